@@ -47,7 +47,7 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision, product
 from xjax.losses.bce import bce
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD
 
@@ -290,14 +290,14 @@ def fused(
   document_BD, positives_BP = batch(labels, dim, documents)
 
   def total(document_BD, params, key):
-    pace = Pace(jnp.float32(0.01), jnp.float32(0), key)
+    pace = StepScalars(jnp.float32(0.01), jnp.float32(0), key)
     return fused_loss(
       nnx.merge(graphdef, params),
       document_BD,
       positives_BP,
       jnp.ones(documents, bool),
       bce,
-      RowStep(SGD(), {}, pace),
+      RowUpdate(SGD(), {}, pace),
     )
 
   run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=1)

@@ -36,7 +36,7 @@ from xjax.core.numerics import full_precision
 from xjax.losses.bce import bce
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import SGD
 
@@ -101,8 +101,8 @@ def head_step(
     shortlist = Shortlist(jnp.asarray(ids_BA), jnp.asarray(gold_BA))
 
   def total(document_BD, params, shortlist):
-    pace = Pace(jnp.float32(0.01), jnp.float32(0), jnp.uint32(0))
-    head, step = nnx.merge(graphdef, params), RowStep(SGD(), {}, pace)
+    pace = StepScalars(jnp.float32(0.01), jnp.float32(0), jnp.uint32(0))
+    head, step = nnx.merge(graphdef, params), RowUpdate(SGD(), {}, pace)
     if shortlist is None:
       return fused_loss(head, document_BD, gold_BP, mask_B, bce, step)
     return fused_shortlist_loss(head, document_BD, shortlist, mask_B, bce, step)

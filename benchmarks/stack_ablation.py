@@ -37,7 +37,7 @@ from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.folds import make_folds, part_of
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Split
 from xjax.judge.comparison import SystemDifference, compare

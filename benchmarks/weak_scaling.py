@@ -24,7 +24,7 @@ from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.bce import bce
 from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD
 
@@ -115,7 +115,7 @@ def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
   def run(rows, document_BD, positives_BP, mask_B, pace):
-    step = RowStep(SGD(), {}, Pace(*pace))
+    step = RowUpdate(SGD(), {}, StepScalars(*pace))
 
     def total(document_BD):
       model = nnx.merge(graphdef, rows)

@@ -18,6 +18,9 @@ import pytest
 import scipy.sparse
 
 from xjax.commands.main import run_command
+from xjax.core.types import Ragged, ScoreKind
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 N_DOCS, N_TRAIN, L = 40, 120, 12
@@ -139,6 +142,26 @@ def folder(tmp_path_factory) -> pathlib.Path:
   parents += ({'id': str(i), 'parents': [str(i - 5)]} for i in range(6, L))
   json_lines(here / 'labels.jsonl', parents)
   return here
+
+
+@pytest.fixture(scope='session')
+def two_systems(tmp_path_factory) -> list[pathlib.Path]:
+  """Predictions of two systems for four documents."""
+  folder = tmp_path_factory.mktemp('two')
+  scores = np.tile(np.array([3, 1, -1], np.float32), (4, 1))
+  for name, order in (('one', [0, 1, 2]), ('two', [2, 1, 0])):
+    lists = LabelLists(np.tile(np.array(order, np.int32), (4, 1)), scores)
+    Predictions(
+      score_kind=ScoreKind.LOGIT,
+      n_scored=3,
+      n_train=9,
+      doc_ids=tuple('abcd'),
+      labels=('x', 'y', 'z'),
+      train_counts=np.array([9, 3, 0], np.int32),
+      lists={'all': lists},
+      gold=Ragged.of([[0], [0, 1], [2], []]),
+    ).save(folder / f'{name}.npz')
+  return [folder / 'one.npz', folder / 'two.npz']
 
 
 def ids(row):

@@ -55,20 +55,3 @@ def test_stopped_and_started_again_is_as_if_it_had_not_been(tmp_path):
   whole = tmp_path / 'whole.bin'
   train_word_vectors(data, training, whole, workers=1)
   assert path.read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.parametrize(
-  ('arguments', 'says'),
-  [
-    ((), 'output'),
-    (('--output=x', '--dim=0'), 'dim'),
-    (('--output=x', '--config.data.zones=a'), "there is no zone 'a'"),
-  ],
-)
-def test_a_mistake_is_one_line_and_exit_code_1(run_main, arguments, says):
-  done = run_main('embeddings', *QUICK, *arguments)
-  assert done.returncode == 1 and not done.stdout
-  *_, last = done.stderr.strip().splitlines()
-  assert last.startswith('error: ') or says == 'output'
-  assert says in done.stderr
-  assert not list(ROOT.glob('x*.state'))

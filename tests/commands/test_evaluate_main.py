@@ -29,56 +29,6 @@ FILES = [
 ]
 
 
-def table_of(text, column, name='all'):
-  """Metric -> value as printed, of a table with that column."""
-  text = text.partition(f'slice {name}\n')[2] or text
-  text = text[text.index('metric ') :]
-  head, *rows = text.partition('\n\n')[0].splitlines()
-  ends = [m.end() for m in re.finditer(r'\S+', head)]
-  heads = head.split()
-  at = heads.index(column)
-  found = {}
-  for row in rows:
-    if not row.startswith(('-', ' ')):
-      cell = row[ends[at - 1] if at > 1 else len(row.split()[0]) : ends[at]]
-      found[row.split()[0]] = cell.strip()
-  return found
-
-
-def shown(value):
-  if value is None:
-    return '-'
-  return f'{value:,}' if isinstance(value, int) else f'{value:.4f}'
-
-
-def test_every_protocol_beside_each_other(judged):
-  metrics = judged('--protocol=all', '--ks=1,3')
-  names = [n for n in metrics if n not in ('notes', 'reasons', 'printed')]
-  assert names == [
-    *('xjax', 'lmtc', 'pyxclib', 'napkinxc', 'libmultilabel', 'attentionxml'),
-    'pecos',
-  ]
-  for who in names:
-    for name, values in metrics[who].items():
-      cells = table_of(metrics['printed'], who, name)
-      cells = {m: cell for m, cell in cells.items() if cell}
-      if values.get('P@1') is not None:
-        assert cells == {m: shown(v) for m, v in values.items()}
-  text = ' '.join(metrics['printed'].split())
-  n = metrics['xjax']['all']['n_skipped']
-  assert n >= 3
-  assert f'{n} documents have no gold label: skipped by xjax, counted' in text
-  frequent = (
-    '1 label is frequent under only one of the protocols: xjax requires 50'
-  )
-  assert frequent in text
-  found = metrics['reasons']['napkinxc']['all']['coverage@1']
-  assert re.match(
-    r'coverage in xjax is over all 12 labels, .* the \d+ labels that', found
-  )
-  assert all(len(line) <= 100 for line in metrics['printed'].splitlines())
-
-
 def test_the_files_of_output(evaluate, given, tmp_path):
   done = evaluate(*given, '--ci', '--replicates=20', f'--output={tmp_path}/a/b')
   assert done.returncode == 0, done.stderr
@@ -144,16 +94,6 @@ def test_intervals_have_the_values_in_them(judged):
   other = judged('--ci', '--replicates=50', '--ks=1,5', '--seed=1')
   assert other['intervals'] != found['intervals']
   assert other['xjax'] == found['xjax']
-
-
-def test_similarities(judged, folder):
-  found = judged('--similarity=co_occurrence')
-  words = f'--labels={folder}/words.jsonl'
-  other = judged('--similarity=descriptors', words)
-  ours, theirs = found['xjax']['all'], other['xjax']['all']
-  assert ours['ILD@5'] != theirs['ILD@5']
-  assert 'ILD@1' not in ours
-  assert 'ILD@5' in found['printed']
 
 
 def test_metrics_named_are_all_there_are(judged):
@@ -254,13 +194,6 @@ def test_the_output_for_a_run_shows_its_calibration(
   file = workdir / 'eval' / 'dev' / 'predictions.npz'
   evaluate(f'--predictions={file}', f'--output={tmp_path}/dev')
   assert sorted(path.name for path in (tmp_path / 'dev').iterdir()) == FILES
-
-
-def test_flags_of_files_do_not_go_with_a_run(evaluate, workdir):
-  for flag in ('gold', 'train_labels', 'filter', 'inv_prop'):
-    done = evaluate(f'--workdir={workdir}', f'--{flag}=x')
-    assert done.returncode == 1
-    assert done.stderr == f'error: --{flag} works only with --predictions\n'
 
 
 def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):

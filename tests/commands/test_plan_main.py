@@ -54,13 +54,6 @@ def test_the_corpus_is_read_where_no_sizes_are_given(run_main, tmp_path):
   assert not workdir.exists()
 
 
-def test_a_list_of_left_out_labels_is_read_as_in_training(run_main):
-  listed = '--config.eval.leave_out=nowhere.txt'
-  done = run_main('train', QUICK, '--plan', '--chip=l4', listed)
-  assert done.returncode != 0
-  assert "leave_out='nowhere.txt': there is no such file" in done.stderr
-
-
 def test_auto_plans_the_model_that_it_would_choose(run_main, tmp_path):
   path = tmp_path / 'news.csv'
   write_csv(path, make_rows(40, 6))
@@ -89,26 +82,6 @@ def test_a_matcher_is_planned_before_its_tree(run_main):
   assert matcher.startswith('stages/matcher: NeuralModel, which scores ')
   assert '1 x l4' in matcher and 'fits' in matcher
   assert tree.startswith('model of the run: MatchedModel')
-
-
-@pytest.mark.parametrize(
-  ('flags', 'said'),
-  [
-    ((), 'error: --workdir is missing; give the folder to write the run to'),
-    (('--workdir=x', '--chip=l4'), '--chip needs --plan'),
-    (('--workdir=x', '--plan_labels=9'), '--plan_labels needs --plan'),
-    (('--plan', '--plan_labels=9'), '--plan_documents is missing'),
-    (('--plan', '--plan_documents=9'), '--plan_labels is missing'),
-    (('--plan', '--chip=abacus'), 'must be one of laptop'),
-    (('--plan', '--multihost'), '--plan and --multihost cannot'),
-    (('--plan', '--devices=3', '--chip=l4'), 'must be a multiple of 3'),
-  ],
-)
-def test_flags_of_no_use_are_refused(run_main, flags, said):
-  done = run_main('train', QUICK, *flags)
-  assert done.returncode == 1
-  assert said in done.stderr and not done.stdout
-  assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

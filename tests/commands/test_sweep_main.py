@@ -81,15 +81,6 @@ def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
   assert figure(again) == figure(best)
 
 
-def test_what_is_only_printed_has_no_workers(run_main, file, tmp_path):
-  for more in ('--workers=2', '--gpus=0,1'):
-    flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}', more
-    done = run_main('sweep', *flags, '--launcher=print')
-    assert done.returncode == 1
-    assert '--launcher=print starts nothing' in done.stderr
-  assert not (tmp_path / 'sweep').exists()
-
-
 class Failed:
   """A process that has ended at once; its command is kept."""
 
@@ -133,19 +124,22 @@ def test_runs_are_jobs_of_a_launcher(
   assert len(Failed.commands) == 2
 
 
-@pytest.mark.parametrize('gpus', ['0,1', '0,1,0'])
-def test_workers_share_no_gpu(gpus, run_main, file, tmp_path):
-  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
-  done = run_main('sweep', *flags, '--workers=3', f'--gpus={gpus}')
+@pytest.mark.parametrize(
+  ('field', 'flags', 'says'),
+  [
+    ('', '--workers=2 --launcher=print', '--launcher=print starts nothing'),
+    ('', '--gpus=0,1 --launcher=print', '--launcher=print starts nothing'),
+    ('', '--workers=3 --gpus=0,1', '--gpus: list 3 GPUs, one per worker'),
+    ('', '--workers=3 --gpus=0,1,0', '--gpus: list 3 GPUs, one per worker'),
+    (':train.lr', '', 'config.train.lr: no such field'),
+  ],
+)
+def test_what_cannot_be_is_one_error_and_leaves_nothing(
+  field, flags, says, run_main, file, tmp_path
+):
+  workdir = tmp_path / 'sweep'
+  words = f'--config={file}{field}', f'--workdir={workdir}', *flags.split()
+  done = run_main('sweep', *words)
   assert done.returncode == 1
-  assert '--gpus: list 3 GPUs, one per worker' in done.stderr
-  assert not (tmp_path / 'sweep').exists()
-
-
-def test_a_wrong_field_is_one_error(run_main, file, tmp_path):
-  flags = f'--config={file}:train.lr', f'--workdir={tmp_path / "sweep"}'
-  done = run_main('sweep', *flags)
-  assert done.returncode == 1
-  assert 'config.train.lr: no such field' in done.stderr
-  assert 'Traceback' not in done.stderr
-  assert not (tmp_path / 'sweep').exists()
+  assert says in done.stderr and 'Traceback' not in done.stderr
+  assert not workdir.exists()

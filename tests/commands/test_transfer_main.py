@@ -102,33 +102,3 @@ def test_back_and_forth_on_the_command_line(run_main, tree, tmp_path):
   assert (tmp_path / 'flat' / 'taxonomy.txt').read_text().startswith('Root\t')
   first = (tmp_path / 'back' / 'train.jsonl').read_text().splitlines()[0]
   assert not any('meta' in id_ for id_ in json.loads(first)['labels'])
-
-
-@pytest.mark.parametrize(
-  ('flags', 'message'),
-  [
-    ((), '--to is missing'),
-    (('--to=flat',), '--output is missing'),
-    (('--to=hierarchical', '--output=x'), '--branching is missing'),
-    (('--to=hierarchical', '--output=x', '--branching=1'), 'at least 2'),
-    (('--to=hierarchical', '--output=x', '--branching=4,6.3'), 'branching'),
-    (
-      ('--to=flat', '--output=x', '--seed=1'),
-      '--seed works only with --to=hierarchical',
-    ),
-    (
-      ('--to=original', '--output=x', '--labels=leaves'),
-      '--labels works only with --to=flat',
-    ),
-  ],
-)
-def test_wrong_flags_are_one_line(run_main, flags, message):
-  done = run_main('transfer', *QUICK, *flags)
-  assert done.returncode == 1
-  assert message in done.stderr and 'Traceback' not in done.stderr
-
-
-def test_features_without_texts_are_refused(run_main):
-  done = run_main('transfer', '--config=xc_svm', '--to=flat', '--output=x')
-  assert done.returncode == 1
-  assert 'the documents are features' in done.stderr

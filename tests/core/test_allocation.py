@@ -6,11 +6,7 @@ import types
 
 import pytest
 
-from xjax.core.allocation import (
-  check_memory,
-  enough_memory,
-  keep_freed_memory,
-)
+from xjax.core.allocation import check_memory, enough_memory, keep_freed_memory
 from xjax.core.errors import ConfigError, UserError
 
 # Prints the page faults of a large array that replaces one freed before.

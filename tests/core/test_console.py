@@ -9,16 +9,8 @@ from absl import logging
 import pytest
 
 from xjax.core.atomic import WriteError
-from xjax.core.console import (
-  log_in_context,
-  show,
-)
-from xjax.core.errors import (
-  ConfigError,
-  DataError,
-  UserError,
-  printable,
-)
+from xjax.core.console import log_in_context, show
+from xjax.core.errors import ConfigError, DataError, UserError, printable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The log tells by file name who speaks, so the speaker is compiled under one.
@@ -38,6 +30,17 @@ exec(compile(said, sys.argv[1], 'exec'))
 """
 
 
+def run_program(*arguments):
+  return subprocess.run(
+    [sys.executable, '-c', *map(str, arguments)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+
+
+SPEAKER = ROOT / 'xjax' / 'data' / 'speaker.py'
 ODD = 'a\x1b[31mb\u202ec\x9b\rd\ud800\u2066'
 PLAIN = 'a\\x1b[31mb\\u202ec\\x9b\\rd\\ud800\\u2066'
 
@@ -53,34 +56,21 @@ def test_control_characters_are_escaped(capsys):
 
 def test_control_characters_in_the_log_are_escaped():
   said = "logging.warning('label %s', chr(27) + '[2J' + chr(0x202e))"
-  path = str(ROOT / 'xjax' / 'data' / 'speaker.py')
   program = PROGRAM.replace("logging.warning('it warns')", said)
-  done = subprocess.run(
-    [sys.executable, '-c', program, path],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
+  done = run_program(program, SPEAKER)
   assert 'label \\x1b[2J\\u202e' in done.stderr.splitlines()
 
 
 @pytest.mark.parametrize(
   ('path', 'shown'),
   [
-    (ROOT / 'xjax' / 'data' / 'speaker.py', ['it says 1', 'it warns']),
+    (SPEAKER, ['it says 1', 'it warns']),
     (ROOT / '.venv' / 'site-packages' / 'orbax' / 'save.py', ['it warns']),
     ('/opt/xjax/lib/orbax/save.py', ['it warns']),
   ],
 )
 def test_who_is_heard(path, shown):
-  done = subprocess.run(
-    [sys.executable, '-c', PROGRAM, str(path)],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
+  done = run_program(PROGRAM, path)
   assert done.stderr.splitlines() == shown
   assert not done.stdout
 
@@ -149,14 +139,7 @@ assert logging.get_absl_logger().propagate
 
 
 def test_a_context_shows_the_log_or_only_warnings():
-  path = ROOT / 'xjax' / 'data' / 'speaker.py'
-  done = subprocess.run(
-    [sys.executable, '-c', IN_CONTEXT.replace('PATH', repr(str(path)))],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
+  done = run_program(IN_CONTEXT.replace('PATH', repr(str(SPEAKER))))
   lines = done.stderr.splitlines()
   assert lines == ['it says 1', 'it warns', 'at work', 'it warns']
 

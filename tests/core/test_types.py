@@ -29,12 +29,7 @@ def test_rows_of_any_kind(rows):
 def test_padded():
   found = ROWS.padded(np.array([2, PAD, 0, 1]), 4, fill=-5)
   assert found.dtype == np.int32
-  assert found.tolist() == [
-    [7, 8, 9, -5],
-    [-5] * 4,
-    [3, 1, -5, -5],
-    [-5] * 4,
-  ]
+  assert found.tolist() == [[7, 8, 9, -5], [-5] * 4, [3, 1, -5, -5], [-5] * 4]
 
 
 def test_nothing_is_truncated():

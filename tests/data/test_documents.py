@@ -35,10 +35,14 @@ def letters():
   return Letters()
 
 
+@pytest.fixture
+def whole():
+  return Documents(DOCUMENTS).remembering()
+
+
 def title(document):
-  return dataclasses.replace(
-    document, zones={'title': document.zones.get('title', '')}
-  )
+  zones = {'title': document.zones.get('title', '')}
+  return dataclasses.replace(document, zones=zones)
 
 
 def first(document):
@@ -54,30 +58,28 @@ def directly(documents):
   return Letters()(list(documents)).toarray().tolist()
 
 
-def test_parts_share_the_features_of_all_documents(letters):
-  whole = Documents(DOCUMENTS).remembering()
+def test_parts_share_the_features_of_all_documents(letters, whole):
   part = whole.part([3, 0, 3])
   again = part.part(np.array([2, 1]))
   assert [document.id for document in part] == ['3', '0', '3']
   assert [document.id for document in again] == ['3', '0']
   assert len(again) == 2 and again[-1] is DOCUMENTS[0]
+  with pytest.raises(IndexError):
+    again[2]
   for documents in (again, whole, part, whole.part([])):
     assert features(documents, letters) == directly(documents)
   assert letters.sizes == [4]
 
 
-def test_features_of_a_part_are_computed_from_parts_of_all_documents():
-  part = Documents(DOCUMENTS).remembering().part([1, 2])
-
+def test_features_of_a_part_are_computed_from_parts_of_all_documents(whole):
   def in_halves(documents):
     halves = documents.part([0, 1]), documents.part([2, 3])
     return np.array([x.id for half in halves for x in half])
 
-  assert part.view('ids', in_halves).tolist() == ['1', '2']
+  assert whole.part([1, 2]).view('ids', in_halves).tolist() == ['1', '2']
 
 
-def test_views_share_features_with_their_parts_and_equal_views(letters):
-  whole = Documents(DOCUMENTS).remembering()
+def test_views_share_features_with_their_parts_and_equal_views(letters, whole):
   one = whole.part([2, 1]).seen_as(title, 'title')
   other = whole.seen_as(title, 'title').part([3])
   for documents in (one, other):
@@ -88,8 +90,7 @@ def test_views_share_features_with_their_parts_and_equal_views(letters):
   assert letters.sizes == [4, 4]
 
 
-def test_a_view_of_a_view_shows_both_changes(letters):
-  whole = Documents(DOCUMENTS).remembering()
+def test_a_view_of_a_view_shows_both_changes(letters, whole):
   both = whole.seen_as(title, 'title').seen_as(first, 'first')
   assert both[2].zones == {'title': 'a'}
   for documents in (whole.seen_as(first, 'first'), both):
@@ -98,26 +99,17 @@ def test_a_view_of_a_view_shows_both_changes(letters):
   assert letters.sizes == [4, 4]
 
 
-def test_other_features_are_computed_apart(letters):
-  documents, other = Documents(DOCUMENTS).remembering(), Letters()
-  features(documents, letters)
-  documents.view('none', lambda x: 0 * other(x))
-  assert features(documents, letters) == directly(DOCUMENTS)
-  assert not documents.part([1]).view('none', other).toarray().any()
+def test_other_features_are_computed_apart(letters, whole):
+  other = Letters()
+  features(whole, letters)
+  whole.view('none', lambda x: 0 * other(x))
+  assert features(whole, letters) == directly(DOCUMENTS)
+  assert not whole.part([1]).view('none', other).toarray().any()
   assert letters.sizes == other.sizes == [4]
-
-
-def test_other_documents_share_nothing(letters):
-  features(Documents(DOCUMENTS).remembering(), letters)
+  # Other documents share nothing.
   few = Documents(DOCUMENTS[:2]).remembering()
   assert features(few, letters) == directly(DOCUMENTS[:2])
   assert letters.sizes == [4, 2]
-
-
-def test_rows_that_do_not_exist_are_an_error():
-  part = Documents(DOCUMENTS).remembering().part([1])
-  with pytest.raises(IndexError):
-    part[1]
 
 
 def test_documents_without_memory_compute_their_own_features(letters):
@@ -143,8 +135,8 @@ def test_blocks_read_each_document_once_and_share_features(letters):
     blocks = list(whole.blocks(size))
     assert np.concatenate([rows for rows, _ in blocks]).tolist() == [0, 1, 2]
     for rows, block in blocks:
-      assert list(block) == [whole[row] for row in rows]
-      assert list(block) == [whole[row] for row in rows]
+      for _ in range(2):
+        assert list(block) == [whole[row] for row in rows]
       wanted = directly(block)
       assert features(block, letters) == features(block, letters) == wanted
       for row, inner in block.blocks(1):
@@ -153,8 +145,7 @@ def test_blocks_read_each_document_once_and_share_features(letters):
     assert len(reads) == 3 + 2 * 3  # the test itself reads them twice
 
 
-def test_blocks_of_documents_that_remember_share_all_features(letters):
-  whole = Documents(DOCUMENTS).remembering()
+def test_blocks_of_documents_that_remember_share_all_features(letters, whole):
   for rows, block in whole.part([3, 2, 0]).blocks(2):
     assert features(block, letters) == directly(block)
     assert len(block) == len(rows)
@@ -187,9 +178,8 @@ def test_sparse_rows_are_documents():
   whole = Documents(SparseDocuments('x.txt', rows, labels))
   part = whole.part([2, 0])
   assert part.sparse.ids == ('2', '0') and part[0].labels == ('1', '2')
-  np.testing.assert_array_equal(
-    part.sparse.rows.toarray(), np.eye(4, 3)[[2, 0]]
-  )
+  dense = part.sparse.rows.toarray()
+  np.testing.assert_array_equal(dense, np.eye(4, 3)[[2, 0]])
   for row, block in part.blocks(1):
     assert block.sparse.ids == (part.sparse.ids[row[0]],)
     assert block.part([]).sparse.rows.shape == (0, 3)

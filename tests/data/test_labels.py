@@ -3,23 +3,22 @@
 import numpy as np
 import pytest
 
+from tests.fixtures.told import told
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.schema import Document, Label, LabelSpace
 
 
-def corpus(gold, labels=()) -> RawCorpus:
+def corpus(gold, labels=()) -> SourceCorpus:
   """Splits name -> rows of label ids."""
-  splits = {
-    name: [
-      Document(f'd{i}', {'text': 'x'}, tuple(row)) for i, row in enumerate(rows)
-    ]
-    for name, rows in gold.items()
-  }
-  return RawCorpus.of('test', labels, splits)
+  splits = {}
+  for name, rows in gold.items():
+    documents = (Document(f'd{i}', {}, (*row,)) for i, row in enumerate(rows))
+    splits[name] = [*documents]
+  return SourceCorpus.of('test', labels, splits)
 
 
 GOLD = {'train': ['ba', 'b', 'c', ''], 'dev': ['ae'], 'test': ['f']}
@@ -64,9 +63,9 @@ def test_order_of_a_list(tmp_path):
   ],
 )
 def test_faults_of_a_list(tmp_path, text, what):
-  with pytest.raises(DataError) as caught:
-    order_labels(corpus(GOLD, DESCRIBED), listed(tmp_path, text))
-  assert f'list.txt{what}' in str(caught.value)
+  config = listed(tmp_path, text)
+  said = told(order_labels, corpus(GOLD, DESCRIBED), config, folder=tmp_path)
+  assert said.startswith(f'list.txt{what}')
 
 
 def test_a_list_without_its_faulty_lines(tmp_path):
@@ -135,12 +134,11 @@ def test_held_out_labels_come_after_the_others():
   assert sorted(held.ids) == list(space.ids)
   for part in (held.ids[: held.n_trained], held.ids[held.n_trained :]):
     assert list(part) == sorted(part)
-  for i, id_ in enumerate(held.ids):
-    before = space.train_counts[space.index[id_]]
-    if i < held.n_trained:
-      assert held.train_counts[i] == before
-    else:
-      assert held.train_counts[i] == 0 and 1 <= before <= 200
+  before = space.train_counts[[space.index[id_] for id_ in held.ids]]
+  n, hidden = held.n_trained, before[held.n_trained :]
+  np.testing.assert_array_equal(held.train_counts[:n], before[:n])
+  assert not held.train_counts[n:].any()
+  assert 1 <= hidden.min() and hidden.max() <= 200
   masks = held.masks()
   assert masks['held_out'].sum() == 20
   assert not (masks['held_out'] & ~masks['zero']).any()
@@ -149,9 +147,8 @@ def test_held_out_labels_come_after_the_others():
 def test_hold_out_is_even_over_the_ranks():
   space = space_of(COUNTS)
   held = hold_out(space, 11, seed=0)
-  counts = np.sort(
-    [space.train_counts[space.index[i]] for i in held.ids[held.n_trained :]]
-  )
+  hidden = [space.index[id_] for id_ in held.ids[held.n_trained :]]
+  counts = np.sort(space.train_counts[hidden])
   candidates = np.sort(COUNTS[(COUNTS >= 1) & (COUNTS <= 200)])
   runs = candidates.reshape(11, 10)
   assert ((runs[:, 0] <= counts) & (counts <= runs[:, -1])).all()

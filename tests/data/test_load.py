@@ -22,14 +22,14 @@ def write(folder, name, rows):
   (folder / f'{name}.jsonl').write_text(text)
 
 
+def row(id_, *labels):
+  return {'id': id_, 'text': f'text of {id_}', 'labels': labels}
+
+
 @pytest.fixture
 def folder(tmp_path):
-  rows = [
-    {'id': f'd{i}', 'text': f'word {i}', 'labels': ['a', f'l{i}']}
-    for i in range(4)
-  ]
-  write(tmp_path, 'train', rows)
-  write(tmp_path, 'test', [{'id': 't', 'text': 'x', 'labels': ['new']}])
+  write(tmp_path, 'train', [row(f'd{i}', 'a', f'l{i}') for i in range(4)])
+  write(tmp_path, 'test', [row('t', 'new')])
   return tmp_path
 
 
@@ -64,7 +64,7 @@ def test_the_label_space_is_the_same_whatever_splits_are_kept(folder):
   assert corpus.label_space.ids == load_corpus(data, 0).label_space.ids
   with pytest.raises(DataError, match="no split 'dev'; found: train, test"):
     load_corpus(data, 0, splits=['dev'])
-  write(folder, 'own', [{'id': 't', 'text': 'x', 'labels': ['a', 'z']}])
+  write(folder, 'own', [row('t', 'a', 'z')])
   corpus = load_corpus(data, 0, splits=['own'])
   assert list(corpus.splits) == ['own'] and corpus.label_space.n_train == 4
 
@@ -72,7 +72,7 @@ def test_the_label_space_is_the_same_whatever_splits_are_kept(folder):
 def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
   space = load_corpus(JsonlData(dir=str(folder)), 0).label_space
   (folder / 'train.jsonl').unlink()
-  write(folder, 'test', [{'id': 't', 'text': 'x', 'labels': ['zz', 'a']}])
+  write(folder, 'test', [row('t', 'zz', 'a')])
   caplog.clear()  # another test may have left the logger at INFO
   with caplog.at_level(logging.INFO, logger='absl'):
     corpus = load_corpus(JsonlData(dir=str(folder)), 0, space, ['test'])
@@ -87,7 +87,7 @@ def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
 def test_a_saved_space_judges_a_split_as_the_run_did(folder, tmp_path):
   """Gold outside the labels counts, whichever split it is in."""
   (folder / 'list.txt').write_text('l1\na\nl0\n')
-  write(folder, 'dev', [{'id': 'v', 'text': 'x', 'labels': ['other', 'a']}])
+  write(folder, 'dev', [row('v', 'other', 'a')])
   data = JsonlData(dir=str(folder), labels='list.txt', hold_out_labels=1)
   corpus = load_corpus(data, 0)
   space = corpus.label_space
@@ -102,7 +102,7 @@ def test_a_saved_space_judges_a_split_as_the_run_did(folder, tmp_path):
     split, before = again.split(name), corpus.split(name)
     assert split.gold.values.tolist() == before.gold.values.tolist()
   # A label that is new to the space comes after all of these.
-  write(folder, 'test', [{'id': 't', 'text': 'x', 'labels': ['aa', 'new']}])
+  write(folder, 'test', [row('t', 'aa', 'new')])
   again = load_corpus(data, 0, loaded, ['test'])
   assert again.label_space.ids == (*space.ids, 'aa')
   assert again.label_space.n_outside == 5

@@ -4,8 +4,9 @@ import json
 import numpy as np
 import pytest
 
+from tests.fixtures.told import told
 from xjax.core.errors import DataError
-from xjax.data.formats.draft import RawCorpus
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.labels import add_outside
 from xjax.data.new_labels import add_new_labels, read_new_labels
 from xjax.data.schema import Label, LabelSpace
@@ -98,22 +99,17 @@ def test_what_a_run_wrote_is_read(tmp_path):
   ],
 )
 def test_faults_are_told_together(read, text, faults):
-  with pytest.raises(DataError) as raised:
-    read(text)
-  lines = str(raised.value).splitlines()
-  assert len(lines) == len(faults)
+  lines = told(read, text).splitlines()
   for line, fault in zip(lines, faults, strict=True):
     assert fault in line
 
 
 def test_files_that_cannot_be_read(read, tmp_path):
   for path in (tmp_path, tmp_path / 'nope.txt'):
-    with pytest.raises(DataError, match='cannot be read'):
-      read_new_labels(path, SPACE)
-  with pytest.raises(
-    DataError, match='new.txt:[13]: the gzip file is cut short'
-  ):
-    read(gzip.compress(b'fish\nlaw\n')[:-6])
+    assert 'cannot be read' in told(read_new_labels, path, SPACE)
+  cut = gzip.compress(b'fish\nlaw\n')[:-6]
+  with pytest.raises(DataError, match='new.txt:[13]: the gzip file is cut sh'):
+    read(cut)
 
 
 def test_they_stand_between_what_is_scored_and_what_is_not():
@@ -126,7 +122,7 @@ def test_they_stand_between_what_is_scored_and_what_is_not():
   masks = space.masks()
   assert masks['zero'].tolist() == [False] * 3 + [True] * 4
   assert np.flatnonzero(masks['held_out']).tolist() == [3]
-  met = add_outside(space, RawCorpus('input', (), ('q', 'z', 'p'), {}, ()))
+  met = add_outside(space, SourceCorpus('input', (), ('q', 'z', 'p'), {}, ()))
   assert met.ids == (*space.ids, 'p', 'q')
   again = add_new_labels(met, [Label('x', 'ex')])
   assert again.ids == ('c', 'b', 'a', 'h', 'z', 'y', 'x', 'o', 'p', 'q')

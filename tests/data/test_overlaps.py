@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.data.config import OnError
-from xjax.data.formats.draft import RawCorpus, text_digest
+from xjax.data.formats.corpus_builder import SourceCorpus, text_digest
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import build_corpus, load_corpus
@@ -21,7 +21,7 @@ def corpus_of(**splits):
     name: [Document(id_, {'text': text}, ('a',)) for id_, text in rows]
     for name, rows in splits.items()
   }
-  return build_corpus(RawCorpus.of('it', (), documents), JsonlData(), 0)
+  return build_corpus(SourceCorpus.of('it', (), documents), JsonlData(), 0)
 
 
 def test_texts_that_differ_only_in_white_space_have_one_digest():
@@ -83,49 +83,50 @@ def test_repeated_texts_of_a_split():
   assert find_repeats(split) == (2, (('d', 'a'), ('f', 'a')), 0)
 
 
+@pytest.fixture
+def warned(caplog):
+  caplog.set_level(logging.WARNING, logger='absl')
+  return caplog
+
+
 def write(folder, name, *documents):
-  rows = [json.dumps(d | {'labels': ['a']}) + '\n' for d in documents]
+  rows = [json.dumps({'labels': ['a']} | d) + '\n' for d in documents]
   (folder / f'{name}.jsonl').write_text(''.join(rows))
 
 
-def test_a_run_warns_of_a_leak_with_counts(tmp_path, caplog):
+def test_a_run_warns_of_a_leak_with_counts(tmp_path, warned):
   write(tmp_path, 'train', {'id': 't', 'text': 'a b'}, {'id': 'u', 'text': 'c'})
   write(tmp_path, 'dev', {'id': 'v', 'zones': {'title': 'a', 'body': 'b'}})
-  with caplog.at_level(logging.WARNING, logger='absl'):
-    load_corpus(JsonlData(dir=str(tmp_path)), 0)
-  (record,) = caplog.records
+  load_corpus(JsonlData(dir=str(tmp_path)), 0)
+  (record,) = warned.records
   assert record.levelname == 'WARNING'
   assert '1 of 1 document of dev has the same text' in record.getMessage()
-  caplog.clear()
-  with caplog.at_level(logging.WARNING, logger='absl'):
-    load_corpus(SyntheticData(n_train=60, n_dev=20, n_labels=20), 0)
-  assert not caplog.records
+  warned.clear()
+  load_corpus(SyntheticData(n_train=60, n_dev=20, n_labels=20), 0)
+  assert not warned.records
 
 
 def test_a_run_warns_of_twin_labels_and_counts_what_is_left_out(
-  tmp_path, caplog
+  tmp_path, warned
 ):
-  rows = [
+  write(
+    *(tmp_path, 'train'),
     {'id': 't', 'text': 'a', 'labels': ['Tax', 'law']},
     {'id': 'u', 'text': 'b', 'labels': ['tax']},
     {'id': 'v', 'labels': ['tax']},
-  ]
-  lines = ''.join(json.dumps(row) + '\n' for row in rows)
-  (tmp_path / 'train.jsonl').write_text(lines)
+  )
   data = JsonlData(dir=str(tmp_path), on_error=OnError.SKIP)
-  with caplog.at_level(logging.WARNING, logger='absl'):
-    corpus = load_corpus(data, 0)
-  left_out, twins = caplog.messages
+  corpus = load_corpus(data, 0)
+  left_out, twins = warned.messages
   assert left_out.startswith('left out 1 record, with 1 fault:\n')
   assert corpus.left_out == 'left out 1 record, with 1 fault'
   assert twins == (
     '1 group of labels differs only in case or white space, or not at all, '
     "such as 'Tax' and 'tax': xjax data check lists them"
   )
-  caplog.clear()
-  with caplog.at_level(logging.WARNING, logger='absl'):
-    load_corpus(data, 0, corpus.label_space)  # of a model, as in evaluate
-  assert len(caplog.messages) == 1
+  warned.clear()
+  load_corpus(data, 0, corpus.label_space)  # of a model, as in evaluate
+  assert len(warned.messages) == 1
 
 
 def test_a_text_is_kept_as_eight_bytes():

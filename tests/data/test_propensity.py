@@ -10,26 +10,22 @@ from xjax.data.formats.xc_files import read_xc
 from xjax.data.schema import propensity_weights
 
 
-def test_propensities_by_hand():
-  weights = propensity_weights(np.array([0, 1, 100]), 1000)
-  c = (math.log(1000) - 1) * 2.5**0.55
-  expected = [1 + c * (n + 1.5) ** -0.55 for n in (0, 1, 100)]
+@pytest.mark.parametrize(('a', 'b'), [(0.55, 1.5), (0.6, 2.6)])
+def test_propensities_by_hand(a, b):
+  weights = propensity_weights(np.array([0, 1, 100], np.int32), 1000, a, b)
+  c = (math.log(1000) - 1) * (b + 1) ** a
+  expected = [1 + c * (n + b) ** -a for n in (0, 1, 100)]
   np.testing.assert_allclose(weights, expected, rtol=1e-14)
-  assert weights.dtype == np.float64
+  assert weights.dtype == np.float64 and (np.diff(weights) < 0).all()
   # With n_l + B = B + 1 the formula is 1 + (ln N - 1).
-  assert propensity_weights(np.array([1]), 1000, 0.6, 2.6)[0] == (
-    pytest.approx(math.log(1000), rel=1e-14)
-  )
+  assert weights[1] == pytest.approx(math.log(1000), rel=1e-14)
+
+
+def test_the_usual_propensities_need_three_documents():
+  usual = propensity_weights(np.array([5]), 1000)
+  assert usual == propensity_weights(np.array([5]), 1000, 0.55, 1.5)
   with pytest.raises(DataError, match='at least 3'):
     propensity_weights(np.array([1]), 2)
-
-
-def test_their_inverses_rise_with_counts():
-  weights = propensity_weights(np.array([0, 1, 100], np.int32), 1000, 0.6, 2.6)
-  c = (math.log(1000) - 1) * 3.6**0.6
-  expected = [1 / (1 + c * (n + 2.6) ** -0.6) for n in (0, 1, 100)]
-  np.testing.assert_allclose(1 / weights, expected, rtol=1e-14)
-  assert (np.diff(1 / weights) > 0).all()
 
 
 @pytest.mark.real_data

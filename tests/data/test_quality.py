@@ -3,7 +3,7 @@
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.formats.draft import RawCorpus
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import build_corpus
 from xjax.data.quality import (
@@ -21,7 +21,7 @@ def corpus_of(labels=(), zones=(), **splits):
     name: [Document(*row) for row in rows] for name, rows in splits.items()
   }
   data = JsonlData(zones=zones)
-  return build_corpus(RawCorpus.of('it', labels, documents), data, 0)
+  return build_corpus(SourceCorpus.of('it', labels, documents), data, 0)
 
 
 def body(text):
@@ -69,13 +69,9 @@ def test_labels_that_differ_in_case_or_white_space_are_twins():
 
 
 def test_labels_with_names_are_compared_by_their_names():
-  labels = (
-    Label('1', 'law'),
-    Label('2', 'Law'),
-    Label('x', 'y'),
-    Label('X', 'z'),
-  )
-  rows = [('t', body('x'), ('1', '2', 'x', 'X'))]
+  names = {'1': 'law', '2': 'Law', 'x': 'y', 'X': 'z'}
+  labels = tuple(Label(*named) for named in names.items())
+  rows = [('t', body('x'), tuple(names))]
   space = corpus_of(labels, train=rows).label_space
   (group,) = find_twins(space)
   assert [space.ids[i] for i in group] == ['1', '2']

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.fuzzing import fuzzed
+from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Corpus, Document, Label, Labels, LabelSpace, Split
@@ -89,24 +90,16 @@ def test_labels_take_few_bytes_beside_their_text(tmp_path):
   assert (held - text) / n < 60
 
 
-def test_a_label_twice_is_damage(tmp_path):
+def test_labels_twice_or_out_of_order_are_damage(tmp_path):
   path = tmp_path / 'labels.jsonl'
-  LabelSpace(
-    (Label('a'), Label('b'), Label('a')), np.zeros(3, np.int32), 3, 3
-  ).save(path)
-  with pytest.raises(DataError, match=":3: duplicate label 'a'"):
-    LabelSpace.load(path, 3)
-
-
-def test_labels_out_of_order_are_damage(tmp_path):
-  path = tmp_path / 'labels.jsonl'
+  labels = Label('a'), Label('b'), Label('a')
+  LabelSpace(labels, np.zeros(3, np.int32), 3, 3).save(path)
+  assert ":3: duplicate label 'a'" in told(LabelSpace.load, path, 3)
   SPACE.save(path)
   lines = path.read_text().splitlines(keepends=True)
   path.write_text(''.join([*lines[:2], lines[3], lines[2]]))
-  with pytest.raises(
-    DataError, match=":4: label 'h' is in the wrong place; the order is trained"
-  ):
-    LabelSpace.load(path, 61)
+  place = ":4: label 'h' is in the wrong place; the order is trained"
+  assert place in told(LabelSpace.load, path, 61)
 
 
 def test_an_absent_split_is_told_with_the_others():
@@ -117,36 +110,24 @@ def test_an_absent_split_is_told_with_the_others():
     corpus.split('test')
 
 
-ROW = json.dumps(
-  {
-    'id': 'a',
-    'name': 'A',
-    'alt': ['b'],
-    'parents': [],
-    'description': '',
-    'train_count': 3,
-  }
-).encode()
+ROW = {'id': 'a', 'name': 'A', 'alt': ['b'], 'parents': [], 'description': ''}
+
+
+ODD = st.sampled_from([b'[', b'null', b'"', b'1e9', b'9' * 30, b'{}', b'\n'])
+ROW = json.dumps({**ROW, 'train_count': 3}).encode()
 
 
 @fuzzed(2000)
 @hypothesis.given(
-  st.one_of(
-    st.binary(max_size=40),
-    st.builds(
-      lambda at, size, new: ROW[:at] + new + ROW[at + size :],
-      st.integers(0, len(ROW)),
-      st.integers(0, 12),
-      st.one_of(
-        st.binary(max_size=4),
-        st.sampled_from([b'[', b'null', b'"', b'1e9', b'9' * 30, b'{}', b'\n']),
-      ),
-    ),
+  st.binary(max_size=40)
+  | st.builds(
+    lambda at, size, new: ROW[:at] + new + ROW[at + size :],
+    *(st.integers(0, len(ROW)), st.integers(0, 12)),
+    st.binary(max_size=4) | ODD,
   )
 )
 def test_a_damaged_label_space_is_a_data_error(tmp_path_factory, data):
-  folder = tmp_path_factory.getbasetemp()
-  path = folder / 'labels.jsonl'
+  path = tmp_path_factory.getbasetemp() / 'labels.jsonl'
   path.write_bytes(data)
   try:
     space = LabelSpace.load(path, 3)

@@ -12,7 +12,7 @@ from tests.extending.systems import KS, drawn_rows, predictions
 from xjax.judge.comparison import compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import bootstrap_sums, sum_names
 from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import XJAX
@@ -28,7 +28,9 @@ def replicates(judged, metric):
   """Its values in each bootstrap replicate."""
   criteria = Criteria((3,), (metric,))
   part = Slice.of(judged, 'all', judged.masks['all'])
-  evidence = Evidence.of(part, criteria, criteria.protocols, {}, judged.n_train)
+  evidence = SliceStatistics.of(
+    part, criteria, criteria.protocols, {}, judged.n_train
+  )
   (measure,) = criteria.table(XJAX, (), ()).values()
   n = len(drawn_rows(judged))
   (sums,) = bootstrap_sums([evidence], sum_names([measure]), 0, n)

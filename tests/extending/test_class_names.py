@@ -34,10 +34,8 @@ def config_with(loss):
 
 def test_a_name_of_xjax_is_refused(own_class):
   config = config_with(own_class('FocalConfig')())
-  message = (
-    'two kinds of LossConfig are called FocalConfig, in the modules mine and '
-    'xjax.losses.focal; give yours another name'
-  )
+  message = 'two kinds of LossConfig are called FocalConfig, in the modules '
+  message += 'mine and xjax.losses.focal; give yours another name'
   with pytest.raises(ConfigError) as error:
     check_config(config)
   assert str(error.value) == f'config.train.loss: {message}'
@@ -56,6 +54,5 @@ def test_a_class_that_a_notebook_defines_again_is_the_later(own_class):
   own_class('AgainConfig')
   config = config_with(own_class('AgainConfig')())
   check_config(config)
-  assert type(from_json(to_json(config), Config).train.loss) is type(
-    config.train.loss
-  )
+  again = from_json(to_json(config), Config)
+  assert type(again.train.loss) is type(config.train.loss)

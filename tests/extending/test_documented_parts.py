@@ -128,18 +128,6 @@ def test_they_train_and_are_saved(workdir):
 
 
 @pytest.mark.thorough
-def test_a_field_out_of_bounds_is_named(folder):
-  arguments = (
-    f'--config={folder / "my_config.py"}',
-    '--config.model.encoder.units=0',
-    f'--workdir={folder / "other"}',
-  )
-  done = start(folder, 'train', *arguments)
-  assert done.returncode == 1
-  assert 'config.model.encoder.units=0: must be at least 1' in done.stderr
-
-
-@pytest.mark.thorough
 def test_they_are_loaded_and_predict_in_a_fresh_process(folder, workdir):
   source, output = folder / 'docs.jsonl', folder / 'X.jsonl'
   record = {'id': 'a', 'title': 'b', 'body': 'word1', 'labels': ['label1']}

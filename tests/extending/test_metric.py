@@ -147,9 +147,8 @@ def test_a_metric_of_another_shape_is_named():
       return lists.hits_BJ.T
 
   fourth = dataclasses.replace(XJAX, name='a fourth')
-  with pytest.raises(
-    ValueError, match=r'Flat.over returned an array of shape .*B, J'
-  ):
+  says = r'Flat.over returned an array of shape .*B, J'
+  with pytest.raises(ValueError, match=says):
     judge(predictions(), Criteria((1, 3), protocols=(fourth,)))
 
 

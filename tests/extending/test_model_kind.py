@@ -16,6 +16,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / 'docs' / 'extending.md').read_text()
+NAMES = 'my_rocchio', 'my_rocchio_config', 'my_stack'
 FILES = dict(re.findall(r'```python\n# (\w+)\.py\n(.*?)```', PAGE, re.S))
 SMALL = (
   '--config.data.n_train=150',
@@ -31,25 +32,6 @@ import signal
 import my_rocchio
 
 my_rocchio.write_npz = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-"""
-STACK = """
-import dataclasses
-
-from my_rocchio import RocchioModel
-from my_rocchio_config import get_config as one
-from xjax.data.config import TfidfConfig
-from xjax.models.contract import Config
-from xjax.models.stack.proposers import ProposerConfig, names_proposer
-from xjax.models.stack.stack_model import StackModel, StackTrain
-from xjax.train.train_config import NoTrain
-
-
-def get_config() -> Config:
-  rocchio = ProposerConfig(
-    TfidfConfig(), (), RocchioModel(), NoTrain(), name='rocchio', depth=10
-  )
-  model = StackModel((rocchio, names_proposer(depth=10)), folds=2)
-  return dataclasses.replace(one(), model=model, train=StackTrain())
 """
 SERVICE = """
 import json
@@ -70,8 +52,8 @@ print(service.answer(asked)[0])
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   path = tmp_path_factory.mktemp('rocchio')
-  files = {name: FILES[name] for name in ('my_rocchio', 'my_rocchio_config')}
-  files |= {'my_killer': KILLER, 'my_stack': STACK}
+  files = {name: FILES[name] for name in NAMES}
+  files['my_killer'] = KILLER
   for name, source in files.items():
     (path / f'{name}.py').write_text(source)
   return path
@@ -132,6 +114,8 @@ def test_it_trains_and_is_judged(run):
   metrics = json.loads((run / 'eval' / 'dev' / 'metrics.json').read_text())
   assert metrics['xjax']['all']['P@1'] > 0.7  # the frequent labels: below 0.3
   assert (run / 'calibration.json').exists()
+  card = (run / 'README.md').read_text()
+  assert 'xjax predict --import=my_rocchio --workdir=.' in card
 
 
 @pytest.mark.thorough

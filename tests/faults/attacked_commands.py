@@ -1,11 +1,15 @@
-"""Commands that attack_runs.py attacks, and results that must not change."""
+"""Commands that test_attack_runs.py attacks, and what they must give."""
 
 import abc
+import atexit
 from collections.abc import Iterator, Sequence
 import dataclasses
+import faulthandler
 import json
+import os
 import pathlib
 import shutil
+import sys
 
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.data.files.file_set import file_digest
@@ -32,11 +36,9 @@ class AttackedCommand(abc.ABC):
   Attributes:
     name: name in the table.
     mine: files that a user may put into the workdir, by path.
-    weight: how often the command is attacked.
   """
 
   name: str
-  weight: float = 1.0
   mine: tuple[str, ...] = ('notes.txt', '.metrics.jsonl.swp')
 
   @abc.abstractmethod
@@ -74,14 +76,6 @@ class AttackedFit(AttackedCommand):
   def __init__(
     self, name: str, config: Config, folder: pathlib.Path, *mine: str
   ) -> None:
-    """Writes the config file of the run.
-
-    Args:
-      name: name of the command.
-      config: config of the run.
-      folder: folder for the config file.
-      *mine: further files that a user may put into the workdir.
-    """
     self.name, self.mine = name, self.mine + mine
     self._config = folder / f'{name}.py'
     write_config(self._config, config, [])
@@ -100,12 +94,10 @@ class AttackedSweep(AttackedCommand):
   """Two trials at a time, each a process of its own."""
 
   name = 'sweep'
-  weight = 0.5  # its runs are slow, because they are started like a user's
   mine = ('notes.txt', 'trials/notes.txt', 'configs/.0000.py.swp')
   sweep = Sweep(Grid({'train.c': (0.1, 1.0)}), metric='all/RP@5')
 
   def __init__(self, folder: pathlib.Path) -> None:
-    """Writes the config file of the sweep."""
     self._config = folder / 'sweep.py'
     write_config(self._config, linear(), [])
     with self._config.open('a') as file:
@@ -152,13 +144,7 @@ class AttackedPredict(AttackedCommand):
   mine = ('X.txt', 'X.html', '.X.jsonl.swp')
 
   def __init__(self, run: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes the documents.
-
-    Args:
-      run: workdir of a finished run.
-      folder: folder for the documents.
-    """
-    self._run, self._states = run, []
+    self._run = run
     self._plain, self._labelled = folder / 'plain.jsonl', folder / 'gold.jsonl'
     self._plain.write_text(''.join(f'{text}}}\n' for text in _TEXTS))
     gold = ', "labels": ["L0"]}\n'
@@ -229,6 +215,21 @@ def tree() -> Config:
   config = config_of(*RUNS['plt'])
   data = dataclasses.replace(config.data, n_test=N_TEST)
   return dataclasses.replace(config, data=data)
+
+
+def run_command(words: Sequence[str], log: str) -> None:
+  """Runs `xjax` with a file for its output, and ends its process."""
+  from xjax.commands.main import main
+
+  file = os.open(log, os.O_WRONLY | os.O_APPEND)
+  os.dup2(file, 1)
+  os.dup2(file, 2)
+  faulthandler.enable(file)
+  sys.argv = ['xjax', *words]
+  try:
+    main()
+  finally:
+    atexit._run_exitfuncs()  # multiprocessing leaves them out
 
 
 def _run_results(

@@ -1,4 +1,4 @@
-"""Kinds of inputs that attack_inputs.py damages, and what reads them."""
+"""Kinds of inputs that test_attacked_inputs.py damages, and their readers."""
 
 from collections.abc import Callable
 import csv

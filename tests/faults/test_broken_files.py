@@ -46,109 +46,97 @@ def lines(*rows) -> bytes:
   )
 
 
-def third(row) -> Break:
-  """A third line in train.jsonl."""
-  return put('train.jsonl', lines(*SOUND, row))
-
-
-def third_label(row) -> Break:
-  return put('labels.jsonl', lines(*LABELS, row))
-
-
 def document(**fields) -> dict:
-  return {'id': 'd3', 'text': 'three', 'labels': ['a'], **fields}
+  """A sound third document, but for these fields; `...` leaves one out."""
+  row = {'id': 'd3', 'text': 'three', 'labels': ['a'], **fields}
+  return {name: value for name, value in row.items() if value is not ...}
 
 
-def without(row: dict, field: str) -> dict:
-  return {name: value for name, value in row.items() if name != field}
-
-
-BROKEN: dict[str, tuple[Break, str]] = {
+# The third line of train.jsonl, and what is said of it.
+LINES: dict[str, tuple[bytes | dict | list, str]] = {
   'bad JSON': (
-    third(b'{"id": "d3", "text": "x" "labels": []}'),
-    "train.jsonl:3: not JSON: Expecting ',' delimiter at column 26",
+    b'{"id": "d3", "text": "x" "labels": []}',
+    "not JSON: Expecting ',' delimiter at column 26",
   ),
+  'not an object': (['d3'], 'a list, not a JSON object {...}'),
+  'NaN': (b'{"id": "d3", "w": NaN}', 'not JSON: NaN; write a finite number'),
+  'nested without end': (
+    b'{"id": ' + b'[' * 50_000,
+    'not JSON: nested too deeply',
+  ),
+  'a field twice': (
+    b'{"id": "d3", "text": "x", "labels": [], "id": "d4"}',
+    "field 'id' occurs twice in one object",
+  ),
+  'no id': (document(id=...), "no field 'id'"),
+  'no text': (document(text=...), "no field 'text'"),
+  'no labels': (document(labels=...), "no field 'labels'"),
+  'an id that is a number': (
+    document(id=3.5),
+    'id is a decimal number, not text or an integer',
+  ),
+  'an empty id': (document(id=' '), 'id is empty'),
+  'a duplicate id': (document(id='d1'), "duplicate id 'd1'"),
+  'labels that are text': (document(labels='a'), 'labels is text, not a list'),
+  'a label that is null': (
+    document(labels=['a', None]),
+    'labels[1] is null, not text or an integer',
+  ),
+  'a duplicate label': (
+    document(labels=['b', 'a', 'b']),
+    "'b' occurs twice in labels",
+  ),
+  'an unknown label': (
+    document(labels=['q']),
+    "unknown label 'q': it has no descriptor",
+  ),
+  'an empty document': (document(text=' \n'), 'the document has no text'),
+  'text and zones': (
+    document(zones={'title': 'x'}),
+    'has both text and zones; give only one of them',
+  ),
+  'zones in a list': (
+    document(zones=['x'], text=...),
+    'zones is not an object {name: text}',
+  ),
+  'a zone without a name': (
+    document(zones={'': 'x'}, text=...),
+    'the name of a zone is empty',
+  ),
+  'half a surrogate pair': (
+    b'{"id": "d3", "text": "\\ud83d", "labels": []}',
+    'text holds a broken Unicode character (half of a surrogate pair)',
+  ),
+  'Latin-1': (
+    '{"id": "d3", "text": "\xe4h", "labels": []}'.encode('latin-1'),
+    'not UTF-8: invalid continuation byte at byte 23',
+  ),
+}
+# The third line of labels.jsonl, and what is said of it.
+DESCRIPTORS: dict[str, tuple[dict, str]] = {
+  'a label described twice': ({'id': 'a'}, "duplicate label 'a'"),
+  'a label without an id': ({'name': 'C'}, "no field 'id'"),
+  'an alternative name that is text': (
+    {'id': 'c', 'alt': 'C'},
+    'alt is text, not a list',
+  ),
+  'an unknown parent': (
+    {'id': 'c', 'parents': ['q']},
+    "label 'c' has the unknown parent 'q'",
+  ),
+}
+BROKEN: dict[str, tuple[Break, str]] = {
+  **{
+    kind: (put('train.jsonl', lines(*SOUND, row)), f'train.jsonl:3: {said}')
+    for kind, (row, said) in LINES.items()
+  },
+  **{
+    kind: (put('labels.jsonl', lines(*LABELS, row)), f'labels.jsonl:3: {said}')
+    for kind, (row, said) in DESCRIPTORS.items()
+  },
   'half a line': (
     put('train.jsonl', lines(*SOUND)[:-9]),
     "train.jsonl:2: not JSON: Expecting ':' delimiter at column 37",
-  ),
-  'not an object': (
-    third(b'["d3"]'),
-    'train.jsonl:3: a list, not a JSON object {...}',
-  ),
-  'NaN': (
-    third(b'{"id": "d3", "w": NaN}'),
-    'train.jsonl:3: not JSON: NaN; write a finite number',
-  ),
-  'nested without end': (
-    third(b'{"id": ' + b'[' * 50_000),
-    'train.jsonl:3: not JSON: nested too deeply',
-  ),
-  'a field twice': (
-    third(b'{"id": "d3", "text": "x", "labels": [], "id": "d4"}'),
-    "train.jsonl:3: field 'id' occurs twice in one object",
-  ),
-  'no id': (
-    third(without(document(), 'id')),
-    "train.jsonl:3: no field 'id'",
-  ),
-  'no text': (
-    third(without(document(), 'text')),
-    "train.jsonl:3: no field 'text'",
-  ),
-  'no labels': (
-    third(without(document(), 'labels')),
-    "train.jsonl:3: no field 'labels'",
-  ),
-  'an id that is a number': (
-    third(document(id=3.5)),
-    'train.jsonl:3: id is a decimal number, not text or an integer',
-  ),
-  'an empty id': (third(document(id=' ')), 'train.jsonl:3: id is empty'),
-  'a duplicate id': (
-    third(document(id='d1')),
-    "train.jsonl:3: duplicate id 'd1'",
-  ),
-  'labels that are text': (
-    third(document(labels='a')),
-    'train.jsonl:3: labels is text, not a list',
-  ),
-  'a label that is null': (
-    third(document(labels=['a', None])),
-    'train.jsonl:3: labels[1] is null, not text or an integer',
-  ),
-  'a duplicate label': (
-    third(document(labels=['b', 'a', 'b'])),
-    "train.jsonl:3: 'b' occurs twice in labels",
-  ),
-  'an unknown label': (
-    third(document(labels=['q'])),
-    "train.jsonl:3: unknown label 'q': it has no descriptor",
-  ),
-  'an empty document': (
-    third(document(text=' \n')),
-    'train.jsonl:3: the document has no text',
-  ),
-  'text and zones': (
-    third(document(zones={'title': 'x'})),
-    'train.jsonl:3: has both text and zones; give only one of them',
-  ),
-  'zones in a list': (
-    third(without(document(zones=['x']), 'text')),
-    'train.jsonl:3: zones is not an object {name: text}',
-  ),
-  'a zone without a name': (
-    third(without(document(zones={'': 'x'}), 'text')),
-    'train.jsonl:3: the name of a zone is empty',
-  ),
-  'half a surrogate pair': (
-    third(b'{"id": "d3", "text": "\\ud83d", "labels": []}'),
-    'train.jsonl:3: text holds a broken Unicode character (half of a surrogate '
-    'pair)',
-  ),
-  'Latin-1': (
-    third('{"id": "d3", "text": "\xe4h", "labels": []}'.encode('latin-1')),
-    'train.jsonl:3: not UTF-8: invalid continuation byte at byte 23',
   ),
   'UTF-16': (
     put('train.jsonl', lines(*SOUND).decode().encode('utf-16')),
@@ -174,22 +162,6 @@ BROKEN: dict[str, tuple[Break, str]] = {
   'no split at all': (
     lambda folder: os.remove(folder / 'train.jsonl'),
     ': no split to read; expected a train.jsonl or train.jsonl.gz',
-  ),
-  'a label described twice': (
-    third_label({'id': 'a'}),
-    "labels.jsonl:3: duplicate label 'a'",
-  ),
-  'a label without an id': (
-    third_label({'name': 'C'}),
-    "labels.jsonl:3: no field 'id'",
-  ),
-  'an alternative name that is text': (
-    third_label({'id': 'c', 'alt': 'C'}),
-    'labels.jsonl:3: alt is text, not a list',
-  ),
-  'an unknown parent': (
-    third_label({'id': 'c', 'parents': ['q']}),
-    "labels.jsonl:3: label 'c' has the unknown parent 'q'",
   ),
   'a cycle of parents': (
     put(
@@ -223,28 +195,32 @@ def damaged_archive(folder: pathlib.Path) -> None:
   (folder / 'datasets.zip').write_bytes(data)
 
 
-BROKEN_LAWS: dict[str, tuple[Break, str]] = {
-  'no header': (law(header=...), "train.jsonl:2: no field 'header'"),
+# The second law of train.jsonl, and what is said of it.
+LAWS: dict[str, tuple[Break, str]] = {
+  'no header': (law(header=...), "no field 'header'"),
   'a main body that is text': (
     law(main_body='m'),
-    'train.jsonl:2: main_body is text, not a list',
+    'main_body is text, not a list',
   ),
   'a concept that is a number': (
     law(concepts=[7.5]),
-    'train.jsonl:2: concepts[0] is a decimal number, not text or an integer',
+    'concepts[0] is a decimal number, not text or an integer',
   ),
   'an unknown concept': (
     law(concepts=['7']),
-    "train.jsonl:2: unknown label '7': it has no descriptor",
+    "unknown label '7': it has no descriptor",
   ),
   'no text at all': (
     law(title='', header=' ', main_body=[]),
-    'train.jsonl:2: the document has no text',
+    'the document has no text',
   ),
-  'a duplicate law': (
-    law(celex_id='c0'),
-    "train.jsonl:2: duplicate id 'c0'",
-  ),
+  'a duplicate law': (law(celex_id='c0'), "duplicate id 'c0'"),
+}
+BROKEN_LAWS: dict[str, tuple[Break, str]] = {
+  **{
+    kind: (breaks, f'train.jsonl:2: {said}')
+    for kind, (breaks, said) in LAWS.items()
+  },
   'a concept without a label': (
     put('eurovoc_en.json', b'{\n"a": {"parents": []}}'),
     "eurovoc_en.json:2: concept 'a': no field 'label'",

@@ -1,5 +1,6 @@
 """Whatever a model's folder holds: its parameters, or one clear DataError."""
 
+import io
 import json
 import os
 import pathlib
@@ -7,11 +8,11 @@ import pickle
 import zipfile
 
 import hypothesis
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.faults.damage import damaged, pieces
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.networks.pretrained.architecture import architecture_of
@@ -91,12 +92,9 @@ def fault(folder: pathlib.Path) -> str:
   return said
 
 
-def test_the_folders_are_sound(folder):
-  ModelFolder.at(str(folder)).parameters()
-
-
-def test_the_shards_are_sound(sharded):
-  ModelFolder.at(str(sharded)).parameters()
+@pytest.mark.parametrize('kind', ['folder', 'sharded'])
+def test_the_folders_are_sound(kind, request):
+  ModelFolder.at(str(request.getfixturevalue(kind))).parameters()
 
 
 @pytest.mark.parametrize(
@@ -155,24 +153,33 @@ def bomb(path: pathlib.Path) -> bytes:
   return pickle.dumps(Bomb())
 
 
-def test_pickles_are_not_opened(folder, tmp_path):
-  (folder / WEIGHTS).unlink()
-  (folder / 'pytorch_model.bin').write_bytes(bomb(tmp_path / 'run'))
-  said = fault(folder)
-  assert 'only pytorch_model.bin, which xjax does not read' in said
-  assert 'save_pretrained' in said
-  assert not (tmp_path / 'run').exists()
-
-
-def test_renamed_pickles_are_not_opened(folder, tmp_path):
-  data = bomb(tmp_path / 'run')
-  (folder / WEIGHTS).write_bytes(data)
-  assert f'{WEIGHTS}: is a pickle, not a safetensors file' in fault(folder)
-  assert 'xjax never opens a pickle' in fault(folder)
-  with zipfile.ZipFile(folder / WEIGHTS, 'w') as archive:
+def zipped(data: bytes) -> bytes:
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, 'w') as archive:
     archive.writestr('archive/data.pkl', data)
-  assert f'{WEIGHTS}: is a pickle, not a safetensors file' in fault(folder)
-  assert 'xjax never opens a pickle' in fault(folder)
+  return file.getvalue()
+
+
+RENAMED = f'{WEIGHTS}: is a pickle, not a safetensors file'
+
+
+@pytest.mark.parametrize(
+  ('name', 'pack', 'said', 'more'),
+  [
+    (
+      'pytorch_model.bin',
+      bytes,
+      'only pytorch_model.bin, which xjax does not read',
+      'save_pretrained',
+    ),
+    (WEIGHTS, bytes, RENAMED, 'xjax never opens a pickle'),
+    (WEIGHTS, zipped, RENAMED, 'xjax never opens a pickle'),
+  ],
+)
+def test_pickles_are_not_opened(name, pack, said, more, folder, tmp_path):
+  (folder / WEIGHTS).unlink()
+  (folder / name).write_bytes(pack(bomb(tmp_path / 'run')))
+  assert said in fault(folder) and more in fault(folder)
   assert not (tmp_path / 'run').exists()
 
 
@@ -290,18 +297,18 @@ def test_indices_that_point_elsewhere(name, sharded, tmp_path):
   assert 'is not the name of a file in this folder' in fault(sharded)
 
 
-@pytest.mark.parametrize('name', ['config.json', WEIGHTS])
-def test_links_that_lead_elsewhere(name, folder, tmp_path):
-  (folder / name).rename(tmp_path / 'secret')
-  (folder / name).symlink_to(pathlib.Path('..', 'secret'))
-  said = fault(folder)
-  assert f'{folder / name}: is a link to {tmp_path / "secret"}, outside' in said
-
-
-def test_links_of_shards_that_lead_elsewhere(sharded, tmp_path):
-  (sharded / SHARDS[0]).rename(tmp_path / 'secret')
-  (sharded / SHARDS[0]).symlink_to(tmp_path / 'secret')
-  assert 'outside the folder' in fault(sharded)
+@pytest.mark.parametrize(
+  ('kind', 'name'),
+  [('folder', 'config.json'), ('folder', WEIGHTS), ('sharded', SHARDS[0])],
+)
+def test_links_that_lead_elsewhere(kind, name, request, tmp_path):
+  path = request.getfixturevalue(kind) / name
+  path.rename(tmp_path / 'secret')
+  path.symlink_to(pathlib.Path('..', 'secret'))
+  said = fault(path.parent)
+  assert (
+    f'{path}: is a link to {tmp_path / "secret"}, outside the folder' in said
+  )
 
 
 def test_links_out_of_a_cache(folder, tmp_path):
@@ -347,22 +354,10 @@ def test_a_damaged_shard_is_named(sharded):
   assert f'{sharded / SHARDS[1]}: is damaged, or not a' in fault(sharded)
 
 
-PIECES = st.one_of(
-  st.sampled_from(
-    b'"|{|}|[|]|:|,|null|-1|0|1e999|99999999999|true|"\\ud800"|\0|\xff|../|'
-    b'F32|F16|I8|shape|bert|roberta'.split(b'|')
-  ),
-  st.binary(max_size=3),
+PIECES = pieces(
+  b'"|{|}|[|]|:|,|null|-1|0|1e999|99999999999|true|"\\ud800"|\0|\xff|../|F32|'
+  b'F16|I8|shape|bert|roberta'
 )
-
-
-@st.composite
-def damaged(draw, data: bytes) -> bytes:
-  for _ in range(draw(st.integers(1, 3))):
-    at = draw(st.integers(0, len(data)))
-    end = at + draw(st.integers(0, 4))
-    data = data[:at] + draw(PIECES) + data[end:]
-  return data
 
 
 @pytest.mark.fuzzed
@@ -371,7 +366,7 @@ def test_fuzzed_files(name, sharded):
   sound = (sharded / name).read_bytes()
 
   @fuzzed(150)
-  @hypothesis.given(damaged(sound))
+  @hypothesis.given(damaged(sound, PIECES, least=1, most=3))
   def check(data):
     (sharded / name).write_bytes(data)
     try:

@@ -5,9 +5,9 @@ import os
 import pathlib
 
 import hypothesis
-from hypothesis import strategies as st
 import pytest
 
+from tests.faults.damage import damaged, pieces
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.text.subwords import Subwords
@@ -82,12 +82,9 @@ def test_a_snapshot_of_the_cache_is_links_to_blobs(kind, tmp_path):
   assert Subwords.of_folder(snapshot).digest == expected.digest
 
 
-DAMAGE = st.one_of(
-  st.sampled_from(
-    b'"|{|}|[|]|:|,|null|-1|99999999999|"\\ud800"|\0|\xff|\n| |##|vocab|<s>|'
-    b'[UNK]|BPE|WordPiece|model'.split(b'|')
-  ),
-  st.binary(max_size=3),
+DAMAGE = pieces(
+  b'"|{|}|[|]|:|,|null|-1|99999999999|"\\ud800"|\0|\xff|\n| |##|vocab|<s>|'
+  b'[UNK]|BPE|WordPiece|model'
 )
 
 
@@ -98,11 +95,9 @@ def test_fuzzed_files(kind, name, tmp_path):
   sound = (folder / name).read_bytes()
 
   @fuzzed(60)
-  @hypothesis.given(st.data())
-  def check(draws):
-    at = draws.draw(st.integers(0, len(sound)))
-    end = at + draws.draw(st.integers(0, 4))
-    (folder / name).write_bytes(sound[:at] + draws.draw(DAMAGE) + sound[end:])
+  @hypothesis.given(damaged(sound, DAMAGE, least=1, most=1))
+  def check(data):
+    (folder / name).write_bytes(data)
     try:
       found = Subwords.of_folder(folder)
       ids = found.encode('the b a [MASK] <s> x')

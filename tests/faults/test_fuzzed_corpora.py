@@ -7,6 +7,8 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from tests.faults import damage
+from tests.faults.damage import pieces
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
@@ -32,22 +34,15 @@ DOCUMENTS = (
 TABLE = b'title,body,tags\n' + b''.join(
   b'"t, %d","b\n\xe9",a;b%d\n' % (i, i % 3) for i in range(12)
 )
-PIECES = st.one_of(
-  st.sampled_from(
-    b'a|b|c|d|Root|\t|\n|"|,|[|]|{|}|null|-1|3|1e999|1.5|[2]|"a"|"doc_label"'
-    b'|"target_ind"|"uid"|\0|\xff\xfe|\xe9|\x1f\x8b| '.split(b'|')
-  ),
-  st.binary(max_size=2),
+PIECES = pieces(
+  b'a|b|c|d|Root|\t|\n|"|,|[|]|{|}|null|-1|3|1e999|1.5|[2]|"a"|"doc_label"|'
+  b'"target_ind"|"uid"|\0|\xff\xfe|\xe9|\x1f\x8b| ',
+  2,
 )
 
 
-@st.composite
-def damaged(draw, data: bytes) -> bytes:
-  for _ in range(draw(st.integers(0, 2))):
-    at = draw(st.integers(0, len(data)))
-    end = at + draw(st.integers(0, 4))
-    data = data[:at] + draw(PIECES) + data[end:]
-  return data
+def damaged(sound: bytes) -> st.SearchStrategy[bytes]:
+  return damage.damaged(sound, PIECES)
 
 
 @pytest.fixture(scope='module')

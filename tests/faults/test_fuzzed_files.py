@@ -12,25 +12,26 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from tests.faults.damage import damaged
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
+from xjax.data.formats.corpus_builder import (
+  plain_document,
+  plain_record,
+  to_bytes,
+)
 from xjax.data.formats.data_config import read_document
 from xjax.data.formats.descriptors import read_descriptors
-from xjax.data.formats.draft import plain_document, plain_record, to_bytes
 from xjax.data.formats.eurlex57k.records import (
   input_document,
   read_concepts,
   read_eurlex_record,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
-from xjax.data.formats.jsonl import (
-  JsonlData,
-  parse_documents,
-  read_jsonl,
-)
+from xjax.data.formats.jsonl import JsonlData, parse_documents, read_jsonl
 from xjax.data.labels import read_label_list
 from xjax.data.load import read_input
 from xjax.data.schema import read_label
@@ -65,15 +66,10 @@ PIECES = st.one_of(
 
 
 @st.composite
-def damaged(draw, lines: list[bytes]) -> bytes:
-  """Sound lines with up to three pieces put in."""
+def some(draw, lines: list[bytes]) -> bytes:
+  """Draws some of the lines, in any order."""
   order = draw(st.permutations(lines))
-  data = b''.join(order[: draw(st.integers(1, len(order)))])
-  for _ in range(draw(st.integers(0, 3))):
-    at = draw(st.integers(0, len(data)))
-    end = at + draw(st.integers(0, 8))
-    data = data[:at] + draw(PIECES) + data[end:]
-  return data
+  return b''.join(order[: draw(st.integers(1, len(order)))])
 
 
 JSON = st.recursive(
@@ -107,7 +103,9 @@ def altered(draw, lines: list[bytes]) -> bytes:
 
 def contents(lines: list[bytes]) -> st.SearchStrategy[bytes]:
   """Draws what a file may hold, mostly lines that are nearly sound."""
-  return st.one_of(damaged(lines), st.binary(max_size=30))
+  return st.one_of(
+    damaged(some(lines), PIECES, most=3, cut=8), st.binary(max_size=30)
+  )
 
 
 def json_contents(lines: list[bytes]) -> st.SearchStrategy[bytes]:
@@ -138,61 +136,80 @@ def path():
     yield pathlib.Path(folder) / 'f'
 
 
-@fuzzed(2000)
-@hypothesis.given(json_contents(DOCUMENT), ON_ERROR)
-def test_documents_to_be_tagged(data, on_error):
-  faults = Faults(on_error)
-  with one_clear_error():
-    documents = parse_documents(io.BytesIO(data), 'f', faults)
-    faults.settle()
-    assert documents and len({d.id for d in documents}) == len(documents)
-    assert all(document.text().strip() for document in documents)
+def tagged(path: pathlib.Path, faults: Faults, *make) -> None:
+  documents = parse_documents(io.BytesIO(path.read_bytes()), 'f', faults, *make)
+  faults.settle()
+  assert documents and len({d.id for d in documents}) == len(documents)
+  assert all(document.text().strip() for document in documents)
 
 
-@fuzzed(2000)
-@hypothesis.given(json_contents(LAW + DOCUMENT[:1]), ON_ERROR)
-def test_laws_to_be_tagged(data, on_error):
-  faults = Faults(on_error)
-  with one_clear_error():
-    documents = parse_documents(io.BytesIO(data), 'f', faults, input_document)
-    faults.settle()
-    assert documents and all(d.text().strip() for d in documents)
+def tagged_laws(path: pathlib.Path, faults: Faults) -> None:
+  tagged(path, faults, input_document)
 
 
-@fuzzed(2000)
-@hypothesis.given(json_contents(LABEL), ON_ERROR)
-def test_labels(path, data, on_error):
-  path.write_bytes(data)
-  faults = Faults(on_error)
-  with one_clear_error():
-    described = read_descriptors(path, faults)
-    faults.settle()
-    assert described.labels
-    assert all(id_ == v.id and v.name for id_, v in described.labels.items())
-    if on_error is OnError.RAISE:
-      assert described.complete
+def labels(path: pathlib.Path, faults: Faults) -> None:
+  described = read_descriptors(path, faults)
+  faults.settle()
+  assert described.labels
+  assert all(id_ == v.id and v.name for id_, v in described.labels.items())
+  if faults.on_error is OnError.RAISE:
+    assert described.complete
 
 
-@fuzzed(2000)
-@hypothesis.given(json_contents(CONCEPTS), ON_ERROR)
-def test_concepts(path, data, on_error):
-  path.write_bytes(data)
-  faults = Faults(on_error)
-  with one_clear_error():
-    described = read_concepts(path, faults)
-    faults.settle()
-    assert on_error is OnError.SKIP or described.labels
+def concepts(path: pathlib.Path, faults: Faults) -> None:
+  described = read_concepts(path, faults)
+  faults.settle()
+  assert faults.on_error is OnError.SKIP or described.labels
 
 
-@fuzzed(2000)
-@hypothesis.given(contents(LIST), ON_ERROR)
-def test_label_lists(path, data, on_error):
-  path.write_bytes(data)
-  faults = Faults(on_error)
-  with one_clear_error():
-    ids = read_label_list(path, {}, faults)
-    faults.settle()
-    assert ids and all(id_.strip() == id_ != '' for id_ in ids)
+def label_lists(path: pathlib.Path, faults: Faults) -> None:
+  ids = read_label_list(path, {}, faults)
+  faults.settle()
+  assert ids and all(id_.strip() == id_ != '' for id_ in ids)
+
+
+def archives(path: pathlib.Path, faults: Faults) -> None:
+  for read in find_source(path, faults).splits.values():
+    for _, line, row in read(faults):
+      assert line == 1 and isinstance(row, dict)
+  faults.settle()
+
+
+def gzipped_lines(path: pathlib.Path, faults: Faults) -> None:
+  assert read_input(JsonlData(), str(path.rename(f'{path}.jsonl.gz')))
+
+
+def zipped(lines: list[bytes]) -> bytes:
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
+    # The time is fixed, so that every run has the same bytes.
+    member = zipfile.ZipInfo('dataset/dev/c.json', (2019, 1, 1, 0, 0, 0))
+    archive.writestr(member, lines[0], zipfile.ZIP_DEFLATED)
+  return file.getvalue()
+
+
+READERS = {
+  tagged: json_contents(DOCUMENT),
+  tagged_laws: json_contents(LAW + DOCUMENT[:1]),
+  labels: json_contents(LABEL),
+  concepts: json_contents(CONCEPTS),
+  label_lists: contents(LIST),
+  archives: contents([zipped(LAW)]),
+  gzipped_lines: contents([gzip.compress(b''.join(DOCUMENT), mtime=0)]),
+}
+
+
+@pytest.mark.fuzzed
+@pytest.mark.parametrize('read', READERS)
+def test_a_file_is_read_or_one_clear_error(read, path):
+  @fuzzed(2000)
+  @hypothesis.given(READERS[read], ON_ERROR)
+  def check(data, on_error):
+    path.write_bytes(data)
+    with one_clear_error():
+      read(path, Faults(on_error))
+
+  check()
 
 
 @fuzzed(2000)
@@ -207,37 +224,6 @@ def test_folders_of_json_lines(path, train, labels, on_error):
     split = read_jsonl(data).splits['train']
     assert [d.id for d in split.documents] == list(split.ids) != []
     assert len(split.gold) == len(split.ids)
-
-
-def zipped(lines: list[bytes]) -> bytes:
-  file = io.BytesIO()
-  with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
-    # The time is fixed, so that every run has the same bytes.
-    member = zipfile.ZipInfo('dataset/dev/c.json', (2019, 1, 1, 0, 0, 0))
-    archive.writestr(member, lines[0], zipfile.ZIP_DEFLATED)
-  return file.getvalue()
-
-
-@fuzzed(2000)
-@hypothesis.given(contents([zipped(LAW)]), ON_ERROR)
-def test_archives(path, data, on_error):
-  path.write_bytes(data)
-  faults = Faults(on_error)
-  with one_clear_error():
-    source = find_source(path, faults)
-    for read in source.splits.values():
-      for _, line, row in read(faults):
-        assert line == 1 and isinstance(row, dict)
-    faults.settle()
-
-
-@fuzzed(2000)
-@hypothesis.given(contents([gzip.compress(b''.join(DOCUMENT), mtime=0)]))
-def test_gzipped_lines(path, data):
-  zipped_path = path.with_name('f.jsonl.gz')
-  zipped_path.write_bytes(data)
-  with one_clear_error():
-    assert read_input(JsonlData(), str(zipped_path))
 
 
 @fuzzed(300)
@@ -258,11 +244,8 @@ def test_fields_of_a_label(row):
   fields = Fields(row)
   label = read_label(fields)
   if not fields.faults:
-    assert (
-      label.id
-      and label.name
-      and len(set(label.parents)) == (len(label.parents))
-    )
+    assert label.id and label.name
+    assert len(set(label.parents)) == len(label.parents)
 
 
 @fuzzed(300)

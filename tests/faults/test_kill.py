@@ -126,6 +126,15 @@ def wait_for_step(process, workdir, step):
   wait_until(process, lambda: step_of(workdir) >= step)
 
 
+def assert_same_params(workdir, whole, step):
+  found, expected = (
+    read_params(w / 'checkpoints', step) for w in (workdir, whole)
+  )
+  assert found.keys() == expected.keys()
+  for name in expected:
+    np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
 def assert_same(workdir, whole):
   """Bitwise: parameters of every checkpoint left, records, judged lists."""
   assert records(workdir) == records(whole)
@@ -133,21 +142,16 @@ def assert_same(workdir, whole):
   assert intact_steps(workdir / 'checkpoints') == steps
   assert steps[-1] == STEPS
   for step in steps:
-    found, expected = (
-      read_params(w / 'checkpoints', step) for w in (workdir, whole)
-    )
-    assert found.keys() == expected.keys()
-    for name in expected:
-      np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert_same_params(workdir, whole, step)
     assert read_meta(workdir / 'checkpoints', step) == read_meta(
       whole / 'checkpoints', step
     )
-  for name in ('dev', 'test'):
-    for file in ('metrics.json', 'predictions.npz'):
-      path = pathlib.Path('eval', name, file)
-      assert (workdir / path).read_bytes() == (whole / path).read_bytes()
-  written = (w / 'calibration.json' for w in (workdir, whole))
-  assert next(written).read_bytes() == next(written).read_bytes()
+  for path in (
+    *('eval/dev/metrics.json', 'eval/dev/predictions.npz'),
+    *('eval/test/metrics.json', 'eval/test/predictions.npz'),
+    'calibration.json',
+  ):
+    assert (workdir / path).read_bytes() == (whole / path).read_bytes()
 
 
 def test_killed_at_random_moments(start, whole, tmp_path):
@@ -173,44 +177,26 @@ def test_killed_at_random_moments(start, whole, tmp_path):
   assert_same(workdir, whole)
 
 
-def test_sigterm_saves_and_exits_75(start, whole, tmp_path):
+def test_asked_to_leave_it_saves_and_says_how_it_ended(start, whole, tmp_path):
   workdir = tmp_path / 'run'
-  process = start(workdir)
-  wait_for_step(process, workdir, 7)
-  process.send_signal(signal.SIGTERM)
-  output, _ = process.communicate(timeout=60)
-  assert process.returncode == PREEMPTED, output
-  # Nothing is lost: the checkpoint is of the step it stopped at.
-  assert STEPS > intact_steps(workdir / 'checkpoints')[-1] >= step_of(workdir)
+  for step, asked, code in (
+    (0, signal.SIGTERM, PREEMPTED),  # before training
+    (7, signal.SIGTERM, PREEMPTED),
+    (20, signal.SIGINT, INTERRUPTED),
+  ):
+    process = start(workdir)
+    wait_until(process, (workdir / 'config.json').exists)
+    wait_for_step(process, workdir, step)
+    process.send_signal(asked)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert 'Traceback' not in output
+    if step:  # nothing is lost: the checkpoint is of the step it stopped at
+      (*_, saved) = intact_steps(workdir / 'checkpoints')
+      assert STEPS > saved >= step_of(workdir)
   finish(start(workdir))
   assert records(workdir) == records(whole)
-  found, expected = (
-    read_params(w / 'checkpoints', STEPS) for w in (workdir, whole)
-  )
-  for name in expected:
-    np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-
-
-def test_ctrl_c_saves_and_exits_130(start, whole, tmp_path):
-  workdir = tmp_path / 'run'
-  process = start(workdir)
-  wait_for_step(process, workdir, 7)
-  process.send_signal(signal.SIGINT)
-  output, _ = process.communicate(timeout=60)
-  assert process.returncode == INTERRUPTED, output
-  assert 'Traceback' not in output
-  assert STEPS > intact_steps(workdir / 'checkpoints')[-1] >= step_of(workdir)
-  finish(start(workdir))
-  assert records(workdir) == records(whole)
-
-
-def test_sigterm_before_training(start, tmp_path):
-  workdir = tmp_path / 'run'
-  process = start(workdir)
-  wait_until(process, (workdir / 'config.json').exists)
-  process.send_signal(signal.SIGTERM)
-  output, _ = process.communicate(timeout=60)
-  assert process.returncode == PREEMPTED, output
+  assert_same_params(workdir, whole, STEPS)
 
 
 def test_truncated_newest_checkpoint(start, whole, tmp_path):
@@ -227,11 +213,3 @@ def test_truncated_newest_checkpoint(start, whole, tmp_path):
   assert f'checkpoints/{newest} is damaged' in output
   assert f'resuming at step {before} of {STEPS}' in output
   assert_same(workdir, whole)
-
-
-def test_a_finished_run_is_not_trained_again(start, whole):
-  before = (whole / 'metrics.jsonl').read_bytes()
-  output = finish(start(whole))
-  assert f'training was finished at step {STEPS} of {STEPS}' in output
-  assert 'judged' not in output
-  assert (whole / 'metrics.jsonl').read_bytes() == before

@@ -4,24 +4,10 @@ import io
 
 import numpy as np
 import pytest
-from scipy import sparse
 
+from tests.faults.damage import matrix, npz
 from xjax.core.errors import DataError
 from xjax.judge.files.sparse_npz import read_sparse_npz
-
-
-def npz(**arrays) -> bytes:
-  file = io.BytesIO()
-  np.savez(file, allow_pickle=True, **arrays)
-  return file.getvalue()
-
-
-def matrix(kind: str = 'csr', **changed) -> bytes:
-  file = io.BytesIO()
-  found = sparse.csr_array(([0.5, 0.25, 1], [0, 2, 3], [0, 2, 2, 3]), (3, 4))
-  sparse.save_npz(file, found.asformat(kind), compressed=False)
-  with np.load(io.BytesIO(file.getvalue())) as loaded:
-    return npz(**{**loaded, **changed})
 
 
 def without(data: bytes, name: str) -> bytes:

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge.calibration import (
@@ -18,14 +19,12 @@ from xjax.judge.calibration import (
   reliability_of,
   shown_probabilities,
 )
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.calibration_error import (
   fit_isotonic,
   fit_platt,
   reliability,
   sigmoid,
 )
-from xjax.judge.predictions import Predictions
 
 N, K, L = 200, 6, 40
 
@@ -40,41 +39,31 @@ def predictions(kind=ScoreKind.LOGIT, a=0.5, b=0.0, seed=0):
   if kind is ScoreKind.PROBABILITY:
     scores = sigmoid(scores).astype(np.float32)
   ids[::7, K - 2 :], scores[::7, K - 2 :] = PAD, -np.inf
-  return Predictions(
-    score_kind=kind,
-    n_scored=L,
-    n_train=100,
-    doc_ids=tuple(f'd{i}' for i in range(N)),
-    labels=tuple(f'l{i}' for i in range(L)),
-    train_counts=np.ones(L, np.int32),
-    lists={'all': LabelLists(ids, scores)},
-    gold=Ragged.of(rows),
-  )
+  return system(ids, scores, rows, np.ones(L), score_kind=kind)
 
 
 def with_scores(found, scores):
-  lists = LabelLists(found.lists['all'].ids, np.asarray(scores, np.float32))
+  lists = lists_of(found.lists['all'].ids, scores)
   return dataclasses.replace(found, lists={'all': lists})
 
 
 def test_decisions_are_the_list_entries():
   found = predictions()
-  lists, listed = found.lists['all'], []
-  for row in range(N):
-    for id_, score in zip(lists.ids[row], lists.scores[row]):
-      if id_ != PAD:
-        listed.append((score, id_ in found.gold[row]))
-  scores, correct = decisions(found)
-  np.testing.assert_array_equal(scores, [s for s, _ in listed])
-  np.testing.assert_array_equal(correct, [c for _, c in listed])
+  lists = found.lists['all']
+  listed = [
+    (score, id_ in found.gold[row])
+    for row in range(N)
+    for id_, score in zip(lists.ids[row], lists.scores[row])
+    if id_ != PAD
+  ]
+  assert list(zip(*decisions(found), strict=True)) == listed
   with pytest.raises(DataError, match='no gold'):
     decisions(dataclasses.replace(found, gold=None))
 
 
 def shown_of(scores, kind, calibration=None):
-  return readable_scores(
-    scores, kind, calibration, np.ones(np.shape(scores), int)
-  )
+  counts = np.ones(np.shape(scores), int)
+  return readable_scores(scores, kind, calibration, counts)
 
 
 def error_of(found, calibration=None):
@@ -106,13 +95,11 @@ def test_auto_is_isotonic_regression_where_enough_labels_are_correct(
     expected = correction(curve.logits(scores))
   np.testing.assert_array_equal(shown_of(scores, kind, calibration), expected)
   assert calibration == calibrate(found, method, 7, 'digest')
-  assert calibration.n_documents == len(found)
-  assert calibration.n_decisions == len(scores)
-  assert calibration.n_correct == correct.sum()
+  told = calibration.n_documents, calibration.n_decisions, calibration.n_correct
+  assert told == (len(found), len(scores), correct.sum())
   assert (calibration.step, calibration.digest) == (7, 'digest')
-  margin = kind is ScoreKind.MARGIN
-  assert (calibration.ece_before is None) == margin
-  assert (calibration.log_loss_before is None) == margin
+  for before in (calibration.ece_before, calibration.log_loss_before):
+    assert (before is None) == (kind is ScoreKind.MARGIN)
   assert calibration.reason is None
 
 
@@ -210,39 +197,23 @@ def test_a_file_gives_back_what_it_got(tmp_path, kind):
 
 
 WRONG = [
-  {'a': -1.0},
-  {'a': 0},
-  {'a': None},
-  {'a': '1'},
-  {'b': True},
-  {'b': float('nan')},
-  {'method': 'auto'},
-  {'method': 'magic'},
-  {'method': 'none'},
+  *({'a': value} for value in (-1.0, 0, None, '1')),
+  *({'b': value} for value in (True, float('nan'))),
+  *({'method': value} for value in ('auto', 'magic', 'none', 'platt')),
   {'reason': 'why not'},
   {'score_kind': 'points'},
-  {'step': -1},
-  {'step': 1.5},
+  *({'step': value} for value in (-1, 1.5)),
   {'digest': None},
   {'n_decisions': '3'},
   {'ece_after': float('inf')},
   {'log_loss_before': 'low'},
   {'more': 1},
-  {'schema': 3},
-  {'schema': 'new'},
-  {'knots': []},
-  {'knots': 5},
-  {'knots': [[0, 0], [1, 'x']]},
-  {'knots': [[0, 0], [1]]},
-  {'knots': [[0, 0, 0], [1, 1, 1]]},
-  {'knots': [[0, 0], [0, 1]]},
-  {'knots': [[0, 0], [1, -1]]},
-  {'knots': [[0, 0], [1, float('inf')]]},
-  {'method': 'platt'},
-  {'frequent': [1]},
-  {'frequent': [0, 0]},
-  {'others': [-1, 0]},
-  {'others': None},
+  *({'schema': value} for value in (3, 'new')),
+  *({'knots': value} for value in ([], 5)),
+  *({'knots': [[0, 0], knot]} for knot in ([1, 'x'], [1], [0, 1], [1, -1])),
+  *({'knots': x} for x in ([[0, 0, 0], [1, 1, 1]], [[0, 0], [1, np.inf]])),
+  *({'frequent': value} for value in ([1], [0, 0])),
+  *({'others': value} for value in ([-1, 0], None)),
 ]
 
 
@@ -266,10 +237,9 @@ def test_a_file_of_an_older_version_is_one_sigmoid(tmp_path):
   old = Calibration.load(path)
   assert old.knots == () and old.method is Method.TEMPERATURE
   scores, _ = decisions(found)
-  np.testing.assert_array_equal(
-    shown_of(scores, ScoreKind.LOGIT, old),
-    sigmoid(old.a * scores.astype(np.float64)),
-  )
+  shown = shown_of(scores, ScoreKind.LOGIT, old)
+  wanted = sigmoid(old.a * scores.astype(np.float64))
+  np.testing.assert_array_equal(shown, wanted)
 
 
 @pytest.mark.parametrize('content', [b'', b'{', b'[]', b'3', b'\xff', b'{}'])
@@ -289,16 +259,8 @@ def many(n, likely, seed=0):
   ids = np.argsort(rng.random((n, L)))[:, :20].astype(np.int32)
   counts = np.where(np.arange(L) % 4, 70, 20)
   gold = rng.random((n, 20)) < likely(scores, counts[ids] < 50)
-  return Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=L,
-    n_train=100,
-    doc_ids=tuple(f'd{i}' for i in range(n)),
-    labels=tuple(f'l{i}' for i in range(L)),
-    train_counts=counts,
-    lists={'all': LabelLists(ids, scores.copy())},
-    gold=Ragged.of([sorted(ids[i][gold[i]].tolist()) for i in range(n)]),
-  )
+  rows = [sorted(ids[i][gold[i]].tolist()) for i in range(n)]
+  return system(ids, scores, rows, counts)
 
 
 SHAPES = {
@@ -322,10 +284,10 @@ def test_probabilities_hold_on_new_documents(shape):
 
 @pytest.mark.parametrize('shift', [-1, 1])
 def test_probabilities_hold_for_rare_labels_too(shift):
-  dev, test = (
-    many(2000, lambda z, rare: sigmoid(z - 1 + shift * rare), seed)
-    for seed in (0, 1)
-  )
+  def likely(z, rare):
+    return sigmoid(z - 1 + shift * rare)
+
+  dev, test = (many(2000, likely, seed) for seed in (0, 1))
   rare = test.train_counts[test.lists['all'].ids] < 50
   gold = test.lists['all'].hits(test.gold, L)
   errors = {}
@@ -349,11 +311,8 @@ def test_a_document_does_not_see_its_own_calibration():
     inside = np.zeros(60, bool)
     inside[np.random.default_rng(0).permutation(60) % 5 == fold] = True
     others = calibrate(found.of_documents(~inside), Method.PLATT, 0, '')
-    np.testing.assert_allclose(
-      folds[inside],
-      shown_probabilities(found.of_documents(inside), others),
-      rtol=1e-12,
-    )
+    shown = shown_probabilities(found.of_documents(inside), others)
+    np.testing.assert_allclose(folds[inside], shown, rtol=1e-12)
 
 
 @pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.MARGIN])

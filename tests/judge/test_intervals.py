@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.judge.systems import lists_of, system
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import (
   bootstrap,
   bootstrap_sums,
@@ -20,15 +21,12 @@ from xjax.judge.intervals import (
   sum_names,
 )
 from xjax.judge.judge import judge, judged_slices, thresholds
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
 from xjax.judge.metrics.significance import interval, randomization_p
-from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
 N, L, K, TUNED = 40, 30, 6, 0.1
-TRAIN = 100
 
 
 def predictions(seed, skill=0.5, n_docs=N):
@@ -45,20 +43,11 @@ def predictions(seed, skill=0.5, n_docs=N):
     best = np.argsort(-ranked)[: K - (row % 3 == 0)]
     ids[row, : len(best)] = best
     scores[row, : len(best)] = ranked[best] - 1
-  counts = np.repeat([0, 4, 40, 60], [3, 12, 12, 3]).astype(np.int32)
-  return Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=L,
-    n_train=TRAIN,
-    doc_ids=tuple(map(str, range(n_docs))),
-    labels=tuple(map(str, range(L))),
-    train_counts=counts,
-    lists={'all': LabelLists(ids, scores)},
-    gold=Ragged.of(golds),
-    hierarchy=Hierarchy.of(
-      [Label(f'{i}', parents=(f'{i // 3}',) if i > 2 else ()) for i in range(L)]
-    ),
-  )
+  counts = np.repeat([0, 4, 40, 60], [3, 12, 12, 3])
+  labels = [
+    Label(f'l{i}', parents=(f'l{i // 3}',) if i > 2 else ()) for i in range(L)
+  ]
+  return system(ids, scores, golds, counts, hierarchy=Hierarchy.of(labels))
 
 
 def criteria(protocol='xjax'):
@@ -76,7 +65,7 @@ def evidence_of(found, slice_name, protocol='xjax'):
   mask = judged_slices(found, by, 50)[slice_name]
   part = Slice.of(found, slice_name, mask)
   cuts = thresholds(found, TUNED)
-  return Evidence.of(part, by, by.protocols, cuts, found.n_train)
+  return SliceStatistics.of(part, by, by.protocols, cuts, found.n_train)
 
 
 def table_of(evidence, protocol='xjax'):
@@ -88,14 +77,11 @@ def table_of(evidence, protocol='xjax'):
 
 def rows(found, which):
   """The documents of these rows, as often as they come."""
-  lists = {
-    name: LabelLists(each.ids[which], each.scores[which])
-    for name, each in found.lists.items()
-  }
+  lists = found.lists['all']
   return dataclasses.replace(
     found,
     doc_ids=tuple(f'd{i}' for i in range(len(which))),
-    lists=lists,
+    lists={'all': lists_of(lists.ids[which], lists.scores[which])},
     gold=Ragged.of([found.gold[row] for row in which]),
   )
 
@@ -113,13 +99,18 @@ def assert_same(measure, sums, r, expected, name):
 
 
 CASES = [
-  ('xjax', 'all'),
-  ('xjax', 'few'),
-  ('xjax', 'odd'),
-  ('napkinxc', 'all'),
-  ('napkinxc', 'odd'),
-  ('pyxclib', 'all'),
+  *(('xjax', name) for name in ('all', 'few', 'odd')),
+  *(('napkinxc', 'all'), ('napkinxc', 'odd'), ('pyxclib', 'all')),
 ]
+
+
+def table_of_values(*pair, protocol='xjax'):
+  """The measures that have a value for each evidence."""
+  return {
+    name: measure
+    for name, measure in table_of(pair[0], protocol).items()
+    if all(has_value(evidence, measure) for evidence in pair)
+  }
 
 
 @pytest.mark.parametrize('protocol,slice_name', CASES)
@@ -128,30 +119,21 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
 ):
   found = predictions(1)
   evidence = evidence_of(found, slice_name, protocol)
-  table = {
-    name: measure
-    for name, measure in table_of(evidence, protocol).items()
-    if has_value(evidence, measure)
-  }
+  table = table_of_values(evidence, protocol=protocol)
   assert len(table) > 10
   (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 12)
   for r, counts in enumerate(itertools.islice(draws(5, N), 12)):
-    drawn = judged(
-      rows(found, np.repeat(np.arange(N), counts)), slice_name, protocol
-    )
+    drawn = rows(found, np.repeat(np.arange(N), counts))
+    values = judged(drawn, slice_name, protocol)
     for name, measure in table.items():
-      assert_same(measure, sums, r, drawn[name], name)
+      assert_same(measure, sums, r, values[name], name)
 
 
 def test_the_jackknife_leaves_documents_out():
   found = predictions(1)
   evidence = evidence_of(found, 'all')
-  table = {
-    name: measure
-    for name, measure in table_of(evidence).items()
-    # That of a sample is of N documents, whoever is left out.
-    if has_value(evidence, measure) and '[n=' not in name
-  }
+  # That of a sample is of N documents, whoever is left out.
+  table = {n: m for n, m in table_of_values(evidence).items() if '[n=' not in n}
   (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 3)
   left = np.array(list(leave_outs(5, N)))
   assert len(left) == n_groups(N) and ((left == 0).sum(0) == 1).all()
@@ -171,20 +153,9 @@ def fresh(seed, n_docs=200, n_labels=150):
   ]
   right = rng.random(n_docs) < 0.6
   ids = np.where(right, [rng.choice(g) for g in golds], rng.integers(n_labels))
-  return dataclasses.replace(
-    predictions(0, n_docs=n_docs),
-    n_scored=n_labels,
-    labels=tuple(map(str, range(n_labels))),
-    train_counts=np.full(n_labels, 4, np.int32),
-    hierarchy=None,
-    lists={
-      'all': LabelLists(
-        np.stack([ids, np.full(n_docs, PAD)], 1).astype(np.int32),
-        np.tile(np.array([0, -np.inf], np.float32), (n_docs, 1)),
-      )
-    },
-    gold=Ragged.of(golds),
-  )
+  ids = np.stack([ids, np.full(n_docs, PAD)], 1)
+  scores = np.tile([0, -np.inf], (n_docs, 1))
+  return system(ids, scores, golds, np.full(n_labels, 4))
 
 
 @pytest.mark.thorough
@@ -196,7 +167,7 @@ def test_intervals_have_what_new_documents_would_show():
   for seed in range(40):
     found = fresh(seed)
     part = Slice.of(found, 'all', found.masks['all'])
-    evidence = Evidence.of(part, by, by.protocols, {}, found.n_train)
+    evidence = SliceStatistics.of(part, by, by.protocols, {}, found.n_train)
     table = by.table(PROTOCOLS['xjax'], (), ())
     for name, each in bootstrap(evidence, table, seed, 200).items():
       mean = np.mean([values[name] for values in many])
@@ -211,28 +182,16 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
 ):
   ours, theirs = predictions(1), predictions(2, 0.8)
   pair = [evidence_of(p, slice_name, protocol) for p in (ours, theirs)]
-  table = {
-    name: measure
-    for name, measure in table_of(pair[0], protocol).items()
-    if all(has_value(evidence, measure) for evidence in pair)
-  }
+  table = table_of_values(*pair, protocol=protocol)
   assert len(table) > 10
   both = randomized_sums(*pair, sum_names(table.values()), 5, 12)
-  stacked = rows(ours, np.arange(N)), rows(theirs, np.arange(N))
+  lists = [p.lists['all'] for p in (ours, theirs)]
   for r, coins in enumerate(itertools.islice(swaps(5, N), 12)):
-    for system, sums in enumerate(both):
-      taken = np.where(coins, 1 - system, system)
-      lists = LabelLists(
-        *(
-          np.where(
-            taken[:, None],
-            getattr(stacked[1].lists['all'], field),
-            getattr(stacked[0].lists['all'], field),
-          )
-          for field in ('ids', 'scores')
-        )
-      )
-      mixed = dataclasses.replace(ours, lists={'all': lists})
+    for number, sums in enumerate(both):
+      taken = np.where(coins, 1 - number, number)[:, None] == 1
+      ids = np.where(taken, lists[1].ids, lists[0].ids)
+      scores = np.where(taken, lists[1].scores, lists[0].scores)
+      mixed = dataclasses.replace(ours, lists={'all': lists_of(ids, scores)})
       values = judged(mixed, slice_name, protocol)
       for name, measure in table.items():
         assert_same(measure, sums, r, values[name], name)
@@ -249,9 +208,8 @@ def test_every_metric_with_a_value_has_an_interval():
   for name, each in found.items():
     assert each.low <= values[name] <= each.high, name
     assert each.error >= 0
-  assert (
-    found['macro-F1@5'].low < values['macro-F1@5'] < (found['macro-F1@5'].high)
-  )
+  macro = found['macro-F1@5']
+  assert macro.low < values['macro-F1@5'] < macro.high
 
 
 def test_what_is_missing_has_no_interval():
@@ -261,9 +219,8 @@ def test_what_is_missing_has_no_interval():
   evidence = evidence_of(found, 'all')
   intervals = bootstrap(evidence, table_of(evidence), 0, 50)
   assert 'P@1' in intervals
-  assert not {'micro-F1', 'hF1', 'PSP@1', 'macro-F1@5[1-9]', 'ILD@1'} & set(
-    intervals
-  )
+  for name in ('micro-F1', 'hF1', 'PSP@1', 'macro-F1@5[1-9]', 'ILD@1'):
+    assert name not in intervals
   none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
   evidence = evidence_of(none, 'all')
   assert bootstrap(evidence, table_of(evidence), 0, 50) == {}
@@ -294,11 +251,7 @@ def test_the_error_of_a_mean_is_known():
 
 def p_values(ours, theirs, seed=0, iterations=200):
   pair = evidence_of(ours, 'all'), evidence_of(theirs, 'all')
-  table = {
-    name: measure
-    for name, measure in table_of(pair[0]).items()
-    if all(has_value(evidence, measure) for evidence in pair)
-  }
+  table = table_of_values(*pair)
   sums = randomized_sums(*pair, sum_names(table.values()), seed, iterations)
   return {
     name: randomization_p(
@@ -323,14 +276,13 @@ def test_who_comes_first_does_not_matter():
 
 @pytest.mark.thorough
 def test_alike_systems_are_as_often_significant_as_chance_has_it():
-  names = 'RP@5', 'macro-F1@5', 'nDCG@5'
-  found = {name: [] for name in names}
-  for seed in range(60):
-    p = p_values(predictions(2 * seed), predictions(2 * seed + 1), seed)
-    for name in names:
-      found[name].append(p[name])
-  for name in names:
-    assert scipy.stats.kstest(found[name], 'uniform').pvalue > 0.01, name
+  found = [
+    p_values(predictions(2 * seed), predictions(2 * seed + 1), seed)
+    for seed in range(60)
+  ]
+  for name in ('RP@5', 'macro-F1@5', 'nDCG@5'):
+    values = [p[name] for p in found]
+    assert scipy.stats.kstest(values, 'uniform').pvalue > 0.01, name
 
 
 def test_a_difference_is_surer_of_the_same_draws():

@@ -1,11 +1,12 @@
 """Labels that judging leaves out, against a corpus that never had them."""
 
 import dataclasses
-import io
 
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
+from tests.judge.systems import system
 from xjax.core.errors import DataError
 from xjax.core.ranking import Lists, kept_gold, measured_masks
 from xjax.core.types import PAD, Ragged, ScoreKind
@@ -13,7 +14,6 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge, tune_threshold
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
@@ -27,27 +27,18 @@ KEPT = np.setdiff1d(np.arange(L), META)
 # An inner label, a root, a leaf and a held-out child are left out. The concept
 # c is below the root.
 PARENTS = {
-  'l1': ['l0'],
-  'l2': ['l0'],
-  'l3': ['l2'],
+  **dict.fromkeys(('l1', 'l2'), ['l0']),
+  **dict.fromkeys(('l3', 'l9'), ['l2']),
+  **dict.fromkeys(('l5', 'l10'), ['l3']),
+  **dict.fromkeys(('l6', 'c'), ['l8']),
   'l4': ['l2', 'l8'],
-  'l5': ['l3'],
-  'l6': ['l8'],
   'l7': ['c'],
-  'l9': ['l2'],
-  'l10': ['l3'],
   'l11': ['l1'],
   'l12': ['l2', 'l6'],
-  'c': ['l8'],
 }
 # The same paths in a corpus that never had the labels.
-SHORT = PARENTS | {
-  'l3': ['l0'],
-  'l4': ['l0'],
-  'l6': [],
-  'l12': ['l0', 'l6'],
-  'c': [],
-}
+SHORT = PARENTS | {'l3': ['l0'], 'l4': ['l0'], 'l12': ['l0', 'l6']}
+SHORT |= {'l6': [], 'c': []}
 
 
 def labels_of(rows, parents):
@@ -56,26 +47,18 @@ def labels_of(rows, parents):
 
 def space_of(left_out=()):
   return LabelSpace(
-    labels=labels_of(range(L), PARENTS),
+    labels_of(range(L), PARENTS),
+    *(COUNTS, 100, TRAINED, HELD_OUT),
     concepts=[Label('c', parents=PARENTS['c'])],
-    train_counts=COUNTS,
-    n_train=100,
-    n_trained=TRAINED,
-    n_held_out=HELD_OUT,
     left_out_ids=[f'l{i}' for i in left_out],
   )
 
 
 def small_space():
   """The space of a corpus that never had the labels."""
-  return LabelSpace(
-    labels=labels_of(KEPT, SHORT),
-    concepts=[Label('c', parents=SHORT['c'])],
-    train_counts=COUNTS[KEPT],
-    n_train=100,
-    n_trained=TRAINED - 3,
-    n_held_out=HELD_OUT - 1,
-  )
+  counts = COUNTS[KEPT], 100, TRAINED - 3, HELD_OUT - 1
+  concepts = [Label('c', parents=SHORT['c'])]
+  return LabelSpace(labels_of(KEPT, SHORT), *counts, concepts=concepts)
 
 
 class Table:
@@ -91,18 +74,9 @@ class Table:
     self.scores_NL = scores_NL[:, : self.n_labels]
 
   def rank(self, documents, query):
-    n, k = self.n_labels, query.k
-    query, ids, scores = query.for_labels(n), [], []
-    for mask in (np.ones(n, bool), *query.slices):
-      inside = mask if query.allowed is None else mask & query.allowed
-      part = np.where(inside, self.scores_NL[: len(documents)], -np.inf)
-      best = np.argsort(-part, axis=1, kind='stable')[:, :k]
-      values = np.take_along_axis(part, best, 1)
-      best = np.where(np.isneginf(values), PAD, best).astype(np.int32)
-      fill = (0, 0), (0, k - best.shape[1])
-      ids.append(np.pad(best, fill, constant_values=PAD))
-      scores.append(np.pad(values, fill, constant_values=-np.inf))
-    return Lists(np.stack(ids), np.stack(scores).astype(np.float32))
+    query = query.for_labels(self.n_labels)
+    scores_NL, some = self.scores_NL[: len(documents)], query.allowed
+    return Lists(*dense_topk(scores_NL, query.k, None, query.slices, some))
 
 
 def gold_rows():
@@ -164,8 +138,6 @@ def same(ours, theirs):
 
 
 ALL = Criteria(ks=(1, 3, 5), protocols=tuple(PROTOCOLS.values()), replicates=20)
-
-
 # Fewer protocols and no intervals, which take longer.
 SOME = Criteria(ks=(1, 3, 5))
 
@@ -213,33 +185,22 @@ def test_left_out_labels_are_no_shared_ancestors():
   labels = 'a', 'b', 'c', 'd', 'e', 'm', 'n'
   parents = {'a': 'm', 'b': 'm', 'n': 'c', 'd': 'n', 'e': 'n'}
   nodes = [Label(x, parents=tuple(parents.get(x, ''))) for x in labels]
-  system = Predictions(
+  whole = system(
+    *([[0, PAD], [3, PAD]], [[0.9, -np.inf]] * 2, [[1], [4]], np.zeros(7)),
     score_kind=ScoreKind.PROBABILITY,
-    n_scored=7,
     n_train=0,
-    doc_ids=('0', '1'),
     labels=labels,
-    train_counts=np.zeros(7, np.int32),
-    lists={
-      'all': LabelLists(
-        np.array([[0, PAD], [3, PAD]], np.int32),
-        np.array([[0.9, -np.inf]] * 2, np.float32),
-      )
-    },
-    gold=Ragged.of([[1], [4]]),
     left_out=np.array([5, 6], np.int32),
     hierarchy=Hierarchy.of(nodes),
   )
-  # A file of descriptors has the left-out labels as well.
-  by_file = system.of_judged_labels().hierarchy
+  cut = whole.of_judged_labels()
+  flat = dataclasses.replace(whole, hierarchy=None)
   for p, hierarchy in (
-    (system, None),
-    (system.of_judged_labels(), None),
-    (dataclasses.replace(system, hierarchy=None), system.hierarchy),
-    (
-      dataclasses.replace(system, hierarchy=None).of_judged_labels(),
-      by_file,
-    ),
+    (whole, None),
+    (cut, None),
+    # A file of descriptors has the left-out labels as well.
+    (flat, whole.hierarchy),
+    (flat.of_judged_labels(), cut.hierarchy),
   ):
     values = judge(p, Criteria((1,), hierarchy=hierarchy))['xjax']['all']
     # a against b, and d, c against e, c.
@@ -270,11 +231,11 @@ def test_further_slices_lose_the_labels_too(ours, theirs):
 
 
 def test_without_training_counts_it_is_the_same(ours, theirs):
-  none = {'n_train': 0, 'held_out': np.zeros(0, np.int32)}
   ours, theirs = (
     dataclasses.replace(
       p,
-      **none,
+      n_train=0,
+      held_out=np.zeros(0, np.int32),
       train_counts=np.zeros_like(p.train_counts),
       lists={'all': p.lists['all']},
     )
@@ -322,9 +283,7 @@ def test_a_damaged_file_is_refused(ours, tmp_path, left_out, message):
   for name in ('frequent', 'few', 'zero', 'held_out'):
     arrays.pop(f'{name}/ids'), arrays.pop(f'{name}/scores')
   arrays['left_out/labels'] = np.array(left_out, np.int32)
-  buffer = io.BytesIO()
-  np.savez(buffer, **arrays)
-  (tmp_path / 'p.npz').write_bytes(buffer.getvalue())
+  np.savez(tmp_path / 'p.npz', **arrays)
   with pytest.raises(DataError, match=message):
     Predictions.load(tmp_path / 'p.npz')
 
@@ -347,19 +306,7 @@ def test_saved_lists_become_shorter_but_not_wrong(theirs):
 
 
 def test_lists_of_left_out_labels_alone_are_an_error():
-  lists = LabelLists(
-    np.array([[1], [2]], np.int32), np.zeros((2, 1), np.float32)
-  )
-  part = Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=4,
-    n_train=0,
-    doc_ids=('a', 'b'),
-    labels=('w', 'x', 'y', 'z'),
-    train_counts=np.zeros(4, np.int32),
-    lists={'all': lists},
-    gold=Ragged.of([[1, 3], [2]]),
-  )
+  part = system([[1], [2]], [[0], [0]], [[1, 3], [2]], [0] * 4, n_train=0)
   with pytest.raises(DataError, match='only labels that are left out'):
     part.leaving_out(np.array([1]))
   with pytest.raises(DataError, match='no label is left to judge'):

@@ -17,7 +17,7 @@ def test_usual_cut_offs():
 
 def test_other_cut_offs_take_their_place():
   assert main_metrics(names(2, 8)) == [
-    *('P@2', 'P@8', 'nDCG@8', 'RP@8', 'PSP@2', 'PSP@8', 'macro-F1@8'),
+    *('P@2', 'P@8', 'nDCG@8', 'RP@8', 'PSP@2', 'PSP@8', 'macro-F1@8')
   ]
   assert main_metrics(['n_docs', 'micro-F1']) == ['micro-F1']
   assert main_metrics([]) == []

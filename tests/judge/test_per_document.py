@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from xjax.core.types import PAD, Ragged, ScoreKind
+from tests.judge.systems import system
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PECOS, PYXCLIB, XJAX
-from xjax.judge.predictions import Predictions
 
 L, K = 9, 4
 KS = (1, 3)
@@ -34,16 +33,10 @@ def problem(n_docs=40, seed=0):
     sorted(rng.choice(L, rng.integers(0, 5), replace=False).tolist())
     for _ in range(n_docs)
   ]
-  return Predictions(
-    score_kind=ScoreKind.MARGIN,
-    n_scored=L,
-    n_train=100,
-    doc_ids=tuple(f'dé{i}' for i in range(n_docs)),
-    labels=LABELS,
-    train_counts=COUNTS,
-    lists={'all': LabelLists(ids, scores)},
-    gold=Ragged.of(golds),
-  )
+  ids_of_docs = tuple(f'dé{i}' for i in range(n_docs))
+  fields = {'doc_ids': ids_of_docs, 'labels': LABELS}
+  kind = ScoreKind.MARGIN
+  return system(ids, scores, golds, COUNTS, score_kind=kind, **fields)
 
 
 def criteria(*protocols, ks=KS):

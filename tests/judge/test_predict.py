@@ -8,7 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
 from tests.judge.reference import documents as reference
+from tests.judge.reference.judged import judge_scores
 from xjax.core.errors import DataError
 from xjax.core.ranking import Lists
 from xjax.core.types import PAD, Ragged, ScoreKind
@@ -50,20 +52,10 @@ class DenseScorer:
     self.scores_NL = scores
 
   def rank(self, documents, query):
-    rows = np.arange(len(documents))
-    scores_NL = self.scores_NL[rows]
-    lists = Lists.none(query.n_lists, len(rows), query.k)
-    for number, mask in enumerate((np.ones(L, bool), *query.slices)):
-      masked = np.where(mask, scores_NL, -np.inf)
-      best = np.argsort(-masked, axis=1, kind='stable')
-      best = np.pad(best, ((0, 0), (0, query.k)))[:, : query.k]
-      values = np.take_along_axis(masked, best, 1)
-      values[:, L:] = -np.inf
-      lists.ids_GNK[number] = np.where(np.isneginf(values), PAD, best)
-      lists.scores_GNK[number] = values
+    n = len(documents)
     if query.on_block:
-      query.on_block(len(rows))
-    return lists
+      query.on_block(n)
+    return Lists(*dense_topk(self.scores_NL[:n], query.k, slices=query.slices))
 
 
 def make_split(n_docs, seed=0):
@@ -83,6 +75,10 @@ def predicted(n_docs=37, depth=12, kind=ScoreKind.LOGIT):
     scorer.scores_NL,
     [set(split.gold[i].tolist()) for i in range(n_docs)],
   )
+
+
+def defined(scores, golds, labels=range(L), threshold=0.0, ks=KS):
+  return judge_scores(scores, golds, labels, ks, threshold)
 
 
 def test_every_document_is_in_its_row():
@@ -138,24 +134,15 @@ def test_judge_against_the_definitions(depth):
     labels = np.flatnonzero(mask).tolist()
     values = metrics['xjax'][name]
     with_gold = sum(bool(gold.intersection(labels)) for gold in golds)
-    assert values['n_docs'] == with_gold
-    assert values['n_skipped'] == 37 - with_gold
-    assert values['n_labels'] == len(labels)
-    expected = reference.ranking(scores, golds, labels, KS)
-    half = reference.f1(scores, golds, labels, 0.0)
-    tuned = reference.f1(scores, golds, labels, -0.75)
-    expected |= {'micro-F1': half[0], 'macro-F1': half[1]}
-    expected |= {'micro-F1-tuned': tuned[0], 'macro-F1-tuned': tuned[1]}
+    counts = [values[n] for n in ('n_docs', 'n_skipped', 'n_labels')]
+    assert counts == [with_gold, 37 - with_gold, len(labels)]
+    expected = defined(scores, golds, labels)
+    tuned = defined(scores, golds, labels, -0.75)
+    for kind in ('micro-F1', 'macro-F1'):
+      expected[f'{kind}-tuned'] = tuned[kind]
     found = {metric: values[metric] for metric in expected}
     assert found == pytest.approx(expected, abs=1e-14)
   assert metrics['xjax']['all']['threshold-tuned'] == -0.75
-
-
-def test_unscored_labels_are_always_missed():
-  predictions, _, _ = predicted()
-  held_out = judge(predictions, Criteria(KS))['xjax']['held_out']
-  assert held_out['n_docs'] > 0
-  assert held_out['R@5'] == held_out['micro-F1'] == 0
 
 
 def test_lists_that_are_too_short_are_refused_with_the_count():
@@ -189,11 +176,8 @@ def test_a_slice_cut_from_all_lists_is_the_slice(depth, tmp_path):
   without_lists(predictions, *slices).save(tmp_path / 'p.npz')
   loaded = Predictions.load(tmp_path / 'p.npz')
   assert list(loaded.lists) == ['all']
-  metrics = judge(loaded, Criteria(KS), threshold=-0.75)
-  assert (
-    metrics['xjax'] == judge(predictions, Criteria(KS), threshold=-0.75)['xjax']
-  )
-  assert 'notes' not in metrics
+  found, whole = (judge(p, Criteria(KS), -0.75) for p in (loaded, predictions))
+  assert found['xjax'] == whole['xjax'] and 'notes' not in found
 
 
 def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
@@ -207,10 +191,8 @@ def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
   top = [reference.rank(row, range(L))[:5] for row in scores]
   left = [len(set(row).intersection(few)) for row in top]
   # With all four of the slice, the list is the slice's own.
-  short = sum(n < 4 for n in left)
-  assert (
-    f'{short} of 37 documents ({short / 37:.1%}) have fewer' in (notes['lists'])
-  )
+  n = sum(n < 4 for n in left)
+  assert f'{n} of 37 documents ({n / 37:.1%}) have fewer' in notes['lists']
   cut = [gold.intersection(few) for gold in golds]
   for k in (1, 2, 5):
     known = [
@@ -218,7 +200,7 @@ def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
       for n, gold, row in zip(left, cut, top)
       if gold
     ]
-    expected = reference.ranking(scores, golds, few, (k,))[f'P@{k}']
+    expected = defined(scores, golds, few, ks=(k,))[f'P@{k}']
     if all(known):
       assert values[f'P@{k}'] == pytest.approx(expected)
     else:
@@ -228,8 +210,8 @@ def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
   # At or below the last saved score, what is predicted is known.
   last = np.sort(scores, 1)[:, -5]
   assert (last <= 1.5).all()
-  expected = reference.f1(scores, golds, few, 1.5)
-  assert values['micro-F1-tuned'] == pytest.approx(expected[0])
+  expected = defined(scores, golds, few, 1.5)['micro-F1']
+  assert values['micro-F1-tuned'] == pytest.approx(expected)
   unknown = sum(score > 0 and n < 4 for score, n in zip(last, left))
   assert values['micro-F1'] is None
   assert notes['micro-F1'].startswith(f'{unknown} of 37 ')
@@ -241,56 +223,48 @@ def test_margins_have_no_probability():
   values = metrics['xjax']['all']
   assert values['micro-F1'] is None
   assert 'margins' in metrics['notes']['all']['macro-F1']
-  expected = reference.f1(scores, golds, range(L), 0.25)
-  assert values['micro-F1-tuned'] == pytest.approx(expected[0])
+  expected = defined(scores, golds, threshold=0.25)['micro-F1']
+  assert values['micro-F1-tuned'] == pytest.approx(expected)
 
 
-def test_what_the_scorer_itself_assigns_is_judged():
-  predictions, scores, golds = predicted(kind=ScoreKind.MARGIN)
-  own = dataclasses.replace(predictions, assigned_above=0.25)
-  values = judge(own, Criteria(KS))['xjax']['all']
-  expected = reference.f1(scores, golds, range(L), 0.25)
-  assert values['micro-F1'] == pytest.approx(expected[0])
-  assert values['macro-F1'] == pytest.approx(expected[1])
-
-
-def test_probabilities_are_cut_at_a_half():
-  predictions, scores, golds = predicted(kind=ScoreKind.PROBABILITY)
-  value = judge(predictions, Criteria(KS))['xjax']['all']['micro-F1']
-  expected = reference.f1(scores, golds, range(L), 0.5)
-  assert value == pytest.approx(expected[0])
+@pytest.mark.parametrize(
+  ('kind', 'own', 'threshold'),
+  [(ScoreKind.MARGIN, 0.25, 0.25), (ScoreKind.PROBABILITY, None, 0.5)],
+)
+def test_the_scorer_says_what_it_assigns_or_a_half(kind, own, threshold):
+  predictions, scores, golds = predicted(kind=kind)
+  predictions = dataclasses.replace(predictions, assigned_above=own)
+  values = judge(predictions, Criteria(KS))['xjax']['all']
+  expected = defined(scores, golds, threshold=threshold)
+  for name in ('micro-F1', 'macro-F1'):
+    assert values[name] == pytest.approx(expected[name])
 
 
 def test_a_split_without_gold():
   scorer, split = DenseScorer(5), make_split(5)
   empty = Split('dev', split.ids, Ragged.of([[]] * 5), [''] * 5, '')
   metrics = judge(predict(scorer, empty, SPACE, 4), Criteria(KS))
+  why = {'no document has a gold label here'}
   for name, values in metrics['xjax'].items():
     assert values['n_docs'] == 0 and values['n_skipped'] == 5
     assert values['nDCG@5'] is values['micro-F1'] is None
-    assert set(metrics['notes'][name].values()) == {
-      'no document has a gold label here'
-    }
+    assert set(metrics['notes'][name].values()) == why
 
 
 def test_predictions_without_gold_are_not_judged():
-  scorer, split = DenseScorer(5), make_split(5)
-  parts = vars(predict(scorer, split, SPACE, 4)) | {'gold': None}
-  parts = {k: v for k, v in parts.items() if k != 'masks'}
+  bare = dataclasses.replace(predicted(5)[0], gold=None)
   with pytest.raises(DataError, match='no gold'):
-    judge(Predictions(**parts), Criteria(KS))
+    judge(bare, Criteria(KS))
   with pytest.raises(DataError, match='no gold'):
-    tune_threshold(Predictions(**parts))
+    tune_threshold(bare)
 
 
 def test_the_tuned_threshold_is_the_best():
   predictions, scores, golds = predicted()
-  threshold = tune_threshold(predictions)
-  found = reference.f1(scores, golds, range(L), threshold)[0]
-  tried = [
-    reference.f1(scores, golds, range(L), t)[0]
-    for t in np.arange(-3.25, 3, 0.25)
-  ]
+  found, *tried = (
+    defined(scores, golds, threshold=threshold, ks=())['micro-F1']
+    for threshold in (tune_threshold(predictions), *np.arange(-3.25, 3, 0.25))
+  )
   assert found == pytest.approx(max(tried), abs=1e-14)
   assert min(tried) < found
 
@@ -299,11 +273,9 @@ def test_the_tuned_threshold_is_the_best():
 def test_the_tuned_threshold_is_one_that_can_be_judged(depth):
   predictions, scores, golds = predicted(depth=depth)
   threshold = tune_threshold(predictions)
-  value = judge(predictions, Criteria(KS), threshold)['xjax']['all'][
-    'micro-F1-tuned'
-  ]
-  expected = reference.f1(scores, golds, range(L), threshold)[0]
-  assert value == pytest.approx(expected, abs=1e-14)
+  values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
+  expected = defined(scores, golds, threshold=threshold)['micro-F1']
+  assert values['micro-F1-tuned'] == pytest.approx(expected, abs=1e-14)
 
 
 def test_a_threshold_where_nothing_is_ranked():
@@ -316,26 +288,30 @@ def test_a_threshold_where_nothing_is_ranked():
   assert values['micro-F1-tuned'] == values['P@1'] == 0
 
 
-def test_the_popularity_prior():
+def test_the_popularity_prior(tmp_path):
   split = make_split(6)
   prior = popularity(SPACE, split, 5)
-  assert prior.lists['all'].ids[3].tolist() == [0, 2, 3, 5, 1]
-  assert prior.lists['few'].ids[0].tolist() == [5, 1, 7, 6, PAD]
-  assert prior.lists['zero'].ids[0].tolist() == [4, 8, 9, 10, PAD]
-  assert prior.lists['held_out'].ids[0].tolist() == [9, 10, PAD, PAD, PAD]
-  np.testing.assert_allclose(
-    prior.lists['few'].scores[5], [0.49, 0.12, 0.12, 0.03, -np.inf], rtol=1e-6
-  )
+  for name, row, best in (
+    ('all', 3, [0, 2, 3, 5, 1]),
+    ('few', 0, [5, 1, 7, 6, PAD]),
+    ('zero', 0, [4, 8, 9, 10, PAD]),
+    ('held_out', 0, [9, 10, PAD, PAD, PAD]),
+  ):
+    assert prior.lists[name].ids[row].tolist() == best
+  shares = [0.49, 0.12, 0.12, 0.03, -np.inf]
+  np.testing.assert_allclose(prior.lists['few'].scores[5], shares, rtol=1e-6)
   assert prior.score_kind is ScoreKind.PROBABILITY
   scores = np.tile(COUNTS / 100, (6, 1)).astype(np.float32)
   golds = [set(split.gold[i].tolist()) for i in range(6)]
-  expected = reference.f1(scores, golds, range(L), 0.5)
-  values = judge(prior, Criteria(KS))['xjax']['all']
-  assert values['micro-F1'] == pytest.approx(expected[0])
+  metrics = judge(prior, Criteria(KS))
+  values = metrics['xjax']['all']
+  expected = defined(scores, golds, threshold=0.5)['micro-F1']
+  assert values['micro-F1'] == pytest.approx(expected)
   # The label outside the space is gold, and a miss.
   scores[:, 11] = -np.inf
-  ranking = reference.ranking(scores, golds, range(L), (5,))
-  assert values['P@5'] == pytest.approx(ranking['P@5'])
+  assert values['P@5'] == pytest.approx(defined(scores, golds)['P@5'])
+  prior.save(tmp_path / 'p.npz')
+  assert judge(Predictions.load(tmp_path / 'p.npz'), Criteria(KS)) == metrics
 
 
 def test_what_is_saved(tmp_path):
@@ -344,16 +320,12 @@ def test_what_is_saved(tmp_path):
   save_evaluation(tmp_path / 'eval' / 'dev', predictions, metrics)
   folder = tmp_path / 'eval' / 'dev'
   assert sorted(p.name for p in folder.iterdir()) == [
-    'judged.json',
-    'metrics.csv',
-    'metrics.json',
-    'predictions.npz',
+    *('judged.json', 'metrics.csv', 'metrics.json', 'predictions.npz')
   ]
   assert json.loads((folder / 'metrics.json').read_text()) == metrics
   again = judge(Predictions.load(folder / 'predictions.npz'), Criteria(KS), 0.1)
   assert again == metrics
-  with (folder / 'metrics.csv').open() as file:
-    rows = list(csv.DictReader(file))
+  rows = list(csv.DictReader((folder / 'metrics.csv').read_text().splitlines()))
   assert {row['protocol'] for row in rows} == {'xjax'}
   for row in rows:
     value = metrics['xjax'][row['slice']][row['metric']]
@@ -373,11 +345,3 @@ def test_a_score_that_is_not_finite_names_the_document(score):
   split = dataclasses.replace(split, features=features)
   with pytest.raises(DataError, match="dev.npy: document 'd13'"):
     predict(scorer, split, SPACE, L)
-
-
-def test_the_prior_can_be_saved(tmp_path):
-  prior = popularity(SPACE, make_split(6), 5)
-  prior.save(tmp_path / 'p.npz')
-  assert judge(Predictions.load(tmp_path / 'p.npz'), Criteria(KS)) == judge(
-    prior, Criteria(KS)
-  )

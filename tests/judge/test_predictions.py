@@ -6,6 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge.files.saved_predictions import labels_sha256
@@ -59,8 +60,8 @@ def test_round_trip(path):
   before, after = predictions(), Predictions.load(path)
   for name in ('score_kind', 'n_scored', 'n_train', 'doc_ids', 'labels'):
     assert getattr(after, name) == getattr(before, name)
-  np.testing.assert_array_equal(after.train_counts, before.train_counts)
-  np.testing.assert_array_equal(after.held_out, before.held_out)
+  for name in ('train_counts', 'held_out'):
+    np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
   np.testing.assert_array_equal(after.gold.indptr, before.gold.indptr)
   np.testing.assert_array_equal(after.gold.values, before.gold.values)
   assert list(after.lists) == list(after.masks) == list(before.lists)
@@ -68,12 +69,6 @@ def test_round_trip(path):
     np.testing.assert_array_equal(after.lists[name].ids, saved.ids)
     np.testing.assert_array_equal(after.lists[name].scores, saved.scores)
   assert len(after) == 3
-
-
-def test_a_strategy_is_kept(path, tmp_path):
-  assert Predictions.load(path).strategy == ''
-  predictions(strategy='coverage(k=3)').save(tmp_path / 'p.npz')
-  assert Predictions.load(tmp_path / 'p.npz').strategy == 'coverage(k=3)'
 
 
 def test_how_labels_were_searched_is_kept(path, tmp_path):
@@ -102,19 +97,15 @@ def test_how_labels_were_searched_is_kept(path, tmp_path):
 
 def test_recalls_are_kept(path, tmp_path):
   assert Predictions.load(path).recalls == {}  # also in files without them
-  steps = ('shortlist recall@20', 'level 0 recall@4')
-  recalls = {
-    'all': dict(zip(steps, (0.1, 0.75))),
-    'few': dict(zip(steps, (0.0, 1.0))),
-  }
+  steps = 'shortlist recall@20', 'level 0 recall@4'
+  shares = {'all': (0.1, 0.75), 'few': (0.0, 1.0)}
+  recalls = {name: dict(zip(steps, each)) for name, each in shares.items()}
   before = predictions(selected_by='shortlist=20', recalls=recalls)
   before.save(tmp_path / 'p.npz')
   after = Predictions.load(tmp_path / 'p.npz')
   assert after.recalls == recalls
-  assert after.selection_with_recalls == (
-    'a shortlist of 20 labels (shortlist recall@20 0.100, '
-    'level 0 recall@4 0.750)'
-  )
+  said = 'shortlist recall@20 0.100, level 0 recall@4 0.750'
+  assert after.selection_with_recalls == f'a shortlist of 20 labels ({said})'
   assert predictions().selection_with_recalls == predictions().selection
   # Means over all documents are not those of some.
   assert after.of_documents(np.array([True, False, True])).recalls == {}
@@ -134,23 +125,16 @@ def test_recalls_are_kept(path, tmp_path):
 def test_damaged_recalls_are_refused(tmp_path, name, array, fault):
   steps = {'shortlist recall@20': 0.5, 'level 0 recall@4': 1.0}
   predictions(recalls={'few': steps}).save(tmp_path / 'p.npz')
-  with np.load(tmp_path / 'p.npz') as file:
-    arrays = {**file, name: array}
-  if array is None:
-    del arrays[name]
-  np.savez(tmp_path / 'p.npz', **arrays)
+  changed(tmp_path / 'p.npz', name, array)
   with pytest.raises(DataError, match=fault):
     Predictions.load(tmp_path / 'p.npz')
 
 
 def test_a_label_has_one_score_in_all_lists_of_a_document(path, tmp_path):
   changed(path, 'few/scores', at((1, 0), -1.5))
-  with pytest.raises(
-    DataError,
-    match=r"predictions.npz: document '\\xe4/\\u03b2': label 'l3' has "
-    r'different scores .*\(-1 in all, -1.5 in few\)',
-  ):
-    Predictions.load(path)
+  message = told(Predictions.load, path)
+  assert "predictions.npz: document '\\xe4/\\u03b2': label 'l3' has " in message
+  assert '(-1 in all, -1.5 in few)' in message
   # By rounding, they may differ; lists of a strategy have other scores.
   near = predictions()
   near.lists['few'].scores[1, 0] *= 1 + 1e-6
@@ -159,7 +143,10 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(path, tmp_path):
   chosen = predictions(strategy='coverage(k=3)')
   chosen.lists['all'].scores[:] -= 7
   chosen.save(tmp_path / 'chosen.npz')
-  assert Predictions.load(tmp_path / 'chosen.npz').strategy
+  assert Predictions.load(path.with_name('chosen.npz')).strategy == (
+    'coverage(k=3)'
+  )
+  assert predictions().strategy == ''
 
 
 def test_two_scores_are_found_in_any_block_of_documents(monkeypatch):
@@ -223,11 +210,8 @@ def test_the_digest_is_that_of_ids_and_newlines(path):
 def changed(path, name, array):
   with np.load(path) as file:
     arrays = dict(file)
-  if array is None:
-    del arrays[name]
-  else:
-    arrays[name] = array(arrays[name]) if callable(array) else array
-  np.savez(path, **arrays)
+  arrays[name] = array(arrays[name]) if callable(array) else array
+  np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
 
 
 def at(index, value):
@@ -248,23 +232,19 @@ ARRAYS = (
 
 
 @pytest.mark.parametrize('name', ARRAYS)
-def test_a_missing_array_is_named(path, name):
-  changed(path, name, None)
-  with pytest.raises(DataError, match=f'predictions.npz: {name}: missing'):
-    Predictions.load(path)
-
-
-@pytest.mark.parametrize('name', ARRAYS)
-def test_another_type_is_refused(path, name):
-  changed(path, name, lambda array: np.zeros(array.shape, np.complex64))
-  with pytest.raises(DataError, match=f'predictions.npz: {name}: is complex64'):
-    Predictions.load(path)
-
-
-@pytest.mark.parametrize('name', ARRAYS)
-def test_another_shape_is_refused(path, name):
-  changed(path, name, lambda array: array[None])
-  with pytest.raises(DataError, match=rf'predictions.npz: {name}: is .* \[1'):
+@pytest.mark.parametrize(
+  ('change', 'says'),
+  [
+    (None, 'missing'),
+    (lambda array: np.zeros(array.shape, np.complex64), 'is complex64'),
+    (lambda array: array[None], r'is .* \[1'),
+  ],
+)
+def test_a_missing_array_another_type_or_shape_is_named(
+  path, name, change, says
+):
+  changed(path, name, change)
+  with pytest.raises(DataError, match=f'predictions.npz: {name}: {says}'):
     Predictions.load(path)
 
 
@@ -331,27 +311,20 @@ def test_pickled_objects_are_refused(path):
 
 def test_other_files_are_refused(tmp_path):
   path = tmp_path / 'p.npz'
-  with pytest.raises(DataError, match='no such file'):
-    Predictions.load(path)
-  with pytest.raises(DataError, match='cannot be read'):
-    Predictions.load(tmp_path)
-  for content in (b'', b'{"id": 1}\n', b'PK\x03\x04'):
-    path.write_bytes(content)
-    with pytest.raises(DataError, match='cannot be read'):
-      Predictions.load(path)
+  assert 'no such file' in told(Predictions.load, path)
+  assert 'cannot be read' in told(Predictions.load, tmp_path)
   array = io.BytesIO()
   np.save(array, np.zeros(3))
-  path.write_bytes(array.getvalue())
-  with pytest.raises(DataError, match='cannot be read'):
-    Predictions.load(path)
-  with zipfile.ZipFile(path, 'w') as zipped:
-    zipped.writestr('schema.npy', b'\x93NUMPY\x01\x00\xff\xff{')
-  with pytest.raises(DataError, match='schema: cannot be read'):
-    Predictions.load(path)
-  with zipfile.ZipFile(path, 'w') as zipped:
-    zipped.writestr('schema', b'1')
-  with pytest.raises(DataError, match='schema'):
-    Predictions.load(path)
+  for content in (b'', b'{"id": 1}\n', b'PK\x03\x04', array.getvalue()):
+    path.write_bytes(content)
+    assert 'cannot be read' in told(Predictions.load, path)
+  for name, content, says in (
+    ('schema.npy', b'\x93NUMPY\x01\x00\xff\xff{', 'schema: cannot be read'),
+    ('schema', b'1', 'schema'),
+  ):
+    with zipfile.ZipFile(path, 'w') as zipped:
+      zipped.writestr(name, content)
+    assert says in told(Predictions.load, path)
 
 
 def test_a_truncated_file_is_refused(path):
@@ -380,7 +353,5 @@ def test_damage_is_an_error_or_does_no_harm(path):
 
 def test_probabilities_are_from_0_to_1(path):
   changed(path, 'score_kind', np.str_('probability'))
-  with pytest.raises(
-    DataError, match=r'/scores: a score is not from 0 to 1 \(at \[0, '
-  ):
-    Predictions.load(path)
+  said = '/scores: a score is not from 0 to 1 (at [0, '
+  assert said in told(Predictions.load, path)

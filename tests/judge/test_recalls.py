@@ -17,15 +17,11 @@ def test_means_are_over_documents_with_gold_labels_in_the_slice():
     'level 0 recall@3': np.int32([[3, 0, 1, 2], [2, 0, 0, 1], [0] * 4]),
   }
   recalls = recalls_of(kept, GOLD, {'few': FEW, 'zero': NONE})
+  shortlist, level = kept
+  means = {'all': (2 / 3 + 1 + 1 / 2) / 3, 'few': (1 / 2 + 1) / 2}
   assert recalls == {
-    'all': {
-      'shortlist recall@9': pytest.approx((2 / 3 + 1 + 1 / 2) / 3),
-      'level 0 recall@3': 1.0,
-    },
-    'few': {
-      'shortlist recall@9': pytest.approx((1 / 2 + 1) / 2),
-      'level 0 recall@3': 1.0,
-    },
+    name: {shortlist: pytest.approx(mean), level: 1.0}
+    for name, mean in means.items()
   }
   assert list(recalls['all']) == list(kept)  # the order of the steps
 

@@ -5,29 +5,19 @@ import json
 import numpy as np
 import pytest
 
+from tests.judge.systems import system
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Ragged, ScoreKind
+from xjax.core.types import Ragged
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
-from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest, Similarity, read_described
 
 LABELS = ('a', 'b', 'c')
 
 
 def predictions():
-  return Predictions(
-    score_kind=ScoreKind.MARGIN,
-    n_scored=3,
-    n_train=60,
-    doc_ids=('x',),
-    labels=LABELS,
-    train_counts=np.array([55, 9, 0], np.int32),
-    lists={'all': LabelLists(np.array([[0, 1]]), np.ones((1, 2), np.float32))},
-    gold=Ragged.of([[0]]),
-  )
+  return system([[0, 1]], [[1, 1]], [[0]], [55, 9, 0], labels=LABELS)
 
 
 def criteria(asked, **given):
@@ -76,9 +66,8 @@ def test_what_is_said_arrives(tmp_path):
 
 @pytest.mark.parametrize('names', [('all',), ('lmtc', 'all')])
 def test_every_protocol(names):
-  assert criteria(JudgeRequest(protocols=names)).protocols == tuple(
-    PROTOCOLS.values()
-  )
+  found = criteria(JudgeRequest(protocols=names)).protocols
+  assert found == tuple(PROTOCOLS.values())
 
 
 @pytest.mark.parametrize(
@@ -113,15 +102,16 @@ def test_metrics_by_name(name, kinds):
       ('lmct',),
       "'lmct' is unknown; known protocols: all, xjax, lmtc",
     ),
-    ('propensity', (0.5,), 'two numbers'),
     ('alphas', (0.5, 1.1), 'recalls must be from 0 to 1'),
     ('alphas', (float('nan'),), 'recalls must be from 0 to 1'),
     ('draws', (0,), 'numbers of documents must be positive'),
-    ('propensity', (0.5, 1.5, 2.5), 'two numbers'),
-    ('propensity', (-0.1, 1.5), 'two numbers'),
-    ('propensity', (0.5, 0.0), 'two numbers, A >= 0 and B > 0'),
-    ('propensity', (float('nan'), 1.5), 'two numbers'),
-    ('propensity', (0.5, float('inf')), 'two numbers'),
+    *(
+      ('propensity', numbers, 'two numbers, A >= 0 and B > 0')
+      for numbers in (
+        *((0.5,), (0.5, 1.5, 2.5), (-0.1, 1.5), (0.5, 0.0)),
+        *((float('nan'), 1.5), (0.5, float('inf'))),
+      )
+    ),
     ('slices', ('bin:9',), "'bin:9' is neither bin:LOW-HIGH"),
     ('labels', 'gone.jsonl', '--labels=gone.jsonl: no such file'),
   ],
@@ -134,21 +124,28 @@ def test_what_is_refused_at_once(field, value, message):
 def test_what_would_change_nothing_is_refused(tmp_path):
   (tmp_path / 'labels.txt').write_text('Root\ta\n')
   labels = str(tmp_path / 'labels.txt')
-  for changes in ({'kinds': ('P',)}, {'protocols': ('pecos',)}):
-    with pytest.raises(ConfigError, match='only with --slices=level:N'):
-      JudgeRequest(labels=labels, slices=('bin:1-9',), **changes)
+  slices = {'labels': labels, 'slices': ('bin:1-9',)}
+  similarity = Similarity.CO_OCCURRENCE
+  for asked, says in (
+    ({'kinds': ('P',), **slices}, 'only with --slices=level:N'),
+    ({'protocols': ('pecos',), **slices}, 'only with --slices=level:N'),
+    (
+      {'kinds': ('P',), 'similarity': similarity},
+      '--similarity is only for ILD@k, which',
+    ),
+    (
+      {'kinds': ('P',), 'rank_weights': 'w.npy'},
+      '--rank_weights is only for weighted@k',
+    ),
+    (
+      {'kinds': ('PSP',), 'protocols': ('pecos', 'lmtc')},
+      'pecos, lmtc print none of these',
+    ),
+  ):
+    with pytest.raises(ConfigError, match=says):
+      JudgeRequest(**asked)
   with pytest.raises(ConfigError, match='labels.txt: no label has a parent'):
     criteria(JudgeRequest(labels=labels))
-  with pytest.raises(
-    ConfigError, match='--similarity is only for ILD@k, which'
-  ):
-    JudgeRequest(kinds=('P',), similarity=Similarity.CO_OCCURRENCE)
-  with pytest.raises(
-    ConfigError, match='--rank_weights is only for weighted@k'
-  ):
-    JudgeRequest(kinds=('P',), rank_weights='w.npy')
-  with pytest.raises(ConfigError, match='pecos, lmtc print none of these'):
-    JudgeRequest(kinds=('PSP',), protocols=('pecos', 'lmtc'))
   JudgeRequest(kinds=('PSP',), protocols=('pecos', 'pyxclib'))
 
 
@@ -175,28 +172,25 @@ def test_rank_weights_that_do_not_fit(tmp_path, array, message):
 
 
 def test_descriptors_of_three_kinds_of_files(tmp_path):
-  ours = tmp_path / 'labels.jsonl'
   rows = {'id': 'a', 'name': 'air'}, {'id': 'b', 'name': 'b', 'parents': ['a']}
-  ours.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  eurovoc = tmp_path / 'eurovoc_en.json'
-  eurovoc.write_text(
-    json.dumps(
-      {
-        'a': {'label': 'air', 'alt_labels': [], 'parents': []},
-        'b': {'label': 'b', 'alt_labels': ['x'], 'parents': ['a']},
-      }
-    )
-  )
-  taxonomy = tmp_path / 'taxonomy.txt'
-  taxonomy.write_text('Root\ta\na\tb\n')
-  for path in (ours, eurovoc, taxonomy):
-    found = read_described(path)
-    assert set(found) == {'a', 'b'}
-    assert found['b'].parents == ('a',) and not found['a'].parents
-  assert read_described(eurovoc)['b'].alt == ('x',)
-  ours.write_text('{"id": "a"}\n{"id": "a"}\n')
+  concepts = {
+    'a': {'label': 'air', 'alt_labels': [], 'parents': []},
+    'b': {'label': 'b', 'alt_labels': ['x'], 'parents': ['a']},
+  }
+  found = {}
+  for name, text in {
+    'labels.jsonl': ''.join(json.dumps(row) + '\n' for row in rows),
+    'eurovoc_en.json': json.dumps(concepts),
+    'taxonomy.txt': 'Root\ta\na\tb\n',
+  }.items():
+    (tmp_path / name).write_text(text)
+    found[name] = read_described(tmp_path / name)
+    assert set(found[name]) == {'a', 'b'}
+    assert found[name]['b'].parents == ('a',) and not found[name]['a'].parents
+  assert found['eurovoc_en.json']['b'].alt == ('x',)
+  (tmp_path / 'labels.jsonl').write_text('{"id": "a"}\n{"id": "a"}\n')
   with pytest.raises(DataError, match='labels.jsonl:2: duplicate label'):
-    read_described(ours)
+    read_described(tmp_path / 'labels.jsonl')
 
 
 def test_parents_from_a_file(tmp_path):
@@ -208,9 +202,8 @@ def test_parents_from_a_file(tmp_path):
   assert tree.levels.tolist() == [3, 1, 2, 1, 2]
   assert criteria(JudgeRequest()).hierarchy is None
   path.write_text('Root\tx\nx\tc\ta\na\tx\n')
-  with pytest.raises(
-    DataError, match='taxonomy.txt:2: label .* its own ancestor'
-  ):
+  says = 'taxonomy.txt:2: label .* its own ancestor'
+  with pytest.raises(DataError, match=says):
     criteria(JudgeRequest(labels=str(path)))
 
 

@@ -6,14 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.types import PAD, Ragged, ScoreKind
+from tests.judge.systems import system
+from xjax.core.types import PAD, Ragged
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import Evidence
-from xjax.judge.label_lists import LabelLists
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
 N, L, K = 12, 700, 6
@@ -27,16 +26,7 @@ def predictions():
   scores = -np.sort(-rng.normal(size=(N, K)), axis=1)
   ids[::4, -2:], scores[::4, -2:] = PAD, -np.inf
   golds = [row[row != PAD][::3] + [0, 1] for row in ids]
-  return Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=L,
-    n_train=1000,
-    doc_ids=tuple(map(str, range(N))),
-    labels=tuple(map(str, range(L))),
-    train_counts=rng.integers(0, 90, L).astype(np.int32),
-    lists={ALL: LabelLists(ids.astype(np.int32), scores.astype(np.float32))},
-    gold=Ragged.of(golds),
-  )
+  return system(ids, scores, golds, rng.integers(0, 90, L), n_train=1000)
 
 
 def evidence_of(predictions):
@@ -44,7 +34,7 @@ def evidence_of(predictions):
   ranks_LK = np.random.default_rng(1).random((L, 3))
   criteria = Criteria(ks=(1, 3), ranks_LK=ranks_LK)
   cuts = {'': 0.0}
-  return Evidence.of(part, criteria, [XJAX], cuts, predictions.n_train)
+  return SliceStatistics.of(part, criteria, [XJAX], cuts, predictions.n_train)
 
 
 def test_the_same_sums(predictions, monkeypatch):

@@ -54,9 +54,8 @@ def test_a_shortlist_does_not_have_the_labels_of_another_slice():
   predictions = predict(scorer, split, SPACE, 12)
   assert (predictions.lists['all'].ids[:, -1] == PAD).all()
   metrics = judge(predictions, Criteria((1, 5), slices={'odd': ODD}))
-  assert metrics['xjax']['odd']['P@5'] is None
-  assert metrics['xjax']['odd']['RP@5'] is None
-  assert metrics['xjax']['odd']['P@1'] is None
+  for name in ('P@5', 'RP@5', 'P@1'):
+    assert metrics['xjax']['odd'][name] is None
   assert 'a shortlist of its own' in metrics['notes']['odd']['lists']
   # A label that is not on the shortlist of a slice is not predicted in it.
   for name in ('all', 'few', 'zero'):
@@ -121,18 +120,15 @@ def test_slices_without_lists_are_those_of_all_protocols():
 
 
 def test_recalls_are_in_the_metrics_and_in_their_table(tmp_path):
-  recalls = {'all': {'shortlist recall@3': 0.25}, 'few': {}}
-  recalls['few'] = {'shortlist recall@3': 0.5}
+  step = 'shortlist recall@3'
+  recalls = {'all': {step: 0.25}, 'few': {step: 0.5}}
   found = dataclasses.replace(predicted()[0], recalls=recalls)
   metrics = judge(found, Criteria(KS))
   assert metrics['recalls'] == recalls
   save_evaluation(tmp_path / 'dev', found, metrics)
-  assert judge(Predictions.load(tmp_path / 'dev' / 'predictions.npz'))[
-    'recalls'
-  ] == (recalls)
-  with (tmp_path / 'dev' / 'metrics.csv').open() as file:
-    rows = [row for row in csv.DictReader(file) if not row['protocol']]
-  assert [(row['slice'], row['metric'], row['value']) for row in rows] == [
-    ('all', 'shortlist recall@3', '0.25'),
-    ('few', 'shortlist recall@3', '0.5'),
-  ]
+  loaded = Predictions.load(tmp_path / 'dev' / 'predictions.npz')
+  assert judge(loaded)['recalls'] == recalls
+  lines = (tmp_path / 'dev' / 'metrics.csv').read_text().splitlines()
+  rows = [row for row in csv.DictReader(lines) if not row['protocol']]
+  found = [(row['slice'], row['metric'], row['value']) for row in rows]
+  assert found == [('all', step, '0.25'), ('few', step, '0.5')]

@@ -1,19 +1,14 @@
 """Checks slices by name: bins, levels of hierarchies, lists of labels."""
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 
+from tests.judge.systems import system
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.label_lists import LabelLists
-from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import check_slice_names, named_slices
 
@@ -24,18 +19,9 @@ PARENTS = {'sea': (), 'fish': ('sea',), 'tuna': ('fish',), 'law': ()}
 
 
 def predictions(**fields):
-  ids = np.array([[0, 1, 4], [2, 3, 1]], np.int32)
-  found = Predictions(
-    score_kind=ScoreKind.MARGIN,
-    n_scored=5,
-    n_train=2000,
-    doc_ids=('x', 'y'),
-    labels=LABELS,
-    train_counts=np.array(COUNTS, np.int32),
-    lists={'all': LabelLists(ids, np.ones(ids.shape, np.float32))},
-    gold=Ragged.of([[1, 4], [2]]),
-  )
-  return dataclasses.replace(found, **fields)
+  ids, gold = [[0, 1, 4], [2, 3, 1]], [[1, 4], [2]]
+  parts = {'n_train': 2000, 'labels': LABELS, **fields}
+  return system(ids, np.ones((2, 3)), gold, COUNTS, **parts)
 
 
 def hierarchy(parents=PARENTS):
@@ -76,25 +62,12 @@ def test_levels():
   assert labels_in('level:3', through) == ['tuna']
 
 
-def test_saved_predictions_have_the_levels(tmp_path):
-  through = hierarchy({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
-  path = tmp_path / 'predictions.npz'
-  predictions(hierarchy=through).save(path)
-  saved = Predictions.load(path)
-  criteria = JudgeRequest(slices=['level:3']).criteria(saved)
-  metrics = judge(saved, criteria)['xjax']
-  assert metrics['level:3']['n_labels'] == 1
-
-
 def test_slices_of_left_out_labels_are_refused(tmp_path):
   path = tmp_path / 'mine.txt'
   path.write_text('law\n')
-  ids = np.tile(np.arange(5, dtype=np.int32), (2, 1))
-  system = predictions(
-    lists={'all': LabelLists(ids, np.ones(ids.shape, np.float32))},
-    gold=Ragged.of([[1, 4], []]),
-  )
-  cut = system.leaving_out(np.array([1, 2, 3]))  # all but art and tuna
+  ids, scores = np.tile(np.arange(5), (2, 1)), np.ones((2, 5))
+  whole = system(ids, scores, [[1, 4], []], COUNTS, n_train=2000, labels=LABELS)
+  cut = whole.leaving_out(np.array([1, 2, 3]))  # all but art and tuna
   for name in ('level:2', 'bin:0-1', str(path)):
     with pytest.raises(ConfigError, match='all labels of .* are left out'):
       named_slices([name], cut, hierarchy())
@@ -105,23 +78,13 @@ def test_slices_of_left_out_labels_are_refused(tmp_path):
     named_slices(['level:2'], judged, hierarchy().for_labels(judged.labels))
 
 
-def test_levels_from_files(tmp_path):
-  ours = tmp_path / 'labels.jsonl'
-  rows = ({'id': i, 'parents': list(p)} for i, p in PARENTS.items())
-  ours.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  eurovoc = tmp_path / 'eurovoc_en.json'
-  concepts = {
-    i: {'label': i, 'alt_labels': [], 'parents': list(p)}
-    for i, p in PARENTS.items()
-  }
-  eurovoc.write_text(json.dumps(concepts))
+def test_levels_from_a_file(tmp_path):
   taxonomy = tmp_path / 'taxonomy'
   taxonomy.write_text('Root\tsea\tlaw\nsea\tfish\nfish\ttuna\n')
-  for path in (ours, eurovoc, taxonomy):
-    request = JudgeRequest(slices=['level:1', 'level:2'], labels=str(path))
-    masks = request.criteria(predictions()).slices
-    at = {name: np.flatnonzero(mask).tolist() for name, mask in masks.items()}
-    assert at == {'level:1': [0, 2, 3], 'level:2': [1]}
+  request = JudgeRequest(slices=['level:1', 'level:2'], labels=str(taxonomy))
+  masks = request.criteria(predictions()).slices
+  at = {name: np.flatnonzero(mask).tolist() for name, mask in masks.items()}
+  assert at == {'level:1': [0, 2, 3], 'level:2': [1]}
 
 
 def test_lists(tmp_path):
@@ -185,27 +148,19 @@ def test_what_a_slice_takes():
     with pytest.raises(ConfigError, match='level:2 needs labels with parents'):
       labels_in('level:2', above)
   for level in (0, 4):
-    with pytest.raises(
-      ConfigError,
-      match=f'no label is at level:{level}; the levels .* are 1 to 3',
-    ):
+    says = f'no label is at level:{level}; the levels .* are 1 to 3'
+    with pytest.raises(ConfigError, match=says):
       labels_in(f'level:{level}', hierarchy())
 
 
 def test_slices_are_judged():
   slices = named_slices(['bin:1-9', 'level:2'], predictions(), hierarchy())
   metrics = judge(predictions(), Criteria((1, 2), slices=slices))['xjax']
-  assert list(metrics) == [
-    *('all', 'frequent', 'few', 'zero'),
-    *('bin:1-9', 'level:2'),
-  ]
+  names = 'all', 'frequent', 'few', 'zero', 'bin:1-9', 'level:2'
+  assert list(metrics) == [*names]
   # Document x has the gold label fish, and lists it first in this bin; y has no
   # gold label in this bin.
   values = metrics['bin:1-9']
-  assert (values['n_docs'], values['n_skipped'], values['n_labels']) == (
-    1,
-    1,
-    2,
-  )
-  assert values['P@1'] == 1
+  names = 'n_docs', 'n_skipped', 'n_labels', 'P@1'
+  assert [values[name] for name in names] == [1, 1, 2, 1]
   assert metrics['level:2']['n_labels'] == 1

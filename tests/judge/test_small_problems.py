@@ -6,14 +6,13 @@ import logging
 import numpy as np
 import pytest
 
-from xjax.core.types import PAD, Ragged, ScoreKind
+from tests.judge.systems import system
+from xjax.core.types import PAD
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics import label_sums, resampling
 from xjax.judge.metrics.protocols import PECOS, XJAX
-from xjax.judge.predictions import Predictions
 
 L, N, K = 30, 70, 8
 
@@ -26,16 +25,7 @@ def predictions(n_docs=N):
   golds = [
     [*row[row != PAD][::3]] if i % 5 else [] for i, row in enumerate(ids)
   ]
-  return Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=L,
-    n_train=1000,
-    doc_ids=tuple(map(str, range(n_docs))),
-    labels=tuple(map(str, range(L))),
-    train_counts=rng.integers(0, 90, L).astype(np.int32),
-    lists={'all': LabelLists(ids.astype(np.int32), scores.astype(np.float32))},
-    gold=Ragged.of(golds),
-  )
+  return system(ids, scores, golds, rng.integers(0, 90, L), n_train=1000)
 
 
 @contextlib.contextmanager

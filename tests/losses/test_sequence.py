@@ -10,11 +10,7 @@ from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
 LOGITS = np.random.default_rng(0).normal(size=(3, 5, 7), scale=3)
 TARGETS = np.random.default_rng(1).integers(0, 7, (3, 5))
 REAL = np.arange(5) < np.array([[5], [2], [0]])
-LOSSES = [
-  SequenceLoss(),
-  SequenceLoss(0.0, 0.0),
-  SequenceLoss(1.5, 0.4),
-]
+LOSSES = [SequenceLoss(), SequenceLoss(0.0, 0.0), SequenceLoss(1.5, 0.4)]
 
 
 def loss_of(loss, logits):

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh
+from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.losses.loss import LabelWeights
 from xjax.losses.softmax import Softmax
@@ -32,15 +33,10 @@ POSITIVES_BP = np.array(
 )
 
 
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
-
-
 @functools.cache
 def program(loss, mesh, chunk):
   """(logits_BL, weights) -> the loss's sum and its slope by logits."""
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     head = OneVsAll(L, L, chunk=chunk, rngs=nnx.Rngs(0))
     head.kernel[...] = jnp.eye(padded_labels(L), L)
 
@@ -52,7 +48,7 @@ def program(loss, mesh, chunk):
 
 
 def found(loss, logits_BL, weights=None, mesh=(1, 1), chunk=16):
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     given = jnp.asarray(logits_BL, jnp.float32)
     pair = program(loss, mesh, chunk)(given, weights)
     return jax.tree.map(np.asarray, jax.block_until_ready(pair))

@@ -102,10 +102,6 @@ def sizes_with(arrays, **sizes):
 
 WORD = 'encoder/embeddings/word'
 FAULTS = {
-  'sizes are missing': (
-    lambda x: {name: y for name, y in x.items() if name != 'sizes'},
-    'sizes: missing',
-  ),
   'a weight is missing': (
     lambda x: {name: y for name, y in x.items() if name != WORD},
     f'{WORD}: missing',
@@ -113,14 +109,6 @@ FAULTS = {
   'a weight has another shape': (
     lambda x: x | {WORD: x[WORD][:, 1:]},
     f'{WORD}: is float32 ',
-  ),
-  'a weight has another type': (
-    lambda x: x | {WORD: x[WORD].astype(np.float64)},
-    f'{WORD}: is float64 ',
-  ),
-  'a weight is not finite': (
-    lambda x: x | {WORD: np.where(x[WORD] > 1, np.nan, x[WORD])},
-    f'{WORD}: is not finite',
   ),
   'sizes are not JSON': (
     lambda x: x | {'sizes': x['sizes'][1:]},
@@ -157,10 +145,6 @@ FAULTS = {
   'no token besides special tokens': (
     lambda x: x | {'max_tokens': np.int64(2)},
     'max_tokens: is 2; max_tokens must be more than 2',
-  ),
-  'an unknown array': (
-    lambda x: x | {'more': np.zeros(2)},
-    'more: unknown array',
   ),
 }
 

@@ -1,14 +1,8 @@
 """Checks that runs whose label rows lie on all devices resume elsewhere."""
 
 import dataclasses
-import json
-import os
-import pathlib
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import jax
@@ -16,9 +10,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from tests.multihost.conftest import finish, launch, losses, two
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
-from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.models.shrink import shrink
@@ -35,8 +29,6 @@ from xjax.train.workdir import Workdir
 
 pytestmark = pytest.mark.thorough
 
-TESTS = pathlib.Path(__file__).parents[1]
-PROCESS = TESTS / 'run' / 'fit_process.py'
 EVERY, FOREVER = 10, 100_000
 RULES = {
   Storage.COMPENSATED: FusedSGD(learning_rate=0.1, momentum=0.8),
@@ -65,23 +57,6 @@ def config(storage, mesh, steps):
     model=model,
     train=train,
     mesh=MeshConfig(*mesh),
-  )
-
-
-def launch(workdir, config, devices, *others):
-  """Starts one process on so many fake CPU devices."""
-  path = workdir.with_suffix('.json')
-  path.write_text(json.dumps(to_json(config)))
-  return subprocess.Popen(
-    [sys.executable, PROCESS, path, workdir, *map(str, others)],
-    env={
-      **os.environ,
-      'JAX_NUM_CPU_DEVICES': str(devices),
-      'PYTHONPATH': str(TESTS.parent),
-    },
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
   )
 
 
@@ -148,19 +123,12 @@ def restored(workdir, step, storage, shape):
   }
 
 
-def later_losses(workdir, step):
-  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
-  assert [row['step'] for row in rows] == list(range(1, step + EVERY + 1))
-  return np.array([row['loss'] for row in rows][step:])
-
-
 def resumed(run, shape, folder):
   """Losses of the steps after the kill, of a copy that went on there."""
   storage, workdir, step = run
   copy = shutil.copytree(workdir, folder / 'run')
   fit(config(storage, shape, step + EVERY), copy)
-  return later_losses(copy, step)
+  return losses(copy, step + EVERY)[step:]
 
 
 @pytest.fixture(scope='module')
@@ -177,7 +145,7 @@ def test_a_killed_run_goes_on_on_another_mesh(
   copy = shutil.copytree(workdir, tmp_path / 'copy')
   with devices(shape[0] * shape[1]):
     state = restored(copy, step, storage, shape)
-    losses = resumed(run, shape, tmp_path)
+    after = resumed(run, shape, tmp_path)
   expected = saved(workdir, step)
   assert state.keys() == expected.keys()
   for name, array in expected.items():
@@ -189,22 +157,15 @@ def test_a_killed_run_goes_on_on_another_mesh(
   assert per_device == {padded_labels(16) // (shape[0] * shape[1])}
   slots = {name for name in expected if name.startswith('row_slots/')}
   assert slots and all((expected[name] != 0).any() for name in slots)
-  np.testing.assert_allclose(losses, as_before, rtol=0, atol=1e-5)
+  np.testing.assert_allclose(after, as_before, rtol=0, atol=1e-5)
 
 
 def test_two_processes_agree_with_one(tmp_path):
   given = config(Storage.FLOAT8, (2, 4), EVERY)
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    address = f'localhost:{free.getsockname()[1]}'
-  both = [
-    launch(tmp_path / 'two', given, 4, address, 2, number) for number in (0, 1)
-  ]
-  outputs = [process.communicate(timeout=240)[0] for process in both]
-  assert [p.returncode for p in both] == [0, 0], '\n'.join(outputs)
+  finish(*two(tmp_path / 'two', given))
   fit(given, tmp_path / 'one')
-  one, two = (later_losses(tmp_path / name, 0) for name in ('one', 'two'))
-  np.testing.assert_allclose(two, one, rtol=0, atol=1e-5)
+  found, expected = (losses(tmp_path / n, EVERY) for n in ('two', 'one'))
+  np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
   first, second = (saved(tmp_path / name, EVERY) for name in ('one', 'two'))
   rows = [found['head/kernel'][:16].view(E4M3) for found in (first, second)]
   found, other = (row.astype(np.float32) for row in rows)

@@ -1,14 +1,12 @@
 """Linear models of labels that lie on the devices of two processes."""
 
 import importlib.util
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests.multihost.conftest import finish, start
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.models.linear.classifiers import Classifiers
@@ -18,22 +16,7 @@ SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')
 
 @pytest.mark.thorough
 def test_two_processes_train_as_one_does(free_port, tmp_path):
-  running = [
-    subprocess.Popen(
-      [sys.executable, SCRIPT, str(free_port), str(process), tmp_path],
-      env=os.environ | {'PYTHONPATH': str(SCRIPT.parents[2])},
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-    )
-    for process in range(2)
-  ]
-  try:
-    outputs = [process.communicate(timeout=120)[0] for process in running]
-  finally:
-    for process in running:
-      process.kill()
-  assert [process.returncode for process in running] == [0, 0], outputs
+  finish(*(start(SCRIPT, free_port, n, tmp_path) for n in range(2)))
   assert len(list((tmp_path / 'parts').iterdir())) == 2
   spec = importlib.util.spec_from_file_location('linear_process', SCRIPT)
   module = importlib.util.module_from_spec(spec)

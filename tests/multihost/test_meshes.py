@@ -1,31 +1,24 @@
 """Checks that one run has the same results on meshes and in two processes."""
 
 import dataclasses
-import json
-import os
 import pathlib
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
+from tests.multihost.conftest import finish, launch, losses, train_rows, two
 from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
-from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 
-TESTS = pathlib.Path(__file__).parents[1]
-PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 20
 # The mesh (1, 8) runs in two processes, in a test of its own.
 MESHES = [pytest.param(8, 1, marks=pytest.mark.thorough), (2, 4)]
@@ -47,38 +40,6 @@ def config(data, label, steps=STEPS):
     ),
     mesh=MeshConfig(data, label),
   )
-
-
-def launch(workdir, config, devices, *others):
-  """Starts one process on so many fake CPU devices."""
-  path = workdir.with_suffix('.json')
-  path.write_text(json.dumps(to_json(config)))
-  return subprocess.Popen(
-    [sys.executable, PROCESS, path, workdir, *map(str, others)],
-    env={
-      **os.environ,
-      'JAX_NUM_CPU_DEVICES': str(devices),
-      'PYTHONPATH': str(TESTS.parent),
-    },
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
-
-
-def finish(*processes):
-  outputs = [process.communicate(timeout=240)[0] for process in processes]
-  codes = [process.returncode for process in processes]
-  assert codes == [0] * len(processes), '\n'.join(outputs)
-  return outputs
-
-
-def two(workdir, config):
-  """Starts two processes of four devices."""
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    address = f'localhost:{free.getsockname()[1]}'
-  return [launch(workdir, config, 4, address, 2, number) for number in (0, 1)]
 
 
 @pytest.fixture(scope='module')
@@ -105,17 +66,6 @@ def labels_apart(tmp_path_factory):
 
 def records_in(path):
   return path.exists() and path.read_text()
-
-
-def train_rows(workdir):
-  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  return [row for row in map(json.loads, lines) if row['kind'] == 'train']
-
-
-def losses(workdir):
-  rows = train_rows(workdir)
-  assert [row['step'] for row in rows] == list(range(1, STEPS + 1))
-  return np.array([row['loss'] for row in rows])
 
 
 def documents(workdir):
@@ -149,7 +99,7 @@ def assert_same_lists(found, expected):
 
 def assert_same(workdir, expected):
   np.testing.assert_allclose(
-    losses(workdir), losses(expected), rtol=0, atol=1e-5
+    losses(workdir, STEPS), losses(expected, STEPS), rtol=0, atol=1e-5
   )
   for split in ('dev', 'test'):
     path = pathlib.Path('eval', split, 'predictions.npz')
@@ -173,6 +123,11 @@ def test_two_processes_agree_with_one(one_device, two_processes):
   assert f'step {STEPS}/{STEPS}' in host0
   assert 'step' not in host1
   assert len(list((workdir / 'tb').iterdir())) == 2
+  # One process reads the checkpoints of two.
+  assert intact_steps(workdir / 'checkpoints') == [10, 20]
+  params = read_params(workdir / 'checkpoints', 20)
+  assert params['head/output'].shape[0] == padded_labels(16)
+  assert all(np.isfinite(array).all() for array in params.values())
 
 
 @pytest.mark.thorough
@@ -196,16 +151,6 @@ def test_one_process_goes_on_where_two_with_divided_labels_were(
 
 
 @pytest.mark.thorough
-def test_two_processes_write_a_checkpoint_that_one_reads(two_processes):
-  workdir, _ = two_processes
-  folder = workdir / 'checkpoints'
-  assert intact_steps(folder) == [10, 20]
-  params = read_params(folder, 20)
-  assert params['head/output'].shape[0] == padded_labels(16)
-  assert all(np.isfinite(array).all() for array in params.values())
-
-
-@pytest.mark.thorough
 def test_a_finished_run_resumes_on_another_mesh(two_processes):
   workdir, _ = two_processes
   before = (workdir / 'metrics.jsonl').read_bytes()
@@ -226,9 +171,6 @@ def test_a_signal_to_one_process_stops_both(tmp_path, number, code):
   while all(p.poll() is None for p in processes) and not records_in(path):
     time.sleep(0.05)
   processes[1].send_signal(number)
-  outputs = [process.communicate(timeout=120)[0] for process in processes]
-  assert [process.returncode for process in processes] == [code] * 2, '\n'.join(
-    outputs
-  )
+  finish(*processes, codes=[code])
   saved = intact_steps(workdir / 'checkpoints')[-1]
   assert saved < 5000 and read_meta(workdir / 'checkpoints', saved)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL
+from tests.fixtures.networks import on_mesh
 from xjax.core.types import PAD
 from xjax.losses.bce import bce
 from xjax.networks.heads.attention_weights import attention_weights
@@ -55,13 +55,16 @@ class Trial:
     chunk=48,
     change=lambda head: None,
     positives_BP=None,
+    mask_B=LENGTHS > 0,
+    features=None,
     total=head_loss,
   ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """A 64th of the loss, its gradients by parameters and hidden states."""
-    features, positives = draw()
+    drawn, positives = draw()
+    features = features or drawn
     if positives_BP is None:
       positives_BP = positives
-    with jax.set_mesh(mesh_of(mesh)):
+    with on_mesh(*mesh):
       head = self.make(chunk)
       change(head)
       graphdef, params, numbers = nnx.split(head, _is_float, ...)
@@ -71,14 +74,16 @@ class Trial:
       def run(params, hidden_BTD):
         head = nnx.merge(graphdef, params, numbers).ready()
         inputs = head.prepare(features.replace(hidden_BTD=hidden_BTD))
-        mask_B = jnp.asarray(LENGTHS > 0)
-        return total(head, inputs, jnp.asarray(positives_BP), mask_B, bce) / 64
+        gold = jnp.asarray(positives_BP), jnp.asarray(mask_B)
+        return total(head, inputs, *gold, bce) / 64
 
       results = jax.block_until_ready(run(params, features.hidden_BTD))
     loss, (d_params, d_hidden) = jax.tree.map(np.asarray, results)
     return loss, nnx.to_pure_dict(d_params), d_hidden
 
-  def dense(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+  def dense(
+    self, weights=None
+  ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """As streamed, of all logits at once."""
 
     def total(head, features, positives_BP, mask_B, loss):
@@ -88,6 +93,9 @@ class Trial:
       logits = head.logits(features, cut)[:, at]
       targets = (positives_BP[:, :, None] == at).any(axis=1)
       loss_BL, _ = loss(logits, targets)
+      if weights is not None:
+        positive_L, negative_L = (x[at] for x in jax.tree.leaves(weights))
+        loss_BL *= jnp.where(targets, positive_L, negative_L)
       return jnp.where(mask_B[:, None], loss_BL, 0).sum()
 
     return self.streamed(total=total)
@@ -113,7 +121,7 @@ class Trial:
     return self._run(run, mesh, 48, None)
 
   def _run(self, function, mesh, chunk, features) -> Any:
-    with jax.set_mesh(mesh_of(mesh)):
+    with on_mesh(*mesh):
       graphdef, params = nnx.split(self.make(chunk))
       run = jax.jit(lambda p, f: function(nnx.merge(graphdef, p).ready(), f))
       results = run(params, features or draw()[0])
@@ -122,11 +130,6 @@ class Trial:
 
 def _is_float(path, variable):
   return jnp.issubdtype(variable[...].dtype, jnp.inexact)
-
-
-def mesh_of(shape):
-  devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 @pytest.fixture(scope='session')

@@ -109,6 +109,9 @@ def test_heads_with_descriptors(kind):
   for name in shapes:
     assert isinstance(getattr(head, name), Frozen) == (name in FROZEN), name
   assert head.chunk == 8 and not head.descriptors[...].any()
+  if kind is UnifiedConfig:
+    assert not head.attention[...].any() and not head.output[...].any()
+    assert head.unseen_scale[...] == 1 and head.unseen_offset[...] == 0
 
 
 def masks():
@@ -153,7 +156,6 @@ def test_offsets_are_the_mean_of_the_seen():
 def test_unknown_parts():
   config = small()
   config.encoder = config.embedding
-  with pytest.raises(
-    ConfigError, match='config.model.encoder=.* must be a kind of Enc'
-  ):
+  says = 'config.model.encoder=.* must be a kind of Enc'
+  with pytest.raises(ConfigError, match=says):
     built(config)

@@ -5,19 +5,15 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import dense_topk
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh
+from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import AS_LOGITS, PAD
 from xjax.networks.heads.head import Head
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.topk import head_topk, narrowed_topk
+from xjax.networks.topk import head_topk, restricted_topk
 
 B, L, K = 8, 300, 7
 MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 @struct.dataclass
@@ -73,7 +69,7 @@ def draw(n_labels=L, kinds=12):
 def streamed(
   scores_BL, k=K, mesh=(1, 1), chunk=48, sigmoid=AS_LOGITS, **filters
 ):
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     graphdef, params = nnx.split(Given(scores_BL, chunk))
 
     @jax.jit
@@ -204,7 +200,7 @@ def test_weights_rank_where_probabilities_saturate():
 
 
 def test_no_array_has_documents_and_all_labels():
-  with jax.set_mesh(mesh_of(1, 1)):
+  with on_mesh():
     graphdef, params = nnx.split(Given(draw(), 48))
 
     def run(params, at_B, mask_L):
@@ -234,7 +230,7 @@ def large():
 
 def select(large, mesh, chunk, **filters):
   kernel_LD, document_BD, _ = large
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     head = OneVsAll(LARGE, D, chunk=chunk, rngs=nnx.Rngs(0))
     rows = padded_labels(LARGE) - LARGE
     head.kernel[...] = np.pad(
@@ -298,7 +294,7 @@ def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
   def make():
     return OneVsAll(n_labels, dim, chunk=chunk, rngs=nnx.Rngs(0))
 
-  with jax.set_mesh(mesh_of(1, 1)):
+  with on_mesh():
     graphdef, params = nnx.split(nnx.eval_shape(make))
     mask_L = jax.ShapeDtypeStruct((n_labels,), bool)
     given = (
@@ -327,13 +323,13 @@ def test_each_list_has_the_labels_that_the_head_chooses_for_it(mesh, rows):
     'slices': slices,
     'allowed': allowed if rows > 1 else allowed[0],
   }
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     graphdef, params = nnx.split(GivenOne(scores, 48))
 
     @jax.jit
     def run(params, at_B, filters):
       head = nnx.merge(graphdef, params)
-      return narrowed_topk(head, Row(at_B), 2, **filters)
+      return restricted_topk(head, Row(at_B), 2, **filters)
 
     best = run(params, jnp.arange(B), jax.tree.map(jnp.asarray, filters))
     ids, values = jax.tree.map(np.asarray, jax.block_until_ready(best))

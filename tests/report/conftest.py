@@ -1,6 +1,8 @@
 """Runs made by hand: folders as training leaves them, without training."""
 
 from collections.abc import Callable
+import dataclasses
+import html.parser
 import json
 import pathlib
 
@@ -19,6 +21,7 @@ from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
+from xjax.report.page.page import Table
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
@@ -27,6 +30,65 @@ from xjax.train.workdir import Workdir
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8
 COUNTS = np.array([60, 55, 30, 12, 9, 3, 1, 0], np.int32)
 Maker = Callable[..., pathlib.Path]
+COLOUR = {'one': 'red'}
+
+
+def texts(table: Table) -> list[list[str]]:
+  """Returns the texts of a table's cells."""
+  return [[cell.text for cell in row] for row in table.rows]
+
+
+def changed(group: Group, **fields) -> Group:
+  """Returns the group of its first run alone, with other fields."""
+  return Group(group.name, (dataclasses.replace(group.first, **fields),))
+
+
+def by_propensity(path: pathlib.Path, *propensity: float) -> pathlib.Path:
+  """Lets the config of a run name other propensities."""
+  config = json.loads((path / 'config.json').read_text())
+  config['eval']['propensity'] = propensity
+  write_json(path / 'config.json', config)
+  return path
+
+
+class Reader(html.parser.HTMLParser):
+  """Reads a page, and fails where tags do not match.
+
+  Attributes:
+    found: every element: its tag, all text in it, and its attributes.
+  """
+
+  def __init__(self, page: str) -> None:
+    super().__init__()
+    self.found, self._open = [], []
+    self.feed(page)
+    assert not self._open
+
+  def handle_starttag(self, tag, attrs):
+    self.found.append({'tag': tag, 'text': '', 'attributes': dict(attrs)})
+    if tag not in ('meta', 'link', 'img', 'br', 'input'):
+      self._open.append(self.found[-1])
+
+  def handle_endtag(self, tag):
+    assert self._open.pop()['tag'] == tag
+
+  def handle_data(self, data):
+    for element in self._open:
+      element['text'] += data
+
+  def of(self, tag: str) -> list[dict[str, str | None]]:
+    """Returns the attributes of the elements with a tag."""
+    return [x['attributes'] for x in self.found if x['tag'] == tag]
+
+  def needs_nothing_else(self) -> bool:
+    """Returns whether all links lead into the page."""
+    links = [
+      x['attributes'][name]
+      for x in self.found
+      for name in ('src', 'href')
+      if name in x['attributes']
+    ]
+    return all(link.startswith(('data:', '#')) for link in links)
 
 
 def predictions(
@@ -82,15 +144,11 @@ def workdir(tmp_path) -> Maker:
     save_evaluation(home.evaluation(split), found, metrics)
     write_json(home.judged(split), {'step': 20})
     calibrate(found, Method.PLATT, 20, '').save(home.calibration)
+    judged = {'all': {'RP@5': 0.5 + seed / 9}}
     records = [
-      {'kind': 'train', 'step': step, 'loss': 1 / step} for step in (10, 20)
-    ]
-    records += [
-      {
-        'kind': 'judge',
-        'step': 20,
-        'metrics': {'all': {'RP@5': 0.5 + seed / 9}},
-      }
+      {'kind': 'train', 'step': 10, 'loss': 1 / 10},
+      {'kind': 'train', 'step': 20, 'loss': 1 / 20},
+      {'kind': 'judge', 'step': 20, 'metrics': judged},
     ]
     lines = ''.join(json.dumps(record) + '\n' for record in records)
     (home.path / 'metrics.jsonl').write_text(lines)

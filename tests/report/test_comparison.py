@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.report.conftest import by_propensity
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
@@ -62,10 +63,7 @@ def test_the_first_is_tested_where_dev_was_not_judged(workdir):
 def test_the_baseline_says_by_which_propensities(workdir, predictions_of):
   runs = [workdir('a', 0), workdir('b', 1, units=8)]
   assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.55, 1.5)
-  file = runs[0] / 'config.json'
-  config = json.loads(file.read_text())
-  config['eval']['propensity'] = [0.6, 2.6]
-  file.write_text(json.dumps(config))
+  by_propensity(runs[0], 0.6, 2.6)
   assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.6, 2.6)
   asked = dataclasses.replace(PLAN, propensity=(0.5, 0.4))
   assert compare_runs(runs, asked).plan.propensity == (0.5, 0.4)

@@ -14,6 +14,7 @@ from tests.judge.test_left_out import (
   small_space,
   space_of,
 )
+from tests.report.conftest import texts
 from xjax.core.errors import DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
@@ -86,11 +87,8 @@ def test_a_system_that_judges_all_labels_cannot_be_compared(folders):
 def test_a_report_counts_only_judged_labels(folders):
   tree, flat = read_runs([folders['tree'], folders['flat']])
   for table in (corpus_table, bin_table):
-    texts = [
-      [[cell.text for cell in row] for row in table(run.predictions).rows]
-      for run in (tree, flat)
-    ]
-    assert texts[0] == texts[1]
+    ours, theirs = (texts(table(run.predictions)) for run in (tree, flat))
+    assert ours == theirs
   assert tree.metrics['xjax']['all']['n_labels'] == len(KEPT)
 
 

@@ -4,18 +4,13 @@ import dataclasses
 
 import numpy as np
 
+from tests.report.conftest import COLOUR, changed
 from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.report.runs import Group
 from xjax.report.tables.published import published_folds
-
-COLOUR = {'one': 'red'}
-
-
-def changed(group, **fields):
-  return Group(group.name, (dataclasses.replace(group.first, **fields),))
 
 
 def test_ours_are_judged_as_the_paper_does(group, predictions_of):

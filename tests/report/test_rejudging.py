@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 
+from tests.report.conftest import by_propensity
 from xjax.core.atomic import write_json
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import save_evaluation
@@ -19,9 +20,7 @@ OTHERS = (0.6, 2.6)
 
 def by_others(path, predictions):
   """A run that was judged with A 0.6, B 2.6."""
-  config = json.loads((path / 'config.json').read_text())
-  config['eval']['propensity'] = list(OTHERS)
-  write_json(path / 'config.json', config)
+  by_propensity(path, *OTHERS)
   metrics = judge(predictions, Criteria(ks=(1, 5), propensity=OTHERS))
   save_evaluation(path / 'eval' / 'dev', predictions, metrics)
   return path

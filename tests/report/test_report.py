@@ -1,7 +1,7 @@
 """The whole page: numbers from metrics.json, pictures or why there is none."""
 
 import dataclasses
-import html.parser
+import itertools
 import json
 import pathlib
 import re
@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.report.conftest import Reader, by_propensity, changed
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
@@ -36,8 +37,6 @@ from xjax.report.runs import Group, JudgedRun
 from xjax.report.sources import read_runs
 from xjax.train.run_record import RunRecord
 
-COLOUR = {'one': 'red'}
-
 
 @pytest.fixture
 def arguments(workdir, predictions_of, tmp_path):
@@ -51,36 +50,19 @@ def sections(page):
   return {section.title: section.blocks for section in page.sections}
 
 
-class Tables(html.parser.HTMLParser):
-  """(row's first cell, values) of every table row."""
-
-  def __init__(self):
-    super().__init__()
-    self.rows, self.inside = [], False
-
-  def handle_starttag(self, tag, attrs):
-    if tag == 'tr':
-      self.rows.append(['', []])
-    if tag == 'td':
-      self.inside = not self.rows[-1][0]
-      if 'data-value' in dict(attrs):
-        self.rows[-1][1].append(float(dict(attrs)['data-value']))
-
-  def handle_data(self, data):
-    if self.inside:
-      self.rows[-1][0], self.inside = data, False
-
-
 def test_numbers_on_the_page_are_those_of_metrics_json(workdir):
   path = workdir('s0', 0)
   page = report([str(path)], 'command')
   metrics = json.loads((path / 'eval/dev/metrics.json').read_text())['xjax']
-  reader = Tables()
-  reader.feed(render_html(page))
+  cells = [x for x in Reader(render_html(page)).found if x['tag'] == 'td']
+  rows = [
+    (name['text'], float(cell['attributes'].get('data-value', 'nan')))
+    for name, cell in itertools.pairwise(cells)
+  ]
   for values in metrics.values():
     for metric, value in values.items():
       if not metric.startswith('n_') and value is not None:
-        assert [metric, [value]] in reader.rows
+        assert (metric, value) in rows
 
 
 def test_the_page(arguments):
@@ -293,10 +275,6 @@ def test_the_dataset_is_told_by_the_config(workdir):
     assert 'EURLEX57K' in said.text
 
 
-def changed(group, **fields):
-  return Group(group.name, (dataclasses.replace(group.first, **fields),))
-
-
 def test_a_dataset_with_another_number_of_labels_is_warned_of(group, caplog):
   said = sections(build_page([group], 'c', 'Wiki10-31K'))['Published numbers']
   warning = (
@@ -362,9 +340,7 @@ def test_a_calibration_fitted_here_is_told(group):
 def test_propensities_are_named(workdir, predictions_of, tmp_path):
   one, file = workdir('s0', 0), tmp_path / 'file.npz'
   other = workdir('s1', 1, units=8)
-  config = json.loads((other / 'config.json').read_text())
-  config['eval']['propensity'] = [0.6, 2.6]
-  (other / 'config.json').write_text(json.dumps(config))
+  by_propensity(other, 0.6, 2.6)
   header = sections(report([one, other], 'c'))['Judged data']
   assert [b.text for b in header if isinstance(b, Text)][1:3] == [
     'Propensities: A 0.55, B 1.5.',

@@ -6,11 +6,7 @@ python fit_process.py CONFIG.json WORKDIR [COORDINATOR COUNT ID]
 import sys
 
 from xjax.core.console import show_log
-from xjax.core.errors import (
-  Interrupted,
-  Preempted,
-  UserError,
-)
+from xjax.core.errors import Interrupted, Preempted, UserError
 from xjax.core.processes import connection
 from xjax.models.contract import load_config
 from xjax.run.fit import fit

@@ -8,8 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.run.tagging import read_rows, rows_of, tag
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.judge.calibration import (
   Calibration,
@@ -54,9 +55,8 @@ def test_a_finished_run_is_calibrated(config, finished, dev):
   assert found == finished.calibration
   assert found == saved(home, finished.best_step)
   assert None not in (found.log_loss_before, found.log_loss_after)
-  assert reliability_of(dev, cross_fitted(dev, Method.AUTO)).ece == (
-    found.ece_after
-  )
+  fitted = reliability_of(dev, cross_fitted(dev, Method.AUTO))
+  assert fitted.ece == found.ece_after
 
 
 def test_calibration_is_judged_on_documents_that_it_did_not_see(finished, dev):
@@ -83,31 +83,20 @@ def test_predictions_show_calibrated_probabilities(
   split = load_corpus(config.data, config.seed).split('dev')
   documents = [split.documents[row] for row in range(len(split))]
   lists = dev.lists['all']
-  expected = readable_scores(
-    lists.scores[:, :5],
-    ScoreKind.LOGIT,
-    finished.calibration,
-    dev.train_counts[lists.ids[:, :5]],
-  )
+  counts = dev.train_counts[lists.ids[:, :5]]
+  logits = lists.scores[:, :5], ScoreKind.LOGIT
+  expected = readable_scores(*logits, finished.calibration, counts)
   raw = sigmoid(lists.scores[:, :5])
   assert np.abs(expected - raw).max() > 1e-3
-  for row, shown in enumerate(predictor.predict(documents, 5)):
-    assert [p.id for p in shown] == [dev.labels[i] for i in lists.ids[row, :5]]
-    np.testing.assert_allclose(
-      [p.score for p in shown], expected[row], atol=1e-5
-    )
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text(
-    ''.join(
-      json.dumps({'id': d.id, 'zones': dict(d.zones)}) + '\n' for d in documents
-    )
-  )
-  predict_file(finished.workdir, str(source), str(output), 5)
-  for row, line in enumerate(output.read_text().splitlines()):
-    shown = json.loads(line)['labels']
-    np.testing.assert_allclose(
-      [label['score'] for label in shown], expected[row], atol=1e-5
-    )
+  output = tag(finished.workdir, tmp_path, rows_of(documents), 5)
+  scores = [[x['score'] for x in row['labels']] for row in read_rows(output)]
+  np.testing.assert_allclose(scores, expected, atol=1e-5)
+  shown = predictor.predict(documents, 5)
+  scores = [[p.score for p in row] for row in shown]
+  np.testing.assert_allclose(scores, expected, atol=1e-5)
+  assert [[p.id for p in row] for row in shown] == [
+    [dev.labels[i] for i in row] for row in lists.ids[:, :5]
+  ]
   # The artefact has the scores as the model gave them.
   tagged = Predictions.load(output.with_suffix('.npz')).lists['all']
   real = lists.ids != PAD
@@ -133,13 +122,12 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
     workdir.calibration.write_text(json.dumps(values | change))
   predictor = open_run(workdir.path)
   assert predictor.calibration is None
-  assert (
+  for says in (
     'was not fitted on the dev split of this run and the checkpoint of step '
-    f'{predictor.step}'
-  ) in caplog.text
-  assert (
-    'xjax evaluate --split=dev calibrates those of the best checkpoint'
-  ) in caplog.text
+    f'{predictor.step}',
+    'xjax evaluate --split=dev calibrates those of the best checkpoint',
+  ):
+    assert says in caplog.text
   fresh = open_run(finished.workdir)
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
@@ -189,47 +177,32 @@ def test_a_dev_split_that_came_later(finished, workdir):
   assert saved(workdir, finished.best_step) == finished.calibration
 
 
-def test_a_damaged_one_is_named_and_made_again(finished, workdir):
-  before = workdir.calibration.read_bytes()
-  workdir.calibration.write_bytes(before[:-20])
-  with pytest.raises(DataError, match='calibration.json.*remove the file'):
-    open_run(workdir.path)
-  workdir.calibration.unlink()
-  evaluate_split(workdir.path, 'dev')
-  assert workdir.calibration.read_bytes() == before
-
-
-def test_a_changed_one_is_named(workdir):
+def test_a_damaged_or_changed_one_is_named_and_made_again(workdir):
   before = workdir.calibration.read_bytes()
   values = json.loads(before)
-  changed = json.dumps(values | {'a': 2 * values['a']})
-  workdir.calibration.write_text(changed)
-  with pytest.raises(
-    DataError, match='calibration.json: is not .* Remove the file.*--split=dev'
+  changed = json.dumps(values | {'a': 2 * values['a']}).encode()
+  for content, says in (
+    (before[:-20], 'calibration.json.*remove the file'),
+    (changed, 'calibration.json: is not .* Remove the file.*--split=dev'),
   ):
-    open_run(workdir.path)
+    workdir.calibration.write_bytes(content)
+    with pytest.raises(DataError, match=says):
+      open_run(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')
   assert workdir.calibration.read_bytes() == before
 
 
 def test_one_of_other_scores_is_refused(finished, workdir):
-  with pytest.raises(
-    DataError,
-    match='of kind logit, but the scores of this run are of kind margin',
-  ):
+  says = 'of kind logit, but the scores of this run are of kind margin'
+  with pytest.raises(DataError, match=says):
     saved(workdir, finished.best_step, kind=ScoreKind.MARGIN)
 
 
 def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   caplog.set_level(logging.INFO)
-  gold = dataclasses.replace(
-    dev.gold,
-    indptr=np.zeros(len(dev) + 1, np.int64),
-    values=np.zeros(0, np.int32),
-  )
+  nothing = dataclasses.replace(dev, gold=Ragged.of([[]] * len(dev)))
   step, digest = finished.best_step, workdir.digests()['dev']
-  nothing = dataclasses.replace(dev, gold=gold)
   calibrate_run(nothing, workdir, Method.AUTO, step, digest)
   says = 'scores are not calibrated: every listed label is wrong'
   assert says in caplog.text

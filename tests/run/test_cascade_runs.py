@@ -1,4 +1,4 @@
-"""Runs of cascades: resumed, saved, loaded, and refused."""
+"""Runs of cascades: resumed, judged, begun elsewhere, and refused."""
 
 import logging
 import shutil
@@ -7,11 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.kills import assert_about_the_same_dev
 from tests.fixtures.sparse_runs import RUNS, config_of
-from xjax.core.errors import ConfigError, DataError
+from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
+from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
-from xjax.core.mesh_config import MeshConfig
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
@@ -33,7 +32,7 @@ from xjax.networks.pooling import SelfAttentionConfig
 from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.checkpoint import Checkpoints, complete_steps, read_params
+from xjax.train.checkpoint import read_params
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import by_path
@@ -69,89 +68,31 @@ def config_with(kept=8, steps=6, seed=0, init_from=''):
 
 
 @pytest.fixture(scope='module')
-def finished(devices, tmp_path_factory):
+def finished(tmp_path_factory):
   """The result of a run; copy its workdir before you change it."""
-  with devices(1):
-    return fit(config_with(), tmp_path_factory.mktemp('cascade') / 'run')
+  return fit(config_with(), tmp_path_factory.mktemp('cascade') / 'run')
 
 
-def test_a_run_that_is_continued_ends_where_an_uninterrupted_run_does(
-  finished, tmp_path
-):
-  fit(config_with(steps=4), tmp_path)
-  result = fit(config_with(), tmp_path)
-  assert result.metrics == finished.metrics
-  ours, theirs = (
-    open_run(x).scorer.params for x in (tmp_path, finished.workdir)
-  )
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+def test_resuming_is_bitwise(finished, tmp_path):
+  assert_resumes(config_with(), finished, tmp_path, 4)
 
 
 @pytest.mark.thorough
 def test_a_mesh_trains_the_same_model(finished, devices, tmp_path):
   config = config_with()
-  config.mesh = MeshConfig(data=2, label=2)
-  with devices(4):
-    result = fit(config, tmp_path)
-  assert_about_the_same_dev(result, finished)
-
-
-class Killed(Exception):
-  """Stands for the end of the process."""
-
-
-@pytest.mark.thorough
-def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  finished, tmp_path, monkeypatch
-):
-  save, steps = Checkpoints.save, []
-
-  def kill(*_):
-    raise Killed
-
-  def kill_at_step_4(self, state, step, *others):
-    steps.append(step)
-    if step == 4:
-      raise Killed
-    save(self, state, step, *others)
-
-  with monkeypatch.context() as patch, pytest.raises(Killed):
-    # The levels are saved, but nothing is trained.
-    patch.setattr('xjax.models.neural.neural_model.new_proposals', kill)
-    fit(config_with(), tmp_path)
-  assert Workdir.at(tmp_path).levels.exists()
-  with monkeypatch.context() as patch, pytest.raises(Killed):
-    patch.setattr(Checkpoints, 'save', kill_at_step_4)
-    fit(config_with(), tmp_path)
-  assert steps == [2, 4]
-  assert complete_steps(Workdir.at(tmp_path).checkpoints) == [2]
-  result = fit(config_with(), tmp_path)
-  assert result.metrics == finished.metrics
-  ours, theirs = (
-    open_run(x).scorer.params for x in (tmp_path, finished.workdir)
-  )
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-
-
-def test_a_loaded_model_says_what_it_selects(finished, tmp_path):
-  from xjax import load as load_model
-
-  model = open_run(finished.workdir)
-  size = 8 * model.scorer.params['head']['clusters'][0]['children'].shape[1]
-  assert model.selected_by == f'shortlist={size}'
-  saved = load_model(finished.workdir)
-  saved.save(tmp_path / 'saved')
-  again = load_model(tmp_path / 'saved')
-  assert again.predict(TEXTS, k=3) == saved.predict(TEXTS, k=3)
+  assert_a_mesh_trains_the_same(config, finished, devices, tmp_path, 2, 2)
 
 
 def test_the_evaluation_has_the_recall_of_levels_and_labels(finished):
-  size = open_run(finished.workdir).selected_by.replace('=', ' recall@')
+  model = open_run(finished.workdir)
+  clusters = model.scorer.params['head']['clusters'][0]['children']
+  size = 8 * clusters.shape[1]
+  assert model.selected_by == f'shortlist={size}'
   recalls = finished.metrics['dev']['recalls']
   assert {'all', 'few'} <= recalls.keys()
   predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
   for name, steps in recalls.items():
-    assert list(steps) == [size, 'level 0 recall@8']
+    assert list(steps) == [f'shortlist recall@{size}', 'level 0 recall@8']
     labels, clusters = steps.values()
     assert (name == 'held_out') == (labels == 0)
     assert labels == clusters <= 1
@@ -247,14 +188,6 @@ def test_a_run_starts_from_a_run_with_other_clusters(finished, tmp_path):
   parent, children = params['head/parent'], params['head/clusters/0/children']
   np.testing.assert_array_equal(parent[: len(ours.parents[1])], ours.parents[1])
   np.testing.assert_array_equal(children, ours.children[1])
-
-
-def test_a_damaged_file_of_levels_is_an_error(finished, tmp_path):
-  shutil.copytree(finished.workdir, tmp_path / 'run')
-  path = tmp_path / 'run' / 'model' / 'levels.npz'
-  path.write_bytes(path.read_bytes()[:-100])
-  with pytest.raises(DataError, match='levels.npz'):
-    open_run(tmp_path / 'run')
 
 
 def test_too_few_kept_clusters_are_an_error(tmp_path):

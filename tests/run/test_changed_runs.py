@@ -41,19 +41,9 @@ def test_a_run_killed_after_its_judging_still_gets_its_record(
   assert list((tmp_path / 'tb').iterdir())
 
 
-def test_a_changed_number_of_documents_is_an_error(tmp_path):
-  """The propensities of labels depend on this number."""
-  workdir = fit(config_of(*RUNS['lr']), tmp_path).workdir
-  path = workdir / 'corpus.json'
-  described = json.loads(path.read_text())
-  path.write_text(
-    json.dumps({**described, 'n_train': 1 + described['n_train']})
-  )
-  with pytest.raises(DataError, match='corpus.json: is not the file that this'):
-    open_run(workdir)
-
-
-def test_a_changed_config_is_said(tmp_path, caplog):
+def test_a_changed_config_is_said_and_a_changed_corpus_an_error(
+  tmp_path, caplog
+):
   caplog.set_level(logging.WARNING)
   workdir = fit(config_of(*RUNS['lr']), tmp_path).workdir
   assert open_run(workdir).config.eval.depth == 20
@@ -63,3 +53,10 @@ def test_a_changed_config_is_said(tmp_path, caplog):
   (workdir / 'config.json').write_text(json.dumps(config))
   assert open_run(workdir).config.eval.depth == 1
   assert 'config.json: is not the file that this run wrote' in caplog.text
+  # The propensities of labels depend on the number of documents.
+  path = workdir / 'corpus.json'
+  described = json.loads(path.read_text())
+  described['n_train'] += 1
+  path.write_text(json.dumps(described))
+  with pytest.raises(DataError, match='corpus.json: is not the file that this'):
+    open_run(workdir)

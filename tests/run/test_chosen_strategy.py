@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.run import tagging
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD, ScoreKind
@@ -22,7 +23,6 @@ from xjax.models.shrink import shrink
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.train_config import NoTrain
 from xjax.train.workdir import Workdir
@@ -57,18 +57,16 @@ def by_gain(gains, k=K):
 def costs_of(path, ids):
   """Writes label weights, which are 0 for the first labels; returns them."""
   rows = [{'id': id_, 'weight': i if i > 2 else 0} for i, id_ in enumerate(ids)]
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows[:-2]))
+  tagging.write_rows(path, rows[:-2])
   return np.array([row['weight'] for row in rows[:-2]] + [1, 1], np.float64)
 
 
 def test_labels_of_highest_score(home, whole, finished):
-  found = evaluate_split(
-    home.path, 'dev', strategy=StrategyRequest(StrategyKind.STANDARD, K)
-  )
+  asked = StrategyRequest(StrategyKind.STANDARD, K)
+  found = evaluate_split(home.path, 'dev', strategy=asked)
   assert found.folder == home.evaluation('dev.standard')
-  np.testing.assert_array_equal(
-    found.predictions.lists['all'].ids, by_gain(whole)
-  )
+  ids = found.predictions.lists['all'].ids
+  np.testing.assert_array_equal(ids, by_gain(whole))
   assert found.predictions.score_kind is ScoreKind.LOGIT
   ours, before = (
     m['xjax']['all'] for m in (found.metrics, finished.metrics['dev'])
@@ -86,12 +84,8 @@ def test_labels_by_propensity(home, whole, finished):
   found = evaluate_split(home.path, 'dev', strategy=asked)
   lists = found.predictions.lists['all']
   np.testing.assert_array_equal(lists.ids, by_gain(weights * whole))
-  np.testing.assert_allclose(
-    lists.scores,
-    np.log(np.take_along_axis(weights * whole, lists.ids, 1)),
-    rtol=1e-4,
-    atol=1e-5,
-  )
+  gains = np.log(np.take_along_axis(weights * whole, lists.ids, 1))
+  np.testing.assert_allclose(lists.scores, gains, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_by_what_they_are_worth(home, whole, finished, tmp_path):
@@ -134,25 +128,17 @@ def test_labels_by_coverage_and_what_is_written(home, whole, finished):
 
 def test_what_is_asked_to_be_judged(home):
   asked = StrategyRequest(StrategyKind.COVERAGE, K)
-  found = evaluate_split(
-    home.path,
-    'dev',
-    request=JudgeRequest(ks=(1,), slices=('bin:1-9',)),
-    strategy=asked,
-  )
+  request = JudgeRequest(ks=(1,), slices=('bin:1-9',))
+  found = evaluate_split(home.path, 'dev', request=request, strategy=asked)
   values = found.metrics['xjax']
   assert values['all']['coverage@1'] > 0 and 'P@3' not in values['all']
-  usual = evaluate_split(
-    home.path, 'dev', request=JudgeRequest(ks=(1,), slices=('bin:1-9',))
-  )
+  usual = evaluate_split(home.path, 'dev', request=request)
   # Bins are cut from the lists of slices, which are sorted by score.
   assert values['bin:1-9']['P@1'] == usual.metrics['xjax']['bin:1-9']['P@1']
-  with pytest.raises(
-    ConfigError, match='--ks=5: must be at most --strategy_k=3'
-  ):
-    evaluate_split(
-      home.path, 'dev', request=JudgeRequest(ks=(1, 5)), strategy=asked
-    )
+  deep = JudgeRequest(ks=(1, 5))
+  says = '--ks=5: must be at most --strategy_k=3'
+  with pytest.raises(ConfigError, match=says):
+    evaluate_split(home.path, 'dev', request=deep, strategy=asked)
 
 
 @pytest.fixture
@@ -161,16 +147,12 @@ def tag(home, finished, tmp_path):
 
   def run(strategy, labelled=True):
     split = finished.corpus.split('dev')
-    rows = [
-      {'id': d.id, 'zones': dict(d.zones)}
-      | ({'labels': list(d.labels)} if labelled else {})
-      for d in (split.documents[row] for row in range(len(split)))
-    ]
-    source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    predict_file(home.path, str(source), str(out), 4, strategy=strategy)
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    return lines, out.with_suffix('.npz')
+    rows = tagging.rows_of(split.documents[row] for row in range(len(split)))
+    for row in rows:
+      if not labelled:
+        del row['labels']
+    out = tagging.tag(home.path, tmp_path, rows, 4, strategy=strategy)
+    return tagging.read_rows(out), out.with_suffix('.npz')
 
   return run
 
@@ -205,9 +187,8 @@ def test_scores_told_are_the_models_probabilities(tag, finished, whole):
   calibrated = sigmoid(calibration.a * logits + calibration.b)
   told = [[x['score'] for x in line['labels']] for line in lines]
   ids = [[index[x['id']] for x in line['labels']] for line in lines]
-  np.testing.assert_allclose(
-    told, np.take_along_axis(calibrated, np.array(ids), 1), atol=1e-5
-  )
+  wanted = np.take_along_axis(calibrated, np.array(ids), 1)
+  np.testing.assert_allclose(told, wanted, atol=1e-5)
   assert any(row != sorted(row, reverse=True) for row in told)
 
 
@@ -258,17 +239,15 @@ def test_margins_count_as_calibrated(matched, calibrated):
 def test_margins_without_a_calibration(calibrated):
   folder = calibrated(method=Method.NONE, a=1.0, b=0.0, reason='none fits')
   asked = StrategyRequest(StrategyKind.COVERAGE, 2)
-  with pytest.raises(
-    ConfigError, match=r'could not be calibrated on dev \(none fits\)'
-  ):
+  says = r'could not be calibrated on dev \(none fits\)'
+  with pytest.raises(ConfigError, match=says):
     evaluate_split(folder, 'dev', strategy=asked)
   (folder / 'calibration.json').unlink()
   with pytest.raises(ConfigError, match='xjax evaluate --split=dev'):
     evaluate_split(folder, 'dev', strategy=asked)
   assert not (folder / 'eval' / 'dev.coverage').exists()
-  asked = StrategyRequest(
-    StrategyKind.BOUNDED_RANDOM, 2
-  )  # takes scores of any kind
+  # This strategy takes scores of any kind.
+  asked = StrategyRequest(StrategyKind.BOUNDED_RANDOM, 2)
   assert evaluate_split(folder, 'dev', strategy=asked).metrics
 
 
@@ -276,9 +255,8 @@ def test_costs_of_unknown_labels(home, tmp_path):
   path = tmp_path / 'costs.jsonl'
   path.write_text('{"id": "unheard-of", "weight": 1}\n')
   asked = StrategyRequest(StrategyKind.COST, K, costs=str(path))
-  with pytest.raises(
-    DataError, match="costs.jsonl:1: 'unheard-of' is not a label"
-  ):
+  says = "costs.jsonl:1: 'unheard-of' is not a label"
+  with pytest.raises(DataError, match=says):
     evaluate_split(home.path, 'dev', strategy=asked)
 
 

@@ -81,10 +81,8 @@ def test_what_does_not_go_together(name, part, value, says):
 def test_packed_rows_are_of_one_length():
   """Checks that shorter buckets are refused: nothing would read them."""
   tokens = SubwordsConfig(64, buckets=(64,), packed=True)
-  config = Config(
-    data=SyntheticData(tokens=tokens),
-    model=NeuralModel(NoEmbedding(), BertConfig()),
-  )
+  model = NeuralModel(NoEmbedding(), BertConfig())
+  config = Config(data=SyntheticData(tokens=tokens), model=model)
   check_config(config)
   small = shrink(config)
   check_config(small)
@@ -99,10 +97,9 @@ def test_packed_rows_are_of_one_length():
 def test_vectors_of_labels_are_made_of_no_words():
   """Checks that descriptor settings are refused where nothing reads them."""
   head = ZeroShotConfig()
-  config = Config(
-    data=SyntheticData(tokens=FeatureFilesConfig()),
-    model=NeuralModel(embedding=FeaturesConfig(), head=head),
-  )
+  model = NeuralModel(embedding=FeaturesConfig(), head=head)
+  data = SyntheticData(tokens=FeatureFilesConfig())
+  config = Config(data=data, model=model)
   check_config(config)
   head.descriptor = DescriptorConfig(alt=True)
   with pytest.raises(ConfigError, match='config.model.head.descriptor=.*alt'):

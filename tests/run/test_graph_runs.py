@@ -7,6 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.run.small_runs import assert_resumes
+from tests.run.tagging import read_rows, tag, write_rows
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import LABEL_MULTIPLE
@@ -29,7 +31,6 @@ from xjax.networks.label_graph import GraphLayers, Joining
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS, by_path
 from xjax.train.workdir import Workdir
@@ -72,11 +73,8 @@ def graph_config(request, described_config, tmp_path_factory):
       tokens = SubwordsConfig(max_tokens=16, buckets=(16,))
       model = NeuralModel(NoEmbedding(), BertConfig(), head=PRETRAINED)
   data = described_config.data
-  config = dataclasses.replace(
-    described_config,
-    data=dataclasses.replace(data, labels=str(path), tokens=tokens),
-    model=model,
-  )
+  data = dataclasses.replace(data, labels=str(path), tokens=tokens)
+  config = dataclasses.replace(described_config, data=data, model=model)
   while not held_out_leaves(load_corpus(config.data, config.seed).label_space):
     config.seed += 1
   return config
@@ -189,47 +187,32 @@ def test_faulty_parents_of_new_labels(predictor):
 
 
 def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):
-  source, labels = tmp_path / 'in.jsonl', tmp_path / 'new.jsonl'
-  source.write_text('{"text": "nipa mani"}\n')
+  rows, labels = [{'text': 'nipa mani'}], tmp_path / 'new.jsonl'
   row = {'id': 'new', 'name': graph.labels[3].name, 'parents': [graph.ids[0]]}
-  labels.write_text(json.dumps(row) + '\n')
-  out = tmp_path / 'out.jsonl'
-  predict_file(run.workdir, str(source), str(out), 15, labels=str(labels))
-  result = json.loads(out.read_text())['labels']
-  assert 'new' in [x['id'] for x in result]
-  labels.write_text(json.dumps({**row, 'parents': ['q']}) + '\n')
+  write_rows(labels, [row])
+  options = {'labels': str(labels)}
+  (result,) = read_rows(tag(run.workdir, tmp_path, rows, 15, **options))
+  assert 'new' in [x['id'] for x in result['labels']]
+  write_rows(labels, [{**row, 'parents': ['q']}])
   with pytest.raises(DataError, match="the unknown parent 'q'"):
-    predict_file(run.workdir, str(source), str(out), 15, labels=str(labels))
+    tag(run.workdir, tmp_path, rows, 15, **options)
 
 
 def test_words_explain_labels(predictor, split):
   documents = [split.documents[row] for row in range(3)]
-  for explained, expected in zip(
-    predictor.explain(documents, 4), predictor.predict(documents, 4)
-  ):
-    assert [x.id for x in explained] == [x.id for x in expected]
-    assert any(x.why for x in explained)
+  explained = predictor.explain(documents, 4)
+  assert [[x[:2] for x in row] for row in explained] == [
+    [x[:2] for x in row] for row in predictor.predict(documents, 4)
+  ]
+  assert all(any(x.why for x in row) for row in explained)
 
 
 def test_resuming_is_bitwise(graph_config, run, tmp_path):
-  workdir = tmp_path / 'run'
-  shutil.copytree(run.workdir, workdir)
-  steps = graph_config.train.steps
-  for step in (steps - 1, steps):
-    shutil.rmtree(workdir / 'checkpoints' / str(step))
-  fit(graph_config, workdir)
-  before, after = (
-    read_params(path / 'checkpoints', steps) for path in (run.workdir, workdir)
-  )
-  assert before.keys() == after.keys()
-  for name, param in before.items():
-    np.testing.assert_array_equal(after[name], param, err_msg=name)
+  assert_resumes(graph_config, run, tmp_path, graph_config.train.steps - 2)
 
 
-@pytest.mark.parametrize('mesh', [{'data': 2, 'label': 4}])
-def test_on_another_mesh(
-  all_devices, run, graph, split, before, tmp_path, mesh
-):
+def test_on_another_mesh(all_devices, run, graph, split, before, tmp_path):
+  mesh = {'data': 2, 'label': 4}
   folder = shutil.copytree(run.workdir, tmp_path / 'run')
   path = folder / 'config.json'
   path.write_text(json.dumps({**json.loads(path.read_text()), 'mesh': mesh}))
@@ -252,6 +235,13 @@ def start(flat_config, tmp_path_factory):
   return fit(flat_config, tmp_path_factory.mktemp('start') / 'run')
 
 
+def started(config, run):
+  """The config of one step that starts from a run."""
+  again = {'steps': 1, 'init_from': str(run.workdir)}
+  train = dataclasses.replace(config.train, **again)
+  return dataclasses.replace(config, train=train)
+
+
 def assert_loaded(name, ours, theirs, n):
   """Label rows are loaded for the n trained labels."""
   rows = slice(n) if ours.ndim and len(ours) >= LABEL_MULTIPLE else ...
@@ -262,12 +252,7 @@ def assert_loaded(name, ours, theirs, n):
 def test_a_run_without_a_graph_starts_one_with_a_graph(
   graph_config, start, tmp_path
 ):
-  train = dataclasses.replace(
-    graph_config.train, steps=1, init_from=str(start.workdir)
-  )
-  workdir = fit(
-    dataclasses.replace(graph_config, train=train), tmp_path / 'run'
-  ).workdir
+  workdir = fit(started(graph_config, start), tmp_path / 'run').workdir
   theirs = read_params(start.workdir / 'checkpoints', start.best_step)
   ours = read_params(workdir / 'checkpoints', 0)
   assert {name for name in ours if name not in theirs} == {
@@ -282,13 +267,9 @@ def test_a_run_without_a_graph_starts_one_with_a_graph(
 def test_a_graph_starts_another_run_and_a_run_without(
   graph_config, flat_config, run, tmp_path
 ):
-  again = dataclasses.replace(
-    graph_config.train, steps=1, init_from=str(run.workdir)
-  )
   theirs = read_params(run.workdir / 'checkpoints', run.best_step)
   for i, config in enumerate((flat_config, graph_config)):
-    config = dataclasses.replace(config, train=again)
-    workdir = fit(config, tmp_path / str(i)).workdir
+    workdir = fit(started(config, run), tmp_path / str(i)).workdir
     ours = read_params(workdir / 'checkpoints', 0)
     assert ('head/graph/parents' in ours) == bool(i)
     for name, values in ours.items():
@@ -302,15 +283,13 @@ def test_labels_without_parents_are_an_error(part, described_config, tmp_path):
     for i in range(9)
   ]
   for name in ('train', 'dev'):
-    path = tmp_path / f'{name}.jsonl'
-    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  config = dataclasses.replace(
-    described_config,
-    data=JsonlData(dir=str(tmp_path), tokens=described_config.data.tokens),
-    model=dataclasses.replace(described_config.model, head=CONCAT)
-    if part == 'head.graph'
-    else shrink(quickstart.get_config('hgclr')).model,
-  )
+    write_rows(tmp_path / f'{name}.jsonl', rows)
+  data = JsonlData(dir=str(tmp_path), tokens=described_config.data.tokens)
+  if part == 'head.graph':
+    model = dataclasses.replace(described_config.model, head=CONCAT)
+  else:
+    model = shrink(quickstart.get_config('hgclr')).model
+  config = dataclasses.replace(described_config, data=data, model=model)
   instead = {'head.graph': 'NoGraph', 'views': 'NoViews'}[part]
   says = f'config.model.{part}=.* no label that the model scores has a parent; '
   says += rf'.* set config.model.{part} to {instead}\(\)'

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.encoders import write_encoder
 from tests.fixtures.kills import assert_same_dev, kill
+from tests.run.small_runs import assert_predicts_what_was_judged
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, Preempted
 from xjax.core.types import PAD
@@ -24,7 +25,6 @@ from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.report.terminal.plan import plan_text
 from xjax.run.fit import fit
-from xjax.run.open_run import open_run
 from xjax.train.checkpoint import complete_steps, read_params
 from xjax.train.initial import label_vectors
 from xjax.train.parameters import by_path
@@ -37,29 +37,18 @@ def config_with(steps=4, init_from='', **head):
   pretraining = LabelPretraining(steps=2, batch=2, segment=6)
   fields = {'pretraining': pretraining, 'ranking': Ranking.EMITTED, 'chunk': 8}
   head = dataclasses.replace(small.model.head, **fields | head)
-  train = dataclasses.replace(
-    small.train,
-    steps=steps,
-    checkpoint_every=2,
-    judge_every=2,
-    best_metric='all/micro-F1',
-    init_from=init_from,
-  )
+  when = {'steps': steps, 'checkpoint_every': 2, 'judge_every': 2}
+  more = {'best_metric': 'all/micro-F1', 'init_from': init_from}
+  train = dataclasses.replace(small.train, **when, **more)
   encoder = BertConfig(dropout=0.1, attention_dropout=0.1)
   model = dataclasses.replace(small.model, encoder=encoder, head=head)
   return dataclasses.replace(small, model=model, train=train)
 
 
 @pytest.fixture(scope='module')
-def n_devices():
-  return 1
-
-
-@pytest.fixture(scope='module')
-def finished(devices, tmp_path_factory):
+def finished(tmp_path_factory):
   """The result of a run; copy its workdir before you change it."""
-  with devices(1):
-    return fit(config_with(), tmp_path_factory.mktemp('hbgl') / 'run')
+  return fit(config_with(), tmp_path_factory.mktemp('hbgl') / 'run')
 
 
 def params_of(run, step=4):
@@ -87,27 +76,17 @@ def test_a_run_that_is_killed_while_labels_are_trained_begins_again(
     assert_same(fit(config_with(), tmp_path), finished)
 
 
+def test_a_loaded_run_predicts_what_was_judged(finished):
+  assert_predicts_what_was_judged(finished)
+
+
 def test_the_lists_have_only_emitted_labels(finished):
   predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
-  ids, scores = (
-    predictions.lists['all'].ids,
-    predictions.lists['all'].scores,
-  )
+  lists = predictions.lists['all']
+  ids, scores = lists.ids, lists.scores
   assert (ids != PAD).any() and (scores[ids != PAD] > 0).all()
   metrics = finished.metrics['dev']['xjax']['all']
   assert 0 <= metrics['micro-F1'] <= 1
-
-
-def test_a_loaded_run_predicts_what_it_predicted(finished):
-  model = open_run(finished.workdir)
-  split = finished.corpus.split('dev')
-  texts = [split.documents[row].text() for row in range(4)]
-  tagged = model.predict(texts, k=5)
-  predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
-  for row, labels in enumerate(tagged):
-    ids = predictions.lists['all'].ids[row]
-    expected = [model.space.ids[i] for i in ids[ids != PAD][:5]]
-    assert [label.id for label in labels] == expected
 
 
 def test_levels_are_saved_in_the_order_of_labels(finished):

@@ -1,10 +1,9 @@
 """Labels that a run never saw, added by name, in the documents about them."""
 
-import json
-
 import numpy as np
 import pytest
 
+from tests.run.tagging import read_rows, tag
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
@@ -14,29 +13,19 @@ from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.run.fit import fit
-from xjax.run.predict_file import predict_file
 from xjax.train.neural_train import NeuralTrain
 
 
 def config_of(labels):
   tokens = WordsConfig(max_tokens=64, buckets=(64,), min_count=1)
   words = EmbeddingConfig(32, 0.1, 0.0, init_scale=1.0, frozen=True)
+  encoder = CNNConfig(filters=64, dropout=0.1)
+  sizes = {'n_train': 800, 'n_dev': 200, 'n_test': 0}
+  when = dict.fromkeys(('steps', 'checkpoint_every', 'judge_every'), 250)
   return Config(
-    data=SyntheticData(
-      n_train=800, n_dev=200, n_test=0, labels=labels, workers=1, tokens=tokens
-    ),
-    model=NeuralModel(
-      words,
-      CNNConfig(filters=64, dropout=0.1),
-      head=UnifiedConfig(hidden_labels=8),
-    ),
-    train=NeuralTrain(
-      batch_size=32,
-      steps=250,
-      learning_rate=5e-3,
-      checkpoint_every=250,
-      judge_every=250,
-    ),
+    data=SyntheticData(**sizes, labels=labels, workers=1, tokens=tokens),
+    model=NeuralModel(words, encoder, head=UnifiedConfig(hidden_labels=8)),
+    train=NeuralTrain(batch_size=32, learning_rate=5e-3, **when),
   )
 
 
@@ -52,20 +41,11 @@ def test_their_documents_rank_them_high(tmp_path):
   names = {space.labels[i].name: space.ids[i] for i in new}
   (tmp_path / 'new.txt').write_text('\n'.join(names))
   documents = [dev.documents[row] for row in range(len(dev))]
-  (tmp_path / 'in.jsonl').write_text(
-    ''.join(json.dumps({'zones': dict(d.zones)}) + '\n' for d in documents)
-  )
-  out = tmp_path / 'out.jsonl'
-  predict_file(
-    workdir,
-    str(tmp_path / 'in.jsonl'),
-    str(out),
-    5,
-    labels=str(tmp_path / 'new.txt'),
-  )
+  rows = [{'zones': dict(d.zones)} for d in documents]
+  out = tag(workdir, tmp_path, rows, 5, labels=str(tmp_path / 'new.txt'))
   about, others = [], []
-  for document, line in zip(documents, out.read_text().splitlines()):
-    top = {label['id'] for label in json.loads(line)['labels']}
+  for document, row in zip(documents, read_rows(out), strict=True):
+    top = {label['id'] for label in row['labels']}
     for label, id_ in names.items():
       (about if id_ in document.labels else others).append(label in top)
   assert len(about) > 100

@@ -7,12 +7,8 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.mesh import DATA, LABEL
-from xjax.core.ranking import Query
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import ScoreKind
 from xjax.data.documents import Documents
-from xjax.data.load import load_corpus
-from xjax.data.schema import Document
-from xjax.judge.predictions import Predictions
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 
@@ -20,38 +16,6 @@ from xjax.run.open_run import open_run
 @pytest.fixture(scope='module')
 def predictor(finished):
   return open_run(finished.workdir)
-
-
-def test_predicts_what_was_judged(config, finished, predictor):
-  assert predictor.step == finished.best_step
-  split = load_corpus(config.data, config.seed).split('dev')
-  saved = Predictions.load(finished.paths['dev'] / 'predictions.npz')
-  lists = predictor.predict([split.documents[i] for i in range(len(split))], 5)
-  saved_lists = saved.lists['all']
-  for row, found in enumerate(lists):
-    ids = saved_lists.ids[row, :5]
-    assert [p.id for p in found] == [saved.labels[i] for i in ids]
-    calibration = finished.calibration
-    logits = calibration.a * saved_lists.scores[row, :5] + calibration.b
-    probabilities = 1 / (1 + np.exp(-logits))
-    np.testing.assert_allclose(
-      [p.score for p in found], probabilities, atol=1e-5
-    )
-
-
-def test_texts_and_documents_alike(predictor):
-  text = 'mani gipu nipa fati'
-  document = Document('d', {'text': text})
-  (of_text,), (of_document,) = (
-    predictor.predict([item], 3) for item in (text, document)
-  )
-  assert of_text == of_document
-  names = {label.id: label.name for label in predictor.space.labels}
-  assert all(names[p.id] == p.name for p in of_text)
-  assert all(0 < p.score < 1 for p in of_text)
-  assert [p.score for p in of_text] == sorted(
-    (p.score for p in of_text), reverse=True
-  )
 
 
 def test_scores_that_are_no_logits_stay_as_they_are(predictor):
@@ -70,11 +34,8 @@ def test_a_batch_is_no_larger_than_it_must_be(all_devices, finished):
   predictor = open_run(finished.workdir)
   devices = predictor.scorer.mesh.shape[DATA]
   whole = predictor.config.eval.batch_size
-  for documents, rows in (
-    (1, devices),
-    (devices + 1, 2 * devices),
-    (999, whole),
-  ):
+  sizes = (1, devices), (devices + 1, 2 * devices), (999, whole)
+  for documents, rows in sizes:
     texts = Documents(['nipa'] * documents)
     first = next(iter(predictor.scorer.reader.batches(texts)))
     assert len(first.doc_B) == min(rows, whole)
@@ -90,38 +51,6 @@ def test_devices_that_do_not_divide_labels_are_left_out(
     assert predictor.scorer.mesh.shape == {DATA: 1, LABEL: present - 1}
     (found,) = predictor.predict(['nipa'], k=1)
   assert len(found) == 1
-
-
-def test_batch_mates_and_order_do_not_matter(predictor):
-  texts = [f'{"nipa " * n}mani' for n in range(20)]
-  together = predictor.predict(texts, 2)
-  assert len(together) == 20
-  for row in (0, 7, 19):
-    (alone,) = predictor.predict([texts[row]], 2)
-    np.testing.assert_allclose(
-      [p.score for p in alone], [p.score for p in together[row]], atol=1e-5
-    )
-
-
-def test_extremes(predictor):
-  assert predictor.predict([], 3) == []
-  (empty,) = predictor.predict([''], 3)
-  assert len(empty) == 3
-  (everything,) = predictor.predict(['mani'], 1000)
-  assert len(everything) == predictor.space.n_trained
-
-
-def test_is_a_scorer(config, predictor):
-  assert predictor.score_kind is ScoreKind.LOGIT
-  corpus = load_corpus(
-    config.data, config.seed, space=predictor.space, splits=('test',)
-  )
-  split = corpus.split('test')
-  few = corpus.label_space.masks()['few']
-  lists = predictor.rank(Documents.of_split(split), Query(4, (few,)))
-  ids = lists.ids_GNK
-  assert ids.shape == lists.scores_GNK.shape == (2, len(split), 4)
-  assert few[ids[1][ids[1] != PAD]].all()
 
 
 DAMAGES = {
@@ -162,11 +91,10 @@ def test_a_lost_best_checkpoint_is_not_replaced_by_another(
 ):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
-  with pytest.raises(
-    DataError,
-    match=f'/{finished.best_step}: no such checkpoint; .* '
-    'with step=N or --step=N',
-  ):
+  says = (
+    f'/{finished.best_step}: no such checkpoint; .* with step=N or --step=N'
+  )
+  with pytest.raises(DataError, match=says):
     open_run(folder)
   assert open_run(folder, step=finished.steps).step == finished.steps
   fit(config, folder)  # from now on, the newest counts as the best
@@ -184,9 +112,8 @@ def test_another_vocabulary_does_not_fit(finished, tmp_path):
   del corpus['vocabulary']  # as an older run has it
   (folder / 'corpus.json').write_text(json.dumps(corpus))
   (folder / 'digests.json').unlink()
-  with pytest.raises(
-    DataError, match='the parameters of this checkpoint do not fit'
-  ):
+  says = 'the parameters of this checkpoint do not fit'
+  with pytest.raises(DataError, match=says):
     open_run(folder)
 
 

@@ -15,10 +15,12 @@ import pyarrow as pa
 from pyarrow import parquet
 import pytest
 
+from tests.fixtures.kills import kill
 from tests.fixtures.own_corpus import make_rows, write_csv
+from tests.run.tagging import read_rows, write_rows
 from xjax.configs import auto
 from xjax.core.atomic import write_json
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.config import GivenFeaturesConfig, SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -33,6 +35,7 @@ from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
+from xjax.run import fit as fit_module
 from xjax.run.auto import choose, resolve
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import FitResult, fit
@@ -58,21 +61,15 @@ def table(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def run(devices, table, tmp_path_factory) -> FitResult:
-  with devices(1):
-    return fit(own_config(table), tmp_path_factory.mktemp('auto') / 'run')
+def run(table, tmp_path_factory) -> FitResult:
+  return fit(own_config(table), tmp_path_factory.mktemp('auto') / 'run')
 
 
 def test_drawn_splits_are_written_beside_the_run(run):
-  ids = {
-    path.stem: path.read_text().splitlines()
-    for path in (run.workdir / 'splits').iterdir()
-  }
-  assert {name: len(rows) for name, rows in ids.items()} == {
-    'train': 176,
-    'dev': 22,
-    'test': 22,
-  }
+  paths = (run.workdir / 'splits').iterdir()
+  ids = {path.stem: path.read_text().splitlines() for path in paths}
+  sizes = {name: len(rows) for name, rows in ids.items()}
+  assert sizes == {'train': 176, 'dev': 22, 'test': 22}
   assert ids['dev'] == list(run.corpus.split('dev').ids)
 
 
@@ -107,10 +104,9 @@ def test_evaluate_says_what_to_do_if_the_data_have_moved(
   monkeypatch.chdir(tmp_path)
   with pytest.raises(DataError) as caught:
     evaluate_split(workdir, 'dev')
-  assert str(caught.value).startswith(
-    'own.csv: no such file or folder; the run'
-  )
-  assert str(caught.value).endswith('give the new path as --data_dir=PATH')
+  message = str(caught.value)
+  assert message.startswith('own.csv: no such file or folder; the run')
+  assert message.endswith('give the new path as --data_dir=PATH')
   with pytest.raises(DataError, match='^nowhere: no such file or folder$'):
     evaluate_split(workdir, 'dev', 'nowhere')
 
@@ -126,8 +122,7 @@ def test_evaluate_draws_the_same_split(run):
 
 def tagged(workdir, source, tmp_path) -> list[dict]:
   predict_file(workdir, str(source), str(tmp_path / 'x.jsonl'), k=2)
-  lines = (tmp_path / 'x.jsonl').read_text().splitlines()
-  return [json.loads(line) for line in lines]
+  return read_rows(tmp_path / 'x.jsonl')
 
 
 def best(rows):
@@ -142,14 +137,9 @@ def test_new_documents_are_read_like_those_of_the_run(
   metrics = json.loads((tmp_path / 'x.metrics.json').read_text())
   assert metrics['xjax']['all']['P@1'] > 0.7
   rows = [
-    {
-      'author': 'x',
-      'body': row['body'],
-      'title': row['title'],
-      'id': f'n{i}',
-      'summary': row['summary'],
-    }
-    for i, row in enumerate(ROWS[:5])
+    {'author': 'x', 'body': x['body'], 'title': x['title'], 'id': f'n{i}'}
+    | {'summary': x['summary']}
+    for i, x in enumerate(ROWS[:5])
   ]
   write_csv(tmp_path / 'new.txt', rows, '\t', 'utf-16')
   answer = tagged(run.workdir, tmp_path / 'new.txt', tmp_path)
@@ -184,8 +174,7 @@ def test_ids_and_labels_of_json_lines_have_the_usual_names(run, tmp_path):
     {k: row[k] for k in ('title', 'summary', 'body')} for row in ROWS[:3]
   ]
   lines = [{'id': f'm{i}', **t, 'labels': ['x']} for i, t in enumerate(texts)]
-  source = tmp_path / 'new.jsonl'
-  source.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  source = write_rows(tmp_path / 'new.jsonl', lines)
   answer = tagged(run.workdir, source, tmp_path)
   assert [row['id'] for row in answer] == ['m0', 'm1', 'm2']
   metrics = json.loads((tmp_path / 'x.metrics.json').read_text())
@@ -218,11 +207,9 @@ def test_json_lines_runs_name_the_config_that_reads_tables(tmp_path, table):
 
 
 def space_of(n_train, counts, names=False) -> LabelSpace:
-  labels = Labels.of(
-    Label(f'l{i}', f'name {i}' if names else f'l{i}')
-    for i in range(len(counts))
-  )
-  return LabelSpace(labels, np.array(counts, np.int32), n_train, len(counts))
+  n, name = len(counts), 'name {}' if names else 'l{}'
+  labels = Labels.of(Label(f'l{i}', name.format(i)) for i in range(n))
+  return LabelSpace(labels, np.array(counts, np.int32), n_train, n)
 
 
 @pytest.mark.parametrize('accelerator', [False, True])
@@ -323,19 +310,12 @@ def test_an_encoder_is_fine_tuned_on_an_accelerator_only(counts, names, head):
   assert 'no accelerator (so folder is not used)' in without.why
 
 
-def test_the_choice_is_told_in_three_lines(table, tmp_path, caplog):
-  class Stop(Exception):
-    """Ends the run after the choice."""
-
-  def stop(*_):
-    raise Stop
-
-  with (
-    pytest.MonkeyPatch.context() as patch,
-    caplog.at_level(logging.INFO, logger='absl'),
-    pytest.raises(Stop),
-  ):
-    patch.setattr('xjax.run.fit.prior_metrics', stop)
+def test_the_choice_is_told_in_three_lines(
+  table, tmp_path, caplog, monkeypatch
+):
+  caplog.set_level(logging.INFO, logger='absl')
+  kill(monkeypatch, fit_module, 'prior_metrics')  # after the choice
+  with pytest.raises(Preempted):
     fit(own_config(table), tmp_path / 'run')
   told = [r.message for r in caplog.records if r.message.startswith('auto:')]
   assert len(told) == 3

@@ -8,6 +8,8 @@ import os
 import numpy as np
 import pytest
 
+from tests.run import tagging
+from tests.run.tagging import read_rows, rows_of, write_rows
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
@@ -19,21 +21,14 @@ from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
 from xjax.report.page.explanations import explanation_page
 from xjax.run.predict_file import predict_file
-from xjax.run.strategies.strategy_request import (
-  StrategyKind,
-  StrategyRequest,
-)
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 
 
 @pytest.fixture(scope='module')
 def rows(config):
   """Six documents of dev, with their labels."""
   split = load_corpus(config.data, config.seed).split('dev')
-  documents = [split.documents[row] for row in range(6)]
-  return [
-    {'id': d.id, 'zones': dict(d.zones), 'labels': list(d.labels)}
-    for d in documents
-  ]
+  return rows_of(split.documents[row] for row in range(6))
 
 
 @pytest.fixture
@@ -41,9 +36,7 @@ def tag(finished, tmp_path):
   """Tags rows; returns the paths of X.jsonl, X.npz and X.metrics.json."""
 
   def run(rows, k=3, **options):
-    source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    predict_file(finished.workdir, str(source), str(out), k, **options)
+    out = tagging.tag(finished.workdir, tmp_path, rows, k, **options)
     return [out, out.with_suffix('.npz'), out.with_suffix('.metrics.json')]
 
   return run
@@ -65,14 +58,12 @@ def test_all_have_labels(tag, rows, finished):
   shown_NK = shown_probabilities(predictions, finished.calibration)
   assert values == judge(predictions, Criteria(), threshold, shown_NK)
   assert values['xjax']['all']['micro-F1-tuned'] is not None
-  written_rows = [json.loads(line) for line in lines.read_text().splitlines()]
-  assert [row['id'] for row in written_rows] == [row['id'] for row in rows]
+  assert [row['id'] for row in read_rows(lines)] == [row['id'] for row in rows]
 
 
 def written(path):
   """The labels of each document in a file of predictions."""
-  lines = path.read_text().splitlines()
-  return [json.loads(line)['labels'] for line in lines]
+  return [row['labels'] for row in read_rows(path)]
 
 
 def test_a_threshold_decides_which_labels_are_written(tag, rows, finished):
@@ -152,8 +143,8 @@ def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
 
 
 def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
-  source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text(json.dumps(rows[0]) + '\n')
+  out = tmp_path / 'out.jsonl'
+  source = write_rows(tmp_path / 'in.jsonl', rows[:1])
   call = finished.workdir, str(source), str(out), 2
   predict_file(*call, explain=2, page=explanation_page)
   page = out.with_suffix('.html')
@@ -204,8 +195,7 @@ def test_what_was_written_is_counted(finished, tag, rows, caplog, tmp_path):
     f'{path}: {len(rows)} documents, {2 * len(rows)} labels; also written: '
     f'{metrics.name}, {npz.name}'
   )
-  source = tmp_path / 'one.jsonl'
-  source.write_text(json.dumps(without_labels(rows[0])) + '\n')
+  source = write_rows(tmp_path / 'one.jsonl', [without_labels(rows[0])])
   with caplog.at_level(logging.INFO, logger='absl'):
     predict_file(finished.workdir, str(source), '-', 1, threshold='0')
   assert caplog.messages[-1] == 'standard output: 1 document, 1 label'
@@ -219,10 +209,9 @@ def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
   assert (tmp_path / 'out.npz').exists()
   assert not (tmp_path / '~').exists()
   for same in ('~/in.jsonl', str(tmp_path / 'in.jsonl')):
-    with pytest.raises(ConfigError, match='this is the input file'):
-      predict_file(finished.workdir, 'in.jsonl', same, 2)
-    with pytest.raises(ConfigError, match='this is the input file'):
-      predict_file(finished.workdir, same, 'in.jsonl', 2)
+    for paths in (('in.jsonl', same), (same, 'in.jsonl')):
+      with pytest.raises(ConfigError, match='this is the input file'):
+        predict_file(finished.workdir, *paths, 2)
 
 
 def test_a_missing_input(finished, tmp_path):
@@ -232,9 +221,8 @@ def test_a_missing_input(finished, tmp_path):
 
 def test_more_labels_than_there_are_cost_no_memory(tag, rows):
   lines, npz, _ = tag(rows, 10**8)
-  written_rows = [json.loads(line) for line in lines.read_text().splitlines()]
   n_scored = Predictions.load(npz).n_scored
-  assert {len(row['labels']) for row in written_rows} == {n_scored}
+  assert {len(labels) for labels in written(lines)} == {n_scored}
 
 
 def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):
@@ -243,7 +231,6 @@ def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):
     tag(bad)
   assert '2 faults in all' in str(caught.value)
   assert str(caught.value).endswith('with --skip_bad_lines')
-  lines = tag(bad, skip_bad_lines=True)[0].read_text().splitlines()
-  ids = [json.loads(line)['id'] for line in lines]
-  assert ids == [rows[0]['id'], rows[1]['id']]
+  lines = read_rows(tag(bad, skip_bad_lines=True)[0])
+  assert [row['id'] for row in lines] == [rows[0]['id'], rows[1]['id']]
   assert 'left out 2 records, with 2 faults:' in caplog.text

@@ -1,26 +1,22 @@
-"""Runs of RADAr: resumed, saved, loaded, planned, on odd hierarchies."""
+"""Runs of RADAr: resumed, loaded, planned, on odd hierarchies."""
 
 import dataclasses
-import json
 
-import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.kills import (
-  assert_about_the_same_dev,
-  assert_same_dev,
-  kill_training,
+from tests.run.small_runs import (
+  assert_a_mesh_trains_the_same,
+  assert_resumes,
+  with_head,
 )
+from tests.run.tagging import write_rows
 from xjax import load as load_model
-from xjax.core.errors import Preempted
-from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.plan.chips import CHIPS
@@ -34,20 +30,11 @@ TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
 def config_with(config, **fields):
   """A config of RADAr that compiles fast, in which dropout matters."""
-  head = RadarConfig(
-    **{'chunk': 8, 'layers': 1, 'heads': 2, 'most_symbols': 6} | fields
-  )
-  model = dataclasses.replace(config.model, encoder=NoEncoder(), head=head)
-  train = dataclasses.replace(
-    config.train,
-    steps=6,
-    loss=SequenceLossConfig(),
-    rates=('embedding/*=0.5',),
-    judge_every=2,
-    checkpoint_every=2,
-    best_metric='all/micro-F1',
-  )
-  return dataclasses.replace(config, model=model, train=train)
+  sizes = {'chunk': 8, 'layers': 1, 'heads': 2, 'most_symbols': 6}
+  train = {'steps': 6, 'judge_every': 2, 'checkpoint_every': 2}
+  train |= {'loss': SequenceLossConfig(), 'best_metric': 'all/micro-F1'}
+  head, pooling = RadarConfig(**sizes | fields), config.model.pooling
+  return with_head(config, head, pooling, rates=('embedding/*=0.5',), **train)
 
 
 @pytest.fixture(scope='module')
@@ -56,29 +43,18 @@ def radar(config):
 
 
 @pytest.fixture(scope='module')
-def run(radar, devices, tmp_path_factory):
+def run(radar, tmp_path_factory):
   """The result of a run; copy its workdir before you change it."""
-  with devices(1):
-    return fit(radar, tmp_path_factory.mktemp('radar') / 'run')
+  return fit(radar, tmp_path_factory.mktemp('radar') / 'run')
 
 
-def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  radar, run, tmp_path, monkeypatch
-):
-  with monkeypatch.context() as patch, pytest.raises(Preempted):
-    kill_training(patch)
-    fit(radar, tmp_path / 'run')
-  result = fit(radar, tmp_path / 'run')
-  assert_same_dev(result, run)
-  ours, theirs = (open_run(x.workdir).scorer.params for x in (result, run))
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+def test_resuming_is_bitwise(radar, run, tmp_path):
+  assert_resumes(radar, run, tmp_path, 4)
 
 
 @pytest.mark.thorough
 def test_a_mesh_trains_the_same_model(radar, run, devices, tmp_path):
-  config = dataclasses.replace(radar, mesh=MeshConfig(data=2, label=2))
-  with devices(4):
-    assert_about_the_same_dev(fit(config, tmp_path), run)
+  assert_a_mesh_trains_the_same(radar, run, devices, tmp_path, 2, 2)
 
 
 def test_f1_judges_the_labels_that_are_written(run):
@@ -91,18 +67,6 @@ def test_f1_judges_the_labels_that_are_written(run):
   micro_f1 = run.metrics['dev']['xjax']['all']['micro-F1']
   np.testing.assert_allclose(micro_f1, wanted, rtol=1e-6)
   assert (lists.scores[lists.ids != PAD] > 0).all()
-
-
-def test_a_loaded_model_predicts_what_it_predicted(run, tmp_path):
-  saved = load_model(run.workdir)
-  lists = saved.predict(TEXTS, k=4)
-  assert all(len(row) <= 4 for row in lists) and any(lists)
-  saved.save(tmp_path / 'saved')
-  assert load_model(tmp_path / 'saved').predict(TEXTS, k=4) == lists
-  alone = [saved.predict([text], k=4)[0] for text in TEXTS]
-  assert [[x.id for x in row] for row in alone] == [
-    [x.id for x in row] for row in lists
-  ]
 
 
 def test_a_shape_of_batches_is_compiled_once(run, compiled):
@@ -146,16 +110,10 @@ def write_corpus(folder):
   whole = [f'c{i}' for i in range(20)]
   documents = [whole, ['root', 'both'], ['orphan'], ['below', 'both'], []] * 4
   for name in ('train', 'dev'):
-    rows = [
-      {'id': str(i), 'text': f'word{i % 5} pa te', 'labels': row}
-      for i, row in enumerate(documents)
-    ]
-    write_lines(folder / f'{name}.jsonl', rows)
-  write_lines(folder / 'labels.jsonl', labels)
-
-
-def write_lines(path, rows):
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    rows = [{'id': str(i), 'labels': row} for i, row in enumerate(documents)]
+    rows = [row | {'text': f'word{i % 5} pa te'} for i, row in enumerate(rows)]
+    write_rows(folder / f'{name}.jsonl', rows)
+  write_rows(folder / 'labels.jsonl', labels)
 
 
 @pytest.mark.thorough

@@ -1,12 +1,9 @@
 """Tests whole runs that are averaged, partly frozen, or have other losses."""
 
-import dataclasses
-import json
-import shutil
-
 import numpy as np
 import pytest
 
+from tests.run.small_runs import assert_resumes, records, with_head
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Method
@@ -14,15 +11,12 @@ from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
-from xjax.train.writers import CLOCK_FIELDS
 
 RECIPE = {
   'clip_outliers': 1.0,
@@ -35,15 +29,7 @@ RECIPE = {
 
 
 def by_recipe(config, **fields):
-  """Returns the config with these fields and a model that compiles fast."""
-  model = dataclasses.replace(
-    config.model,
-    encoder=NoEncoder(),
-    pooling=MeanConfig(),
-    head=OneVsAllConfig(chunk=8),
-  )
-  train = dataclasses.replace(config.train, **fields)
-  return dataclasses.replace(config, model=model, train=train)
+  return with_head(config, OneVsAllConfig(chunk=8), **fields)
 
 
 @pytest.fixture(scope='module')
@@ -53,19 +39,9 @@ def averaged(config, tmp_path_factory):
   return fit(by_recipe(config, **RECIPE), workdir)
 
 
-def records(workdir):
-  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  rows = [json.loads(line) for line in lines]
-  return [
-    {name: v for name, v in row.items() if name not in CLOCK_FIELDS}
-    for row in rows
-  ]
-
-
 def test_what_is_loaded_is_the_mean(averaged):
-  judged = {
-    r['step']: r for r in records(averaged.workdir) if r['kind'] == 'judge'
-  }
+  rows = records(averaged.workdir)
+  judged = {r['step']: r for r in rows if r['kind'] == 'judge'}
   assert 'raw_metrics' not in judged[3]
   assert judged[6]['metrics'] != judged[6]['raw_metrics']
   chosen = judged[averaged.best_step]['metrics']['all']
@@ -78,19 +54,7 @@ def test_what_is_loaded_is_the_mean(averaged):
 
 
 def test_resuming_is_bitwise(config, averaged, tmp_path):
-  workdir = tmp_path / 'run'
-  shutil.copytree(averaged.workdir, workdir)
-  folder = workdir / 'checkpoints'
-  for step in (5, 6):
-    shutil.rmtree(folder / str(step))
-  again = fit(by_recipe(config, **RECIPE), workdir)
-  assert again.best_step == averaged.best_step
-  assert records(workdir) == records(averaged.workdir)
-  before, after = (
-    read_params(path / 'checkpoints', 6) for path in (averaged.workdir, workdir)
-  )
-  for name, param in before.items():
-    np.testing.assert_array_equal(after[name], param)
+  assert_resumes(by_recipe(config, **RECIPE), averaged, tmp_path, 4)
 
 
 def test_margins_are_no_probabilities(config, tmp_path):

@@ -14,11 +14,6 @@ from xjax.run.fit import fit
 from xjax.train.workdir import Workdir
 
 
-@pytest.fixture(scope='module')
-def n_devices():
-  return 1
-
-
 @pytest.mark.parametrize(
   ('system', 'path', 'value', 'says'),
   [

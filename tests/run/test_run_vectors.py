@@ -48,25 +48,21 @@ def neural(config, **parts):
     NoEmbedding(), BertConfig(), MeanConfig(), OneVsAllConfig(chunk=8)
   )
   tokens = SubwordsConfig(max_tokens=16, buckets=(8, 16))
+  when = {'steps': 2, 'checkpoint_every': 1, 'judge_every': 2}
   return dataclasses.replace(
     config,
     data=dataclasses.replace(config.data, tokens=tokens),
     model=dataclasses.replace(model, **parts),
-    train=dataclasses.replace(
-      config.train, steps=2, checkpoint_every=1, judge_every=2
-    ),
+    train=dataclasses.replace(config.train, **when),
   )
 
 
 @pytest.fixture(scope='module')
 def tuned(encoder, data_dir, tmp_path_factory):
   """The workdir of a run that has trained a pretrained encoder."""
-  small = shrink(Config())
   data = JsonlData(dir=str(data_dir), labels='all', workers=1)
-  config = neural(
-    dataclasses.replace(small, data=data),
-    encoder=BertConfig(folder=encoder.folder),
-  )
+  small = dataclasses.replace(shrink(Config()), data=data)
+  config = neural(small, encoder=BertConfig(folder=encoder.folder))
   return fit(config, tmp_path_factory.mktemp('tuned') / 'run').workdir
 
 
@@ -172,12 +168,9 @@ def test_runs_without_an_encoder_of_texts_are_refused(
 
 
 def test_a_pooler_is_part_of_the_vectors(encoder, settings, tmp_path):
-  settings = neural(
-    settings,
-    encoder=BertConfig(folder=encoder.folder),
-    pooling=ClsConfig(pooler=True),
-  )
-  fit(settings, tmp_path / 'run')
+  parts = {'encoder': BertConfig(folder=encoder.folder)}
+  config = neural(settings, pooling=ClsConfig(pooler=True), **parts)
+  fit(config, tmp_path / 'run')
   embed_run(str(tmp_path / 'run'), tmp_path / 'vectors', splits=('dev',))
   vectors = vectors_in(tmp_path / 'vectors', 'dev')
   expected = encoded(open_run(tmp_path / 'run'), texts_of('dev'))

@@ -1,30 +1,15 @@
 """Runs of linear models and label trees on corpora of files."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of, contents
-from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
-from xjax.data.formats.jsonl import JsonlData
+from xjax.core.errors import ConfigError
+from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-
-
-def test_a_corpus_without_gold(tmp_path):
-  for name in ('train', 'dev'):
-    row = {'id': '1', 'text': 'some words', 'labels': []}
-    (tmp_path / f'{name}.jsonl').write_text(json.dumps(row) + '\n')
-  (tmp_path / 'labels.jsonl').write_text('{"id": "7"}\n')
-  config = config_of(*RUNS['xr'])
-  config.data = JsonlData(dir=str(tmp_path), labels='all', tokens=TfidfConfig())
-  with pytest.raises(DataError, match='there is nothing to learn'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
 
 
 def feature_file(rows, gold, n_features):

@@ -2,12 +2,14 @@
 
 import copy
 import dataclasses
+import re
 import shutil
 
 import numpy as np
 import pytest
 
 from tests.fixtures.encoders import write_encoder
+from tests.fixtures.kills import kill
 from tests.fixtures.vector_files import (
   DIM,
   LABELS,
@@ -15,11 +17,9 @@ from tests.fixtures.vector_files import (
   texts_of,
   vectors_in,
 )
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import locked
-from xjax.data.config import (
-  GivenFeaturesConfig,
-)
+from xjax.data.config import GivenFeaturesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import load_corpus
@@ -115,22 +115,11 @@ def test_what_is_complete_is_not_computed_again(
 def test_a_start_after_a_kill_makes_the_same_files(
   settings, encoder, embedded, tmp_path, monkeypatch
 ):
-  class Killed(Exception):
-    pass
-
-  def killed(path, value):
-    calls.append(path)
-    if len(calls) == number:
-      raise Killed
-    write(path, value)
-
-  write = vector_files.write_json
-  for number in range(1, 5):
-    folder, calls = tmp_path / str(number), []
-    with monkeypatch.context() as patch:
-      patch.setattr(vector_files, 'write_json', killed)
-      with pytest.raises(Killed):
-        embed_corpus(settings, encoder, folder, ('dev',))
+  for which in range(4):
+    folder = tmp_path / str(which)
+    with monkeypatch.context() as patch, pytest.raises(Preempted):
+      kill(patch, vector_files, 'write_json', which)
+      embed_corpus(settings, encoder, folder, ('dev',))
     folder.mkdir(exist_ok=True)
     (folder / f'.dev.npy.xjax-{2**22 + 1}-x.tmp').touch()
     embed_corpus(settings, encoder, folder, ('dev',))
@@ -139,26 +128,19 @@ def test_a_start_after_a_kill_makes_the_same_files(
     assert files.items() <= files_in(embedded).items()
 
 
-def test_a_folder_has_vectors_of_one_encoder(
-  settings, encoder, embedded, tmp_path
-):
-  before = files_in(embedded)
-  longer = dataclasses.replace(encoder, max_tokens=17)
-  with pytest.raises(ConfigError) as raised:
-    embed_corpus(settings, longer, embedded)
-  message = str(raised.value)
-  assert f'before: {encoder.folder}, max_tokens=16; now: ' in message
-  write_encoder(tmp_path / 'other', False, 'other words')
-  other = dataclasses.replace(encoder, folder=str(tmp_path / 'other'))
-  with pytest.raises(ConfigError, match='has vectors of another encoder'):
-    embed_corpus(settings, other, embedded)
-  assert files_in(embedded) == before
-
-
-def test_a_folder_has_vectors_of_one_corpus(
+def test_a_folder_has_vectors_of_one_encoder_and_one_corpus(
   settings, encoder, embedded, data_dir, tmp_path
 ):
   before = files_in(embedded)
+  longer = dataclasses.replace(encoder, max_tokens=17)
+  write_encoder(tmp_path / 'other', False, 'other words')
+  other = dataclasses.replace(encoder, folder=str(tmp_path / 'other'))
+  for changed, says in (
+    (longer, f'before: {encoder.folder}, max_tokens=16; now: '),
+    (other, 'has vectors of another encoder'),
+  ):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+      embed_corpus(settings, changed, embedded)
   settings.data.dir = str(shutil.copytree(data_dir, tmp_path / 'data'))
   with open(tmp_path / 'data' / 'dev.jsonl', 'a') as file:
     file.write('{"id": "more", "text": "pa", "labels": ["a"]}\n')
@@ -206,15 +188,17 @@ def test_mistakes_leave_nothing(settings, encoder, tmp_path, monkeypatch):
   folder = tmp_path / 'vectors'
   longer = dataclasses.replace(encoder, max_tokens=99)
   absent = dataclasses.replace(encoder, folder=str(tmp_path / 'absent'))
-  with pytest.raises(ConfigError, match='reads at most 20 tokens'):
-    embed_corpus(settings, longer, folder)
-  with pytest.raises(DataError, match='neither a folder nor the name'):
-    embed_corpus(settings, absent, folder)
-  with pytest.raises(DataError, match='nope'):
-    embed_corpus(settings, encoder, folder, ('nope',))
-  sparse = XcFeaturesData(dir=str(tmp_path), tokens=GivenFeaturesConfig())
-  with pytest.raises(ConfigError, match='config.data=XcFeaturesData.*features'):
-    embed_corpus(dataclasses.replace(settings, data=sparse), encoder, folder)
+  data = XcFeaturesData(dir=str(tmp_path), tokens=GivenFeaturesConfig())
+  sparse = dataclasses.replace(settings, data=data)
+  unread = 'config.data=XcFeaturesData.*features'
+  for error, says, arguments in (
+    (ConfigError, 'reads at most 20 tokens', (settings, longer, folder)),
+    (DataError, 'neither a folder nor the name', (settings, absent, folder)),
+    (DataError, 'nope', (settings, encoder, folder, ('nope',))),
+    (ConfigError, unread, (sparse, encoder, folder)),
+  ):
+    with pytest.raises(error, match=says):
+      embed_corpus(*arguments)
   with pytest.raises(DataError, match='this folder has no run'):
     embed_run(str(tmp_path), folder)
   monkeypatch.setattr(vector_files, 'process_count', lambda: 2)
@@ -230,9 +214,9 @@ def test_one_command_at_a_time_writes_to_a_folder(
   monkeypatch.setattr(
     vector_files, 'locked', lambda folder: locked(folder, wait=0)
   )
-  with locked(tmp_path / 'vectors'):
-    with pytest.raises(ConfigError, match='another process is running here'):
-      embed_corpus(settings, encoder, tmp_path / 'vectors')
+  says = 'another process is running here'
+  with locked(tmp_path / 'vectors'), pytest.raises(ConfigError, match=says):
+    embed_corpus(settings, encoder, tmp_path / 'vectors')
 
 
 def test_the_synthetic_corpus_has_vectors(encoder, tmp_path):

@@ -8,9 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.kills import assert_about_the_same_dev
+from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
 from xjax.configs import arxiv, quickstart
-from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.text.words import split_words
 from xjax.models.contract import Config
@@ -21,7 +20,7 @@ from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.checkpoint import Checkpoints, read_params
+from xjax.train.checkpoint import read_params
 from xjax.train.initial.view_names import encoded_labels, start_view_names
 from xjax.train.initial.words import word_rows
 from xjax.train.parameters import (
@@ -39,36 +38,28 @@ TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
 def config_with(steps=6, init_from='', views=True, **data) -> Config:
   config = copy.deepcopy(shrink(quickstart.get_config('hgclr')))
-  config.data = dataclasses.replace(
-    config.data, n_train=40, n_labels=30, **data
-  )
+  data |= {'n_train': 40, 'n_labels': 30}
+  config.data = dataclasses.replace(config.data, **data)
   config.model.views.segment = 6
   if not views:
     config.model.views = NoViews()
-  config.train = dataclasses.replace(
-    config.train,
-    steps=steps,
-    checkpoint_every=2,
-    judge_every=2,
-    learning_rate=0.01,
-    init_from=str(init_from),
-  )
+  when = {'steps': steps, 'checkpoint_every': 2, 'judge_every': 2}
+  more = {'learning_rate': 0.01, 'init_from': str(init_from)}
+  config.train = dataclasses.replace(config.train, **when, **more)
   return config
 
 
 @pytest.fixture(scope='module')
-def finished(devices, tmp_path_factory):
+def finished(tmp_path_factory):
   """The result of a run; copy its workdir before you change it."""
-  with devices(1):
-    return fit(config_with(), tmp_path_factory.mktemp('views') / 'run')
+  return fit(config_with(), tmp_path_factory.mktemp('views') / 'run')
 
 
 @pytest.fixture(scope='module')
-def flat(devices, tmp_path_factory):
+def flat(tmp_path_factory):
   """The same without views."""
   config = config_with(views=False)
-  with devices(1):
-    return fit(config, tmp_path_factory.mktemp('flat') / 'run')
+  return fit(config, tmp_path_factory.mktemp('flat') / 'run')
 
 
 def shared_rows(flat, finished):
@@ -87,37 +78,15 @@ def saved(result, step=None):
   return read_params(result.workdir / 'checkpoints', step)
 
 
-class Killed(Exception):
-  """Stands for the end of the process."""
-
-
-def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  finished, tmp_path, monkeypatch
-):
-  save = Checkpoints.save
-
-  def kill_at_step_4(self, state, step, *others):
-    if step == 4:
-      raise Killed
-    save(self, state, step, *others)
-
-  with monkeypatch.context() as patch, pytest.raises(Killed):
-    patch.setattr(Checkpoints, 'save', kill_at_step_4)
-    fit(config_with(), tmp_path)
-  result = fit(config_with(), tmp_path)
-  assert result.metrics == finished.metrics
-  ours, theirs = saved(result, 6), saved(finished, 6)
-  assert any(path.startswith('views/') for path in ours)
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+def test_resuming_is_bitwise(finished, tmp_path):
+  assert any(path.startswith('views/') for path in saved(finished))
+  assert_resumes(config_with(), finished, tmp_path, 4)
 
 
 @pytest.mark.thorough
 def test_a_mesh_trains_the_same_model(finished, devices, tmp_path):
   config = config_with()
-  config.mesh = MeshConfig(data=4, label=2)
-  with devices(8):
-    result = fit(config, tmp_path)
-  assert_about_the_same_dev(result, finished)
+  assert_a_mesh_trains_the_same(config, finished, devices, tmp_path, 4, 2)
 
 
 def test_the_names_of_labels_and_concepts_are_read(finished):
@@ -140,11 +109,9 @@ def test_names_without_words_are_counted(finished, caplog):
   model = open_run(finished.workdir)
   space, rows = model.space, len(encoded_labels(model.space))
   labels = [dataclasses.replace(space.labels[0], name='?'), *space.labels[1:]]
-  start_view_names(
-    State(model.scorer.params),
-    dataclasses.replace(space, labels=labels),
-    model.workdir.vocabulary(),
-  )
+  space = dataclasses.replace(space, labels=labels)
+  state, words = State(model.scorer.params), model.workdir.vocabulary()
+  start_view_names(state, space, words)
   assert f'the names of 1 of {rows} labels and concepts have' in caplog.text
 
 
@@ -188,17 +155,11 @@ def test_a_run_with_other_labels_takes_the_vectors_of_the_labels_it_shares(
   )
   assert ours != theirs
   start, source = saved(result, 0), saved(finished)
-  for row, id_ in enumerate(ours):
-    if id_ in theirs:
-      np.testing.assert_array_equal(
-        start[VIEW_VECTORS][row], source[VIEW_VECTORS][theirs.index(id_)]
-      )
-  # The names are in this run's order.
   rows = [theirs.index(id_) for id_ in ours if id_ in theirs]
   kept = [row for row, id_ in enumerate(ours) if id_ in theirs]
-  np.testing.assert_array_equal(
-    start[VIEW_NAMES][kept], source[VIEW_NAMES][rows]
-  )
+  # The names are in this run's order as well.
+  for part in (VIEW_VECTORS, VIEW_NAMES):
+    np.testing.assert_array_equal(start[part][kept], source[part][rows])
 
 
 @pytest.mark.thorough

@@ -1,8 +1,12 @@
 """A stand-in for xjax train, and sweeps that it trains in no time."""
 
-from collections.abc import Iterator
-import pathlib
+from collections.abc import Callable, Iterator
+import contextlib
+import json
+import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import sqlalchemy
@@ -14,7 +18,10 @@ from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepSession
+from xjax.sweep.workers import Workers
 from xjax.train.neural_train import NeuralTrain
+
+RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
 
 # The metric of a stand-in grows to train.learning_rate. With train.clip_norm=1
 # the stand-in fails. With train.warmup=1 it waits at its second judging, and
@@ -106,5 +113,50 @@ def session_of(tmp_path, stand_in):
   return make
 
 
-def starts(workdir: pathlib.Path) -> int:
-  return len((workdir / 'starts').read_text())
+def run(session, workers=1):
+  with session.start():
+    return Workers(session, workers).run()
+
+
+# The sweep of session_of in a process of its own, to be killed.
+SWEEP = """
+import json, sys
+from xjax.sweep import workers
+from xjax.sweep.config import Listed, Sweep
+from xjax.sweep.folder import SweepFolder
+from xjax.sweep.launchers import Launcher
+from xjax.sweep.session import SweepSession
+from xjax.train.neural_train import NeuralTrain
+from xjax.models.contract import Config
+workers._LOOK_EVERY = 0.01
+trials, folder, launcher, n_workers, train = map(json.loads, sys.argv[1:])
+sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
+folder, launcher = SweepFolder.at(folder), Launcher(launcher)
+session = SweepSession(sweep, config, folder, 1, launcher, train)
+with session.start():
+  workers.Workers(session, n_workers).run()
+"""
+
+
+def start_sweep(session, workers=1) -> subprocess.Popen:
+  folder, launcher = str(session.folder.path), session.launcher.value
+  given = session.sweep.search.trials, folder, launcher, workers, session.train
+  return subprocess.Popen(
+    [sys.executable, '-c', SWEEP, *map(json.dumps, given)]
+  )
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+  until = time.monotonic() + seconds
+  while not condition():
+    assert time.monotonic() < until
+    time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def meanwhile(work: Callable[[], None]) -> Iterator[None]:
+  """Does the work in a thread beside what is inside."""
+  thread = threading.Thread(target=work)
+  thread.start()
+  yield
+  thread.join()

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import re
 
 import pytest
 
@@ -43,35 +44,40 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     assert shown in str(error.value)
 
 
-def test_the_next_start_removes_what_a_killed_sweep_left(tmp_path):
-  folder = SweepFolder.at(tmp_path)
-  with folder.lock():
-    pass
-  dead = f'xjax-{os.getpid()}-abcdefgh.tmp'
-  (tmp_path / f'.sweep.json.{dead}').touch()
-  (tmp_path / 'configs' / f'.0000.py.{dead}').touch()
-  kept = [
-    tmp_path / '.sweep.json.mine.tmp',
-    folder.place(0, None).workdir / f'.metrics.json.{dead}',
-  ]
-  for path in kept:
-    path.parent.mkdir(exist_ok=True)
+@pytest.mark.parametrize('pid', [os.getpid(), 2**22 + 1])  # the other is none
+def test_the_next_start_removes_what_a_killed_sweep_left(pid, tmp_path):
+  folder, dead = SweepFolder.at(tmp_path), f'xjax-{pid}-abcdefgh.tmp'
+  removed = '.sweep.json', '.sweep.db', '.best.py', 'configs/.0000.py'
+  # Other machines may train in the folders of trials.
+  kept = '.mine', '.sweep.json.mine.tmp', 'trials/0000/.labels.jsonl'
+  for name in (*removed, *kept):
+    path = tmp_path / (name if 'mine.tmp' in name else f'{name}.{dead}')
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
   with folder.lock():
-    files = {p for p in tmp_path.rglob('*') if p.is_file()}
-    assert files == {*kept, tmp_path / '.xjax.lock'}
+    files = {
+      p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob('*.tmp')
+    }
+    assert files == {
+      f'.mine.{dead}',
+      '.sweep.json.mine.tmp',
+      f'trials/0000/.labels.jsonl.{dead}',
+    }
 
 
-@pytest.mark.parametrize(
-  'path',
-  [
-    'data.dir',
-    'data.tokens.dir',
-    'model.embedding.vectors',
-    'model.encoder.folder',
-  ],
-)
-def test_all_trials_read_the_same(path, tmp_path):
+OTHERS = {
+  'config.data.dir: "a" -> "b"': {'data.dir': 'b'},
+  'config.data.tokens.dir: "a" -> "b"': {'data.tokens.dir': 'b'},
+  'config.model.embedding.vectors: "a" -> "b"': {
+    'model.embedding.vectors': 'b'
+  },
+  'config.model.encoder.folder: "a" -> "b"': {'model.encoder.folder': 'b'},
+  '[8, 16] -> [16, 8]': {},  # the order of values matters
+}
+
+
+@pytest.mark.parametrize('shown', OTHERS)
+def test_all_trials_read_the_same_in_one_order(shown, tmp_path):
   config = Config(
     data=JsonlData(dir='a', tokens=FeatureFilesConfig(dir='a')),
     model=NeuralModel(EmbeddingConfig(vectors='a'), BertConfig(folder='a')),
@@ -79,18 +85,10 @@ def test_all_trials_read_the_same(path, tmp_path):
   folder = SweepFolder.at(tmp_path / 'sweep')
   with folder.lock():
     folder.open(Sweep(Grid(UNITS)), config, 1)
-  other = override(config, {path: 'b'})
-  with pytest.raises(ConfigError, match=f'config.{path}: "a" -> "b"'):
-    folder.open(Sweep(Grid(UNITS)), other, 1)
-
-
-def test_order_of_values_matters_and_is_kept(tmp_path):
-  folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.lock():
-    folder.open(Sweep(Grid(UNITS)), Config(), 1)
-  other = Sweep(Grid({'model.encoder.units': (16, 8)}))
-  with pytest.raises(ConfigError, match=r'\[8, 16\] -> \[16, 8\]'):
-    folder.open(other, Config(), 1)
+  changed = OTHERS[shown]
+  units = UNITS if changed else {'model.encoder.units': (16, 8)}
+  with pytest.raises(ConfigError, match=re.escape(shown)):
+    folder.open(Sweep(Grid(units)), override(config, changed), 1)
 
 
 def test_keeps_others_out(tmp_path):
@@ -124,17 +122,3 @@ def test_places_differ_by_trial_and_seed(tmp_path):
   paths = [path for p in places for path in dataclasses.astuple(p)]
   assert len(set(paths)) == 16
   assert places[0].workdir == tmp_path / 'trials' / '0003'
-
-
-def test_what_a_killed_sweep_left_is_removed(tmp_path):
-  folder = SweepFolder.at(tmp_path)
-  dead = f'xjax-{2**22 + 1}-a.tmp'  # no process has such an id
-  names = '.sweep.json', '.sweep.db', '.best.py', 'configs/.0000.py'
-  for name in (*names, '.mine', 'trials/0000/.labels.jsonl'):
-    path = tmp_path / f'{name}.{dead}'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-  with folder.lock():
-    left = [path.name for path in tmp_path.rglob(f'*.{dead}')]
-    # Other machines may train in the folders of trials.
-    assert sorted(left) == [f'.labels.jsonl.{dead}', f'.mine.{dead}']

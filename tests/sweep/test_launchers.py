@@ -3,20 +3,24 @@
 import os
 import pathlib
 import signal
-import subprocess
-import sys
-import threading
 
 import pytest
 
+from tests.sweep.conftest import (
+  FAIL,
+  RATE,
+  WAIT,
+  meanwhile,
+  run,
+  start_sweep,
+  wait_for,
+)
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Listed, MedianPruning, Sweep
 from xjax.sweep.launchers import Launcher, check_launcher
 from xjax.sweep.local_process import LocalProcess
 from xjax.sweep.store import Store, TrialStatus
-from xjax.sweep.workers import Workers
 
-RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
 JOBS = Launcher.SLURM, Launcher.TPU, Launcher.JOBSET
 SETTINGS = {
   'WORKERS': '1',
@@ -38,11 +42,6 @@ SUBMITS = {
 def settings(monkeypatch):
   for name, value in SETTINGS.items():
     monkeypatch.setenv(name, value)
-
-
-def run(session):
-  with session.start():
-    return Workers(session, 1).run()
 
 
 @pytest.mark.parametrize(
@@ -69,36 +68,16 @@ def test_outcomes_are_those_of_processes_here(
   assert len(cluster.calls(SUBMITS[launcher])) == 3
 
 
-# This runs the sweep of session_of in a process that tests can kill.
-SWEEP = """
-import pathlib, sys
-from xjax.sweep import workers
-from xjax.sweep.config import Listed, Sweep
-from xjax.sweep.folder import SweepFolder
-from xjax.sweep.launchers import Launcher
-from xjax.sweep.session import SweepSession
-from xjax.train.neural_train import NeuralTrain
-from xjax.models.contract import Config
-launcher, folder, *train = sys.argv[1:]
-sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
-config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)
-session = SweepSession(sweep, config, folder, 1, Launcher(launcher), train)
-with session.start():
-  workers.Workers(session, 1).run()
-"""
-
-
-def killed(session, wait_for):
+def killed(session):
   """Starts a sweep, waits for its job and kills the sweep."""
-  words = session.launcher.value, str(session.folder.path), *session.train
-  sweep = subprocess.Popen([sys.executable, '-c', SWEEP, *words])
+  sweep = start_sweep(session)
   wait_for((session.folder.place(0, None).workdir / 'alive').exists)
   sweep.kill()
   sweep.wait()
   return sweep
 
 
-def abandoned(session, wait_for, stopped=False):
+def abandoned(session, stopped=False):
   """Leaves the state of a killed sweep, but quicker than by a kill."""
   with session.start():
     store = Store(
@@ -117,10 +96,10 @@ def abandoned(session, wait_for, stopped=False):
 @pytest.mark.parametrize('launcher', JOBS)
 @pytest.mark.parametrize('waited_for', [True, False])
 def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
-  launcher, waited_for, session_of, cluster, wait_for
+  launcher, waited_for, session_of, cluster
 ):
   session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  waits = abandoned(session, wait_for, stopped=True)
+  waits = abandoned(session, stopped=True)
   place = session.folder.place(0, None)
   if not waited_for:
     waits.kill()
@@ -142,11 +121,9 @@ def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
     (Launcher.JOBSET, abandoned),
   ],
 )
-def test_a_killed_sweep_finds_its_job(
-  launcher, leave, session_of, cluster, wait_for
-):
+def test_a_killed_sweep_finds_its_job(launcher, leave, session_of, cluster):
   session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  left = leave(session, wait_for)
+  left = leave(session)
   place = session.folder.place(0, None)
   waits = place.pid.read_text()
   os.kill(int(waits), 0)  # the process is alive
@@ -157,10 +134,8 @@ def test_a_killed_sweep_finds_its_job(
     wait_for(lambda: len(cluster.calls()) > looks + 4)
     (place.workdir / 'go').touch()
 
-  thread = threading.Thread(target=let_go)
-  thread.start()
-  (outcome,) = run(session)
-  thread.join()
+  with meanwhile(let_go):
+    (outcome,) = run(session)
   assert left.poll() == -signal.SIGKILL
   assert outcome.value == 0.5
   assert not (place.workdir / 'twice').exists()

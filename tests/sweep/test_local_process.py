@@ -1,21 +1,13 @@
-from collections.abc import Callable
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
+from tests.sweep.conftest import wait_for
 from xjax.sweep.local_process import LocalProcess
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
-  until = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < until
-    time.sleep(0.01)
 
 
 def ended(process: LocalProcess) -> int:
@@ -61,6 +53,7 @@ def test_is_asked_to_leave(tmp_path):
 # This program starts a process as a sweep does, and is then killed.
 PARENT = """
 import pathlib, sys, time
+from tests.sweep.conftest import wait_for
 from xjax.sweep.local_process import LocalProcess
 folder = pathlib.Path(sys.argv[1])
 LocalProcess(

@@ -1,19 +1,23 @@
 """Whole sweeps, whose runs a stand-in trains in no time."""
 
 import contextlib
-import json
 import os
 import runpy
 import signal
 import sqlite3
-import subprocess
-import sys
-import threading
-import time
 
 import optuna
 import pytest
 
+from tests.sweep.conftest import (
+  FAIL,
+  RATE,
+  WAIT,
+  meanwhile,
+  run,
+  start_sweep,
+  wait_for,
+)
 from xjax.core.errors import DataError
 from xjax.sweep import signals
 from xjax.sweep.config import (
@@ -26,16 +30,7 @@ from xjax.sweep.config import (
   Tpe,
 )
 from xjax.sweep.store import Store, TrialStatus, best_trial
-from xjax.sweep.workers import Workers
-from xjax.train.neural_train import NeuralTrain
 from xjax.train.preemption import Preempted
-
-RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
-
-
-def run(session, workers=1):
-  with session.start():
-    return Workers(session, workers).run()
 
 
 def states(outcomes):
@@ -106,13 +101,6 @@ def judgings(workdir):
   return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def wait_for(condition, seconds=20):
-  until = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < until
-    time.sleep(0.01)
-
-
 def test_sigterm_saves_and_the_next_goes_on(session_of):
   session = session_of([{RATE: 0.25, WAIT: 1}, {RATE: 0.5}, {RATE: 0.75}])
   waiting = session.folder.place(0, None).workdir
@@ -121,11 +109,8 @@ def test_sigterm_saves_and_the_next_goes_on(session_of):
     wait_for(lambda: judgings(waiting) == 2 and starts(session, 1))
     os.kill(os.getpid(), signal.SIGTERM)
 
-  thread = threading.Thread(target=stop)
-  thread.start()
-  with pytest.raises(Preempted):
+  with meanwhile(stop), pytest.raises(Preempted):
     run(session, workers=2)
-  thread.join()
   assert not (waiting / 'alive').exists()
   outcomes = run(session)
   assert states(outcomes) == ['complete'] * 3
@@ -148,11 +133,11 @@ def test_a_second_signal_leaves_what_hangs(session_of, monkeypatch):
     finally:
       os.kill(os.getpid(), signal.SIGTERM)
 
-  thread = threading.Thread(target=stop)
-  thread.start()
-  with pytest.raises(Preempted, match='^not all trials have saved'):
+  with (
+    meanwhile(stop),
+    pytest.raises(Preempted, match='^not all trials have saved'),
+  ):
     run(session, workers=2)
-  thread.join()
   with pytest.raises(ProcessLookupError):
     os.kill(int(place.pid.read_text()), 0)
   assert not (other.workdir / 'alive').exists()
@@ -170,39 +155,17 @@ def test_a_trial_that_was_preempted_goes_on(session_of):
     wait_for(lambda: judgings(place.workdir) == 2)
     os.kill(int(place.pid.read_text()), signal.SIGTERM)
 
-  thread = threading.Thread(target=preempt)
-  thread.start()
-  assert states(run(session)) == ['complete']
-  thread.join()
-
-
-# The sweep of session_of in a process of its own, to be killed.
-SWEEP = """
-import json, sys
-from xjax.sweep.config import Listed, Sweep
-from xjax.sweep.folder import SweepFolder
-from xjax.sweep.session import SweepSession
-from xjax.sweep import workers
-from xjax.train.neural_train import NeuralTrain
-from xjax.models.contract import Config
-workers._LOOK_EVERY = 0.01
-trials, folder, train = map(json.loads, sys.argv[1:])
-sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
-session = SweepSession(sweep, config, SweepFolder.at(folder), 1, train=train)
-with session.start():
-  workers.Workers(session, 3).run()
-"""
+  with meanwhile(preempt):
+    assert states(run(session)) == ['complete']
 
 
 @pytest.mark.thorough
 def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(8)]
   session = session_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
-  given = session.sweep.search.trials, str(session.folder.path), session.train
-  words = [sys.executable, '-c', SWEEP, *map(json.dumps, given)]
-  sweep = subprocess.Popen(words)
+  sweep = start_sweep(session, 3)
   held = [session.folder.place(n, None).workdir for n in (2, 4, 5)]
-  wait_for(lambda: all(judgings(w) == 2 for w in held), 60)
+  wait_for(lambda: all(judgings(w) == 2 for w in held))
   sweep.kill()
   sweep.wait()
   assert all((w / 'alive').exists() for w in held)  # orphans are at work
@@ -212,12 +175,10 @@ def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   wait_for(lambda: not any((w / 'alive').exists() for w in held[:2]))
   outcomes = run(session, workers=3)
   assert [one.number for one in outcomes] == list(range(8))
-  assert states(outcomes) == [
-    'failed' if n == 1 else 'complete' for n in range(8)
-  ]
-  assert [one.value for n, one in enumerate(outcomes) if n != 1] == [
-    (n + 1) / 16 for n in range(8) if n != 1
-  ]
+  failed, values = outcomes[1], [(n + 1) / 16 for n in range(8) if n != 1]
+  complete = [one for one in outcomes if one is not failed]
+  assert states(complete) == ['complete'] * 7 and states([failed]) == ['failed']
+  assert [one.value for one in complete] == values
   folders = (session.folder.path / 'trials').iterdir()
   assert not any((folder / 'twice').exists() for folder in folders)
   assert [starts(session, n) for n in (0, 1, 3, 6)] == [1, 1, 1, 1]
@@ -229,14 +190,6 @@ def test_a_run_without_the_figure_fails(session_of):
   outcomes = run(session_of(sweep))
   assert states(outcomes) == ['failed']
   assert 'few/RP@5 has no value on dev' in outcomes[0].error
-
-
-def test_a_damaged_store_is_one_error(session_of):
-  session = session_of([{}], train=NeuralTrain(steps=8))
-  run(session)
-  session.folder.store.write_bytes(b'no database' * 100)
-  with pytest.raises(DataError, match=r'sweep\.db: cannot be read'):
-    run(session)
 
 
 def test_a_kill_while_the_store_is_created_leaves_no_store(
@@ -270,6 +223,7 @@ def test_a_kill_while_the_store_is_created_leaves_no_store(
     "update trial_params set distribution_json = '[]'",
     "update trial_values set value_type = 'else'",
     "update alembic_version set version_num = 'v9'",
+    None,
   ],
 )
 def test_a_store_of_another_form_is_one_error(tmp_path, change):
@@ -278,8 +232,11 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
   store.complete(store.begin(), [0.5])
   store.begin()
   assert len(Store(path, search, NoPruning()).unfinished()) == 1
-  with contextlib.closing(sqlite3.connect(path)) as base:
-    base.executescript(change)
-    base.commit()
+  if change:
+    with contextlib.closing(sqlite3.connect(path)) as base:
+      base.executescript(change)
+      base.commit()
+  else:
+    path.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
     Store(path, search, NoPruning())

@@ -1,7 +1,9 @@
 """The scripts, run as a user runs them, beside stand-ins of the clusters."""
 
 from collections.abc import Callable
+import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -74,6 +76,24 @@ def begin(cluster, tmp_path) -> Callable[..., subprocess.Popen]:
 def run(begin) -> Callable[..., int]:
   """Runs a script to its end, and gives its exit code."""
   return lambda *words: begin(*words).wait(60)
+
+
+@pytest.fixture
+def at_work(begin, job, wait_for) -> Callable[..., subprocess.Popen]:
+  """Starts a script with the job, and waits for the start of all its tasks."""
+
+  def start(script: str, tasks: int = 1) -> subprocess.Popen:
+    process = begin(script, *job.words)
+    wait_for(lambda: len(job.starts) == tasks)
+    return process
+
+  return start
+
+
+def kill(process: subprocess.Popen) -> None:
+  """Kills a script and the programs that it has started here."""
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
 
 
 # A program that fails at first where it is called with a word.

@@ -1,13 +1,13 @@
 """Tests jobset.sh and its manifest with a kubectl that records its calls."""
 
 import json
-import os
 import pathlib
-import signal
 import subprocess
 
 import pytest
 import yaml
+
+from tests.tpu_scripts.conftest import kill
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
 SETTINGS = {
@@ -71,13 +71,10 @@ def test_a_jobset_that_remains_is_no_failure_of_the_run(
 
 
 def test_told_to_leave_at_once_it_ends_what_is_at_work(
-  cluster, job, begin, run, wait_for, monkeypatch
+  cluster, job, run, monkeypatch, at_work
 ):
   job.ends_with('wait')
-  first = begin('jobset.sh', *job.words)
-  wait_for(lambda: job.starts)
-  os.killpg(first.pid, signal.SIGKILL)
-  first.wait()
+  kill(at_work('jobset.sh'))
   monkeypatch.setenv('LEAVE', '1')
   for _ in range(2):  # without a JobSet no JobSet is made
     assert run('jobset.sh', *job.words) == 75
@@ -86,13 +83,10 @@ def test_told_to_leave_at_once_it_ends_what_is_at_work(
 
 
 def test_again_it_finds_the_jobset(
-  cluster, job, begin, run, wait_for, said, stumble
+  cluster, job, begin, run, wait_for, said, stumble, at_work
 ):
   job.ends_with('wait')
-  first = begin('jobset.sh', *job.words)
-  wait_for(lambda: job.starts)
-  os.killpg(first.pid, signal.SIGKILL)
-  first.wait()
+  kill(at_work('jobset.sh'))
   looks = len(cluster.calls('get jobset'))
   second = begin('jobset.sh', *job.words)
   wait_for(lambda: len(cluster.calls('get jobset')) > looks + 1)
@@ -106,10 +100,9 @@ def test_again_it_finds_the_jobset(
   assert 'saved' in (cluster.folder / 'log').read_text()
 
 
-def test_what_others_delete_has_failed(cluster, job, begin, wait_for, said):
+def test_what_others_delete_has_failed(cluster, job, said, at_work):
   job.ends_with('wait')
-  process = begin('jobset.sh', *job.words)
-  wait_for(lambda: job.starts)
+  process = at_work('jobset.sh')
   words = '--cascade=foreground', '--ignore-not-found'
   subprocess.run(['kubectl', 'delete', 'jobset', 'mine', *words], check=True)
   assert process.wait(60) == 1

@@ -1,10 +1,10 @@
 """slurm.sh and slurm.sbatch, beside a SLURM that notes its calls."""
 
-import os
 import pathlib
-import signal
 
 import pytest
+
+from tests.tpu_scripts.conftest import kill
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +51,11 @@ def test_a_command_may_be_longer_than_a_comment(cluster, job, run):
   assert run('slurm.sh', *job.words, 'é' * 2000) == 0
 
 
-def test_again_it_finds_the_job(cluster, job, begin, run, wait_for, said):
+def test_again_it_finds_the_job(
+  cluster, job, begin, run, wait_for, said, at_work
+):
   job.ends_with('wait')
-  first = begin('slurm.sh', *job.words)
-  wait_for(lambda: job.starts)
-  os.killpg(first.pid, signal.SIGKILL)
-  first.wait()
+  kill(at_work('slurm.sh'))
   looks = len(cluster.calls('show job'))
   second = begin('slurm.sh', *job.words)
   wait_for(lambda: len(cluster.calls('show job')) > looks)
@@ -68,11 +67,10 @@ def test_again_it_finds_the_job(cluster, job, begin, run, wait_for, said):
 
 
 def test_asked_to_leave_it_saves_and_does_not_come_back(
-  cluster, job, begin, wait_for, tmp_path
+  cluster, job, tmp_path, at_work
 ):
   job.ends_with('wait', 0)
-  process = begin('slurm.sh', *job.words)
-  wait_for(lambda: job.starts)
+  process = at_work('slurm.sh')
   process.terminate()
   assert process.wait(60) == 75
   assert 'saved' in (tmp_path / 'mine.txt').read_text()
@@ -81,13 +79,10 @@ def test_asked_to_leave_it_saves_and_does_not_come_back(
 
 
 def test_told_to_leave_at_once_it_ends_what_is_at_work(
-  cluster, job, begin, run, wait_for, stumble, monkeypatch
+  cluster, job, run, stumble, monkeypatch, at_work
 ):
   job.ends_with('wait', 0)
-  first = begin('slurm.sh', *job.words)
-  wait_for(lambda: job.starts)
-  os.killpg(first.pid, signal.SIGKILL)
-  first.wait()
+  kill(at_work('slurm.sh'))
   monkeypatch.setenv('LEAVE', '1')
   stumble('scancel', 'TERM', 1)
   for _ in range(2):  # where there is none, none is submitted

@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from tests.tpu_scripts.conftest import kill
+
 WHERE = '--zone=here --project=mine'
 QUEUED = 'gcloud compute tpus queued-resources'
 CREATE = (
@@ -190,13 +192,10 @@ def test_run_makes_a_vm_that_was_taken_away_anew(
 
 @pytest.mark.thorough
 def test_run_comes_back_to_what_goes_on(
-  cluster, job, begin, run, said, wait_for, monkeypatch
+  cluster, job, begin, run, said, wait_for, monkeypatch, at_work
 ):
   job.ends_with('wait', 0)
-  first = begin('run.sh', *job.words)
-  wait_for(lambda: len(job.starts) == 2)
-  os.killpg(first.pid, signal.SIGKILL)
-  first.wait()
+  kill(at_work('run.sh', 2))
   second = begin('run.sh', *job.words)
   states = len(cluster.calls('worker.sh state'))
   wait_for(lambda: len(cluster.calls('worker.sh state')) > states + 1)
@@ -219,11 +218,10 @@ def test_run_comes_back_to_what_goes_on(
 
 @pytest.mark.thorough
 def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
-  cluster, job, begin, said, wait_for, monkeypatch
+  cluster, job, begin, said, wait_for, monkeypatch, at_work
 ):
   job.ends_with('wait', 0)
-  process = begin('run.sh', *job.words)
-  wait_for(lambda: len(job.starts) == 2)
+  process = at_work('run.sh', 2)
   process.send_signal(signal.SIGINT)
   assert process.wait(60) == 130
   assert 'run the same command again to return to it' in said()
@@ -241,13 +239,10 @@ def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
 
 @pytest.mark.thorough
 def test_told_to_leave_at_once_it_ends_what_is_at_work(
-  cluster, job, begin, run, wait_for, monkeypatch
+  cluster, job, run, monkeypatch, at_work
 ):
   job.ends_with('wait')
-  first = begin('run.sh', *job.words)
-  wait_for(lambda: len(job.starts) == 2)
-  os.killpg(first.pid, signal.SIGKILL)
-  first.wait()
+  kill(at_work('run.sh', 2))
   monkeypatch.setenv('DELETE', '1')
   monkeypatch.setenv('LEAVE', '1')
   for _ in range(2):  # without a VM nothing is made
@@ -289,11 +284,10 @@ def test_run_asked_to_leave_before_there_is_a_vm(
 
 @pytest.mark.thorough
 def test_run_makes_no_other_of_a_vm_that_was_deleted(
-  cluster, job, begin, run, said, wait_for
+  cluster, job, run, said, at_work
 ):
   job.ends_with('wait')
-  process = begin('run.sh', *job.words)
-  wait_for(lambda: len(job.starts) == 2)
+  process = at_work('run.sh', 2)
   assert run('delete.sh') == 0
   assert process.wait(60) == 1
   assert 'error: tpu: the TPU VM was deleted' in said().splitlines()
@@ -360,8 +354,7 @@ def test_what_has_changed_is_set_up_but_not_under_a_run(
   wait_for(lambda: len(job.starts) == 4)
   once = ['copy', 'start']
   assert changes(cluster) == ['create', *once * 2]
-  os.killpg(process.pid, signal.SIGKILL)
-  process.wait()
+  kill(process)
   looks = len(cluster.calls('worker.sh state'))
   monkeypatch.setenv('PREPARE', 'true # and again')
   process = begin('run.sh', *job.words)

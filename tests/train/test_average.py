@@ -3,11 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.train.optimizer_config import (
-  EMAConfig,
-  NoAverage,
-  SWAConfig,
-)
+from xjax.train.optimizer_config import EMAConfig, NoAverage, SWAConfig
 from xjax.train.step import update_mean
 
 STEPS = 12

@@ -5,7 +5,6 @@ import logging
 import os
 
 from flax import nnx
-import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,13 +12,9 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.core.errors import (
-  DataError,
-)
-from xjax.core.mesh import (
-  LABEL,
-  make_mesh,
-)
+from tests.train.small_states import Small, batches, fresh, write
+from xjax.core.errors import DataError
+from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.train import checkpoint
 from xjax.train.checkpoint import (
@@ -31,15 +26,6 @@ from xjax.train.checkpoint import (
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
 from xjax.train.state import plan_state
-
-
-class Small(nnx.Module):
-  def __init__(self, rngs):
-    key = rngs.params()
-    self.rows = nnx.Param(
-      jax.random.normal(key, (128, 3)), out_sharding=(LABEL, None)
-    )
-    self.bias = nnx.Param(jnp.zeros(5))
 
 
 @pytest.fixture(scope='module')
@@ -60,29 +46,6 @@ def advance(plan):
     donate_argnums=0,
     out_shardings=plan.shardings,
   )
-
-
-def fresh(plan):
-  with jax.set_mesh(plan.shardings.step.mesh):
-    return plan.init(jax.random.key(0))
-
-
-def batches():
-  return iter(grain.MapDataset.range(1000).to_iter_dataset())
-
-
-def write(folder, plan, advance, steps, keep=3, best=None):
-  """Saves each of some steps; returns what they held, as NumPy."""
-  state, iterator, held = fresh(plan), batches(), {}
-  with Checkpoints(folder, keep) as checkpoints:
-    for step in range(1, max(steps) + 1):
-      state = advance(state)
-      next(iterator)
-      if step in steps:
-        held[step] = jax.tree.map(np.array, state)
-        checkpoints.save(state, step, iterator, {'third': step / 3}, best)
-        # The state is donated while the write goes on.
-  return held
 
 
 def equal(found, expected):
@@ -153,9 +116,8 @@ def test_parameters_are_read_as_means(tmp_path, averaged, placed):
 def test_means_that_a_checkpoint_lacks(tmp_path, plan, advance, averaged):
   write(tmp_path, plan, advance, [1])
   with Checkpoints(tmp_path, 3) as checkpoints:
-    with pytest.raises(
-      DataError, match='1: the averages of this checkpoint do not fit'
-    ):
+    says = '1: the averages of this checkpoint do not fit'
+    with pytest.raises(DataError, match=says):
       checkpoints.restore(1, averaged[0].abstract, batches())
 
 
@@ -356,9 +318,8 @@ def test_restore_refuses_other_shapes(tmp_path, plan, advance):
   write(tmp_path, plan, advance, [1])
   wider = plan_state(Wider, optax.adam(1e-3), plan.shardings.step.mesh)
   with Checkpoints(tmp_path, 3) as checkpoints:
-    with pytest.raises(
-      DataError, match='1: the parameters of this checkpoint do not fit'
-    ):
+    says = '1: the parameters of this checkpoint do not fit'
+    with pytest.raises(DataError, match=says):
       checkpoints.restore(1, wider.abstract, batches())
 
 

@@ -4,14 +4,12 @@ import errno
 import os
 import shutil
 
-from flax import nnx
-import grain
-import jax
-import jax.numpy as jnp
 import optax
 import orbax.checkpoint as ocp
 import pytest
 
+from tests.train import small_states
+from tests.train.small_states import Small, batches, fresh
 from xjax.core.errors import DataError, UserError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
@@ -19,30 +17,13 @@ from xjax.train.checkpoint import Checkpoints, intact_steps
 from xjax.train.state import plan_state
 
 
-class Small(nnx.Module):
-  def __init__(self, rngs):
-    del rngs
-    self.bias = nnx.Param(jnp.zeros(5))
-
-
 @pytest.fixture(scope='module')
 def plan():
   return plan_state(Small, optax.sgd(1e-3), make_mesh(MeshConfig()))
 
 
-def fresh(plan):
-  with jax.set_mesh(plan.shardings.step.mesh):
-    return plan.init(jax.random.key(0))
-
-
-def batches():
-  return iter(grain.MapDataset.range(1000).to_iter_dataset())
-
-
 def write(folder, plan, steps):
-  with Checkpoints(folder, 3) as checkpoints:
-    for step in steps:
-      checkpoints.save(fresh(plan), step, batches(), {}, None)
+  small_states.write(folder, plan, lambda state: state, steps)
 
 
 def tree(folder):

@@ -28,7 +28,7 @@ from xjax.train.fused_rows import FREQUENT
 from xjax.train.optimizer_config import EMAConfig
 
 WORDS, N_TRAIN = 9, 4000
-MEAN_HEAD = AttentionMLPConfig(chunk=512, mlp=(4,))
+MLP = AttentionMLPConfig(chunk=512, mlp=(4,))
 HEADS = {
   'attention': (NoPooling(), LabelAttentionConfig(chunk=512), {}),
   'one_vs_all': (
@@ -50,7 +50,7 @@ def space_of(labels):
 
 
 def config_of(head, **train):
-  pooling, head, fields = HEADS[head]
+  pooling, head, fields = (HEADS | {'mlp': (NoPooling(), MLP, {})})[head]
   config = Config()
   embedding = EmbeddingConfig(dim=4)
   return dataclasses.replace(
@@ -91,8 +91,9 @@ def test_rows_begin_as_the_model_alone_has_them(head):
     assert (np.asarray(state.row_slots[PLACE]) != PAD).sum() > labels // 3
 
 
-@pytest.mark.parametrize('head', HEADS)
+@pytest.mark.parametrize('head', [*HEADS, 'mlp'])
 def test_programs_do_not_grow_with_labels(head, monkeypatch):
+  """A head without biases of labels begins at the mean prior."""
   monkeypatch.setattr(
     neural_plan, 'with_label_start', lambda plan, biases: plan
   )
@@ -102,29 +103,15 @@ def test_programs_do_not_grow_with_labels(head, monkeypatch):
     mesh, plan = planned(head, labels)
     with jax.set_mesh(mesh):
       texts.append(plan.init.lower(jax.random.key(0)).as_text())
+      if head == 'mlp':
+        state = plan.init(jax.random.key(0))
+        bias = np.asarray(state.params['head']['biases'][1][...])
+        counts = space_of(labels).train_counts
+        mean = smoothed_priors(counts, N_TRAIN).mean()
+        np.testing.assert_allclose(1 / (1 + np.exp(-bias)), mean, rtol=1e-5)
   few, many = map(len, texts)
   # One label has as many places for left-out parts as 1500 labels.
   assert abs(many - few) < 100 and many < 100_000
-
-
-def test_a_head_without_biases_of_labels_begins_at_the_mean_prior(monkeypatch):
-  monkeypatch.setattr(
-    neural_plan, 'with_label_start', lambda plan, biases: plan
-  )
-  config = config_of('attention')
-  model = dataclasses.replace(config.model, head=MEAN_HEAD)
-  config = dataclasses.replace(config, model=model)
-  texts = []
-  for labels in (1, 1500):
-    mesh, space = make_mesh(MeshConfig(2, 4)), space_of(labels)
-    plan = neural_plan.plan_neural(config, space, WORDS, mesh)
-    with jax.set_mesh(mesh):
-      texts.append(plan.init.lower(jax.random.key(0)).as_text())
-      state = plan.init(jax.random.key(0))
-    bias = np.asarray(state.params['head']['biases'][1][...])
-    mean = smoothed_priors(space.train_counts, N_TRAIN).mean()
-    np.testing.assert_allclose(1 / (1 + np.exp(-bias)), mean, rtol=1e-5)
-  assert abs(len(texts[0]) - len(texts[1])) < 100
 
 
 def test_means_begin_as_the_rows_do():

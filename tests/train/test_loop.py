@@ -245,11 +245,8 @@ def test_best_and_regular_checkpoints(run):
   assert (at.best_step, at.best_value, at.misses) == (8, 0.7, 1)
   # keep=3 newest of 3, 4, 6, 8, 9, 12, and the best.
   assert run.steps == [8, 9, 12]
-  assert [r['metrics']['all']['m'] for r in run.records('judge')] == [
-    0.3,
-    0.7,
-    0.5,
-  ]
+  judged = [r['metrics']['all']['m'] for r in run.records('judge')]
+  assert judged == [0.3, 0.7, 0.5]
 
 
 def test_the_best_outlives_the_newest(run):
@@ -294,9 +291,16 @@ def test_a_loss_that_is_not_finite_stops(run, loss):
   assert max(r['step'] for r in run.records('train')) == 6
 
 
-def test_sigterm_between_checkpoints_loses_nothing(run, tmp_path):
-  with pytest.raises(Preempted, match='saved step 7'):
-    run(sigterm_at=7)
+@pytest.mark.parametrize(
+  ('asked_by', 'error', 'says'),
+  [
+    (signal.SIGTERM, Preempted, 'saved step 7'),
+    (signal.SIGINT, Interrupted, 'saved step 7; start the run again'),
+  ],
+)
+def test_a_signal_between_checkpoints_loses_nothing(run, asked_by, error, says):
+  with pytest.raises(error, match=says):
+    run(sigterm_at=7, asked_by=asked_by)
   assert run.steps[-1] == 7
   at = run(values={8: 0.4})
   assert run.batches == [7, 8, 9, 10, 11]
@@ -304,14 +308,6 @@ def test_sigterm_between_checkpoints_loses_nothing(run, tmp_path):
   rows = run.records('train')
   assert [row['step'] for row in rows] == [2, 4, 6, 8, 10, 12]
   np.testing.assert_allclose(rows[3]['loss'], (1 / 7 + 1 / 8) / 2, rtol=1e-6)
-
-
-def test_ctrl_c_saves_as_sigterm_does(run):
-  with pytest.raises(Interrupted, match='saved step 7; start the run again'):
-    run(sigterm_at=7, asked_by=signal.SIGINT)
-  assert run.steps[-1] == 7
-  run(values={8: 0.4})
-  assert run.batches == [7, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize(

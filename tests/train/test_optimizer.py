@@ -18,35 +18,34 @@ def rates(**fields):
   return [float(schedule(step)) for step in range(11)]
 
 
+T = np.arange(11)
+# Howard & Ruder 2018, Equation 3: T = 10, cut = 2, ratio = 4.
+P = np.where(T < 2, T / 2, 1 - (T - 2) / (2 * (1 / 0.2 - 1)))
+SCHEDULES = {
+  'linear reaches zero after the last step': (
+    {'schedule': Schedule.LINEAR, 'warmup': 2},
+    [1 / 3, 2 / 3, *np.linspace(1, 0, 9)],
+  ),
+  'cosine': ({'schedule': Schedule.COSINE}, 0.5 * (1 + np.cos(np.pi * T / 10))),
+  'slanted triangle': (
+    {'schedule': Schedule.SLANTED, 'warmup': 2, 'ratio': 4.0},
+    (1 + P * 3) / 4,
+  ),
+  'slanted without a warm-up falls at once': (
+    {'schedule': Schedule.SLANTED, 'ratio': 5.0},
+    np.linspace(1, 0.2, 11),
+  ),
+}
+
+
+@pytest.mark.parametrize('name', SCHEDULES)
+def test_schedules(name):
+  fields, expected = SCHEDULES[name]
+  np.testing.assert_allclose(rates(**fields), expected, atol=2e-7)
+
+
 def test_constant_after_a_warm_up_that_loses_no_step():
-  np.testing.assert_allclose(rates(warmup=3), [0.25, 0.5, 0.75] + [1.0] * 8)
-
-
-def test_linear_reaches_zero_after_the_last_step():
-  found = rates(schedule=Schedule.LINEAR, warmup=2)
-  np.testing.assert_allclose(found[:3], [1 / 3, 2 / 3, 1], rtol=1e-6)
-  np.testing.assert_allclose(found[2:], np.linspace(1, 0, 9), atol=1e-6)
-
-
-def test_cosine():
-  expected = 0.5 * (1 + np.cos(np.pi * np.arange(11) / 10))
-  np.testing.assert_allclose(
-    rates(schedule=Schedule.COSINE), expected, atol=1e-6
-  )
-
-
-def test_slanted_triangle():
-  # Howard & Ruder 2018, Equation 3: T = 10, cut = 2, ratio = 4.
-  t = np.arange(11)
-  p = np.where(t < 2, t / 2, 1 - (t - 2) / (2 * (1 / 0.2 - 1)))
-  found = rates(schedule=Schedule.SLANTED, warmup=2, ratio=4.0)
-  np.testing.assert_allclose(found, (1 + p * 3) / 4, rtol=1e-6)
-  assert found[0] == found[10] == 0.25 and found[2] == 1
-
-
-def test_slanted_without_a_warm_up_falls_at_once():
-  found = rates(schedule=Schedule.SLANTED, ratio=5.0)
-  np.testing.assert_allclose(found, np.linspace(1, 0.2, 11), rtol=1e-6)
+  assert rates(warmup=3) == [0.25, 0.5, 0.75] + [1.0] * 8
 
 
 def update(config, grads, params):

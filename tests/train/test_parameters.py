@@ -59,26 +59,29 @@ def test_groups_that_are(fields):
   assert check_groups(NeuralTrain(**fields), PATHS, PATHS, []) is None
 
 
-@pytest.mark.parametrize(
-  ('fields', 'says'),
-  [
-    (
-      {'freeze': ('encoder/*', 'haed/*')},
-      "config.train.freeze: 'haed/[*]' matches no parameter; .*head/kernel",
-    ),
-    (
-      {'rates': ('encoder/*=0.1', 'pooler/*=0.5')},
-      "config.train.rates: 'pooler/[*]=0.5' matches no .*pooling/dense/kernel",
-    ),
-    (
-      {'rates': ('encoder/*=0.1', '*/layers/0/*=0.5')},
-      "'[*]/layers/0/[*]=0.5' has no effect",
-    ),
-  ],
-)
-def test_groups_that_are_not(fields, says):
+HEAD_ALONE = ['pooling/dense/kernel', 'head/kernel']
+FAULTS = {
+  "config.train.freeze: 'haed/[*]' matches no parameter; .*head/kernel": (
+    *({'freeze': ('encoder/*', 'haed/*')}, PATHS),
+  ),
+  "config.train.rates: 'pooler/[*]=0.5' matches no .*pooling/dense/kernel": (
+    *({'rates': ('encoder/*=0.1', 'pooler/*=0.5')}, PATHS),
+  ),
+  "'[*]/layers/0/[*]=0.5' has no effect": (
+    *({'rates': ('encoder/*=0.1', '*/layers/0/*=0.5')}, PATHS),
+  ),
+  "rates: 'encoder/.* does not train; leave this entry out": (
+    *({'rates': ('head/*=2', 'encoder/*=0.1')}, HEAD_ALONE),
+  ),
+  'layer_decay=0.9.*encoder=BertConfig': ({'layer_decay': 0.9}, HEAD_ALONE),
+}
+
+
+@pytest.mark.parametrize('says', FAULTS)
+def test_groups_that_are_not(says):
+  fields, trained = FAULTS[says]
   with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS, PATHS, [])
+    check_groups(NeuralTrain(**fields), PATHS, trained, [])
 
 
 @pytest.mark.parametrize('rates', [(), ('encoder/*=0.1',)])
@@ -86,22 +89,6 @@ def test_nothing_is_trained(rates):
   config = NeuralTrain(freeze=('encoder/*', '*/*'), rates=rates)
   with pytest.raises(ConfigError, match='nothing would be left to train'):
     check_groups(config, PATHS, [], [])
-
-
-@pytest.mark.parametrize(
-  ('fields', 'says'),
-  [
-    (
-      {'rates': ('head/*=2', 'encoder/*=0.1')},
-      "rates: 'encoder/.* does not train; leave this entry out",
-    ),
-    ({'layer_decay': 0.9}, 'layer_decay=0.9.*encoder=BertConfig'),
-  ],
-)
-def test_what_is_not_trained_has_no_rate(fields, says):
-  trained = ['pooling/dense/kernel', 'head/kernel']
-  with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS, trained, [])
 
 
 def test_layer_decay_needs_layers():

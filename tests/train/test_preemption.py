@@ -51,14 +51,6 @@ def test_an_error_inside_is_not_hidden():
       raise KeyError
 
 
-def test_the_handler_of_before_comes_back():
-  before = signal.getsignal(signal.SIGTERM)
-  with Preemption() as preemption:
-    preemption.check()
-    assert signal.getsignal(signal.SIGTERM) != before
-  assert signal.getsignal(signal.SIGTERM) == before
-
-
 def test_ctrl_c_is_told_apart_from_sigterm():
   with pytest.raises(Interrupted, match='Ctrl-C; start the run again'):
     with Preemption():
@@ -93,11 +85,14 @@ def test_one_ctrl_c_that_comes_twice_at_once_is_one(monkeypatch):
 
 
 def test_the_signals_of_before_come_back():
-  before, threads = signal.getsignal(signal.SIGINT), threading.active_count()
-  with Preemption():
-    assert signal.getsignal(signal.SIGINT) != before
+  both = signal.SIGTERM, signal.SIGINT
+  before, threads = [*map(signal.getsignal, both)], threading.active_count()
+  with Preemption() as preemption:
+    preemption.check()
+    for now, then in zip(map(signal.getsignal, both), before):
+      assert now != then
     assert threading.active_count() == threads + 1
-  assert signal.getsignal(signal.SIGINT) == before
+  assert [*map(signal.getsignal, both)] == before
   assert threading.active_count() == threads
   assert signal.set_wakeup_fd(-1) == -1
 

@@ -48,6 +48,16 @@ def n_devices():
   return 8
 
 
+@pytest.fixture(scope='module')
+def mesh(n_devices):
+  return make_mesh(MeshConfig(data=2, label=4))
+
+
+@pytest.fixture(scope='module')
+def wide(n_devices):
+  return make_mesh(MeshConfig(data=8))
+
+
 def planned(mesh, config=None, model=MODEL):
   config = config or NeuralTrain()
   optimizer = make_optimizer(config)
@@ -108,8 +118,7 @@ def run(
 @pytest.mark.parametrize(
   'optimizer', [Adam(), AdamW(weight_decay=0.1)], ids=repr
 )
-def test_every_slot_has_its_parameters_sharding(optimizer):
-  mesh = make_mesh(MeshConfig(data=2, label=4))
+def test_every_slot_has_its_parameters_sharding(mesh, optimizer):
   config = NeuralTrain(optimizer=optimizer, clip_norm=1.0)
   plan, _ = planned(mesh, config)
   state = start(mesh, plan)
@@ -146,10 +155,9 @@ def test_plan_tells_the_state_without_making_it():
   assert jax.tree.structure(plan.abstract) == jax.tree.structure(state)
 
 
-def test_paths_and_back():
-  mesh = make_mesh(MeshConfig(data=8))
-  plan, _ = planned(mesh)
-  state = start(mesh, plan)
+def test_paths_and_back(wide):
+  plan, _ = planned(wide)
+  state = start(wide, plan)
   names = by_path(state.params)
   assert 'embedding/table' in names
   assert all('value' not in name for name in names)
@@ -174,8 +182,7 @@ MEANS = NeuralTrain(average=EMAConfig(0.5))
     (9, {'model': SMALL, 'config': MEANS, 'weights': label_weights()}),
   ],
 )
-def test_accumulation_is_the_big_batch(real, given):
-  mesh = make_mesh(MeshConfig(data=2, label=4))
+def test_accumulation_is_the_big_batch(mesh, real, given):
   host = batch(np.random.default_rng(0), real=real)
   whole, metrics = run(mesh, host, **given)
   parts, summed = run(mesh, host, accumulate=4, **given)
@@ -187,8 +194,7 @@ def test_accumulation_is_the_big_batch(real, given):
       np.testing.assert_allclose(found[name], param, atol=1e-5, err_msg=name)
 
 
-def test_weights_multiply_the_loss_of_labels():
-  mesh = make_mesh(MeshConfig(data=2, label=4))
+def test_weights_multiply_the_loss_of_labels(mesh):
   host, zero = batch(np.random.default_rng(0)), np.zeros(LABELS)
   _, plain = run(mesh, host, model=SMALL, steps=1)
   gold, others = (
@@ -199,8 +205,7 @@ def test_weights_multiply_the_loss_of_labels():
   assert 0 < gold < others
 
 
-def test_what_is_frozen_has_no_slots_no_updates_and_no_gradient():
-  mesh = make_mesh(MeshConfig(data=2, label=4))
+def test_what_is_frozen_has_no_slots_no_updates_and_no_gradient(mesh):
   freeze = ('encoder/*', 'embedding/*', 'head/bias')
   config = NeuralTrain(freeze=freeze, average=EMAConfig())
   host, states = batch(np.random.default_rng(0)), []
@@ -230,8 +235,7 @@ def operations(mesh, host, config):
   return lowered.compile().cost_analysis()['flops']
 
 
-def test_averages_are_those_of_the_parameters():
-  mesh = make_mesh(MeshConfig(data=2, label=4))
+def test_averages_are_those_of_the_parameters(mesh):
   config = NeuralTrain(learning_rate=0.1, average=SWAConfig(start=2, every=2))
   params, means = [], []
 
@@ -255,10 +259,9 @@ def test_averages_are_those_of_the_parameters():
     assert (used != params[-1][name]).any()
 
 
-def test_averages_begin_with_what_the_run_begins_with():
-  mesh = make_mesh(MeshConfig(data=8))
-  plan, _ = planned(mesh, MEANS, SMALL)
-  state = start(mesh, plan)
+def test_averages_begin_with_what_the_run_begins_with(wide):
+  plan, _ = planned(wide, MEANS, SMALL)
+  state = start(wide, plan)
   params = jax.tree.map(lambda x: x + 1, state.params)
   state = plan.start_averages(dataclasses.replace(state, params=params))
   means = by_path(state.averages)
@@ -267,13 +270,12 @@ def test_averages_begin_with_what_the_run_begins_with():
     assert means[name] is not param
 
 
-def test_loss_is_the_mean_over_real_documents():
-  mesh = make_mesh(MeshConfig(data=8))
+def test_loss_is_the_mean_over_real_documents(wide):
   rng = np.random.default_rng(1)
   host = batch(rng, real=8)
   twice = jax.tree.map(lambda x: np.concatenate([x[:8], x[:8]]), host)
-  _, padded = run(mesh, host, steps=1)
-  _, doubled = run(mesh, twice, steps=1)
+  _, padded = run(wide, host, steps=1)
+  _, doubled = run(wide, twice, steps=1)
   # Documents count alike in either, and here are half as many.
   np.testing.assert_allclose(padded * [1, 2], doubled, rtol=1e-5)
   # Biases begin at 0 and outputs near it: about log 2 for each label.
@@ -281,8 +283,7 @@ def test_loss_is_the_mean_over_real_documents():
 
 
 @pytest.mark.parametrize('accumulate', [1, 2])
-def test_a_document_counts_alike_in_every_batch(accumulate):
-  mesh = make_mesh(MeshConfig(data=2, label=4))
+def test_a_document_counts_alike_in_every_batch(mesh, accumulate):
   optimizer = optax.sgd(1.0)
   plan = plan_state(
     lambda rngs: build(SMALL, vocab_size=WORDS, n_labels=LABELS, rngs=rngs),
@@ -311,50 +312,46 @@ def test_a_document_counts_alike_in_every_batch(accumulate):
     assert np.abs(change).max() > 1e-3
 
 
-def test_learns():
-  mesh = make_mesh(MeshConfig(data=8))
-  _, metrics = run(mesh, batch(np.random.default_rng(2)), steps=20)
+def test_learns(wide):
+  _, metrics = run(wide, batch(np.random.default_rng(2)), steps=20)
   losses = metrics[:, 0]
   assert losses[-1] < losses[0] - 0.05
   assert (np.diff(losses) < 0).all()
 
 
-def test_randomness_follows_from_key_and_step():
-  mesh = make_mesh(MeshConfig(data=8))
+def test_randomness_follows_from_key_and_step(wide):
   host = batch(np.random.default_rng(3))
-  _, first = run(mesh, host, model=DROPOUT)
-  _, again = run(mesh, host, model=DROPOUT)
+  _, first = run(wide, host, model=DROPOUT)
+  _, again = run(wide, host, model=DROPOUT)
   np.testing.assert_array_equal(first, again)
-  _, other = run(mesh, host, model=DROPOUT, seed=2)
+  _, other = run(wide, host, model=DROPOUT, seed=2)
   assert (first != other).all()
-  plan, optimizer = planned(mesh, model=DROPOUT)
-  step = make_train_step(plan, optimizer, bce, mesh)
+  plan, optimizer = planned(wide, model=DROPOUT)
+  step = make_train_step(plan, optimizer, bce, wide)
   losses = []
   for number in (0, 1):
-    state = start(mesh, plan)
+    state = start(wide, plan)
     state = dataclasses.replace(
-      state,
-      step=jax.device_put(jnp.int32(number), plan.shardings.step),
+      state, step=jax.device_put(jnp.int32(number), plan.shardings.step)
     )
-    with jax.set_mesh(mesh):
+    with jax.set_mesh(wide):
       _, metrics = jax.block_until_ready(
-        step(state, put_batch(host, mesh), jax.random.key(1))
+        step(state, put_batch(host, wide), jax.random.key(1))
       )
     losses.append(float(metrics.loss))
   assert losses[0] != losses[1]
 
 
-def test_state_is_donated_and_traced_once_per_shape():
-  mesh = make_mesh(MeshConfig(data=8))
-  plan, optimizer = planned(mesh)
-  step = make_train_step(plan, optimizer, bce, mesh)
+def test_state_is_donated_and_traced_once_per_shape(wide):
+  plan, optimizer = planned(wide)
+  step = make_train_step(plan, optimizer, bce, wide)
   rng = np.random.default_rng(4)
-  state = start(mesh, plan)
-  with jax.set_mesh(mesh):
+  state = start(wide, plan)
+  with jax.set_mesh(wide):
     for width in (4, 6, 4, 6, 4):
       before = state
       state, metrics = step(
-        state, put_batch(batch(rng, width=width), mesh), jax.random.key(0)
+        state, put_batch(batch(rng, width=width), wide), jax.random.key(0)
       )
       jax.block_until_ready((state, metrics))
       assert all(leaf.is_deleted() for leaf in jax.tree.leaves(before))

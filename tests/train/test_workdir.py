@@ -58,9 +58,8 @@ def test_a_file_gets_its_digest_although_its_writer_was_killed(tmp_path, when):
   with workdir.locked():
     workdir.check(workdir.labels)
   workdir.labels.write_text('changed')
-  with pytest.raises(
-    DataError, match='labels.jsonl: is not the file that this'
-  ):
+  says = 'labels.jsonl: is not the file that this'
+  with pytest.raises(DataError, match=says):
     workdir.check(workdir.labels)
 
 
@@ -105,9 +104,8 @@ def test_a_run_is_not_resumed_with_other_parents(taxonomy, tmp_path, changed):
     write_json(workdir.config, {})
   other = taxonomy(**changed)
   assert other.fingerprint == corpus.fingerprint
-  with pytest.raises(
-    DataError, match='was started with another taxonomy: since'
-  ):
+  says = 'was started with another taxonomy: since'
+  with pytest.raises(DataError, match=says):
     workdir.record_corpus(other)
   # Older versions of xjax recorded no taxonomy.
   described = read_json(workdir.corpus)

@@ -180,9 +180,8 @@ def test_what_is_in_the_way_is_one_error(tmp_path, name):
     (tmp_path / name).write_text('mine')
   else:
     (tmp_path / name).mkdir()
-  with pytest.raises(
-    UserError, match=f'{tmp_path}/{name}.*: cannot be written'
-  ):
+  says = f'{tmp_path}/{name}.*: cannot be written'
+  with pytest.raises(UserError, match=says):
     MetricWriter(tmp_path, 0, 0)
 
 

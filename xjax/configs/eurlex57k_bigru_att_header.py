@@ -27,7 +27,7 @@ from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import ByOptimizer, FusedAdagrad, RowsConfig
+from xjax.networks.rows.update import ByOptimizer, FusedAdagrad, RowUpdateConfig
 from xjax.train.neural_train import NeuralTrain, Schedule
 
 SYSTEMS = 'adam', 'float32', 'bfloat16', 'compensated', 'float8'
@@ -59,7 +59,7 @@ def get_config(kind: str = 'adam') -> Config:
   )
 
 
-def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
+def _rows(kind: str) -> tuple[OneVsAllConfig, RowUpdateConfig]:
   if kind not in SYSTEMS:
     raise ValueError(f'{kind!r} is not one of {", ".join(SYSTEMS)}')
   if kind == 'adam':

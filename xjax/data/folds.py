@@ -14,7 +14,7 @@ import numpy as np
 from xjax.core.rng import host_generator
 from xjax.core.types import Ragged
 from xjax.data.documents import Documents
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.labels import HOLD_OUT_RANGE, draw_labels
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.data.sparse_documents import SparseDocuments

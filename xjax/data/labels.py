@@ -13,8 +13,8 @@ from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
+from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Labels, LabelSpace
 
 # Only labels with 1 to 200 training documents can be held out.
@@ -117,7 +117,7 @@ def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
   return fields.as_id(text, 'the label id'), fields.faults
 
 
-def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
+def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
   """Returns the labels to train, in the order in which the model numbers them.
 
   data.label_space decides which labels are trained:
@@ -269,7 +269,7 @@ def mark_left_out(
   return marked
 
 
-def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
+def make_space(labels: Labels, raw: SourceCorpus) -> LabelSpace:
   """Makes a label space of the labels to train; counts are 0 without train."""
   n_train, counts = 0, np.zeros(len(labels), np.int32)
   if TRAIN in raw.splits:
@@ -281,7 +281,7 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
   return LabelSpace(labels, counts, n_train, n_trained=len(labels))
 
 
-def add_concepts(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
+def add_concepts(space: LabelSpace, raw: SourceCorpus) -> LabelSpace:
   """Adds the concepts of the source's taxonomy that are not labels.
 
   A concept belongs to the taxonomy if it has a parent or a child. Concepts are
@@ -301,7 +301,7 @@ def _parents(labels: Labels) -> set[str]:
   return {parent for row in labels.parents for parent in row}
 
 
-def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
+def add_outside(space: LabelSpace, raw: SourceCorpus) -> LabelSpace:
   """Appends gold labels that the space lacks, sorted by id, with count 0."""
   rows = space.index.find(raw.label_ids)
   outside = sorted(raw.label_ids[i] for i in np.flatnonzero(rows == PAD))

@@ -22,16 +22,16 @@ from xjax.data.files.faults import (
 )
 from xjax.data.files.json_lines import Fields
 from xjax.data.files.tables import FileKind, kind_of, rewindable
-from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import (
+from xjax.data.formats.corpus_builder import (
   TRAIN,
   USUAL,
   CutDocuments,
-  RawCorpus,
+  SourceCorpus,
   StoredDocuments,
   choose_splits,
   keep_zones,
 )
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.jsonl import (
   STREAM,
   JsonlData,
@@ -57,7 +57,7 @@ _LEAVE_OUT = 'config.eval.leave_out'
 
 
 def build_corpus(
-  raw: RawCorpus,
+  raw: SourceCorpus,
   data: DataConfig,
   seed: int,
   space: LabelSpace | None = None,
@@ -161,7 +161,7 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
   return Ragged(gold.indptr, values).keep(~hidden[values])
 
 
-def choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
+def choose_zones(raw: SourceCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
   """Returns the zones that documents keep; () means all zones."""
   for zone in wanted:
     if zone not in raw.zones:
@@ -173,7 +173,7 @@ def choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fingerprint(
-  raw: RawCorpus,
+  raw: SourceCorpus,
   names: Sequence[str],
   zones: Sequence[str],
   space: LabelSpace,

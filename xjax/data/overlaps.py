@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from xjax.data.files.faults import plural
-from xjax.data.formats.draft import USUAL
+from xjax.data.formats.corpus_builder import USUAL
 from xjax.data.schema import Corpus, Split
 
 _NUMBERED = 'line-'  # prefix of the id of a document without an id

@@ -8,7 +8,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.data.files.faults import plural
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.overlaps import Overlap, find_overlaps, find_repeats
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.data.sparse_documents import SparseDocuments

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import (
   ReplicateSums,
   bootstrap_sums,
@@ -112,9 +112,9 @@ def _evidence(
   name: str,
   mask: np.ndarray,
   criteria: Criteria,
-) -> dict[str, Evidence]:
+) -> dict[str, SliceStatistics]:
   return {
-    who: Evidence.of(
+    who: SliceStatistics.of(
       Slice.of(predictions, name, mask),
       criteria,
       criteria.protocols,
@@ -156,7 +156,7 @@ def best_systems(
 
 
 def _best_in_slice(
-  evidence: Mapping[str, Evidence],
+  evidence: Mapping[str, SliceStatistics],
   table: Mapping[str, Measure],
   seed: int,
   iterations: int,
@@ -195,7 +195,7 @@ class _Part:
   """Compares the systems in one slice."""
 
   name: str
-  evidence: Mapping[str, Evidence]  # by system; the baseline is first
+  evidence: Mapping[str, SliceStatistics]  # by system; the baseline is first
   table: Mapping[str, Measure]  # the metrics, and the macro-F1 of each bin
   values: Mapping[str, Mapping[str, Any]]  # by system and metric
   reasons: Mapping[str, Mapping[str, str]]  # why a value is None
@@ -206,7 +206,7 @@ class _Part:
   def of(
     cls,
     name: str,
-    evidence: Mapping[str, Evidence],
+    evidence: Mapping[str, SliceStatistics],
     criteria: Criteria,
     plan: ComparisonPlan,
   ) -> '_Part':

@@ -10,10 +10,10 @@ import scipy.sparse
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import PROPENSITY
 from xjax.judge.metrics.metric import (
-  LabelForm,
   Measure,
   MetricPoints,
   Protocol,
+  SumLayout,
   kind_of,
   measures,
   users_kinds,
@@ -44,7 +44,7 @@ class Criteria:
   slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   vectors_LD: scipy.sparse.csr_array | None = None  # of norm 1, for ILD
   ranks_LK: np.ndarray | None = None  # for weighted@k
-  form: LabelForm = LabelForm()  # the parameters of label metrics
+  form: SumLayout = SumLayout()  # the parameters of label metrics
   replicates: int = 0  # of the bootstrap; 0 gives no intervals
   seed: int = 0  # of the bootstrap's draws
   hierarchy: Hierarchy | None = None

@@ -45,7 +45,7 @@ _LEAST_TRAIN = 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Evidence:
+class SliceStatistics:
   """Holds everything that the metrics of one slice depend on.
 
   Attributes:
@@ -85,7 +85,7 @@ class Evidence:
     protocols: Sequence[Protocol],
     cuts: Mapping[str, float | None],
     n_train: int,
-  ) -> 'Evidence':
+  ) -> 'SliceStatistics':
     """Prepares the evidence for the requested metrics.
 
     Under all protocols, the slice must have exactly these labels. n_train is 0

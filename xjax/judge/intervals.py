@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from xjax.core.types import PAD
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.metric import (
   CORRECT,
@@ -36,7 +36,7 @@ ReplicateSums = dict[str, np.ndarray]
 
 
 def bootstrap(
-  evidence: Evidence,
+  evidence: SliceStatistics,
   table: Mapping[str, Measure],
   seed: int,
   replicates: int = 1000,
@@ -55,7 +55,7 @@ def bootstrap(
 
 
 def intervals(
-  evidence: Evidence,
+  evidence: SliceStatistics,
   table: Mapping[str, Measure],
   sums: Mapping[str, np.ndarray],
   level: float = 0.95,
@@ -97,7 +97,7 @@ def _clip_interval(
   )
 
 
-def has_value(evidence: Evidence, measure: Measure) -> bool:
+def has_value(evidence: SliceStatistics, measure: Measure) -> bool:
   """Returns whether a metric was requested and has a value."""
   return evidence.is_requested(measure) and not evidence.missing(measure)
 
@@ -108,7 +108,7 @@ def sum_names(measures: Iterable[Measure]) -> frozenset[str]:
 
 
 def bootstrap_sums(
-  systems: Sequence[Evidence],
+  systems: Sequence[SliceStatistics],
   names: Collection[str],
   seed: int,
   replicates: int,
@@ -157,8 +157,8 @@ def replicate_interval(
 
 
 def randomized_sums(
-  ours: Evidence,
-  theirs: Evidence,
+  ours: SliceStatistics,
+  theirs: SliceStatistics,
   names: Collection[str],
   seed: int,
   iterations: int,
@@ -181,7 +181,7 @@ def randomized_sums(
   return first, second
 
 
-def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
+def outcomes(evidence: SliceStatistics, names: Collection[str]) -> Outcomes:
   """Returns what a system predicted, for the sums of these names."""
   form = evidence.form
   # Only the terms of requested sums are computed, because each further term
@@ -221,7 +221,7 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
   )
 
 
-def label_f1(evidence: Evidence, end: str) -> np.ndarray:
+def label_f1(evidence: SliceStatistics, end: str) -> np.ndarray:
   """Computes the F1 of each label, float64 [L], at a suffix such as `@5`."""
   decisions, n_labels = _decisions(evidence)[end], len(evidence.part.mask)
   counts = (
@@ -235,7 +235,7 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
   return f_beta(*counts)
 
 
-def _decisions(evidence: Evidence) -> dict[str, Decisions]:
+def _decisions(evidence: SliceStatistics) -> dict[str, Decisions]:
   """Returns the decisions at each cut-off and threshold, by suffix."""
   part = evidence.part
   lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))

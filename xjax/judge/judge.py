@@ -13,7 +13,7 @@ from xjax.core.progress import Progress
 from xjax.core.types import PAD, ScoreKind
 from xjax.judge.calibration import reliability_of
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import bootstrap
 from xjax.judge.metrics.calibration_error import ABOVE
 from xjax.judge.metrics.metric import WITH_GOLD, Measure, Protocol
@@ -131,7 +131,7 @@ def _evidence(
   predictions: Predictions,
   criteria: Criteria,
   cuts: Mapping[str, float | None],
-) -> Iterator[tuple[str, list[Protocol], Evidence]]:
+) -> Iterator[tuple[str, list[Protocol], SliceStatistics]]:
   """Yields a slice, protocols for which it has these labels, and evidence."""
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
@@ -144,7 +144,7 @@ def _evidence(
       by_mask.setdefault(key, []).append(protocol)
     for protocols in by_mask.values():
       part = Slice.of(predictions, name, masks[protocols[0].name][name])
-      evidence = Evidence.of(
+      evidence = SliceStatistics.of(
         part, criteria, protocols, cuts, predictions.n_train
       )
       yield name, protocols, evidence
@@ -209,7 +209,7 @@ def slices_without_lists(
 
 
 def _intervals(
-  evidence: Evidence,
+  evidence: SliceStatistics,
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
@@ -253,7 +253,7 @@ def score_threshold(kind: ScoreKind, probability: float) -> float | None:
 
 
 def judge_slice(
-  evidence: Evidence,
+  evidence: SliceStatistics,
   table: Mapping[str, Measure],
   protocol: Protocol = XJAX,
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -326,7 +326,7 @@ def document_lines(
   protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
   criteria = dataclasses.replace(criteria, protocols=(protocol,))
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
-  evidence = Evidence.of(
+  evidence = SliceStatistics.of(
     part, criteria, criteria.protocols, {}, predictions.n_train
   )
   table = {
@@ -356,7 +356,7 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 
 
 def _values(
-  evidence: Evidence, table: dict[str, Measure]
+  evidence: SliceStatistics, table: dict[str, Measure]
 ) -> dict[str, np.ndarray]:
   """Returns the values of each metric for all documents; NaN if not known."""
   terms_MN, known_MN = evidence.documents()

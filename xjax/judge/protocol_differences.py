@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
   AveragedLabels,
   DocumentMetric,
-  LabelForm,
   LabelMetric,
   Metric,
   Protocol,
   Ratio,
   Recalled,
+  SumLayout,
   kind_of,
   metric_classes,
 )
@@ -26,7 +26,7 @@ from xjax.judge.metrics.metric import (
 _SAME = 1e-9
 
 
-def facts_of(evidence: Evidence) -> dict[str, Any]:
+def facts_of(evidence: SliceStatistics) -> dict[str, Any]:
   """Returns the counts that fill the fields of explanations.
 
   There is a field `up_to_largest@k` for each cut-off k. The field `between` is
@@ -189,7 +189,7 @@ def reasons(
 
 def _metric_of(kind: str) -> Metric | None:
   metrics = (
-    metric for cls in metric_classes() for metric in cls.variants(LabelForm())
+    metric for cls in metric_classes() for metric in cls.variants(SumLayout())
   )
   return next((metric for metric in metrics if metric.name == kind), None)
 

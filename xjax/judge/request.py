@@ -21,9 +21,9 @@ from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.metric import (
-  LabelForm,
   Needs,
   Protocol,
+  SumLayout,
   kinds_where,
 )
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
@@ -75,8 +75,8 @@ class JudgeRequest:
   labels: str = ''
   similarity: Similarity = Similarity.NONE  # of labels, for the metric ILD
   rank_weights: str = ''
-  alphas: Sequence[float] = LabelForm.alphas
-  draws: Sequence[int] = LabelForm.draws
+  alphas: Sequence[float] = SumLayout.alphas
+  draws: Sequence[int] = SumLayout.draws
   replicates: int = 0  # of the bootstrap; if 0, there are no intervals
   seed: int = 0  # of the bootstrap's draws
 
@@ -294,12 +294,12 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
   return tuple(PROTOCOLS[name] for name in dict.fromkeys(names))
 
 
-def _label_form(alphas: Sequence[float], draws: Sequence[int]) -> LabelForm:
+def _label_form(alphas: Sequence[float], draws: Sequence[int]) -> SumLayout:
   if not all(0 <= alpha <= 1 for alpha in alphas):
     raise ConfigError(f'--alphas={alphas}: recalls must be from 0 to 1')
   if min(draws, default=1) < 1:
     raise ConfigError(f'--draws={draws}: numbers of documents must be positive')
-  return LabelForm(tuple(alphas), tuple(draws))
+  return SumLayout(tuple(alphas), tuple(draws))
 
 
 def _propensity(values: Sequence[float]) -> tuple[float, ...]:

@@ -41,7 +41,7 @@ from xjax.networks.heads.shortlist import shortlist_loss
 from xjax.networks.pooling import Mean, NoPooling, PoolingConfig
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.rows.any_head import any_head_loss
-from xjax.networks.rows.fused import RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import Slots
 from xjax.networks.views.view import NoViews, ViewInputs, Views, ViewsConfig
@@ -260,7 +260,7 @@ class TextModel(nnx.Module):
     loss: ChunkLoss,
     rngs: nnx.Rngs | None,
     weights: LabelWeights | None,
-    rows: RowStep,
+    rows: RowUpdate,
   ) -> tuple[jax.Array, tuple[nnx.State, Slots]]:
     """Returns the loss, and the head's label rows after one training step.
 

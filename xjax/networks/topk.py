@@ -85,7 +85,7 @@ def head_topk(
   return tuple(run(rows, shared, features, filters))
 
 
-def narrowed_topk(
+def restricted_topk(
   head: Head,
   features: Any,
   k: int,

@@ -13,7 +13,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.atomic import atomic_write
-from xjax.core.config_part import ConfigPart
+from xjax.core.config_part import ConfigPart, modules_of
 from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
@@ -122,16 +122,19 @@ def _use(result: FitResult, config: Config) -> Iterator[str]:
   )
   yield 'On the command line, in this folder:'
   more = ' --features=FILES' if config.data.tokens.dense else ''
+  modules = modules_of(config)  # they must be importable wherever this is read
+  imports = ''.join(f' --import={name}' for name in modules)
   yield _code(
-    f'xjax predict --workdir=. --input={_input_name(config)}{more} '
+    f'xjax predict{imports} --workdir=. --input={_input_name(config)}{more} '
     '--output=tagged.jsonl --k=5'
   )
   yield 'In Python:'
   documents = "['a text']"
   if config.data.sparse or config.data.tokens.dense:
     documents = 'documents'
+  imports = ''.join(f'import {name}\n' for name in ('xjax', *modules))
   yield _code(
-    f"import xjax\nmodel = xjax.load('.')\nmodel.predict({documents}, k=5)"
+    f"{imports}model = xjax.load('.')\nmodel.predict({documents}, k=5)"
   )
 
 

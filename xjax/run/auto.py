@@ -14,7 +14,7 @@ from xjax.data.config import (
   TfidfConfig,
   TokensConfig,
 )
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace

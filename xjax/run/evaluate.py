@@ -14,8 +14,8 @@ import numpy as np
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import TRAIN
 from xjax.data.labels import left_out_digest, mark_left_out, read_left_out
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split

@@ -21,7 +21,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.files.file_set import check_unlisted, writing_set
-from xjax.data.formats.draft import RawCorpus
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
@@ -349,7 +349,7 @@ def labelled_split(
       plural(len(unknown), 'label'),
       ', '.join(f'{id_!a}' for id_ in unknown[:3]),
     )
-  space = add_outside(space, RawCorpus(_INPUT, (), tuple(used), {}, ()))
+  space = add_outside(space, SourceCorpus(_INPUT, (), tuple(used), {}, ()))
   split = Split(
     name=_INPUT,
     ids=tuple(id_ for id_, _ in records),

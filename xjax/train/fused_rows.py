@@ -16,7 +16,7 @@ from xjax.networks.heads.chunks import row_spec
 from xjax.networks.heads.head import Head
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.any_head import row_shape
-from xjax.networks.rows.fused import Pace
+from xjax.networks.rows.fused import StepScalars
 from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import (
@@ -69,12 +69,12 @@ class FusedRows:
       }
     )
 
-  def pace(self, step: jax.Array, key: jax.Array) -> Pace:
+  def pace(self, step: jax.Array, key: jax.Array) -> StepScalars:
     """Returns the learning rate, weight decay and random bits of a step.
 
     `key` must be used only in this step.
     """
-    return Pace(
+    return StepScalars(
       rate=jnp.float32(self.rate(step)),
       decay=jnp.float32(self.weight_decay),
       key=jax.random.bits(jax.random.fold_in(key, _ROUNDING)),

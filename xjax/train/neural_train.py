@@ -26,7 +26,7 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.label_weights import EvenWeights
 from xjax.losses.loss import LabelWeightsConfig, LossConfig
-from xjax.networks.rows.update import ByOptimizer, RowsConfig
+from xjax.networks.rows.update import ByOptimizer, RowUpdateConfig
 from xjax.train.optimizer_config import (
   Adam,
   AverageConfig,
@@ -164,7 +164,7 @@ class NeuralTrain(TrainConfig):
     '(AttentionXML uses 5). 0 means no clipping.',
     _OUTLIERS,
   )
-  rows: RowsConfig = field(
+  rows: RowUpdateConfig = field(
     ByOptimizer, 'How the label rows of the head are trained.'
   )
   loss: LossConfig = field(BCEConfig, 'The loss that training minimises.')

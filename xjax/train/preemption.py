@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import Interrupted, Preempted
-from xjax.core.processes.interrupts import UntilHeard, handling
+from xjax.core.processes.interrupts import RetrySignal, handling
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT
@@ -62,7 +62,7 @@ class Preemption(contextlib.AbstractContextManager):
     self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
     self._calls = 0
-    self._error = UntilHeard(self._raise)
+    self._error = RetrySignal(self._raise)
     self._handlers = contextlib.ExitStack()
 
   def __enter__(self) -> 'Preemption':

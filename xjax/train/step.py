@@ -17,7 +17,7 @@ from xjax.core.rng import step_key
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import TokenBatch
 from xjax.networks.heads.chunks import row_spec
-from xjax.networks.rows.fused import RowStep
+from xjax.networks.rows.fused import RowUpdate
 from xjax.networks.rows.update import Slots
 from xjax.train.state import StatePlan, TrainState
 
@@ -117,7 +117,7 @@ def _batch_loss(
   loss: ChunkLoss,
   frozen: nnx.State,
   weights: LabelWeights | None,
-  rows: RowStep | None,
+  rows: RowUpdate | None,
   trained: nnx.State,
   batch: TokenBatch,
   key: jax.Array,
@@ -135,12 +135,12 @@ def _batch_loss(
 
 def _row_step(
   plan: StatePlan, state: TrainState, key: jax.Array
-) -> RowStep | None:
+) -> RowUpdate | None:
   """Returns the step of the label rows' own rule; None if there is none."""
   if plan.rows is None:
     return None
   pace = plan.rows.pace(state.step, key)
-  return RowStep(plan.rows.rule, nnx.to_pure_dict(state.row_slots), pace)
+  return RowUpdate(plan.rows.rule, nnx.to_pure_dict(state.row_slots), pace)
 
 
 def _with_rows(

@@ -18,7 +18,7 @@ def joined(monkeypatch):
   monkeypatch.setattr(
     jax.distributed, 'initialize', lambda *a, **k: calls.append(a)
   )
-  for name in ('_replace_crash_report', '_heed_errors'):
+  for name in ('_replace_crash_report', '_watch_errors'):
     monkeypatch.setattr(connection, name, lambda *a: lambda: None)
   return calls
 

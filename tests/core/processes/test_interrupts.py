@@ -30,35 +30,6 @@ CONTEXTS = [
 ]
 
 
-@pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
-def test_a_signal_is_heard_in_a_callback_of_the_collector(
-  context, number, error
-):
-  def callback(*_):
-    gc.callbacks.remove(callback)
-    signal.raise_signal(number)
-
-  gc.callbacks.append(callback)
-  with pytest.raises(error), context():
-    gc.collect()
-    time.sleep(20)
-
-
-@pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
-def test_a_signal_is_heard_in_a_callback_of_a_weak_reference(
-  context, number, error
-):
-  class Referred:
-    pass
-
-  referred = Referred()
-  reference = weakref.ref(referred, lambda _: signal.raise_signal(number))
-  with pytest.raises(error), context():
-    del referred
-    time.sleep(20)
-  assert reference() is None
-
-
 class Signalling:
   """Sends this process a signal when it is deleted."""
 
@@ -69,17 +40,47 @@ class Signalling:
     signal.raise_signal(self.number)
 
 
-@pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
-def test_a_signal_is_heard_in_a_destructor(context, number, error):
-  with pytest.raises(error), context():
-    Signalling(number)
+def in_a_callback_of_the_collector(number):
+  def callback(*_):
+    gc.callbacks.remove(callback)
+    signal.raise_signal(number)
+
+  gc.callbacks.append(callback)
+  gc.collect()
+  time.sleep(20)
+
+
+def in_a_callback_of_a_weak_reference(number):
+  class Referred:
+    pass
+
+  referred = Referred()
+  reference = weakref.ref(referred, lambda _: signal.raise_signal(number))
+  try:
+    del referred
     time.sleep(20)
+  finally:
+    assert reference() is None
 
 
+def in_a_destructor(number):
+  Signalling(number)
+  time.sleep(20)
+
+
+@pytest.mark.parametrize(
+  'send',
+  [
+    in_a_callback_of_the_collector,
+    in_a_callback_of_a_weak_reference,
+    in_a_destructor,
+    Signalling,  # the context is left at once
+  ],
+)
 @pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
-def test_a_signal_is_heard_when_its_context_is_left(context, number, error):
+def test_a_signal_is_heard(context, number, error, send):
   with pytest.raises(error), context():
-    Signalling(number)
+    send(number)
 
 
 @pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
@@ -94,8 +95,7 @@ def test_a_signal_is_heard_if_it_comes_again_too_early(
 
   monkeypatch.setattr(threading.Thread, 'start', start_slowly)
   with pytest.raises(error), context():
-    Signalling(number)
-    time.sleep(20)
+    in_a_destructor(number)
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
@@ -137,29 +137,20 @@ def test_other_ignored_exceptions_are_shown(capsys, monkeypatch):
   assert sys.unraisablehook is sys.__unraisablehook__
 
 
-def test_a_signal_is_heard_while_a_message_is_logged(capsys):
+# After half a second, a second Ctrl-C would count.
+@pytest.mark.parametrize(('seconds', 'more'), [(0, 20), (0.6, 0)])
+def test_one_ctrl_c_is_heard_while_a_message_is_logged(capsys, seconds, more):
   class Stream:
     def write(self, text):
       del text
       signal.raise_signal(signal.SIGINT)
-
-  handler = logging.StreamHandler(Stream())
-  with pytest.raises(Interrupted), Preemption():
-    handler.handle(logging.makeLogRecord({'msg': 'message'}))
-    time.sleep(20)
-  assert 'Traceback' not in capsys.readouterr().err
-
-
-def test_one_ctrl_c_while_a_long_message_is_logged_is_one():
-  class Stream:
-    def write(self, text):
-      del text
-      signal.raise_signal(signal.SIGINT)
-      time.sleep(0.6)  # a second Ctrl-C would count after half a second
+      time.sleep(seconds)
 
   handler = logging.StreamHandler(Stream())
   with pytest.raises(Interrupted, match='Ctrl-C'), Preemption():
     handler.handle(logging.makeLogRecord({'msg': 'message'}))
+    time.sleep(more)
+  assert 'Traceback' not in capsys.readouterr().err
 
 
 def test_only_the_emit_of_logging_delays_a_signal():

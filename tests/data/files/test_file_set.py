@@ -24,10 +24,6 @@ def write(mark, **files):
       (new / name).write_text(text)
 
 
-def change_fact(mark):
-  mark.write_text(mark.read_text().replace('"step": 3', '"step": 4'))
-
-
 def contents(folder):
   return {path.name: path.read_text() for path in folder.iterdir()}
 
@@ -60,30 +56,29 @@ def test_files_that_a_new_set_lacks_are_removed(mark):
 
 
 @pytest.mark.parametrize(
-  ('change', 'message'),
+  ('name', 'text', 'message'),
   [
-    (lambda f: (f / 'mark.json').unlink(), 'folder: is not complete'),
-    (lambda f: (f / 'a').unlink(), 'a: is missing, but .*mark.json lists it'),
-    (lambda f: (f / 'a').write_text('two'), 'a: is not the file'),
+    ('mark.json', None, 'folder: is not complete'),
+    ('a', None, 'a: is missing, but .*mark.json lists it'),
+    ('a', 'two', 'a: is not the file'),
+    ('mark.json', '[]', 'not a JSON object'),
+    ('mark.json', '[' * 10**5, 'cannot be read'),
+    ('mark.json', '{"files": ["a"]}', 'must have the digest'),
+    ('mark.json', '{"files": {"../a": ""}}', 'must have the digest'),
     (
-      lambda f: change_fact(f / 'mark.json'),
+      'mark.json',
+      lambda text: text.replace('"step": 3', '"step": 4'),
       'mark.json: has changed since it was written; again',
-    ),
-    (lambda f: (f / 'mark.json').write_text('[]'), 'not a JSON object'),
-    (lambda f: (f / 'mark.json').write_text('[' * 10**5), 'cannot be read'),
-    (
-      lambda f: (f / 'mark.json').write_text('{"files": ["a"]}'),
-      'must have the digest',
-    ),
-    (
-      lambda f: (f / 'mark.json').write_text('{"files": {"../a": ""}}'),
-      'must have the digest',
     ),
   ],
 )
-def test_what_is_wrong_with_a_set(mark, change, message):
+def test_what_is_wrong_with_a_set(mark, name, text, message):
   write(mark, a='one')
-  change(mark.parent)
+  path = mark.parent / name
+  if text is None:
+    path.unlink()
+  else:
+    path.write_text(text(path.read_text()) if callable(text) else text)
   with pytest.raises(DataError, match=message):
     read_mark(mark, 'again')
   write(mark, a='three')
@@ -112,9 +107,9 @@ class Killed(BaseException):
 
 @pytest.fixture
 def killed_at(monkeypatch):
-  """Lets all changes of files fail, from the n-th change on."""
+  """Does an action in which all changes of files fail, from the n-th on."""
 
-  def set_up(patch, n):
+  def run(n, action):
     changes = iter(range(n))
 
     def counting(change):
@@ -125,12 +120,9 @@ def killed_at(monkeypatch):
 
       return call
 
-    for name in ('replace', 'unlink', 'rmdir'):
-      patch.setattr(os, name, counting(getattr(os, name)))
-
-  def run(n, action):
     with monkeypatch.context() as patch:
-      set_up(patch, n)
+      for name in ('replace', 'unlink', 'rmdir'):
+        patch.setattr(os, name, counting(getattr(os, name)))
       try:
         action()
       except Killed:
@@ -153,11 +145,7 @@ def test_a_set_is_never_mixed_wherever_its_writer_is_killed(mark, killed_at):
     assert was_killed or state == new
     # The next writer leaves only its own files.
     write(mark, **new)
-    assert sorted(path.name for path in mark.parent.iterdir()) == [
-      'a',
-      'b',
-      'mark.json',
-    ], f'killed at change {n}'
+    assert sorted(contents(mark.parent)) == ['a', 'b', 'mark.json'], n
     n += 1
   assert n > 6
 
@@ -171,9 +159,8 @@ def test_two_writers_at_once_do_not_both_succeed(mark, monkeypatch):
       (target.parent / 'a').write_text('of another process')
 
   monkeypatch.setattr(os, 'replace', replace_after_another)
-  with pytest.raises(
-    DataError, match='a: is not .* another process wrote here'
-  ):
+  says = 'a: is not .* another process wrote here'
+  with pytest.raises(DataError, match=says):
     write(mark, a='one', b='two')
 
 

@@ -8,12 +8,7 @@ from xjax.core.errors import DataError
 from xjax.data.files import tables
 from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.tables import (
-  FileKind,
-  kind_of,
-  read_table,
-  rewindable,
-)
+from xjax.data.files.tables import FileKind, kind_of, read_table, rewindable
 
 
 def read(data: bytes, name: str = 'x.csv'):
@@ -77,11 +72,8 @@ def test_a_comma_in_cells_is_not_the_delimiter():
 
 def test_a_single_column_may_have_commas():
   rows = read(b'text\none, two\n"three\nfour"\nfive\n')[1]
-  assert rows == [
-    (2, {'text': 'one, two'}),
-    (3, {'text': 'three\nfour'}),
-    (5, {'text': 'five'}),
-  ]
+  texts = {2: 'one, two', 3: 'three\nfour', 5: 'five'}
+  assert rows == [(line, {'text': text}) for line, text in texts.items()]
 
 
 def test_a_single_column_needs_the_name_of_a_table():
@@ -120,9 +112,8 @@ def test_a_pipe_is_read_whole():
 def test_a_faulty_header_is_not_replaced_by_the_next_row():
   with pytest.raises(DataError, match='^x.csv:1: not a row of a table: '):
     read(b'"te"xt,labels\nt 0 x,a0;b\nt 1 x,b\n')
-  with pytest.raises(
-    DataError, match='^x.csv:1: .* quote that is never closed'
-  ):
+  closed = '^x.csv:1: .* quote that is never closed'
+  with pytest.raises(DataError, match=closed):
     read(b'"text,labels\nx,a\n')
 
 

@@ -29,23 +29,6 @@ def test_blank_lines_count(tmp_path):
   assert lines(path) == []
 
 
-def test_damage_has_a_line(tmp_path):
-  path = tmp_path / 'f'
-  data = bytearray(gzip.compress(b'a\nb\n'))
-  data[-8] ^= 1
-  path.write_bytes(data)
-  with pytest.raises(DataError, match='f:3: the file is damaged: CRC'):
-    lines(path)
-
-
-@pytest.mark.parametrize('pack', [bytes, gzip.compress])
-def test_a_pipe_is_read_once_and_whole(tmp_path, pack):
-  data = pack(text := b''.join(b'%d\n' % i**9 for i in range(5_000)))
-  with piped(tmp_path / 'pipe', data[:1], data[1:3], data[3:]) as path:
-    found = lines(path)
-  assert b''.join(line + b'\n' for _, line in found) == text
-
-
 @pytest.mark.parametrize('data', [b'', b'a'])
 def test_a_short_pipe_ends(tmp_path, data):
   with piped(tmp_path / 'pipe', data) as path:

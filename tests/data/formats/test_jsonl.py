@@ -9,6 +9,7 @@ import types
 import pytest
 
 from tests.fixtures.pipes import piped
+from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.jsonl import JsonlData, read_jsonl
@@ -68,21 +69,16 @@ def test_usual_splits_come_first(folder):
   assert list(read(folder).splits) == ['train', 'dev', 'test']
   assert list(read(folder, ['test', 'train']).splits) == ['train', 'test']
   assert list(read(folder, ['extra']).splits) == ['extra']
-  assert list(read(folder, ['extra'], usual=True).splits) == [
-    'train',
-    'dev',
-    'test',
-    'extra',
-  ]
+  splits = list(read(folder, ['extra'], usual=True).splits)
+  assert splits == ['train', 'dev', 'test', 'extra']
 
 
 def test_a_file_that_is_no_split_does_no_harm(folder):
   (folder / 'predictions.jsonl').write_bytes(b'{"id": "d1", "labels": [{}]}')
   (folder / 'predictions.jsonl.gz').write_bytes(b'broken')
   assert list(read(folder).splits) == ['train', 'dev']
-  with pytest.raises(
-    DataError, match='predictions.jsonl.gz: .* has predictions.js'
-  ):
+  says = 'predictions.jsonl.gz: .* has predictions.js'
+  with pytest.raises(DataError, match=says):
     read(folder, ['predictions'])
 
 
@@ -98,17 +94,15 @@ def test_a_split_that_is_not_wanted_is_not_read(folder):
   assert list(read(folder, ['train']).splits) == ['train']
 
 
-def test_a_split_that_is_wanted_must_be_there(folder):
-  with pytest.raises(DataError, match="no split 'test'; found: train, dev"):
-    read(folder, ['test'])
-
-
 def test_digests_follow_the_content(folder):
-  before = {n: s.digest for n, s in read(folder).splits.items()}
-  assert {n: s.digest for n, s in read(folder).splits.items()} == before
+  def digests():
+    return {name: split.digest for name, split in read(folder).splits.items()}
+
+  before = digests()
+  assert digests() == before
   changed = [TRAIN[0], {**TRAIN[1], 'zones': {'title': 'T', 'body': 'u'}}]
   (folder / 'train.jsonl').write_bytes(lines(changed))
-  after = {n: s.digest for n, s in read(folder).splits.items()}
+  after = digests()
   assert after['train'] != before['train'] and after['dev'] == before['dev']
 
 
@@ -117,10 +111,8 @@ def test_all_faults_of_all_files_in_one_pass(folder):
   (folder / 'train.jsonl').write_bytes(lines(rows) + b'{\n')
   (folder / 'labels.jsonl').write_bytes(lines([*LABELS, {'id': 'c'}]))
   (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(lines([{'id': 7.5}])))
-  with pytest.raises(DataError) as caught:
-    read(folder)
-  told = str(caught.value).replace(f'{folder}/', '').split('\n')
-  assert told[:-1] == [
+  *faults, last = told(read, folder, folder=folder).split('\n')
+  assert faults == [
     "labels.jsonl:4: duplicate label 'c'",
     "train.jsonl:1: no field 'text'",
     "train.jsonl:1: no field 'labels'",
@@ -133,7 +125,7 @@ def test_all_faults_of_all_files_in_one_pass(folder):
     "dev.jsonl.gz:1: no field 'text'",
     "dev.jsonl.gz:1: no field 'labels'",
   ]
-  assert told[-1].startswith('10 faults in all')
+  assert last.startswith('10 faults in all')
 
 
 def test_skip_leaves_the_faulty_lines_out(folder):
@@ -151,26 +143,21 @@ def test_skip_needs_something_left(folder):
     read(folder, on_error=OnError.SKIP)
 
 
-INPUT = (
-  b'{"text": "one"}\n\n{"id": "x", "zones": {"t": "two"}, "labels": ["q"]}\n'
-)
+INPUT = b'{"text": "one"}\n\n'
+INPUT += b'{"id": "x", "zones": {"t": "two"}, "labels": ["q"]}\n'
 DOCUMENTS = [
   Document('line-1', {'text': 'one'}, None),
   Document('x', {'t': 'two'}, ('q',)),
 ]
 
 
-@pytest.mark.parametrize('name', ['in.jsonl', 'in.jsonl.gz'])
-def test_documents_to_be_tagged(tmp_path, name):
-  data = gzip.compress(INPUT) if name.endswith('.gz') else INPUT
-  (tmp_path / name).write_bytes(data)
-  assert list(read_input(JsonlData(), str(tmp_path / name))) == DOCUMENTS
-
-
-def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
-  (tmp_path / 'in.jsonl').write_bytes(INPUT)
+@pytest.mark.parametrize('name', ['in.jsonl', 'in.jsonl.gz', '~/in.jsonl'])
+def test_documents_to_be_tagged(tmp_path, monkeypatch, name):
   monkeypatch.setenv('HOME', str(tmp_path))
-  assert list(read_input(JsonlData(), '~/in.jsonl')) == DOCUMENTS
+  path = tmp_path / name.removeprefix('~/')
+  path.write_bytes(gzip.compress(INPUT) if name.endswith('.gz') else INPUT)
+  source = name if name.startswith('~') else str(path)
+  assert list(read_input(JsonlData(), source)) == DOCUMENTS
 
 
 @pytest.mark.parametrize('pack', [bytes, gzip.compress])
@@ -189,14 +176,13 @@ def test_a_closed_standard_input_is_one_error(monkeypatch):
 @pytest.mark.parametrize('pack', [bytes, gzip.compress])
 @pytest.mark.parametrize('first', [1, 30, 10_000])
 def test_a_pipe_loses_no_document(tmp_path, pack, first):
-  lines = [b'{"text": "number %d %d"}\n' % (i, i**9) for i in range(2_000)]
-  data = pack(b''.join(lines))
+  texts = [f'number {i} {i**9}' for i in range(2_000)]
+  data = pack(lines({'text': text} for text in texts))
   with piped(tmp_path / 'pipe', data[:first], data[first:]) as path:
     documents = read_input(JsonlData(), str(path))
-  assert [document.id for document in documents] == [
-    f'line-{number}' for number in range(1, 2_001)
+  assert [(document.id, document.text()) for document in documents] == [
+    (f'line-{i}', text) for i, text in enumerate(texts, 1)
   ]
-  assert documents[0].text() == 'number 0 0'
 
 
 @pytest.mark.parametrize(
@@ -211,9 +197,7 @@ def test_a_pipe_loses_no_document(tmp_path, pack, first):
 def test_faults_of_documents_to_be_tagged(tmp_path, data, what):
   path = tmp_path / 'in.jsonl'
   path.write_bytes(data)
-  with pytest.raises(DataError) as caught:
-    read_input(JsonlData(), str(path))
-  assert str(caught.value).startswith(f'{path}{what}')
+  assert told(read_input, JsonlData(), str(path)).startswith(f'{path}{what}')
 
 
 def test_documents_without_the_faulty_ones(tmp_path):

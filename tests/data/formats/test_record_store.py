@@ -7,11 +7,13 @@ import tempfile
 import pytest
 
 from xjax.core.errors import UserError
-from xjax.data.formats.draft import RecordStore
+from xjax.data.formats.corpus_builder import RecordStore
 
 
 def test_records_come_back(tmp_path):
   store = RecordStore(tmp_path / 'new')
+  # Nothing is opened for nothing.
+  assert list(store) == [] and not (tmp_path / 'new').exists()
   records = [{'a': 'é\n"\u2028'}, [1, None], '', {}]
   for record in records:
     store.append(record)
@@ -62,8 +64,3 @@ def test_a_full_disk(tmp_path, monkeypatch, size):
     store[0]
   del store
   gc.collect()
-
-
-def test_nothing_is_opened_for_nothing(tmp_path):
-  store = RecordStore(tmp_path / 'new')
-  assert list(store) == [] and not (tmp_path / 'new').exists()

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from xjax.core.errors import DataError
+from tests.fixtures.told import told
 from xjax.core.types import Ragged
 from xjax.data.formats.svmlight import (
   is_row,
@@ -27,6 +27,12 @@ def write(tmp_path):
 
 def rows(ragged: Ragged) -> list[list[int]]:
   return [row.tolist() for row in ragged]
+
+
+ORDER = '2: features must ascend, and none may occur twice'
+NEITHER = 'is neither labels, as in `3,14`, nor `feature:value`'
+FIRST = '2: labels must come first, without a space before or between them'
+CUT = gzip.compress(b'1 3 4\n1 0:1\n', mtime=0)[:-9]
 
 
 def test_labels_and_features(write):
@@ -97,64 +103,33 @@ def test_gzipped_whatever_its_name(write):
     (b'1 3\n0:1 2:1 0:1\n', '2: label 0 occurs twice'),
     (b'2 3\n\n3:1\n', '3: label 3 is not in 0..2'),
     (b'1 3\n1 0:1\n', "2: '1' is not `label:value`"),
-    (
-      b'1 3 4\n1 1:1 0:1\n',
-      '2: features must ascend, and none may occur twice',
-    ),
-    (
-      b'1 3 4\n1 1:1 1:1\n',
-      '2: features must ascend, and none may occur twice',
-    ),
-    (
-      b'1 3 4\n1 1:x\n',
-      "2: '1:x' is neither labels, as in `3,14`, nor `feature:value`",
-    ),
-    (
-      b'1 3 4\n1.5 1:1\n',
-      "2: '1.5' is neither labels, as in `3,14`, nor `feature:value`",
-    ),
-    (
-      b'1 3 4\n1_0 1:1\n',
-      "2: '1_0' is neither labels, as in `3,14`, nor `feature:value`",
-    ),
-    (
-      b'1 3 4\n1 2 0:1\n',
-      '2: labels must come first, without a space before or between them',
-    ),
-    (
-      b'1 3 4\n 2 0:1\n',
-      '2: labels must come first, without a space before or between them',
-    ),
+    (b'1 3 4\n1 1:1 0:1\n', ORDER),
+    (b'1 3 4\n1 1:1 1:1\n', ORDER),
+    (b'1 3 4\n1 1:x\n', f"2: '1:x' {NEITHER}"),
+    (b'1 3 4\n1.5 1:1\n', f"2: '1.5' {NEITHER}"),
+    (b'1 3 4\n1_0 1:1\n', f"2: '1_0' {NEITHER}"),
+    (b'1 3 4\n1 2 0:1\n', FIRST),
+    (b'1 3 4\n 2 0:1\n', FIRST),
     (b'1 3 4\n1 9999999999:1\n', '2: an index is above 2147483647'),
     (b'99999999999 3 4\n', '1: a count is above 2147483647'),
     (b'\xff\xfe1\x00\n', '1: UTF-16 text: save the file as UTF-8'),
-    (
-      gzip.compress(b'1 3 4\n1 0:1\n', mtime=0)[:-9],
-      '3: the gzip file is cut short: get it again',
-    ),
+    (CUT, '3: the gzip file is cut short: get it again'),
   ],
 )
 def test_faults(write, text, message):
   path = write(text)
-  with pytest.raises(DataError) as caught:
-    read_sparse(path)
-  assert str(caught.value) == f'{path}:{message}'
+  assert told(read_sparse, path) == f'{path}:{message}'
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-  for path, why in (
-    (tmp_path, 'Is a directory'),
-    (tmp_path / 'no', 'No such file or directory'),
-  ):
-    with pytest.raises(DataError, match=f'{path.name}: cannot be read: {why}'):
-      read_sparse(path)
+  none = tmp_path / 'no'
+  for path, why in ((tmp_path, 'Is a directory'), (none, 'No such file or')):
+    assert f'{path.name}: cannot be read: {why}' in told(read_sparse, path)
 
 
 def test_headers_and_rows():
-  assert parse_header(b'3 4 5') == (3, 4, 5) and parse_header(b'3\t4 ') == (
-    3,
-    4,
-  )
+  assert parse_header(b'3 4 5') == (3, 4, 5)
+  assert parse_header(b'3\t4 ') == (3, 4)
   for line in (b'3', b'3 4:1', b'3 4 5 6', b'-3 4', b''):
     assert parse_header(line) == ()
   for line in (b'3', b'1,2 3:4', b' 3:4', b'3:4', b'', b'1 0:inf 1:NaN'):
@@ -165,10 +140,7 @@ def test_headers_and_rows():
 
 def test_repeated():
   ragged = Ragged.of([[1, 0, 1], [], [0, 2], [2, 2, 2]])
-  assert repeated_entries(ragged).tolist() == [
-    *(False, False, True),
-    *(False, False),
-    *(False, True, True),
-  ]
+  assert np.flatnonzero(repeated_entries(ragged)).tolist() == [2, 6, 7]
+  assert len(repeated_entries(ragged)) == 8
   assert not repeated_entries(Ragged.of([[0, 1], [1, 2]])).any()
   assert not repeated_entries(Ragged.of([[], []])).any()

@@ -8,14 +8,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.told import told
 from tests.fixtures.xc_writers import write_xc, write_xc_scores
-from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.xc_files import (
-  XcFile,
-  read_xc,
-  read_xc_scores,
-)
+from xjax.data.formats.xc_files import XcFile, read_xc, read_xc_scores
 
 CANONICAL = {
   'features': b'3 4 5\n1,4 0:0.500000 3:1.000000\n 2:-0.250000\n\n',
@@ -61,14 +57,10 @@ def matrices(draw, values, dtype, n: int | None = None) -> sparse.csr_array:
   width = draw(st.integers(1, 6))
   entries = st.dictionaries(st.integers(0, width - 1), values, max_size=4)
   rows = [sorted(draw(entries).items()) for _ in range(n)]
-  return sparse.csr_array(
-    (
-      np.array([v for row in rows for _, v in row], dtype),
-      np.array([i for row in rows for i, _ in row], np.int32),
-      np.cumsum([0, *map(len, rows)]),
-    ),
-    shape=(n, width),
-  )
+  data = np.array([v for row in rows for _, v in row], dtype)
+  indices = np.array([i for row in rows for i, _ in row], np.int32)
+  indptr = np.cumsum([0, *map(len, rows)])
+  return sparse.csr_array((data, indices, indptr), (n, width))
 
 
 @hypothesis.settings(
@@ -125,6 +117,13 @@ LARGE = (
 )
 
 
+NO_HEADER = (
+  '1: the header `N L` (numbers of documents and labels) is missing; a score '
+  'file must start with this header'
+)
+NO_GOLD = 'must be 0 or 1; scores are not gold labels'
+
+
 @pytest.mark.parametrize(
   ('read', 'text', 'message'),
   [
@@ -142,30 +141,19 @@ LARGE = (
     ),
     (read_xc_scores, b'2 2\n\n1:-inf\n', '3: the score of label 1 is infinite'),
     (read_xc_scores, b'1 2\n1:NaN\n', '2: the score of label 1 is NaN'),
-    (
-      read_xc_scores,
-      b'1 2 2\n0 1:1\n',
-      '1: the header `N L` (numbers of documents and labels) is missing; a '
-      'score file must start with this header',
-    ),
+    (read_xc_scores, b'1 2 2\n0 1:1\n', NO_HEADER),
     (
       read_xc,
       b'2 2\n0:1\n0:0 1:0.5\n',
-      '3: the value of gold label 1 must be 0 or 1; scores are not gold labels',
+      f'3: the value of gold label 1 {NO_GOLD}',
     ),
-    (
-      read_xc,
-      b'1 2\n1:-1\n',
-      '2: the value of gold label 1 must be 0 or 1; scores are not gold labels',
-    ),
+    (read_xc, b'1 2\n1:-1\n', f'2: the value of gold label 1 {NO_GOLD}'),
   ],
 )
 def test_faults(tmp_path, read, text, message):
   path = tmp_path / 'f.txt'
   path.write_bytes(text)
-  with pytest.raises(DataError) as caught:
-    read(path)
-  assert str(caught.value) == f'{path}:{message}'
+  assert told(read, path) == f'{path}:{message}'
 
 
 @pytest.mark.real_data

@@ -5,14 +5,10 @@ import gzip
 import numpy as np
 import pytest
 
+from tests.fixtures.told import told
 from tests.fixtures.xc_writers import write_inv_prop, write_pairs
-from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.xc_files import (
-  in_pairs,
-  read_inv_prop,
-  read_pairs,
-)
+from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
 
 
 @pytest.mark.parametrize('name', ['f.txt', 'f.txt.gz'])
@@ -40,41 +36,31 @@ def test_among():
   assert in_pairs(rows, np.array([[0, last]])).tolist() == [True, False]
 
 
-@pytest.mark.parametrize(
-  ('text', 'message'),
-  [
-    (b'', ' no pair in it'),
-    (b'0 1\n\n0 3\n', '3: label 3 is not in 0..2'),
-    (b'2 1\n', '1: document 2 is not in 0..1'),
-    (b'0 1\n0 1 2\n', '2: not a pair `document label`'),
-    (b'0 -1\n', '1: not a pair `document label`'),
-    (b'0:1\n', '1: not a pair `document label`'),
-  ],
-)
-def test_faults_of_pairs(tmp_path, text, message):
-  path = tmp_path / 'f'
-  path.write_bytes(text)
-  with pytest.raises(DataError) as caught:
-    read_pairs(path, 2, 3)
-  assert str(caught.value) == f'{path}:{message}'
+NO_PAIR = 'not a pair `document label`'
+NO_NUMBER = 'is not a positive number'
 
 
 @pytest.mark.parametrize(
-  ('text', 'message'),
+  ('read', 'text', 'message'),
   [
-    (b'1.5\n', ' 1 numbers, but there are 2 labels'),
-    (b'1\n2\n3\n', ' 3 numbers, but there are 2 labels'),
-    (b'1\n\nx\n', "3: 'x' is not a positive number"),
-    (b'1\nnan\n', "2: 'nan' is not a positive number"),
-    (b'inf\n1\n', "1: 'inf' is not a positive number"),
-    (b'1\n0\n', "2: '0' is not a positive number"),
-    (b'1\n1_0\n', "2: '1_0' is not a positive number"),
-    (b'\n', ' no number in it'),
+    ('pairs', b'', ' no pair in it'),
+    ('pairs', b'0 1\n\n0 3\n', '3: label 3 is not in 0..2'),
+    ('pairs', b'2 1\n', '1: document 2 is not in 0..1'),
+    ('pairs', b'0 1\n0 1 2\n', f'2: {NO_PAIR}'),
+    ('pairs', b'0 -1\n', f'1: {NO_PAIR}'),
+    ('pairs', b'0:1\n', f'1: {NO_PAIR}'),
+    ('weights', b'1.5\n', ' 1 numbers, but there are 2 labels'),
+    ('weights', b'1\n2\n3\n', ' 3 numbers, but there are 2 labels'),
+    ('weights', b'1\n\nx\n', f"3: 'x' {NO_NUMBER}"),
+    ('weights', b'1\nnan\n', f"2: 'nan' {NO_NUMBER}"),
+    ('weights', b'inf\n1\n', f"1: 'inf' {NO_NUMBER}"),
+    ('weights', b'1\n0\n', f"2: '0' {NO_NUMBER}"),
+    ('weights', b'1\n1_0\n', f"2: '1_0' {NO_NUMBER}"),
+    ('weights', b'\n', ' no number in it'),
   ],
 )
-def test_faults_of_inverse_propensities(tmp_path, text, message):
+def test_faults(tmp_path, read, text, message):
   path = tmp_path / 'f'
   path.write_bytes(text)
-  with pytest.raises(DataError) as caught:
-    read_inv_prop(path, 2)
-  assert str(caught.value) == f'{path}:{message}'
+  call = (read_pairs, 2, 3) if read == 'pairs' else (read_inv_prop, 2)
+  assert told(call[0], path, *call[1:]) == f'{path}:{message}'

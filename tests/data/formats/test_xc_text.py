@@ -6,7 +6,8 @@ import tracemalloc
 
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from tests.fixtures.told import told
+from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.formats.xc_text import XcRepoData, read_label_names, read_xc_repo
@@ -21,19 +22,14 @@ TST = [{'uid': 'a', 'title': '', 'content': 'D', 'target_ind': []}]
 
 
 def lines(*rows) -> bytes:
-  return b''.join(
-    (r if isinstance(r, bytes) else json.dumps(r).encode()) + b'\n'
-    for r in rows
-  )
+  return b''.join(json.dumps(row).encode() + b'\n' for row in rows)
 
 
 @pytest.fixture
 def folder(tmp_path):
   (tmp_path / 'trn.json').write_bytes(lines(*TRN))
   (tmp_path / 'tst.json.gz').write_bytes(gzip.compress(lines(*TST)))
-  (tmp_path / 'Y.txt').write_text(
-    ''.join(f'name {i}\n' for i in range(11)), 'utf-8'
-  )
+  (tmp_path / 'Y.txt').write_text(''.join(f'name {i}\n' for i in range(11)))
   return tmp_path
 
 
@@ -71,8 +67,6 @@ def test_further_splits(folder):
   (folder / 'own.json').write_bytes(lines(TST[0]))
   assert list(load_corpus(data(folder), 0).splits) == ['train', 'dev', 'test']
   assert list(load_corpus(data(folder), 0, splits=['own']).splits) == ['own']
-  with pytest.raises(DataError, match="no split 'x'; found: train, dev"):
-    load_corpus(data(folder), 0, splits=['x'])
 
 
 def test_described_labels(folder):
@@ -88,76 +82,56 @@ def test_a_name_that_is_missing_keeps_its_column(folder):
   (folder / 'Y.txt').write_text('a\n\n' + 'b\n' * 9)
   labels = read_xc_repo(data(folder)).labels
   assert [label.name for label in labels[:3]] == ['a', '1', 'b']
-  broken = [b'{"title": "t"}'] * 11
-  broken[4] = b'{'
-  (folder / 'lbl.json').write_bytes(lines(*broken))
+  broken = ['{"title": "t"}'] * 11
+  broken[4] = '{'
+  (folder / 'lbl.json').write_text('\n'.join(broken))
   labels = read_xc_repo(data(folder, on_error=OnError.SKIP)).labels
   assert labels[4] == Label('4', '4') and labels[10].name == 't'
 
 
-BROKEN = {
-  'a column that is not there': (
-    {'uid': 'x', 'title': 't', 'target_ind': [11]},
-    "unknown label '11': it has no descriptor",
-  ),
-  'a column that is text': (
-    {'uid': 'x', 'title': 't', 'target_ind': ['1']},
-    'target_ind must be a list of columns, from 0',
-  ),
-  'a column below 0': (
-    {'uid': 'x', 'title': 't', 'target_ind': [-1]},
-    'target_ind must be a list of columns, from 0',
-  ),
-  'a column twice': (
-    {'uid': 'x', 'title': 't', 'target_ind': [1, 3, 3]},
-    '3 occurs twice in target_ind',
-  ),
-  'no columns': ({'uid': 'x', 'title': 't'}, "no field 'target_ind'"),
-  'weights for other columns': (
-    {'uid': 'x', 'title': 't', 'target_ind': [1], 'target_rel': []},
-    'target_rel must be a list with one number per entry of target_ind',
-  ),
-  'no text': (
-    {'uid': 'x', 'title': ' ', 'target_ind': []},
-    'the document has neither title nor content',
-  ),
-  'a document twice': (
-    {'uid': '7', 'title': 't', 'target_ind': []},
-    "duplicate id '7'",
-  ),
-  'no id': ({'title': 't', 'target_ind': []}, "no field 'uid'"),
-}
+COLUMNS = 'target_ind must be a list of columns, from 0'
+COLUMNS = 'target_ind must be a list of columns, from 0'
+WEIGHTS = 'target_rel must be a list with one number per entry of target_ind'
+BROKEN = [
+  ({'target_ind': [11]}, "unknown label '11': it has no descriptor"),
+  ({'target_ind': ['1']}, COLUMNS),
+  ({'target_ind': [-1]}, COLUMNS),
+  ({'target_ind': [1, 3, 3]}, '3 occurs twice in target_ind'),
+  ({'target_ind': None}, "no field 'target_ind'"),
+  ({'target_ind': [1], 'target_rel': []}, WEIGHTS),
+  ({'title': ' '}, 'the document has neither title nor content'),
+  ({'uid': '7'}, "duplicate id '7'"),
+  ({'uid': None}, "no field 'uid'"),
+]
 
 
-@pytest.mark.parametrize('kind', BROKEN)
-def test_faults(folder, kind):
-  row, what = BROKEN[kind]
+@pytest.mark.parametrize(('changes', 'what'), BROKEN)
+def test_faults(folder, changes, what):
+  row = {'uid': 'x', 'title': 't', 'target_ind': [], **changes}
+  row = {key: value for key, value in row.items() if value is not None}
   (folder / 'trn.json').write_bytes(lines(*TRN, row))
-  with pytest.raises(DataError) as caught:
-    load_corpus(data(folder), 0)
-  assert str(caught.value).split('\n')[0] == f'{folder}/trn.json:3: {what}'
+  message = told(load_corpus, data(folder), 0, folder=folder)
+  assert message.split('\n')[0] == f'trn.json:3: {what}'
   skipped = load_corpus(data(folder, on_error=OnError.SKIP), 0)
   assert len(skipped.split('train')) == 2
 
 
 def test_a_folder_that_lacks_something(folder, tmp_path):
-  (folder / 'Y.txt').write_bytes(b'\xe4\n')
-  with pytest.raises(DataError, match='Y.txt:1: not UTF-8'):
-    read_xc_repo(data(folder))
-  (folder / 'Y.txt').write_bytes(b'\n')
-  with pytest.raises(DataError, match='Y.txt: no label in it'):
-    read_xc_repo(data(folder))
+  for text, says in (
+    (b'\xe4\n', 'Y.txt:1: not UTF-8'),
+    (b'\n', 'no label in it'),
+  ):
+    (folder / 'Y.txt').write_bytes(text)
+    assert says in told(read_xc_repo, data(folder))
   (folder / 'Y.txt').unlink()
-  with pytest.raises(DataError, match='neither lbl.json nor Y.txt'):
-    read_xc_repo(data(folder))
+  assert 'neither lbl.json nor Y.txt' in told(read_xc_repo, data(folder))
   empty = tmp_path / 'empty'
   empty.mkdir()
   (empty / 'Y.txt').write_text('a\n')
-  with pytest.raises(DataError, match='expected a trn.json or trn.json.gz'):
-    read_xc_repo(data(empty))
+  expected = 'expected a trn.json or trn.json.gz'
+  assert expected in told(read_xc_repo, data(empty))
   (empty / 'x.json').write_text('{}\n')
-  with pytest.raises(DataError, match='a trn.json or trn.json.gz; found: x'):
-    read_xc_repo(data(empty))
+  assert f'{expected}; found: x' in told(read_xc_repo, data(empty))
   with pytest.raises(ConfigError, match='data.dir is not set'):
     read_xc_repo(XcRepoData())
 

@@ -38,9 +38,8 @@ def test_without_a_limit_no_cluster_is_empty(seed, data, round_):
   assert part.shape == (n,) and part.dtype == np.int64
   sizes = np.bincount(part)
   assert len(sizes) <= k and sizes.min() >= 1 and sizes.sum() == n
-  again = unbalanced_kmeans(
-    rows, np.arange(n), k, 0, spherical=round_, workers=3
-  )
+  asked = {'spherical': round_, 'workers': 3}
+  again = unbalanced_kmeans(rows, np.arange(n), k, 0, **asked)
   np.testing.assert_array_equal(part, again)
 
 
@@ -121,7 +120,6 @@ def test_clusters_are_better_than_chance():
   dense /= np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-9)
   rows = sparse.csr_array(dense)
   part = balanced_kmeans(rows, np.arange(120), 6, 0)
-  by_chance = [
-    objective(rows, rng.permutation(np.arange(120) % 6), 6) for _ in range(20)
-  ]
-  assert objective(rows, part, 6) > max(by_chance)
+  chance = [rng.permutation(np.arange(120) % 6) for _ in range(20)]
+  others = [objective(rows, other, 6) for other in chance]
+  assert objective(rows, part, 6) > max(others)

@@ -37,11 +37,8 @@ def features():
 
 
 def grow(config, features, seed=0, workers=1, parents=()):
-  parents = dict(parents)
-  labels = tuple(
-    Label(f'l{i}', parents=parents.get(f'l{i}', ()))
-    for i in range(L + HELD_OUT)
-  )
+  parents, ids = dict(parents), [f'l{i}' for i in range(L + HELD_OUT)]
+  labels = tuple(Label(id_, parents=parents.get(id_, ())) for id_ in ids)
   counts = np.arange(L + HELD_OUT)[::-1].astype(np.int32)
   space = LabelSpace(labels, counts, 100, L, HELD_OUT)
   gold = Ragged.of([[0, 1], [2]])
@@ -127,9 +124,8 @@ def test_a_small_unbalanced_cluster_is_not_divided_further(features):
 
 def test_labels_without_differences_are_one_cluster():
   same = sparse.csr_array(np.ones((9, 4), np.float32))
-  config = ClusterTree(arity=3, max_leaf=2, clusters=UNBALANCED)
-  tree = config.of_features(same, seed=0)
-  assert np.diff(tree.levels).tolist() == [1, 1, 1, 9]
+  config = ClusterTree(3, max_leaf=2, clusters=UNBALANCED)
+  assert np.diff(config.of_features(same, 0).levels).tolist() == [1, 1, 1, 9]
 
 
 def test_parts_have_labels_of_falling_frequency(features):

@@ -29,31 +29,31 @@ def data():
   return sparse.csr_array(dense_ND.astype(np.float32)), gold, gold_NL
 
 
+def assert_features(features_LD, wanted):
+  assert features_LD.dtype == np.float32 and features_LD.shape == wanted.shape
+  np.testing.assert_allclose(features_LD.toarray(), wanted, 1e-5, 1e-6)
+  assert features_LD[[EMPTY]].nnz == 0
+
+
+def of_length_1(sums):
+  norm = np.linalg.norm(sums, axis=1, keepdims=True)
+  return sums / np.where(norm > 0, norm, 1)
+
+
 def test_sums_of_length_1(data):
   rows, gold, gold_NL = data
-  features_LD = pifa(rows, gold, L)
   sums_LD = gold_NL.T.astype(float) @ rows.toarray()
-  norm_L = np.linalg.norm(sums_LD, axis=1, keepdims=True)
-  wanted = np.where(norm_L > 0, sums_LD / np.where(norm_L > 0, norm_L, 1), 0)
-  assert features_LD.dtype == np.float32 and features_LD.shape == (L, D)
-  np.testing.assert_allclose(
-    features_LD.toarray(), wanted, rtol=1e-5, atol=1e-6
-  )
-  assert features_LD[[EMPTY]].nnz == 0
+  assert_features(pifa(rows, gold, L), of_length_1(sums_LD))
 
 
 def test_sums_of_documents_by_their_length(data):
   """Checks Equation 3.3 of Bertalis et al.; an empty document has length 1."""
   rows, gold, gold_NL = data
-  lengths = np.arange(N)
-  features_LD = pifa(rows, gold, L, lengths)
-  each_ND = rows.toarray() / np.maximum(lengths, 1)[:, None]
+  before = rows.toarray()
+  each_ND = before / np.maximum(np.arange(N), 1)[:, None]
   wanted = gold_NL.T.astype(float) @ each_ND
-  assert features_LD.dtype == np.float32 and features_LD.shape == (L, D)
-  np.testing.assert_allclose(
-    features_LD.toarray(), wanted, rtol=1e-5, atol=1e-6
-  )
-  assert features_LD[[EMPTY]].nnz == 0
+  assert_features(pifa(rows, gold, L, np.arange(N)), wanted)
+  np.testing.assert_array_equal(rows.toarray(), before)  # left as they were
 
 
 @pytest.mark.parametrize('lengths', [None, np.arange(N)])
@@ -78,12 +78,8 @@ def test_labels_of_documents_are_features_too(data):
   ):
     features_LD = label_features.label_features(kind, tree_data)
     sums = gold_NL.T.astype(float) @ each
-    norm = np.linalg.norm(sums, axis=1, keepdims=True)
-    wanted = sums / np.where(norm > 0, norm, 1)
-    np.testing.assert_allclose(
-      features_LD.toarray(), wanted, rtol=1e-5, atol=1e-6
-    )
-    assert features_LD.dtype == np.float32 and not kind.needs_texts
+    assert_features(features_LD, of_length_1(sums))
+    assert not kind.needs_texts
 
 
 def test_features_of_several_labels_are_mixed(data, monkeypatch):
@@ -92,20 +88,11 @@ def test_features_of_several_labels_are_mixed(data, monkeypatch):
   dense = np.random.default_rng(1).random((L, L)) * (np.eye(L) + np.eye(L, k=1))
   weights = sparse.csr_array(dense.astype(np.float32))
   wanted = dense @ features.toarray()
-  np.testing.assert_allclose(
-    mix(features, weights).toarray(), wanted, 1e-5, 1e-6
-  )
+  mixed = mix(features, weights).toarray()
+  np.testing.assert_allclose(mixed, wanted, 1e-5, 1e-6)
   kept = strongest(mix(features, weights), 2).toarray()
   monkeypatch.setattr(label_features, '_ENTRIES', 5)
   np.testing.assert_array_equal(mix(features, weights, 2).toarray(), kept)
-
-
-def test_rows_are_left_as_they_were(data):
-  rows, gold, _ = data
-  before = rows.copy()
-  pifa(rows, gold, L)
-  pifa(rows, gold, L, np.arange(N))
-  np.testing.assert_array_equal(rows.toarray(), before.toarray())
 
 
 @pytest.mark.parametrize('n', [1, 2, 4, 99])

@@ -95,9 +95,7 @@ def test_clusters_are_asked_for_with_seeds_of_their_own():
 def test_complete_trees(n_labels, arity):
   tree = complete_tree(n_labels, arity)
   labels = tree.label[tree.label != NO_LABEL]
-  np.testing.assert_array_equal(np.sort(labels), np.arange(n_labels))
-  inner = tree.degree[tree.inner]
-  assert inner.max() <= arity
+  assert tree.degree[tree.inner].max() <= arity
   needed = max(1, math.ceil(round(math.log(n_labels, arity), 9)))
   assert len(tree.levels) - 2 == needed
   # In their order from left to right.

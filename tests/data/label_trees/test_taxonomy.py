@@ -62,12 +62,9 @@ def test_others_have_a_leaf_of_their_own(alone):
   assert path_of[ANIMAL] == [ANIMAL] and path_of[DOG] == [ANIMAL, DOG]
 
 
-def test_labels_that_the_tree_lacks_say_nothing():
-  assert paths(IDS, PARENTS, [[OAK, PLANT, 6, 7]])[PLANT] == [PLANT]
-
-
-def test_without_documents_all_are_predicted_within():
-  assert paths(IDS, PARENTS, [])[PLANT] == [PLANT]
+@pytest.mark.parametrize('gold', [[], [[OAK, PLANT, 6, 7]]])
+def test_no_documents_and_labels_that_the_tree_lacks_say_nothing(gold):
+  assert paths(IDS, PARENTS, gold)[PLANT] == [PLANT]
 
 
 def test_no_node_but_those_of_labels_is_predicted():
@@ -86,15 +83,9 @@ def test_parents_above_parents_that_are_no_labels():
   assert paths(['a', 'b'], parents, []) == {0: [NO, NO, 0], 1: [NO, 1]}
 
 
-@pytest.mark.parametrize(
-  'parents',
-  [
-    {'a': ['a']},
-    {'a': ['b'], 'b': ['a']},
-    {'a': ['x'], 'x': ['y'], 'y': ['x']},
-  ],
-)
-def test_labels_that_are_their_own_ancestors(parents):
+@pytest.mark.parametrize('chain', ['aa', 'aba', 'axyx'])
+def test_labels_that_are_their_own_ancestors(chain):
+  parents = {label: [above] for label, above in zip(chain, chain[1:])}
   with pytest.raises(DataError, match='a label is its own ancestor'):
     taxonomy_tree(['c', 'a', 'b'], parents, Ragged.of([[0, 1], [2]]))
 
@@ -119,11 +110,8 @@ def test_any_parents_and_documents(data, n):
 
   for label in range(n):
     below = [x for x in range(n) if label in ancestors(x)]
-    is_closed = all(
-      label in row for row in gold if any(x in below for x in row)
-    )
-    n_above = sum(1 for _ in ancestors(label))
+    is_closed = all(label in row for row in gold if {*below} & {*row})
+    n_above = len([*ancestors(label)])
     assert len(path_of[label]) == n_above + 1 + (not is_closed)
-    assert (path_of[label][-1] == label) and len(
-      set(path_of[label]) - {NO}
-    ) <= n
+    assert path_of[label][-1] == label
+    assert len(set(path_of[label]) - {NO}) <= n

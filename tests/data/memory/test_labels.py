@@ -40,23 +40,25 @@ def test_an_indicator_matrix_has_a_column_for_each_label(given):
   assert lists(labels_of(given)) == [('0', '2'), (), ('1',)]
 
 
-def test_one_label_for_each_document():
-  assert lists(labels_of(['b', 'a'])) == [('b',), ('a',)]
-  assert lists(labels_of(np.array([10, 9]))) == [('10',), ('9',)]
-
-
-def test_an_integer_stands_for_its_digits():
-  assert lists(labels_of([[3, '3x'], [np.int32(3)]])) == [('3', '3x'), ('3',)]
+@pytest.mark.parametrize(
+  ('given', 'wanted'),
+  [
+    (['b', 'a'], [('b',), ('a',)]),  # one label for each document
+    (np.array([10, 9]), [('10',), ('9',)]),
+    ([[3, '3x'], [np.int32(3)]], [('3', '3x'), ('3',)]),
+  ],
+)
+def test_one_label_is_a_list_and_an_integer_stands_for_its_digits(
+  given, wanted
+):
+  assert lists(labels_of(given)) == wanted
 
 
 def test_given_labels_keep_their_order_and_names():
   names = [Label('b', 'bee'), 'a']
   found = labels_of([['a'], ['b', 'a']], names)
   assert [label.name for label in found.labels] == ['bee', 'a']
-  assert [row.tolist() for row in (found.rows[0], found.rows[1])] == [
-    [1],
-    [0, 1],
-  ]
+  assert [row.tolist() for row in found.rows] == [[1], [0, 1]]
 
 
 def test_two_splits_share_their_labels():
@@ -73,11 +75,7 @@ def test_two_splits_share_their_labels():
     ({'a': 1}, None, 'labels is of type dict; expected'),
     ([['a'], None], None, r'labels\[1\] is None; use \[\] for a document'),
     ([['a'], float('nan')], None, r'labels\[1\] is NaN; use \[\]'),
-    (
-      [['a'], 'b'],
-      None,
-      r'labels\[1\] is one text, but labels\[0\] is',
-    ),
+    ([['a'], 'b'], None, r'labels\[1\] is one text, but labels\[0\] is'),
     (['a', ['b']], None, r'labels\[1\] is of type list, but labels\[0\]'),
     ([['a', None]], None, r'labels\[0\]\[1\] is None; a label must be'),
     ([['a', 1.0]], None, r'labels\[0\]\[1\] is of type float'),

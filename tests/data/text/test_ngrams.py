@@ -41,13 +41,11 @@ def counted(texts, config):
   return {x: documents[x] for x in sorted(kept[: config.max_features])}
 
 
+WORDS = st.lists(st.sampled_from(['aa', 'bb', 'cc', 'dd']), max_size=7)
+
+
 @given(
-  st.lists(
-    st.lists(st.sampled_from(['aa', 'bb', 'cc', 'dd']), max_size=7).map(
-      ' '.join
-    ),
-    max_size=7,
-  ),
+  st.lists(WORDS.map(' '.join), max_size=7),
   st.builds(
     TfidfConfig,
     min_ngram=st.integers(1, 2),
@@ -67,9 +65,8 @@ def test_as_by_a_dictionary(texts, config):
 @pytest.mark.parametrize('most', [1, 2, 3, 4])
 def test_ties(most):
   # Each is twice there: one word before two, then the first one.
-  found = frequent_ngrams(
-    ['zz yy zz yy'], TfidfConfig(min_count=1, max_features=most)
-  )
+  config = TfidfConfig(min_count=1, max_features=most)
+  found = frequent_ngrams(['zz yy zz yy'], config)
   assert set(found) == set(['zz', 'yy', 'zz yy', 'yy zz'][:most])
 
 
@@ -82,9 +79,5 @@ def test_documents_are_read_once():
       return super().__iter__()
 
   texts = Texts(['aa bb', 'aa bb'])
-  assert frequent_ngrams(texts, TfidfConfig(max_ngram=5)) == {
-    'aa': 2,
-    'aa bb': 2,
-    'bb': 2,
-  }
-  assert texts.read == 1
+  found = frequent_ngrams(texts, TfidfConfig(max_ngram=5))
+  assert found == {'aa': 2, 'aa bb': 2, 'bb': 2} and texts.read == 1

@@ -1,20 +1,14 @@
 """Where the pieces of words stand in a document."""
 
+from tests.data.text.test_subwords import TOKENIZER
 from xjax.data.schema import Document
-from xjax.data.text.subwords import Subwords, document_subwords
-from xjax.data.text.tokenizer_json import word_pieces
+from xjax.data.text.subwords import document_subwords
 from xjax.data.text.words import WordPlace
-
-PIECES = '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s'.split()
-TOKENIZER = Subwords(
-  word_pieces({piece: i for i, piece in enumerate(PIECES)}), 'here'
-)
 
 
 def test_places_of_pieces():
-  document = Document(
-    '1', {'title': 'The hÖuses 🙂', 'empty': '', 'body': 'a  [MASK]\nbab'}
-  )
+  zones = {'title': 'The hÖuses 🙂', 'empty': '', 'body': 'a  [MASK]\nbab'}
+  document = Document('1', zones)
   places = document_subwords(document, TOKENIZER)
   found = TOKENIZER.encode(document.text())
   assert len(places) == len(found)

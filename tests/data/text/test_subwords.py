@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.errors import DataError
+from tests.fixtures.told import told
 from xjax.data.text.subwords import Subwords, _first_words
 from xjax.data.text.tokenizer_json import word_pieces
 
@@ -62,24 +62,9 @@ def test_halves_of_surrogates_are_no_characters():
 
 
 WORDS = st.sampled_from(
-  [
-    'the',
-    'houses',
-    'x' * 120,
-    'é',
-    '中国',
-    '[MASK]',
-    '.',
-    "don't",
-    't\x1che',
-    '',
-  ]
+  ['the', 'houses', 'x' * 120, *"é|中国|[MASK]|.|don't|t\x1che|".split('|')]
 )
-GAPS = st.sampled_from(
-  [' ', '    ', '\n', '\t ', '\u00a0', ' \u2003', '\x1c ', '']
-)
-
-
+GAPS = st.sampled_from([*' |    |\n|\t |\u00a0| \u2003|\x1c |'.split('|')])
 TEXTS = st.lists(st.tuples(WORDS, GAPS), max_size=30).map(
   lambda parts: ''.join(word + gap for word, gap in parts)
 )
@@ -97,18 +82,17 @@ def test_a_texts_first_words_have_its_first_ids(roberta, text, length, bytes_):
 def test_long_texts_are_cut_and_still_fill_their_places(roberta):
   assert TOKENIZER._may_cut and roberta._may_cut
   assert len(_first_words('the houses ' * 99, 50)) == 47
-  texts = [
-    'the ' * 99,
-    ' ' * 500 + 'the ' * 50,
-    'x' * 120 + ' the' * 9,
-    'a' * 99,
-  ]
-  for text in texts:
+  texts = ['the ' * 99, ' ' * 500 + 'the ' * 50, 'x' * 120 + ' the' * 9]
+  for text in (*texts, 'a' * 99):
     for tokenizer in (TOKENIZER, roberta):
       whole = tokenizer.encode(text)
       for n in (2, 3, 9, 60):
         expected = [*whole[:-1][: n - 1], whole[-1]]
         assert tokenizer.encode(text, n).tolist() == expected
+
+
+NO = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
+ADDED = {'id': 15, 'content': 'the house', 'special': False, **NO}
 
 
 @pytest.mark.parametrize(
@@ -118,19 +102,7 @@ def test_long_texts_are_cut_and_still_fill_their_places(roberta):
     {'normalizer': None},
     {'pre_tokenizer': {'type': 'Whitespace'}},
     {'pre_tokenizer': None},
-    {
-      'added_tokens': [
-        {
-          'id': 15,
-          'content': 'the house',
-          'single_word': False,
-          'lstrip': False,
-          'rstrip': False,
-          'normalized': False,
-          'special': False,
-        }
-      ]
-    },
+    {'added_tokens': [ADDED]},
   ],
 )
 def test_other_kinds_are_not_cut(changes):
@@ -155,18 +127,14 @@ def test_saved_and_loaded(tmp_path):
   assert Subwords.load(tmp_path / 'again.json').text == TOKENIZER.text
 
 
+TRUNCATED = {'max_length': 3, 'strategy': 'LongestFirst', 'stride': 0}
+
+
 def test_the_digest_is_of_all_that_decides_ids():
-  turned = Subwords(
-    dict(reversed(settings().items())) | {'padding': None}, 'there'
-  )
-  assert turned.digest == TOKENIZER.digest
-  truncated = {
-    'max_length': 4,
-    'strategy': 'LongestFirst',
-    'stride': 0,
-    'direction': 'Right',
-  }
-  assert Subwords(settings(truncation=truncated), '').digest == TOKENIZER.digest
+  turned = dict(reversed(settings().items())) | {'padding': None}
+  assert Subwords(turned, 'there').digest == TOKENIZER.digest
+  short = settings(truncation={**TRUNCATED, 'direction': 'Right'})
+  assert Subwords(short, '').digest == TOKENIZER.digest
   cased = word_pieces(IDS, lowercase=False)
   swapped = word_pieces({**IDS, 'a': IDS['b'], 'b': IDS['a']})
   digests = {Subwords(s, '').digest for s in (settings(), cased, swapped)}
@@ -176,12 +144,7 @@ def test_the_digest_is_of_all_that_decides_ids():
 def test_settings_of_the_file_that_would_disturb_are_overridden(roberta):
   made = json.loads(roberta.text)
   made['model']['dropout'] = 0.9
-  made['truncation'] = {
-    'max_length': 3,
-    'strategy': 'LongestFirst',
-    'stride': 0,
-    'direction': 'Left',
-  }
+  made['truncation'] = {**TRUNCATED, 'direction': 'Left'}
   made['padding']['strategy'] = {'Fixed': 128}
   noisy = Subwords(made, '')
   text = 'the cast the toast ' * 9
@@ -198,24 +161,25 @@ def test_a_tokenizer_made_of_texts():
   special = '[PAD] [UNK] [CLS] [SEP] [MASK]'.split()
   assert [pieces[piece] for piece in special] == list(range(5))
   letters = sorted(set('thehousemouseate,中'))
-  assert pieces.keys() == {
-    *special,
-    *letters,
-    *(f'##{c}' for c in letters),
-    'the',
-    'mouse',
-  }
-  assert made.encode('THE mouse').tolist() == [
-    2,
-    pieces['the'],
-    pieces['mouse'],
-    3,
-  ]
-  # Not only what it was made of: no word is unknown whose letters it knows.
-  assert made.encode('seat')[1:-1].tolist() == [
-    pieces[p] for p in ('s', '##e', '##a', '##t')
-  ]
+  within = [f'##{c}' for c in letters]
+  assert pieces.keys() == {*special, *letters, *within, 'the', 'mouse'}
+  for text, wanted in {
+    'THE mouse': ['the', 'mouse'],
+    # Not only what it was made of: no word is unknown whose letters it knows.
+    'seat': ['s', '##e', '##a', '##t'],
+  }.items():
+    found = made.encode(text).tolist()
+    assert found == [2, *(pieces[piece] for piece in wanted), 3]
   assert len(Subwords.fit([])) == 5
+
+
+def model(**changes):
+  return settings(model={**settings()['model'], **changes})
+
+
+def processor(old, new):
+  text = json.dumps(settings()['post_processor']).replace(old, new)
+  return settings(post_processor=json.loads(text))
 
 
 FAULTY = {
@@ -227,28 +191,18 @@ FAULTY = {
   'twice': '{"model": 1, "model": 2}',
   'model': settings(model=3),
   'kind': settings(model={'type': 'Magic'}),
-  'pieces': settings(model={**settings()['model'], 'vocab': [1, 2]}),
-  'ids': settings(model={**settings()['model'], 'vocab': {'a': -1}}),
-  'large ids': settings(model={**settings()['model'], 'vocab': {'a': 2**40}}),
-  'surrogate': settings(model={**settings()['model'], 'unk_token': '\ud800'}),
-  'empty': settings(
-    model={**settings()['model'], 'vocab': {}}, added_tokens=[]
-  ),
-  'no unknown': settings(model={**settings()['model'], 'unk_token': 'zzz'}),
+  'pieces': model(vocab=[1, 2]),
+  'ids': model(vocab={'a': -1}),
+  'large ids': model(vocab={'a': 2**40}),
+  'surrogate': model(unk_token='\ud800'),
+  'empty': model(vocab={}) | {'added_tokens': []},
+  'no unknown': model(unk_token='zzz'),
   'no special': settings(post_processor=None),
-  'one side': settings(
-    post_processor=json.loads(
-      json.dumps(settings()['post_processor']).replace(
-        '{"SpecialToken": {"id": "[SEP]", "type_id": 0}}',
-        '{"Sequence": {"id": "A", "type_id": 0}}',
-      )
-    )
+  'one side': processor(
+    '{"SpecialToken": {"id": "[SEP]", "type_id": 0}}',
+    '{"Sequence": {"id": "A", "type_id": 0}}',
   ),
-  'special beyond': settings(
-    post_processor=json.loads(
-      json.dumps(settings()['post_processor']).replace('[3]', '[3000]')
-    )
-  ),
+  'special beyond': processor('[3]', '[3000]'),
   'added': settings(added_tokens=[{'id': 'x'}]),
   'normalizer': settings(normalizer={'type': 'Precompiled'}),
   'truncation of an odd type': settings(normalizer=17),
@@ -264,16 +218,14 @@ def test_faulty_files(tmp_path, name):
   if isinstance(content, str):
     content = content.encode()
   path.write_bytes(content)
-  for read in (Subwords.load, lambda _: Subwords.of_folder(tmp_path)):
-    with pytest.raises(DataError) as caught:
-      read(path)
-    assert str(caught.value).startswith(f'{path}: ')
-    assert 'again' in str(caught.value)
+  for read, place in ((Subwords.load, path), (Subwords.of_folder, tmp_path)):
+    message = told(read, place)
+    assert message.startswith(f'{path}: ') and 'again' in message
 
 
 def test_absent_files(tmp_path):
-  with pytest.raises(DataError, match='json: there is no such file'):
-    Subwords.load(tmp_path / 'tokenizer.json')
+  path = tmp_path / 'tokenizer.json'
+  assert 'json: there is no such file' in told(Subwords.load, path)
 
 
 def test_processes_started_meanwhile_are_quiet():

@@ -32,14 +32,8 @@ def split(
 
 
 def tokens(folder, **changes) -> Ragged:
-  settings = {
-    'split': split(),
-    'vocab': VOCAB,
-    'max_tokens': 9,
-    'cache_dir': folder,
-    **changes,
-  }
-  return tokenise(**settings)
+  usual = {'split': split(), 'vocab': VOCAB, 'max_tokens': 9}
+  return tokenise(**{**usual, 'cache_dir': folder, **changes})
 
 
 def rows(ragged: Ragged) -> list[list[int]]:
@@ -72,10 +66,6 @@ def test_tokens_are_made_once(tmp_path):
   assert isinstance(again.values, np.memmap)
   assert again.values.dtype == np.int32 and again.indptr.dtype == np.int64
   assert len(files(tmp_path)) == 1
-
-
-def test_length(tmp_path):
-  assert rows(tokens(tmp_path, max_tokens=2)) == [[2, 3], [1], [], [4, 4]]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +105,9 @@ def test_any_damage_is_seen_and_mended(tmp_path, caplog):
   tokens(tmp_path)
   (path,) = files(tmp_path)
   whole = path.read_bytes()
-  damaged = [whole[:i] for i in range(len(whole))]
-  damaged += [
-    whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]
-    for i in range(len(whole))
-  ]
-  damaged += [whole + b'\0' * 4, whole * 2]
+  damaged = [whole + b'\0' * 4, whole * 2]
+  for i, byte in enumerate(whole):
+    damaged += [whole[:i], whole[:i] + bytes([byte ^ 1]) + whole[i + 1 :]]
   for content in damaged:
     path.write_bytes(content)
     caplog.clear()
@@ -152,14 +139,6 @@ def test_builders_at_once(tmp_path):
   assert len(files(tmp_path)) == 1
 
 
-def test_mapped_ids_outlive_their_file(tmp_path):
-  held = tokens(tmp_path)
-  (path,) = files(tmp_path)
-  path.unlink()
-  tokens(tmp_path)
-  assert rows(held) == ROWS
-
-
 def test_a_cache_that_cannot_be_written(tmp_path):
   (tmp_path / 'tokens').write_text('in the way')
   with pytest.raises(UserError, match='set data.cache_dir'):
@@ -181,26 +160,16 @@ def test_zones_are_told_apart(tmp_path):
   whole = split(texts)
   assert rows(tokens(tmp_path, split=whole, by_zone=True)) == apart
   # Each zone's first tokens.
-  assert rows(tokens(tmp_path, split=whole, by_zone=True, max_tokens=1)) == [
-    [2, 0, 4],
-    [1],
-    [],
-    [4],
-    [2, 0, 4],
-  ]
+  first = tokens(tmp_path, split=whole, by_zone=True, max_tokens=1)
+  assert rows(first) == [[2, 0, 4], [1], [], [4], [2, 0, 4]]
 
 
 def test_subwords_are_made_once(tmp_path):
   whole = split(['a b|c', 'abc a ' * 9 + '|', '|', 'other|c'])
   pieces = {'[CLS]': 2, '[SEP]': 3, 'a': 5, 'b': 6, '##b': 9, 'c': 7, '##c': 10}
   expected = [
-    [pieces[p] for p in text.split()]
-    for text in (
-      '[CLS] a b c [SEP]',
-      '[CLS] a ##b ##c a a [SEP]',
-      '[CLS] [SEP]',
-      '[CLS] c [SEP]',
-    )
+    [pieces[p] for p in f'[CLS]{text} [SEP]'.split()]
+    for text in (' a b c', ' a ##b ##c a a', '', ' c')
   ]
   expected[3].insert(1, 1)  # no piece of another word is known
   settings = {'vocab': SUBWORDS, 'max_tokens': 7}

@@ -5,15 +5,13 @@ import shutil
 
 import pytest
 
+from tests.data.text.test_subwords import IDS, PIECES, TOKENIZER
 from xjax.core.errors import DataError
 from xjax.data.text.subwords import Subwords
-from xjax.data.text.tokenizer_json import word_pieces
 
-PIECES = (
-  '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s . é e'.split()
-)
-IDS = {piece: i for i, piece in enumerate(PIECES)}
-TOKENIZER = Subwords(word_pieces(IDS), 'here')
+CONFIG = 'tokenizer_config.json'
+NEEDED = 'the folder must have tokenizer.json, or vocab.txt, or'
+PADDING = 'tokens is for padding'
 
 
 def test_word_pieces_of_a_folder(tmp_path):
@@ -59,25 +57,16 @@ def test_byte_pairs_of_a_folder(roberta_folder, tmp_path):
 @pytest.mark.parametrize(
   ('names', 'said'),
   [
-    (
-      {},
-      'has no tokenizer; the folder must have tokenizer.json, or vocab.txt, or',
-    ),
+    ({}, f'has no tokenizer; {NEEDED}'),
     ({'vocab.json': '{}'}, 'has no tokenizer'),
     ({'vocab.txt': 'a\nb\n'}, r'vocab.txt: .*the vocabulary has no \[UNK\]'),
     ({'vocab.txt': ''}, 'vocab.txt'),
-    (
-      {'vocab.txt': '[UNK]\n[CLS]\n[SEP]\n'},
-      'none of its 3 tokens is for padding',
-    ),
+    ({'vocab.txt': '[UNK]\n[CLS]\n[SEP]\n'}, f'none of its 3 {PADDING}'),
     ({'vocab.json': '{"a": 1}', 'merges.txt': ''}, 'vocab.json.*has no <s>'),
     ({'vocab.json': '{', 'merges.txt': ''}, 'vocab.json.*merges.txt'),
-    ({'vocab.txt': 'a', 'tokenizer_config.json': '7'}, 'tokenizer_config.json'),
+    ({'vocab.txt': 'a', CONFIG: '7'}, CONFIG),
     (
-      {
-        'vocab.txt': '\n'.join(PIECES),
-        'tokenizer_config.json': '{"do_lower_case": "yes"}',
-      },
+      {'vocab.txt': '\n'.join(PIECES), CONFIG: '{"do_lower_case": "yes"}'},
       'vocab.txt',
     ),
   ],

@@ -11,8 +11,7 @@ class Panic(BaseException):
 
 
 @pytest.mark.parametrize(
-  'kind',
-  [DataError, KeyboardInterrupt, MemoryError, Preempted, SystemExit],
+  'kind', [DataError, KeyboardInterrupt, MemoryError, Preempted, SystemExit]
 )
 def test_what_comes_from_outside_stays_as_it_is(kind):
   with pytest.raises(kind, match='^stop$'), as_data_errors('here'):

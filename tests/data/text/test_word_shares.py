@@ -73,8 +73,6 @@ def test_contributions_are_shares_times_weights():
   totals_KT = shares.contributions(weights_DK)
   np.testing.assert_allclose(totals_KT, (dense(shares) @ weights_DK).T)
   np.testing.assert_allclose(totals_KT.sum(axis=1), [11.5, 22])
-  nothing = dataclasses.replace(shares, words=np.zeros(0, int))
-  nothing = dataclasses.replace(
-    nothing, places=nothing.words, shares=np.zeros(0)
-  )
+  none = np.zeros(0, int)
+  nothing = dataclasses.replace(shares, words=none, places=none, shares=none)
   assert not nothing.contributions(weights_DK).any()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.fuzzing import fuzzed
+from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.data.text.word_vectors import (
   read_word_vectors,
@@ -98,16 +99,16 @@ def test_digits(tmp_path):
 
 
 def test_words_that_no_vocabulary_has_are_passed_over(tmp_path):
-  content = (
-    b'of 1 2\n. . 3 4\n\xff\xfe 5 6\nat name@domain.com 7 8\n\xc3 9 9\n'
-    b'THE nan 1\nthe 5 6\n'
-  )
+  content = b'of 1 2\n. . 3 4\n\xff\xfe 5 6\nat name@domain.com 7 8\n'
+  content += b'\xc3 9 9\nTHE nan 1\nthe 5 6\n'
   vocab = Vocabulary(('of', 'the', 'at'))
   got = read(tmp_path, content, vocab)
   assert got.vectors[2:].tolist() == [[1, 2], [5, 6], [0, 0]]
 
 
 SHORT = binary()[:-3]
+MOST = 'numbers per word; at most 65536 are allowed'
+MORE = 'vectors: byte 54: the file has more than the'
 FAULTS = {
   b'': 'vectors: the file is empty and has no',
   b' \n\n': 'vectors: the file is empty and has no',
@@ -123,36 +124,30 @@ FAULTS = {
   b'2 2\nof 1 2\na 2\n': 'vectors:3: has 1 numbers, but other rows have 2',
   b'of 1 2\na 2 3 4\n': 'vectors:2: has 3 numbers, but other rows have 2',
   b'of 1 2\n\na 3 4\n': 'vectors:2: has 0 numbers',
-  b'of 1 2\nthe 1 x\n': "vectors:2: the vector of 'the' has a number",
-  b'of 1 2\nthe 1 nan\n': "vectors:2: the vector of 'the' has a number",
-  b'of 1 2\nthe 1 -inf\n': "vectors:2: the vector of 'the' has a number",
-  b'of 1 2\nthe 1 1e39\n': "vectors:2: the vector of 'the' has a number",
-  b'of 1 2\nthe 1_0 1\n': "vectors:2: the vector of 'the' has a number",
-  b'of 1 2\nthe 1 --1\n': "vectors:2: the vector of 'the' has a number",
+  **{
+    b'of 1 2\nthe %s\n' % text: "vectors:2: the vector of 'the' has a number"
+    for text in (b'1 x', b'1 nan', b'1 -inf', b'1 1e39', b'1_0 1', b'1 --1')
+  },
   b'1 2\nof 1 x\n': "vectors:2: the vector of 'of' has a number",
-  b'1 99999999999\nof 1 2\n': (
-    'vectors:1: states 99999999999 numbers per word; at most 65536 are allowed'
-  ),
-  b'1 65537\nof 1 2\n': 'vectors:1: states 65537 numbers per word; at most',
+  b'1 99999999999\nof 1 2\n': f'vectors:1: states 99999999999 {MOST}',
+  b'1 65537\nof 1 2\n': f'vectors:1: states 65537 {MOST}',
   gzip.compress(b'of 1 2\n' * 99)[:-9]: 'vectors:.*cut short',
   gzip.compress(b'of 1 2\n')[:10] + b'\xff' * 9: 'vectors: the file is damaged',
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
   gzip.compress(SHORT): 'byte 43, word 4 of 4: the file is cut short',
   gzip.compress(binary())[:-9]: 'vectors: the gzip file is cut short',
-  binary() + b'x': (
-    'vectors: byte 54: the file has more than the 4 words of 2 numbers'
-  ),
-  b'3' + binary()[1:]: 'vectors: byte 43: the file has more than the 3 words',
+  binary() + b'x': f'{MORE} 4 words of 2 numbers',
+  b'3' + binary()[1:]: f'{MORE} 3 words'.replace('54', '43'),
   b'5' + binary()[1:]: 'byte 54, word 5 of 5: the file is cut short',
   b'4 3' + binary()[3:]: 'vectors: byte .* cut short',
   b'9 1' + binary()[3:]: 'vectors: byte ',
   b'2 1\n' + b'\0' * 200_000: 'byte 4, word 1 of 2: the word does not end',
-  binary(vectors=VECTORS * np.float32([np.nan])): (
-    "vectors: byte 4: the vector of 'the' has a number"
-  ),
-  binary(vectors=VECTORS + np.float32([0, np.inf])): (
-    "vectors: byte 4: the vector of 'the' has a number"
-  ),
+  **{
+    binary(vectors=VECTORS + np.float32([0, x])): (
+      "vectors: byte 4: the vector of 'the' has a number"
+    )
+    for x in (np.nan, np.inf)
+  },
 }
 
 
@@ -164,17 +159,14 @@ def test_faults(tmp_path, number):
   assert '\n' not in str(caught.value)
 
 
-def test_no_such_file(tmp_path):
-  with pytest.raises(DataError, match='nothing: cannot be read: No such'):
-    read_word_vectors(tmp_path / 'nothing', VOCAB)
-  with pytest.raises(DataError, match='cannot be read'):
-    vector_dim(tmp_path)
-
-
-def test_a_dimension_beyond_reason_is_refused_before_a_model_has_it(tmp_path):
+def test_what_is_refused_before_a_model_has_it(tmp_path):
+  none = tmp_path / 'nothing'
+  said = told(read_word_vectors, none, VOCAB)
+  assert 'nothing: cannot be read: No such' in said
+  assert 'cannot be read' in told(vector_dim, tmp_path)
   (tmp_path / 'vectors').write_bytes(b'3 100000000\n')
-  with pytest.raises(DataError, match='states 100000000 numbers per word'):
-    vector_dim(tmp_path / 'vectors')
+  said = told(vector_dim, tmp_path / 'vectors')
+  assert 'states 100000000 numbers per word' in said
 
 
 def test_vectors_cannot_come_from_a_pipe(tmp_path):

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from tests.fixtures.told import told
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.config import FeatureFilesConfig
@@ -25,12 +26,7 @@ from xjax.data.vectors.feature_rows import FeatureRows
 IDS = ['a', 'b', 'c', 'd']
 
 
-def save(
-  stem: pathlib.Path,
-  vectors: np.ndarray,
-  ids: list[str] = IDS,
-  lengths: list[int] | None = None,
-) -> pathlib.Path:
+def save(stem, vectors, ids=IDS, lengths=None) -> pathlib.Path:
   np.save(f'{stem}.npy', vectors)
   pathlib.Path(f'{stem}.ids.txt').write_text(''.join(f'{i}\n' for i in ids))
   if lengths is not None:
@@ -124,11 +120,13 @@ def test_the_vectors_are_read_once_for_the_digest(tmp_path, stem, monkeypatch):
   save(tmp_path / 'dev', numbers(1), ['e'])
   monkeypatch.setattr(feature_files, '_SETTLED', 0)
   first = load_corpus(data, 0).fingerprint
-  computed = []
-  digest = FeatureRows.digest
-  monkeypatch.setattr(
-    FeatureRows, 'digest', lambda self: computed.append(self) or digest(self)
-  )
+  computed, digest = [], FeatureRows.digest
+
+  def counted(rows):
+    computed.append(rows)
+    return digest(rows)
+
+  monkeypatch.setattr(FeatureRows, 'digest', counted)
   assert load_corpus(data, 0).fingerprint == first and not computed
   # The same size and the same time of writing, but another content.
   path, about = tmp_path / 'dev.npy', (tmp_path / 'dev.npy').stat()
@@ -146,79 +144,53 @@ def test_values_whose_squares_overflow_are_refused(stem):
   save(stem, vectors)
   features = read_features(stem, IDS)
   features.padded(np.array([0, 1, 3]), 1)
-  with pytest.raises(
-    DataError, match=r"'c' has values up to 3e\+38, which are"
-  ):
-    features.padded(np.array([0, 2]), 1)
+  said = told(features.padded, np.array([0, 2]), 1)
+  assert "'c' has values up to 3e+38, which are" in said
 
 
-def cut(path: pathlib.Path, n: int) -> None:
-  path.write_bytes(path.read_bytes()[:n])
+def cut(size: int):
+  return lambda path: path.write_bytes(path.read_bytes()[:size])
 
 
+LENGTHS = r'train\.lengths\.npy'
+INCOMPLETE = r'train\.npy: not a complete \.npy file'
+# What is saved, and what is done to which file, and what is said.
 FAULTS = {
-  'float64': (lambda s: save(s, numbers(4, np.float64)), 'float64, not'),
-  'integers': (lambda s: save(s, numbers(4, int)), 'int64, not float32 or'),
-  'big-endian': (lambda s: save(s, numbers(4, '>f4')), '>f4, not'),
-  'one axis': (lambda s: save(s, np.ones(4, np.float32)), r'shape \(4,\)'),
+  'float64': ({'vectors': numbers(4, np.float64)}, 'float64, not'),
+  'integers': ({'vectors': numbers(4, int)}, 'int64, not float32 or'),
+  'big-endian': ({'vectors': numbers(4, '>f4')}, '>f4, not'),
+  'one axis': ({'vectors': np.ones(4, np.float32)}, r'shape \(4,\)'),
   'three axes': (
-    lambda s: save(s, np.ones((4, 2, 3), np.float32)),
+    {'vectors': np.ones((4, 2, 3), np.float32)},
     r'shape \(4, 2, 3\), but it must be \[documents, D\]',
   ),
-  'no columns': (
-    lambda s: save(s, np.ones((4, 0), np.float32)),
-    r'shape \(4, 0\)',
-  ),
-  'objects': (
-    lambda s: save(s, np.array([[{}]] * 4)),
-    r'train\.npy: not a complete \.npy file',
-  ),
-  'cut short': (
-    lambda s: cut(pathlib.Path(f'{save(s, numbers(4))}.npy'), 150),
-    r'train\.npy: not a complete \.npy file',
-  ),
-  'empty file': (
-    lambda s: cut(pathlib.Path(f'{save(s, numbers(4))}.npy'), 0),
-    r'train\.npy: not a complete \.npy file',
-  ),
-  'no array': (
-    lambda s: pathlib.Path(f'{save(s, numbers(4))}.npy').unlink(),
-    r'train\.npy: no such file',
-  ),
-  'no ids': (
-    lambda s: pathlib.Path(f'{save(s, numbers(4))}.ids.txt').unlink(),
-    r'ids\.txt: cannot be read',
-  ),
-  'duplicate': (
-    lambda s: save(s, numbers(4), ['a', 'b', 'a', 'd']),
-    r"ids\.txt:3: duplicate id 'a'",
-  ),
-  'blank id': (
-    lambda s: save(s, numbers(4), ['a', 'b', '', 'd']),
-    r'ids\.txt:3: the id is empty',
-  ),
+  'no columns': ({'vectors': np.ones((4, 0), np.float32)}, r'shape \(4, 0\)'),
+  'objects': ({'vectors': np.array([[{}]] * 4)}, INCOMPLETE),
+  'cut short': ({'npy': cut(150)}, INCOMPLETE),
+  'empty file': ({'npy': cut(0)}, INCOMPLETE),
+  'no array': ({'npy': pathlib.Path.unlink}, r'train\.npy: no such file'),
+  'no ids': ({'ids.txt': pathlib.Path.unlink}, r'ids\.txt: cannot be read'),
+  'duplicate': ({'ids': [*'abad']}, r"ids\.txt:3: duplicate id 'a'"),
+  'blank id': ({'ids': ['a', 'b', '', 'd']}, r'ids\.txt:3: the id is empty'),
   'fewer ids': (
-    lambda s: save(s, numbers(4), IDS[:3]),
+    {'ids': IDS[:3]},
     r'ids\.txt: 3 ids, but .*train\.npy has 4 rows',
   ),
-  'fewer lengths': (
-    lambda s: save(s, numbers(4), lengths=[1, 3]),
-    r'4 ids, but .*train\.lengths\.npy has 2 rows',
-  ),
+  'fewer lengths': ({'lengths': [1, 3]}, rf'4 ids, but .*{LENGTHS} has 2 rows'),
   'lengths of fewer tokens': (
-    lambda s: save(s, numbers(4), lengths=[1, 1, 0, 1]),
-    r'lengths\.npy: the sum of lengths is 3, but .*train\.npy has 4 v',
+    {'lengths': [1, 1, 0, 1]},
+    rf'{LENGTHS}: the sum of lengths is 3, but .*train\.npy has 4 v',
   ),
   'negative length': (
-    lambda s: save(s, numbers(4), lengths=[1, -1, 3, 1]),
-    r'lengths\.npy: the number in row 1 is negative',
+    {'lengths': [1, -1, 3, 1]},
+    rf'{LENGTHS}: the number in row 1 is negative',
   ),
   'float lengths': (
-    lambda s: save(s, numbers(4), lengths=[1.0, 1.0, 1.0, 1.0]),
-    r'lengths\.npy: the array is float64 \(4,\), not one integer',
+    {'lengths': [1.0] * 4},
+    rf'{LENGTHS}: the array is float64 \(4,\), not one integer',
   ),
   'missing documents': (
-    lambda s: save(s, numbers(3), ['a', 'x', 'c']),
+    {'vectors': numbers(3), 'ids': ['a', 'x', 'c']},
     r"ids\.txt: 2 of 4 documents are missing, such as 'b'",
   ),
 }
@@ -226,8 +198,12 @@ FAULTS = {
 
 @pytest.mark.parametrize('name', FAULTS)
 def test_faults(name, stem):
-  make, says = FAULTS[name]
-  make(stem)
+  given, says = FAULTS[name]
+  damage = {file: given[file] for file in given if file in ('npy', 'ids.txt')}
+  saved = {key: given[key] for key in given if key not in damage}
+  save(stem, **{'vectors': numbers(4), **saved})
+  for file, change in damage.items():
+    change(pathlib.Path(f'{stem}.{file}'))
   with pytest.raises(DataError, match=says) as raised:
     read_features(stem, IDS)
   assert '\n' not in str(raised.value)
@@ -252,10 +228,8 @@ def test_documents_in_memory():
   np.testing.assert_array_equal(found.padded(np.array([0]), 1), [[[1.0, 2.0]]])
   assert len(FeatureRows.from_arrays('x', [], [], 2)) == 0
   for wrong in (1.0, [1.0], np.ones((1, 1, 2))):
-    with pytest.raises(
-      DataError, match=r"x: the array of document 'a' has the shape"
-    ):
-      FeatureRows.from_arrays('x', ['a'], [wrong], 2)
+    said = told(FeatureRows.from_arrays, 'x', ['a'], [wrong], 2)
+    assert "x: the array of document 'a' has the shape" in said
 
 
 def jsonl(folder: pathlib.Path, **tokens) -> JsonlData:

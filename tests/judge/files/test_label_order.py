@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
+from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
@@ -15,12 +16,13 @@ from xjax.judge.files.label_order import (
 )
 from xjax.judge.files.rows import LabelRows
 
+UNICODE = 'Unicode character (half of a surrogate pair)'
+
 
 def test_numbers_of_columns():
   ids = ['0', '10', '01', 'x', '-1', '', '99999999', '100000000', '\u0661']
-  assert column_numbers(ids).tolist() == [
-    *(0, 10, -1, -1, -1, -1, 99999999, -1, -1)
-  ]
+  numbers = column_numbers(ids).tolist()
+  assert numbers == [0, 10, -1, -1, -1, -1, 99999999, -1, -1]
 
 
 def test_every_form(tmp_path):
@@ -58,10 +60,7 @@ def test_columns_are_named():
     (b'a\n\nb\n', ':2: the id is empty'),
     (b'a\nb\na\n', ":3: duplicate label 'a'"),
     (b'a\tb\n', ":1: the id 'a\\tb' has spaces around it or control"),
-    (
-      b'\xff\n',
-      ':1: the id holds a broken Unicode character (half of a surrogate pair)',
-    ),
+    (b'\xff\n', f':1: the id holds a broken {UNICODE}'),
     (b'{"id": "a"}\n{"id": "a"}\n', ":2: duplicate label 'a'"),
     (b'2\n0\n1\n', ': the ids are column numbers, but not in ascending order'),
   ],
@@ -69,6 +68,4 @@ def test_columns_are_named():
 def test_faults(tmp_path, text, message):
   path = tmp_path / 'l'
   path.write_bytes(text)
-  with pytest.raises(DataError) as caught:
-    read_label_order(path)
-  assert str(caught.value).startswith(f'{path}{message}')
+  assert told(read_label_order, path).startswith(f'{path}{message}')

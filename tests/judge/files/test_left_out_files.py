@@ -46,18 +46,14 @@ def files(tmp_path):
   return tmp_path
 
 
+def read(scores, gold, out=''):
+  return read_judged(JudgeFiles(scores, gold, leave_out=str(out)), DEPTH)[0]
+
+
 def test_files_of_scores_are_judged_as_if_they_had_no_such_columns(files):
-  ours, _ = read_judged(
-    JudgeFiles(
-      files / 'whole.npz',
-      gold=files / 'whole_gold.npz',
-      leave_out=str(files / 'meta.txt'),
-    ),
-    DEPTH,
-  )
-  theirs, _ = read_judged(
-    JudgeFiles(files / 'small.npz', gold=files / 'small_gold.npz'), DEPTH
-  )
+  meta = files / 'meta.txt'
+  ours = read(files / 'whole.npz', files / 'whole_gold.npz', meta)
+  theirs = read(files / 'small.npz', files / 'small_gold.npz')
   assert same(judge(ours, SOME), judge(theirs, SOME))
   assert ours.lists['all'].ids.shape == (N, DEPTH)  # lists are filled
 
@@ -70,9 +66,8 @@ def test_json_lines_are_cut(files):
     labels = [{'id': str(i), 'score': float(scores[i])} for i in best]
     lines.append(json.dumps({'id': str(row), 'labels': labels}))
   (files / 'lists.jsonl').write_text('\n'.join(lines))
-  parts = files / 'lists.jsonl', files / 'whole_gold.npz'
-  out = str(files / 'meta.txt')
-  ours, _ = read_judged(JudgeFiles(*parts, leave_out=out), DEPTH)
+  gold, meta = files / 'whole_gold.npz', files / 'meta.txt'
+  ours = read(files / 'lists.jsonl', gold, meta)
   names = np.array(ours.labels)
   assert not np.isin(names[ours.lists['all'].ids], META.astype(str)).any()
   assert 4 <= ours.lists['all'].ids.shape[1] < 8
@@ -87,10 +82,8 @@ def test_gold_of_a_file_is_cut_for_saved_predictions(tmp_path):
     for i, row in enumerate(gold_rows())
   )
   (tmp_path / 'gold.jsonl').write_text('\n'.join(lines))
-  read, _ = read_judged(
-    JudgeFiles(tmp_path / 'p.npz', gold=tmp_path / 'gold.jsonl')
-  )
-  assert same(judge(read, SOME), judge(theirs, SOME))
+  found = read(tmp_path / 'p.npz', tmp_path / 'gold.jsonl')
+  assert same(judge(found, SOME), judge(theirs, SOME))
 
 
 @pytest.mark.parametrize(
@@ -108,20 +101,13 @@ def test_a_faulty_list_of_labels_is_an_error(files, text, error, message):
   if text is not None:
     path.write_text(text)
   with pytest.raises(error, match=message):
-    read_judged(
-      JudgeFiles(
-        files / 'whole.npz',
-        gold=files / 'whole_gold.npz',
-        leave_out=str(path),
-      )
-    )
+    read(files / 'whole.npz', files / 'whole_gold.npz', path)
 
 
 def test_unknown_ids_are_ignored_with_a_warning(files, caplog):
   path = files / 'list.txt'
-  parts = files / 'whole.npz', files / 'whole_gold.npz'
   path.write_text('3\n95\n96\n97\n98\n')
-  read, _ = read_judged(JudgeFiles(*parts, leave_out=str(path)))
-  assert read.left_out.tolist() == [3]
+  found = read(files / 'whole.npz', files / 'whole_gold.npz', path)
+  assert found.left_out.tolist() == [3]
   assert '4 ids are ignored' in caplog.text
   assert "'95', '96', '97', ..." in caplog.text

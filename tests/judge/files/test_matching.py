@@ -14,22 +14,14 @@ from tests.fixtures.xc_writers import (
   write_xc,
   write_xc_scores,
 )
+from tests.judge.files.given import given, read, refused
+from tests.judge.systems import system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.formats.xc_files import (
-  XcFile,
-)
-from xjax.judge.files.judged import JudgeFiles, read_judged, read_train_gold
-from xjax.judge.label_lists import LabelLists
-from xjax.judge.predictions import Predictions
+from xjax.data.formats.xc_files import XcFile
+from xjax.judge.files.judged import read_judged, read_train_gold
 
 NAMES = ('law', 'tax', 'sea')
-
-
-@pytest.fixture
-def files(tmp_path):
-  names = ('scores', 'gold', 'train', 'more', 'labels')
-  return {name: tmp_path / name for name in names}
 
 
 @pytest.fixture
@@ -45,21 +37,14 @@ def said(monkeypatch):
 def saved(path, labels, **fields) -> None:
   """One document, with all labels from the first on."""
   n = len(labels)
-  lists = LabelLists(
-    np.arange(n, dtype=np.int32)[None], -np.arange(n, dtype=np.float32)[None]
-  )
-  Predictions(
-    **{
-      'score_kind': ScoreKind.LOGIT,
-      'n_scored': n,
-      'n_train': 0,
-      'doc_ids': ('d',),
-      'labels': tuple(labels),
-      'train_counts': np.zeros(n, np.int32),
-      'lists': {'all': lists},
-      **fields,
-    }
-  ).save(path)
+  parts = {
+    'n_train': 0,
+    'doc_ids': ('d',),
+    'labels': tuple(labels),
+    'gold': None,
+  }
+  ids = np.arange(n)[None]
+  system(ids, -ids, [], np.zeros(n), **(parts | fields)).save(path)
 
 
 def matrix(path, n: int = 3, n_docs: int = 1) -> None:
@@ -77,32 +62,13 @@ def without(path, rows: list[list[int]]) -> None:
   path.write_text(''.join(lines))
 
 
-def by_id(path, *rows: tuple[str, ...]) -> None:
-  lines = (
-    json.dumps({'id': f'd{i}', 'labels': row}) + '\n'
-    for i, row in enumerate(rows)
-  )
-  path.write_text(''.join(lines))
+def by_id(path, *rows) -> None:
+  rows = ({'id': f'd{i}', 'labels': row} for i, row in enumerate(rows))
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
 
 
 def scored_lists(path, *rows: tuple[str, ...]) -> None:
-  lines = (
-    json.dumps(
-      {'id': f'd{i}', 'labels': [{'id': x, 'score': 0.5} for x in row]}
-    )
-    + '\n'
-    for i, row in enumerate(rows)
-  )
-  path.write_text(''.join(lines))
-
-
-def told(**files) -> str:
-  with pytest.raises(DataError) as caught:
-    read_judged(JudgeFiles(**files))
-  text = str(caught.value)
-  for path in files.values():
-    text = text.replace(f'{path.parent}/', '')
-  return text
+  by_id(path, *([{'id': x, 'score': 0.5} for x in row] for row in rows))
 
 
 def test_ids_that_are_numbers_are_the_columns(files, said):
@@ -110,10 +76,8 @@ def test_ids_that_are_numbers_are_the_columns(files, said):
   saved(files['scores'], ('0', '1', '10', '2'))
   with_header(files['gold'], [[2, 3, 10]], 12)
   without(files['train'], [[2], [10, 2], [11]])
-  write_inv_prop(files['more'], np.arange(1.0, 13))
-  asked = JudgeFiles(
-    files['scores'], files['gold'], files['train'], inv_prop=files['more']
-  )
+  write_inv_prop(files['weights'], np.arange(1.0, 13))
+  asked = given(files, 'gold', 'train', 'weights')
   found, weights = read_judged(asked)
   # The columns of the header that are not predicted from come after.
   assert found.labels == (
@@ -132,25 +96,21 @@ def test_ids_that_are_numbers_are_the_columns(files, said):
 def test_columns_that_nobody_knows(files):
   saved(files['scores'], ('0', '1', '10', '2'))
   without(files['gold'], [[1, 3]])
-  assert told(predictions=files['scores'], gold=files['gold']) == (
+  assert refused(files, 'gold') == (
     'gold:1: label 3 does not occur in scores; if it exists, add a header '
     '`N L` with the numbers of documents and labels'
   )
   without(files['gold'], [[1, 11]])
-  assert told(predictions=files['scores'], gold=files['gold']) == (
-    'gold:1: label 11 is not in 0..10'
-  )
+  assert refused(files, 'gold') == ('gold:1: label 11 is not in 0..10')
   # Descriptors of a thesaurus are numbers, too, but of no column.
   with_header(files['gold'], [[1, 3]], 4)
-  assert told(predictions=files['scores'], gold=files['gold']) == (
+  assert refused(files, 'gold') == (
     "scores: label '10' is not a column of gold, which has 4 columns; ids that "
     'are numbers must be columns'
   )
   without(files['gold'], [[1, 10]])
-  write_pairs(files['more'], np.array([[0, 0], [0, 3]]))
-  found, _ = read_judged(
-    JudgeFiles(files['scores'], files['gold'], filter=files['more'])
-  )
+  write_pairs(files['filter'], np.array([[0, 0], [0, 3]]))
+  found, _ = read(files, 'gold', 'filter')
   # A pair of a label that is never predicted takes nothing out.
   assert found.lists['all'].ids.tolist() == [[1, 2, 3]]
 
@@ -158,7 +118,7 @@ def test_columns_that_nobody_knows(files):
 def test_names_are_columns_by_order_where_both_say_how_many(files, said):
   saved(files['scores'], NAMES)
   with_header(files['gold'], [[2]], 3)
-  found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
+  found, _ = read(files, 'gold')
   assert found.gold.values.tolist() == [2] and found.labels == NAMES
   assert said == [
     f"labels are matched by order: column 0 of {files['gold']} is 'law' of "
@@ -166,18 +126,16 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
     f'documents are matched by position: {files["gold"]} has no document ids',
   ]
   with_header(files['gold'], [[2]], 4)
-  assert told(predictions=files['scores'], gold=files['gold']) == (
-    'gold: has 4 labels, but scores has 3'
-  )
+  assert refused(files, 'gold') == ('gold: has 4 labels, but scores has 3')
   without(files['gold'], [[2]])
-  assert told(predictions=files['scores'], gold=files['gold']).startswith(
+  assert refused(files, 'gold').startswith(
     'gold: has column numbers, but no header with the number of columns, so '
     'the columns cannot be matched with the label ids of scores, such as '
     "'law'; use label ids"
   )
-  write_pairs(files['more'], np.array([[0, 1]]))
-  assert told(predictions=files['scores'], filter=files['more']).startswith(
-    'more: has column numbers, but no header with the number of columns'
+  write_pairs(files['filter'], np.array([[0, 1]]))
+  assert refused(files, 'filter').startswith(
+    'filter: has column numbers, but no header with the number of columns'
   )
 
 
@@ -185,21 +143,15 @@ def test_labels_in_order_name_the_columns(files):
   matrix(files['scores'])
   by_id(files['gold'], ('sea', 'law'))
   by_id(files['train'], ('tax',), ('tax', 'sea'))
-  message = told(predictions=files['scores'], gold=files['gold'])
+  message = refused(files, 'gold')
   assert message == (
     "gold:1: label 'sea' is unknown; scores has column numbers, so label ids "
     'must be numbers from 0 to 2, or give a file with the label id of each '
     'column: --label_order=FILE'
   )
   files['labels'].write_text('law\ntax\nsea\n')
-  write_pairs(files['more'], np.array([[0, 1]]))
-  asked = JudgeFiles(
-    files['scores'],
-    files['gold'],
-    files['train'],
-    files['more'],
-    labels=files['labels'],
-  )
+  write_pairs(files['filter'], np.array([[0, 1]]))
+  asked = given(files, 'gold', 'train', 'filter', 'labels')
   found, _ = read_judged(asked)
   assert found.labels == NAMES
   assert found.lists['all'].ids.tolist() == [[0, 2] + [PAD] * 48]
@@ -215,15 +167,8 @@ def test_labels_in_order_name_the_columns_of_gold_as_well(files):
   files['scores'].write_text(json.dumps({'id': 'd', 'labels': row}) + '\n')
   without(files['gold'], [[1, 2]])
   files['labels'].write_text('law\ntax\nsea\n')
-  write_inv_prop(files['more'], np.array([1.0, 2, 3]))
-  found, weights = read_judged(
-    JudgeFiles(
-      files['scores'],
-      files['gold'],
-      inv_prop=files['more'],
-      labels=files['labels'],
-    )
-  )
+  write_inv_prop(files['weights'], np.array([1.0, 2, 3]))
+  found, weights = read(files, 'gold', 'weights', 'labels')
   assert found.labels == ('law', 'sea', 'tax')
   assert found.lists['all'].ids.tolist() == [[1, 0]]
   assert found.gold.values.tolist() == [1, 2]
@@ -235,9 +180,7 @@ def test_labels_in_order_that_are_numbers_are_columns_still(files):
   matrix(files['scores'], 2)
   files['labels'].write_text('1\n3\n')
   with_header(files['gold'], [[0, 3]], 4)
-  found, _ = read_judged(
-    JudgeFiles(files['scores'], files['gold'], labels=files['labels'])
-  )
+  found, _ = read(files, 'gold', 'labels')
   assert found.labels == ('1', '3', '0', '2')
   assert found.gold.values.tolist() == [1, 2]
   assert found.lists['all'].ids[0, :2].tolist() == [0, 1]
@@ -251,14 +194,14 @@ def test_labels_that_the_order_does_not_have(files):
   )
   scored_lists(files['scores'], ('law',), ('tax', 'taxx'))
   by_id(files['gold'], ('law',), ('sea',))
-  names = {'predictions': files['scores'], 'labels': files['labels']}
-  assert told(**names) == f"scores:2: label 'taxx'{end}"
-  assert told(**names, gold=files['gold']) == f"scores:2: label 'taxx'{end}"
+  for names in (), ('gold',):
+    said = refused(files, 'labels', *names)
+    assert said == f"scores:2: label 'taxx'{end}"
   matrix(files['scores'], n_docs=2)
   by_id(files['gold'], ('law',), ('sea', 'see'))
-  assert told(**names, gold=files['gold']) == f"gold:2: label 'see'{end}"
+  assert refused(files, 'labels', 'gold') == f"gold:2: label 'see'{end}"
   saved(files['scores'], ('0', '1', '2'))
-  assert told(**names) == (
+  assert refused(files, 'labels') == (
     "scores: label '0' is not in labels (--label_order); if these predictions "
     'were judged without label ids, judge their file of scores again with '
     '--label_order'
@@ -269,7 +212,7 @@ def test_unknown_labels_are_counted_where_no_order_is_given(files, caplog):
   scored_lists(files['scores'], ('law', 'C999'), ('tax', 'C999'))
   by_id(files['gold'], ('law',), ('sea',))
   by_id(files['train'], ('tax',))
-  asked = JudgeFiles(files['scores'], files['gold'], files['train'])
+  asked = given(files, 'gold', 'train')
   found, _ = read_judged(asked)
   assert 'C999' in found.labels
   assert (
@@ -287,10 +230,10 @@ def test_unknown_labels_are_counted_where_no_order_is_given(files, caplog):
 def test_documents_are_those_of_the_gold(files):
   matrix(files['scores'], n_docs=2)
   by_id(files['gold'], ('0',), ())
-  found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
+  found, _ = read(files, 'gold')
   assert found.doc_ids == ('d0', 'd1')
   with_header(files['gold'], [[0], []], 3)
-  found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
+  found, _ = read(files, 'gold')
   assert found.doc_ids == ('0', '1')
 
 
@@ -298,27 +241,22 @@ def test_training_counts_of_saved_predictions(files):
   matrix(files['scores'])
   counts = np.array([0, 7, 60, 0], np.int32)
   gold = Ragged.of([[0, 3]])
-  saved(
-    files['train'],
-    ('x', '2', '0', 'y'),
-    n_train=60,
-    train_counts=counts,
-    gold=gold,
-  )
-  asked = JudgeFiles(files['scores'], train_labels=files['train'])
+  fields = {'n_train': 60, 'train_counts': counts, 'gold': gold}
+  saved(files['train'], ('x', '2', '0', 'y'), **fields)
+  asked = given(files, 'train')
   found, _ = read_judged(asked)
   # Not its gold, which is that of documents that are judged.
   assert found.n_train == 60 and found.train_counts.tolist() == [60, 0, 7]
   with pytest.raises(DataError, match='training counts, but not the labels of'):
     read_train_gold(asked)
   saved(files['train'], ('0', '1'))
-  message = told(predictions=files['scores'], train_labels=files['train'])
+  message = refused(files, 'train')
   assert message.endswith('has no label, so labels cannot be counted')
 
 
 def test_what_is_taken_for_granted_is_said(files, said):
   matrix(files['scores'], 4)
-  read_judged(JudgeFiles(files['scores']))
+  read(files)
   kind = (
     f'{files["scores"]}: its scores are read as margin (some are not from 0 to '
     '1; for logits, set --score_kind=logit)'
@@ -326,7 +264,7 @@ def test_what_is_taken_for_granted_is_said(files, said):
   assert said == [kind]
   cut = sparse.csr_array(([2.0, 1], [0, 1], [0, 2]), (1, 4))
   write_xc_scores(files['scores'], cut)
-  read_judged(JudgeFiles(files['scores']))
+  read(files)
   lists = (
     f'{files["scores"]}: its rows are read as lists of the best 2 labels; '
     'metrics that need longer lists have no value'
@@ -334,7 +272,7 @@ def test_what_is_taken_for_granted_is_said(files, said):
   assert said == [kind, kind, lists]
   row = {'id': 'd', 'labels': [{'id': 'a', 'score': 1}]}
   files['scores'].write_text(json.dumps(row) + '\n')
-  asked = JudgeFiles(files['scores'])
+  asked = given(files)
   read_judged(asked)
   assert said[3:] == [
     f'{files["scores"]}: its scores are read as probability (all are from 0 to '
@@ -352,11 +290,11 @@ def test_what_is_taken_for_granted_is_said(files, said):
 
 def test_rows_that_are_cut_name_the_depth_that_keeps_them(files, said):
   matrix(files['scores'], 70)
-  read_judged(JudgeFiles(files['scores']))
+  read(files)
   assert said[1:] == [
     f'{files["scores"]}: only the best 50 labels of each document are kept, of '
     'up to 70; slices and metrics may need more; to keep all labels, set '
     '--depth=70'
   ]
-  found, _ = read_judged(JudgeFiles(files['scores'], depth=70))
+  found, _ = read(files, depth=70)
   assert len(said) == 3 and found.lists['all'].ids.shape == (1, 70)

@@ -9,9 +9,10 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.xc_writers import write_pairs, write_xc_scores as text
+from tests.judge.files.given import given, read
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judged import read_judged
 from xjax.judge.files.rows import LabelRows, cut_length, without_pairs
 from xjax.judge.label_lists import LabelLists
 
@@ -21,11 +22,6 @@ INF = np.inf
 def npz(path: pathlib.Path, matrix: sparse.csr_array) -> None:
   with path.open('wb') as file:
     sparse.save_npz(file, matrix)
-
-
-@pytest.fixture
-def files(tmp_path):
-  return {name: tmp_path / name for name in ('scores', 'more')}
 
 
 def test_a_filter_of_lists_that_were_cut():
@@ -65,11 +61,11 @@ def test_scores_are_compared_as_they_are_given(files):
   matrix = sparse.csr_array((close, [0, 1, 2], [0, 3]), shape=(1, 3))
   for write in (npz, text):
     write(files['scores'], matrix)
-    found, _ = read_judged(JudgeFiles(files['scores'], depth=3))
+    found, _ = read(files, depth=3)
     assert found.lists['all'].ids.tolist() == [[1, 0, 2]]
   for dtype in (np.int64, bool):
     npz(files['scores'], matrix.astype(dtype))
-    found, _ = read_judged(JudgeFiles(files['scores'], depth=3))
+    found, _ = read(files, depth=3)
     assert found.lists['all'].ids.tolist() == [[0, 1, 2]]
 
 
@@ -82,45 +78,25 @@ def test_scores_are_compared_as_they_are_given(files):
 )
 @hypothesis.given(st.data())
 def test_selection_is_that_of_a_plain_sort(files, data):
-  rows = data.draw(
-    st.lists(
-      st.dictionaries(st.integers(0, 6), st.integers(-2, 2), max_size=7),
-      min_size=1,
-      max_size=6,
-    )
-  )
-  pairs = data.draw(
-    st.lists(
-      st.tuples(st.integers(0, len(rows) - 1), st.integers(0, 6)),
-      min_size=1,
-      max_size=5,
-    )
-  )
+  row = st.dictionaries(st.integers(0, 6), st.integers(-2, 2), max_size=7)
+  rows = data.draw(st.lists(row, min_size=1, max_size=6))
+  pair = st.tuples(st.integers(0, len(rows) - 1), st.integers(0, 6))
+  pairs = data.draw(st.lists(pair, min_size=1, max_size=5))
   depth = data.draw(st.integers(1, 8))
   order = [data.draw(st.permutations(sorted(row))) for row in rows]
-  matrix = sparse.csr_array(
-    (
-      np.array([r[v] for r, o in zip(rows, order) for v in o], np.float64),
-      np.array([v for o in order for v in o], np.int32),
-      np.cumsum([0, *map(len, rows)]),
-    ),
-    shape=(len(rows), 7),
-  )
+  scores = np.array([r[v] for r, o in zip(rows, order) for v in o], np.float64)
+  labels = np.array([v for o in order for v in o], np.int32)
+  parts = scores, labels, np.cumsum([0, *map(len, rows)])
+  matrix = sparse.csr_array(parts, shape=(len(rows), 7))
   save = data.draw(st.sampled_from([text, npz]))
   save(files['scores'], matrix)
-  write_pairs(files['more'], np.array(pairs))
+  write_pairs(files['filter'], np.array(pairs))
   with pytest.MonkeyPatch.context() as patch:
     block = data.draw(st.integers(1, 9))
     patch.setattr('xjax.judge.files.rows._BLOCK', block)
-    judge = JudgeFiles(files['scores'], filter=files['more'], depth=depth)
-    best = [
-      [
-        v
-        for v in sorted(row, key=lambda v: (-row[v], v))
-        if (i, v) not in pairs
-      ]
-      for i, row in enumerate(rows)
-    ]
+    judge = given(files, 'filter', depth=depth)
+    ranked = [sorted(row, key=lambda v: (-row[v], v)) for row in rows]
+    best = [[v for v in r if (i, v) not in pairs] for i, r in enumerate(ranked)]
     longest = max(map(len, rows))
     most = [len(row) == longest for row in rows]
     if 0 < longest < 7 and 2 * sum(most) >= sum(map(bool, rows)):
@@ -139,10 +115,7 @@ def test_selection_is_that_of_a_plain_sort(files, data):
 
 def test_a_depth_beyond_the_labels_costs_no_memory(files):
   files['scores'].write_text('3 4\n0:0.5 1:0.25\n2:1\n0:1\n')
-  predictions, _ = read_judged(JudgeFiles(files['scores'], depth=10**9))
-  assert predictions.lists['all'].ids[:, :3].tolist() == [
-    [0, 1, PAD],
-    [2, PAD, PAD],
-    [0, PAD, PAD],
-  ]
-  assert predictions.lists['all'].ids.shape[1] <= 64
+  predictions, _ = read(files, depth=10**9)
+  ids = predictions.lists['all'].ids
+  assert ids[:, :3].tolist() == [[0, 1, PAD], [2, PAD, PAD], [0, PAD, PAD]]
+  assert ids.shape[1] <= 64

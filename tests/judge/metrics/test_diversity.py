@@ -40,17 +40,14 @@ def test_short_lists():
   assert found[1].tolist() == [0, 0, 0]
   for k in (2, 3, 7):
     assert found[k].tolist() == [1, 0, 0]
+  none = np.zeros((0, 4), np.int32)
+  assert intra_list_diversity(none, (2,), vectors)[2].shape == (0,)
 
 
 def test_labels_without_vectors_resemble_nobody():
   vectors = unit([[0, 0], [0, 0], [1, 1]])
   found = intra_list_diversity(np.array([[0, 1, 2]], np.int32), (3,), vectors)
   assert found[3].tolist() == [1]
-
-
-def test_no_documents():
-  none = np.zeros((0, 4), np.int32)
-  assert intra_list_diversity(none, (2,), unit(np.eye(3)))[2].shape == (0,)
 
 
 @pytest.mark.parametrize('seed', range(3))

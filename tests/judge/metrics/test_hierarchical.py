@@ -1,7 +1,6 @@
 """Metrics of labels with parents: by hand, by sets, and in special cases."""
 
 import dataclasses
-import itertools
 
 import hypothesis
 from hypothesis import strategies as st
@@ -9,26 +8,21 @@ import numpy as np
 import pytest
 
 from tests.judge.reference import paths
+from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics import hierarchical
 from xjax.judge.predict import popularity
 from xjax.judge.predictions import Predictions
 
 # Geometry belongs to mathematics and to art; physics and music have one parent.
-PARENTS = {
-  'science': (),
-  'art': (),
-  'maths': ('science',),
-  'physics': ('science',),
-  'music': ('art',),
-  'geometry': ('maths', 'art'),
-}
+PARENTS = {'science': (), 'art': (), 'maths': ('science',)}
+PARENTS |= {'physics': ('science',), 'music': ('art',)}
+PARENTS |= {'geometry': ('maths', 'art')}
 
 
 def predictions(predicted, gold, parents=PARENTS, labels=None, depth=None):
@@ -40,22 +34,15 @@ def predictions(predicted, gold, parents=PARENTS, labels=None, depth=None):
   described = {id_: Label(id_, parents=tuple(parents[id_])) for id_ in parents}
   rows = [[labels.index(label) for label in row] for row in predicted]
   depth = depth or 1 + max(map(len, rows))  # every list has all its labels
-  ids = np.full((len(rows), depth), PAD, np.int32)
-  for row, labels_of_row in enumerate(rows):
-    ids[row, : len(labels_of_row)] = labels_of_row
-  scores = np.where(ids == PAD, -np.inf, 0.9).astype(np.float32)
-  return Predictions(
+  ids = np.array([row + [PAD] * (depth - len(row)) for row in rows])
+  return system(
+    *(ids, np.where(ids == PAD, -np.inf, 0.9)),
+    [sorted(map(labels.index, row)) for row in gold],
+    np.zeros(len(labels)),
     score_kind=ScoreKind.PROBABILITY,
-    n_scored=len(labels),
     n_train=0,
-    doc_ids=tuple(map(str, range(len(rows)))),
     labels=tuple(labels),
-    train_counts=np.zeros(len(labels), np.int32),
-    lists={'all': LabelLists(ids, scores)},
-    gold=Ragged.of([sorted(map(labels.index, row)) for row in gold]),
-    hierarchy=Hierarchy.of(
-      [described[id_] for id_ in labels], described.values()
-    ),
+    hierarchy=Hierarchy.of(map(described.get, labels), described.values()),
   )
 
 
@@ -89,15 +76,9 @@ def test_by_hand():
 
 def test_as_hiclass_prints():
   # A tree of 4 x 3 x 3 labels; the label c201 is below b20, which is below a2.
-  names = [
-    f'{letter}{number}'
-    for letter, width in (('a', 1), ('b', 2), ('c', 3))
-    for number in map(
-      ''.join, itertools.product('0123', *['012'] * (width - 1))
-    )
-  ]
-  above = {'a': None, 'b': 'a', 'c': 'b'}
-  tree = {n: (above[n[0]] + n[1:-1],) if above[n[0]] else () for n in names}
+  tree = {f'a{x}': () for x in '0123'}
+  tree |= {f'b{a[1:]}{x}': (a,) for a in tree for x in '012'}
+  tree |= {f'c{b[1:]}{x}': (b,) for b in tree if b[0] == 'b' for x in '012'}
   rows = (
     [['c000', 'c111'], ['c012'], ['c201', 'c202', 'c321'], ['c110']],
     [['c000', 'c112'], ['c022', 'c100'], ['c202'], ['c300']],
@@ -138,14 +119,11 @@ def problem(seed, n_labels):
     for i, name in enumerate(names)
   }
   labels = rng.permutation(names)[:n_labels].tolist()
-  predicted, gold = (
-    [
-      rng.permutation(labels)[: rng.integers(0, n_labels + 1)].tolist()
-      for _ in range(7)
-    ]
-    for _ in range(2)
-  )
-  return predicted, gold, labels, parents
+  rows = [
+    rng.permutation(labels)[: rng.integers(0, n_labels + 1)].tolist()
+    for _ in range(14)
+  ]
+  return rows[:7], rows[7:], labels, parents
 
 
 @hypothesis.given(st.integers(0, 10**6), SIZES)
@@ -209,37 +187,33 @@ def test_twenty_levels():
 
 def test_places_of_a_list_without_a_label_are_not_predicted():
   rows = [['maths'], []], [['maths'], ['art']]
-  padded = predictions(*rows, depth=9)
-  assert values_of(padded) == values_of(predictions(*rows))
+  assert values_of(predictions(*rows, depth=9)) == values_of(predictions(*rows))
 
 
 def test_only_labels_that_a_model_can_predict_are_asked_for():
-  system = predictions([['music'], ['maths']], [['music'], ['art']])
+  rows = [['music'], ['maths']], [['music'], ['art']]
+  whole = predictions(*rows)
   order = 'music', 'maths', 'physics', 'geometry', 'science', 'art'
-  moved = predictions(
-    [['music'], ['maths']], [['music'], ['art']], labels=order
-  )
-  assert values_of(moved) == values_of(system)
+  moved = predictions(*rows, labels=order)
+  assert values_of(moved) == values_of(whole)
   # Science and art are gold labels that the model does not know.
   outside = dataclasses.replace(moved, n_scored=4)
   assert values_of(outside)['consistency'] == 1
-  assert values_of(outside)['hF1'] == values_of(system)['hF1']
+  assert values_of(outside)['hF1'] == values_of(whole)['hF1']
 
 
 def test_a_slice_has_the_ancestors_of_its_labels():
-  system = predictions(
-    [['maths', 'science'], ['music', 'art']],
-    [['physics', 'science'], ['music', 'art']],
-  )
-  second = np.array([False, False, True, True, True, True])
-  by = Criteria((1,), slices={'second': second})
-  values = judge(system, by)['xjax']['second']
+  right = ['music', 'art']
+  rows = [['maths', 'science'], right], [['physics', 'science'], right]
+  found = predictions(*rows)
+  by = Criteria((1,), slices={'second': np.arange(6) > 1})
+  values = judge(found, by)['xjax']['second']
   # Maths and physics share science; music and art are right.
   assert values['hF1'] == 2 * (1 + 2) / (4 + 4)
   assert values['consistency'] == 1  # the slice has no parent of its labels
   assert not any('[level=' in name for name in values)
   # A level as a slice has the same F1 as the level of all labels.
-  whole = values_of(system)
+  whole = values_of(found)
   assert values['micro-F1'] == whole['micro-F1[level=2]'] == 0.5
 
 
@@ -250,16 +224,12 @@ def test_lists_that_are_too_short_are_refused_with_their_number():
   short = dataclasses.replace(whole, lists={'all': lists.first(1)})
   metrics = judge(short, Criteria((1,)))
   values, notes = metrics['xjax']['all'], metrics[NOTES]['all']
+  why = '2 of 2 documents may have more labels above the threshold than the 1 '
   for name in ('hF1', 'hR', 'consistency', 'micro-F1[level=1]', 'micro-F1'):
-    assert values[name] is None
-    assert notes[name] == (
-      '2 of 2 documents may have more labels above the threshold than the 1 '
-      'saved'
-    )
+    assert values[name] is None and notes[name] == f'{why}saved'
   # Scores at or below the threshold show that no label is missing.
-  scores = np.array([[0.9, 0.5], [0.9, 0.4]], np.float32)
-  ids = np.array([[2, 0], [1, 3]], np.int32)
-  known = dataclasses.replace(short, lists={'all': LabelLists(ids, scores)})
+  lists = lists_of([[2, 0], [1, 3]], [[0.9, 0.5], [0.9, 0.4]])
+  known = dataclasses.replace(short, lists={'all': lists})
   assert values_of(known)['hF1'] == 2 * (2 + 1) / (3 + 4)
 
 
@@ -297,11 +267,8 @@ def test_without_parents_there_are_no_such_metrics():
 
 
 def test_the_hierarchy_is_saved(tmp_path):
-  system = predictions(
-    [['maths'], ['music']],
-    [['physics'], ['music']],
-    labels=['music', 'maths', 'physics'],
-  )
+  rows = [['maths'], ['music']], [['physics'], ['music']]
+  system = predictions(*rows, labels=['music', 'maths', 'physics'])
   system.save(tmp_path / 'saved.npz')
   after = Predictions.load(tmp_path / 'saved.npz')
   assert list(after.hierarchy.ids) == list(system.hierarchy.ids)

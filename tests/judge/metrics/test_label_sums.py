@@ -13,13 +13,13 @@ from xjax.judge.metrics.label_sums import (
   label_sums,
   named_sums,
 )
-from xjax.judge.metrics.metric import LabelForm, LabelMetric, metric_classes
+from xjax.judge.metrics.metric import LabelMetric, SumLayout, metric_classes
 
 # Five labels, of which the last is neither predicted nor gold.
 CORRECT = np.array([2, 0, 1, 0, 0])
 PREDICTED = np.array([4, 3, 1, 0, 0])
 GOLD = np.array([2, 1, 4, 5, 0])
-FORM = LabelForm(alphas=(0.0, 0.25, 1.0), draws=(1, 3))
+FORM = SumLayout(alphas=(0.0, 0.25, 1.0), draws=(1, 3))
 N_DOCS = 10
 EVERY = np.ones(5, bool)
 
@@ -36,46 +36,41 @@ def every(form):
 def summed(
   correct=CORRECT, predicted=PREDICTED, gold=GOLD, table=None, form=FORM
 ):
-  table = table or LabelTable.of(EVERY, {})
+  parts = correct, predicted, gold, table or LabelTable.of(EVERY, {})
   with exact():
-    found = label_sums(
-      correct, predicted, gold, table, np.float64(N_DOCS), every(form)
-    )
+    found = label_sums(*parts, np.float64(N_DOCS), every(form))
     return jax.tree.map(np.asarray, found)
 
 
 def test_by_hand():
   totals, _ = summed()
   f1 = [2 * 2 / (4 + 2), 0, 2 * 1 / (1 + 4), 0, 0]
-  assert {name: float(value) for name, value in totals.items()} == (
-    pytest.approx(
-      {
-        'correct': 3,
-        'predicted': 8,
-        'MacroPrecision.over': 2 / 4 + 1,
-        'MacroRecall.over': 1 + 1 / 4,
-        F1: sum(f1),
-        'WeightedF1.over': f1[0] * 2 + f1[2] * 4,
-        'MacroFHalf.over': 1.25 * 2 / (0.25 * 2 + 4) + 1.25 / (0.25 * 4 + 1),
-        'MacroFTwo.over': 5 * 2 / (4 * 2 + 4) + 5 / (4 * 4 + 1),
-        'Coverage.over': 2,
-        'AlphaCoverage.over[alpha=0.0]': 2,
-        'AlphaCoverage.over[alpha=0.25]': 2,
-        'AlphaCoverage.over[alpha=1.0]': 1,
-        'SampledCoverage.over[n_drawn=1]': 0.2 + 0.1,
-        'SampledCoverage.over[n_drawn=3]': (1 - 0.8**3) + (1 - 0.9**3),
-        'Entropy.over': 2 * np.log2(2) + 0,
-        'labels up to largest': 4,
-      },
-      rel=1e-14,
-    )
-  )
+  wanted = {
+    'correct': 3,
+    'predicted': 8,
+    'MacroPrecision.over': 2 / 4 + 1,
+    'MacroRecall.over': 1 + 1 / 4,
+    F1: sum(f1),
+    'WeightedF1.over': f1[0] * 2 + f1[2] * 4,
+    'MacroFHalf.over': 1.25 * 2 / (0.25 * 2 + 4) + 1.25 / (0.25 * 4 + 1),
+    'MacroFTwo.over': 5 * 2 / (4 * 2 + 4) + 5 / (4 * 4 + 1),
+    'Coverage.over': 2,
+    'AlphaCoverage.over[alpha=0.0]': 2,
+    'AlphaCoverage.over[alpha=0.25]': 2,
+    'AlphaCoverage.over[alpha=1.0]': 1,
+    'SampledCoverage.over[n_drawn=1]': 0.2 + 0.1,
+    'SampledCoverage.over[n_drawn=3]': (1 - 0.8**3) + (1 - 0.9**3),
+    'Entropy.over': 2 * np.log2(2) + 0,
+    'labels up to largest': 4,
+  }
+  found = {name: float(value) for name, value in totals.items()}
+  assert found == pytest.approx(wanted, rel=1e-14)
 
 
 def test_a_recall_that_is_met_to_the_last_bit():
   for correct, gold, alpha in ((51, 75, 0.68), (7, 10, 0.7), (1, 3, 1 / 3)):
     counts = (np.array([n]) for n in (correct, correct, gold))
-    form = LabelForm(alphas=(alpha,), draws=())
+    form = SumLayout(alphas=(alpha,), draws=())
     one = LabelTable.of(np.ones(1, bool), {})
     totals, _ = summed(*counts, one, form)
     assert totals[f'AlphaCoverage.over[alpha={alpha}]'] == 1
@@ -127,9 +122,8 @@ def test_labels_without_decisions_may_be_left_out():
   table = LabelTable.of(EVERY, bins)
   kept = np.array([0, 1, 2, 3])
   whole = summed(table=table)
-  part = summed(
-    *(x[kept] for x in (CORRECT, PREDICTED, GOLD)), table.take(kept)
-  )
+  counts = (x[kept] for x in (CORRECT, PREDICTED, GOLD))
+  part = summed(*counts, table.take(kept))
   for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-15)
 
@@ -148,15 +142,9 @@ def test_names():
 
 
 def test_names_of_bins():
-  assert [bin_name(*ends) for ends in BINS] == [
-    *('0', '1-9', '10-99', '100-999', '1000+'),
-  ]
+  ends = {'0': [0], '1-9': [1, 9], '10-99': [10, 99], '100-999': [100, 999]}
+  ends['1000+'] = [1000, 10**9]
+  assert [bin_name(*each) for each in BINS] == list(ends)
   counts = np.array([0, 1, 9, 10, 99, 100, 999, 1000, 10**9])
-  found = in_bins(counts)
-  assert {name: counts[mask].tolist() for name, mask in found.items()} == {
-    '0': [0],
-    '1-9': [1, 9],
-    '10-99': [10, 99],
-    '100-999': [100, 999],
-    '1000+': [1000, 10**9],
-  }
+  found = {name: counts[mask] for name, mask in in_bins(counts).items()}
+  assert {name: each.tolist() for name, each in found.items()} == ends

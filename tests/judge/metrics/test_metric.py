@@ -8,9 +8,9 @@ import pytest
 from xjax.judge.metrics.documents import Hit, Precision, ideal
 from xjax.judge.metrics.labels import Entropy, MicroF1
 from xjax.judge.metrics.metric import (
-  LabelForm,
   Measure,
   MetricPoints,
+  SumLayout,
   kind_of,
   measures,
 )
@@ -24,14 +24,13 @@ from xjax.judge.metrics.protocols import (
   XJAX,
 )
 
-FORM = LabelForm(alphas=(0.25,), draws=(7, 1000))
+FORM = SumLayout(alphas=(0.25,), draws=(7, 1000))
 BINS = '1-9', '1000+'
 
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
-  return measures(
-    protocol, MetricPoints(ks, thresholds, bins, levels=(1, 2)), FORM
-  )
+  points = MetricPoints(ks, thresholds, bins, levels=(1, 2))
+  return measures(protocol, points, FORM)
 
 
 def test_a_measure():
@@ -65,9 +64,8 @@ def test_entropy():
 
   assert of(4, 4, 4, 4) == 2
   assert of(5) == 0
-  assert of(1, 3) == pytest.approx(
-    -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))
-  )
+  uneven = -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))
+  assert of(1, 3) == pytest.approx(uneven)
   assert of() == 0  # nothing is correct
   # The entropy is never below 0, whatever rounding leaves.
   sums = {'log': 3 * math.log2(3) * (1 + 1e-15), 'all': 3}
@@ -99,37 +97,25 @@ OURS = {
   'entropy@5': ('Entropy.over@5', ['correct@5'], 1),
   'ILD@5': ('Diversity.over@5', ['documents with gold'], 1),
   'hP': ('HierarchicalPrecision.over', ['HierarchicalPrecision.under'], 1),
-  'hR-tuned': (
-    'HierarchicalPrecision.over-tuned',
-    ['HierarchicalRecall.under-tuned'],
-    1,
-  ),
-  'micro-R[level=2]': (
-    'LevelPrecision.over[level=2]',
-    ['LevelRecall.under[level=2]'],
-    1,
+}
+LEVEL = '[level=2]'
+TUNED = 'HierarchicalPrecision.over-tuned', ['HierarchicalRecall.under-tuned']
+OURS |= {
+  'hR-tuned': (*TUNED, 1),
+  f'micro-R{LEVEL}': (
+    *(f'LevelPrecision.over{LEVEL}', [f'LevelRecall.under{LEVEL}'], 1),
   ),
 }
+COUNTED = 'NormalPSRByCount.over@5'
+LARGEST = 'labels up to largest@5'
 THEIRS = {
   (PYXCLIB, 'P@5'): ('Precision.over@5', ['documents'], 5),
   (PYXCLIB, 'PSnDCG@5'): ('PSnDCGOfMeans.over@5', ['PSnDCGOfMeans.under@5'], 1),
-  (PYXCLIB, 'PSR-norm@5'): (
-    'NormalPSRByCount.over@5',
-    ['NormalPSRByCount.under@5'],
-    1,
-  ),
-  (NAPKINXC, 'PSR@5'): ('NormalPSRByCount.over@5', ['documents'], 1),
+  (PYXCLIB, 'PSR-norm@5'): (COUNTED, ['NormalPSRByCount.under@5'], 1),
+  (NAPKINXC, 'PSR@5'): (COUNTED, ['documents'], 1),
   (NAPKINXC, 'coverage@5'): ('Coverage.over@5', ['labels with gold'], 1),
-  (NAPKINXC, 'macro-F1@5'): (
-    'MacroF1AtThreshold.over@5',
-    ['labels up to largest@5'],
-    1,
-  ),
-  (NAPKINXC, 'macro-P@5'): (
-    'MacroPrecision.over@5',
-    ['labels up to largest@5'],
-    1,
-  ),
+  (NAPKINXC, 'macro-F1@5'): ('MacroF1AtThreshold.over@5', [LARGEST], 1),
+  (NAPKINXC, 'macro-P@5'): ('MacroPrecision.over@5', [LARGEST], 1),
   (ATTENTIONXML, 'PSnDCG@5'): ('PSnDCG.over@5', ['PSnDCG.under@5'], 1),
   (LMTC, 'P@5'): ('Precision.over@5', ['documents with gold'], 5),
   (PECOS, 'R@5'): ('Recall.over@5', ['documents'], 1),
@@ -175,6 +161,6 @@ def test_thresholds_and_bins_are_those_there_are():
   bare = table(XJAX, thresholds=('',), bins=())
   assert 'micro-F1' in bare and 'micro-F1-tuned' not in bare
   assert not any(name.startswith('macro-F1@5[') for name in bare)
-  form = LabelForm(alphas=(), draws=())
+  form = SumLayout(alphas=(), draws=())
   names = measures(XJAX, MetricPoints((5,)), form)
   assert not any('coverage[' in name or name == 'micro-F1' for name in names)

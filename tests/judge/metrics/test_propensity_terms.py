@@ -62,34 +62,6 @@ def test_by_hand():
   }
 
 
-def test_short_lists_and_few_gold():
-  found = terms()
-  second = {name: values[1].tolist() for name, values in found.items()}
-  assert second['w-hits'] == [8, 8] and second['w-best'] == [8, 9]
-  assert second['w-best-DCG'] == [8, pytest.approx(8 + 1 / LOG3)]
-  # The ideal list has two, however large k is.
-  assert second['w-nDCG'] == [8, pytest.approx(8 / (1 + 1 / LOG3))]
-  # Gold, and none of it found.
-  assert found['w-hits'][3].tolist() == [0, 0]
-  assert found['w-best'][3].tolist() == [8, 8]
-  assert found['PSR-best'][3].tolist() == [1, 1]
-
-
-def test_without_gold_all_is_0():
-  for values in terms().values():
-    assert values[2].tolist() == [0, 0]
-
-
-def test_equal_weights_make_them_the_usual_metrics():
-  ones = terms(weights=np.ones(5))
-  np.testing.assert_allclose(ones['w-hits'][0], [1, 2])
-  np.testing.assert_allclose(ones['PSR'][0], [1 / 3, 2 / 3])
-  np.testing.assert_allclose(ones['PSR'], ones['w-R'])
-  np.testing.assert_allclose(
-    ones['w-nDCG'][0], [1, (1 + 1 / 2) / (1 + 1 / LOG3 + 1 / 2)]
-  )
-
-
 @pytest.mark.parametrize('width', [3, 64, 65, 100])
 def test_the_best_of_much_gold(width):
   # Up to 64 gold labels are compared in pairs, more are sorted.

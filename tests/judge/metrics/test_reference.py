@@ -14,7 +14,7 @@ from tests.judge.reference import (
   labels as by_label,
   propensity as scored,
 )
-from tests.judge.reference.judged import Problem, judge
+from tests.judge.reference.judged import BINS, Problem, judge
 from xjax.judge.metrics.metric import Ratio
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
@@ -52,125 +52,105 @@ def test_constants():
 
 def expect(ks, protocol, table, problem=PROBLEM):
   found = judge(problem, ks, protocol)
-  assert {name: found[name] for name in table} == pytest.approx(
-    table, abs=1e-14
-  )
+  found = {name: found[name] for name in table}
+  assert found == pytest.approx(table, abs=1e-14)
 
 
-def test_means_over_documents_with_gold():
-  expect(
-    (1, 2, 3, 5),
-    XJAX,
-    {
-      # One hit among two, and one among one: the list that ended is over k.
-      'P@1': 1 / 2,
-      'P@2': 1 / 2,
-      'P@5': (2 / 5 + 1 / 5) / 2,
-      'R@2': (1 / 3 + 1 / 2) / 2,
-      'R@5': (2 / 3 + 1 / 2) / 2,
-      'RP@2': (1 / 2 + 1 / 2) / 2,
-      'RP@3': (1 / 3 + 1 / 2) / 2,
-      'nDCG@2': (T / I2 + 1 / I2) / 2,
-      'nDCG@3': (T / I3 + 1 / I2) / 2,
-      'nDCG-full@3': (T / I3 + 1 / I3) / 2,
-      'Hit@1': 1 / 2,
-      'Hit@2': 1.0,
-      'R-Precision': (1 / 3 + 1 / 2) / 2,
-    },
-  )
-
-
-def test_means_over_all_documents():
-  expect(
-    (2, 3),
-    COUNTED,
-    {
-      'P@2': 1 / 3,
-      'R@2': (1 / 3 + 1 / 2) / 3,
-      'RP@3': (1 / 3 + 1 / 2) / 3,
-      'nDCG@3': (T / I3 + 1 / I2) / 3,
-      'nDCG-full@3': (T + 1) / I3 / 3,
-      'Hit@2': 2 / 3,
-      'R-Precision': (1 / 3 + 1 / 2) / 3,
-      'PSP-raw@2': (1 / 2 + 2 / 2) / 3,
-      'PSR@3': (1 / 8 + 2 / 3) / 3,
-      # Ratios of sums do not move.
-      'PSP@2': 3 / 10,
-      'PSnDCG@3': (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T),
-    },
-  )
-
-
-def test_propensity_scored():
+# pyxclib and napkinXC divide by the ideal DCG of each document first.
+BEST = (5 + 2 * T + 1 / 2) / I3 + (2 + T) / I2
+BY_COUNT = {
+  'PSnDCG@3': (T / I3 + 2 / I2) / BEST,
+  'PSR@3': (1 / 3 + 2 / 2) / 3,
+  'PSR-norm@1': (0 + 2 / 2) / (5 / 3 + 2 / 2),
+  'PSP@1': 2 / 7,
+}
+SUMS = (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T)
+BY_HAND = {
+  'means over documents with gold': {
+    # One hit among two, and one among one: the list that ended is over k.
+    'P@1': 1 / 2,
+    'P@2': 1 / 2,
+    'P@5': (2 / 5 + 1 / 5) / 2,
+    'R@2': (1 / 3 + 1 / 2) / 2,
+    'R@5': (2 / 3 + 1 / 2) / 2,
+    'RP@2': (1 / 2 + 1 / 2) / 2,
+    'RP@3': (1 / 3 + 1 / 2) / 2,
+    'nDCG@2': (T / I2 + 1 / I2) / 2,
+    'nDCG@3': (T / I3 + 1 / I2) / 2,
+    'nDCG-full@3': (T / I3 + 1 / I3) / 2,
+    'Hit@1': 1 / 2,
+    'Hit@2': 1.0,
+    'R-Precision': (1 / 3 + 1 / 2) / 2,
+  },
+  'means over all documents': {
+    'P@2': 1 / 3,
+    'R@2': (1 / 3 + 1 / 2) / 3,
+    'RP@3': (1 / 3 + 1 / 2) / 3,
+    'nDCG@3': (T / I3 + 1 / I2) / 3,
+    'nDCG-full@3': (T + 1) / I3 / 3,
+    'Hit@2': 2 / 3,
+    'R-Precision': (1 / 3 + 1 / 2) / 3,
+    'PSP-raw@2': (1 / 2 + 2 / 2) / 3,
+    'PSR@3': (1 / 8 + 2 / 3) / 3,
+    # Ratios of sums do not move.
+    'PSP@2': 3 / 10,
+    'PSnDCG@3': SUMS,
+  },
   # The gold weigh 1 2 5 (together 8) and 2 1; label 0, then label 1 is hit.
-  expect(
-    (1, 2, 3),
-    XJAX,
-    {
-      'PSP@1': 2 / (5 + 2),
-      'PSP@2': (1 + 2) / (7 + 3),
-      'PSP-raw@2': (1 / 2 + 2 / 2) / 2,
-      'PSnDCG@3': (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T),
-      'PSnDCG-full@3': (T + 2) / I3 / 2,
-      'PSR@3': (1 / 8 + 2 / 3) / 2,
-      'PSR-norm@1': (0 + 2 / 3) / (5 / 8 + 2 / 3),
-      'PSR-norm@3': (1 / 8 + 2 / 3) / (1 + 1),
-    },
-  )
-
-
-@pytest.mark.parametrize('tool', ['pyxclib', 'napkinxc'])
-def test_propensity_scored_by_pyxclib_and_napkinxc(tool):
-  best = (5 + 2 * T + 1 / 2) / I3 + (2 + T) / I2
-  expect(
-    (1, 3),
-    PROTOCOLS[tool],
-    {
-      'PSnDCG@3': (T / I3 + 2 / I2) / best,
-      'PSR@3': (1 / 3 + 2 / 2) / 3,
-      'PSR-norm@1': (0 + 2 / 2) / (5 / 3 + 2 / 2),
-      'PSP@1': 2 / 7,
-    },
-  )
-
-
-def test_attentionxml_sums_before_it_divides():
-  protocol = PROTOCOLS['attentionxml']
-  assert protocol.psndcg is Ratio.SUMS
-  sums = (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T)
-  table = {'P@2': 1 / 3, 'PSP@2': 3 / 10, 'PSnDCG@3': sums}
-  expect((2, 3), protocol, table)
-
-
-def test_labels():
+  'propensity-scored': {
+    'PSP@1': 2 / (5 + 2),
+    'PSP@2': (1 + 2) / (7 + 3),
+    'PSP-raw@2': (1 / 2 + 2 / 2) / 2,
+    'PSnDCG@3': SUMS,
+    'PSnDCG-full@3': (T + 2) / I3 / 2,
+    'PSR@3': (1 / 8 + 2 / 3) / 2,
+    'PSR-norm@1': (0 + 2 / 3) / (5 / 8 + 2 / 3),
+    'PSR-norm@3': (1 / 8 + 2 / 3) / (1 + 1),
+  },
+  'pyxclib': BY_COUNT,
+  # Gold are 0 1 3 5, so 5 is the largest that is seen; 6 and 7 are not.
+  'napkinxc': {
+    **BY_COUNT,
+    'coverage@2': 2 / 4,
+    'macro-F1@2': (2 / 3 + 2 / 3) / 6,
+  },
+  'attentionxml': {'P@2': 1 / 3, 'PSP@2': 3 / 10, 'PSnDCG@3': SUMS},
   # Among the first two: 0 is hit once of two predictions, 1 once of one;
   # 2 and 3 are predicted in vain; 1, 3 and 5 are missed.
-  expect(
-    (2,),
-    XJAX,
-    {
-      'micro-F1@2': 2 * 2 / (5 + 5),
-      'macro-F1@2': (2 / 3 + 2 / 3) / 8,
-      'macro-F0.5@2': (1.25 / 2.25 + 1.25 / 1.5) / 8,
-      'macro-F2@2': (5 / 6 + 5 / 9) / 8,
-      'macro-P@2': (1 / 2 + 1) / 8,
-      'macro-R@2': (1 + 1 / 2) / 8,
-      'macro-F1@2[1-9]': 2 / 3,
-      'macro-F1@2[10-99]': 0.0,
-      'macro-F1@2[100-999]': 0.0,
-      'macro-F1@2[1000+]': 0.0,
-      'coverage@2': 2 / 8,
-      'coverage[a=0]@2': 2 / 8,
-      'coverage[a=0.5]@2': 2 / 8,
-      'coverage[a=0.6]@2': 1 / 8,
-      'coverage[a=1]@2': 1 / 8,
-      # A draw misses a label of one document in three with probability 2 / 3.
-      'coverage[n=1]@2': 2 / 3 / 8,
-      'coverage[n=2]@2': 2 * (1 - 4 / 9) / 8,
-      # Two labels, as often each: one bit.
-      'entropy@2': 1.0,
-    },
-  )
+  'labels': {
+    'micro-F1@2': 2 * 2 / (5 + 5),
+    'macro-F1@2': (2 / 3 + 2 / 3) / 8,
+    'macro-F0.5@2': (1.25 / 2.25 + 1.25 / 1.5) / 8,
+    'macro-F2@2': (5 / 6 + 5 / 9) / 8,
+    'macro-P@2': (1 / 2 + 1) / 8,
+    'macro-R@2': (1 + 1 / 2) / 8,
+    'macro-F1@2[1-9]': 2 / 3,
+    **dict.fromkeys([f'macro-F1@2[{b}]' for b in list(BINS)[1:]], 0.0),
+    'coverage@2': 2 / 8,
+    'coverage[a=0]@2': 2 / 8,
+    'coverage[a=0.5]@2': 2 / 8,
+    'coverage[a=0.6]@2': 1 / 8,
+    'coverage[a=1]@2': 1 / 8,
+    # A draw misses a label of one document in three with probability 2 / 3.
+    'coverage[n=1]@2': 2 / 3 / 8,
+    'coverage[n=2]@2': 2 * (1 - 4 / 9) / 8,
+    # Two labels, as often each: one bit.
+    'entropy@2': 1.0,
+  },
+  'labels above a threshold': {
+    'micro-F1': 2 * 2 / (5 + 5),
+    'macro-F1': (2 / 3 + 2 / 3) / 8,
+    # 0 is gold once, 1 twice, in all five gold labels.
+    'weighted-F1': (2 / 3 + 2 * 2 / 3) / 5,
+  },
+}
+PROTOCOL = {**PROTOCOLS, 'means over all documents': COUNTED}
+
+
+@pytest.mark.parametrize('name', BY_HAND)
+def test_values_worked_out_on_paper(name):
+  assert PROTOCOLS['attentionxml'].psndcg is Ratio.SUMS
+  expect((1, 2, 3, 5), PROTOCOL.get(name, XJAX), BY_HAND[name])
 
 
 def test_documents_without_gold_count_for_labels():
@@ -181,28 +161,6 @@ def test_documents_without_gold_count_for_labels():
   ours, theirs = judge(PROBLEM, (2,), XJAX), judge(PROBLEM, (2,), COUNTED)
   for metric in ('micro-F1@2', 'macro-F1@2', 'coverage@2', 'micro-F1'):
     assert ours[metric] == theirs[metric]
-
-
-def test_a_recall_of_alpha_is_enough():
-  # 0.68 * 75 rounds to above 51; 51 / 75 is 0.68.
-  counts = {0: by_label.Counts(correct=51, predicted=51, gold=75)}
-  assert by_label.alpha_coverage(counts, 0.68) == 1
-
-
-def test_averaged_labels_of_napkinxc():
-  # Gold are 0 1 3 5, so 5 is the largest that is seen; 6 and 7 are not.
-  table = {'coverage@2': 2 / 4, 'macro-F1@2': (2 / 3 + 2 / 3) / 6}
-  expect((2,), PROTOCOLS['napkinxc'], table)
-
-
-def test_at_a_threshold():
-  table = {
-    'micro-F1': 2 * 2 / (5 + 5),
-    'macro-F1': (2 / 3 + 2 / 3) / 8,
-    # 0 is gold once, 1 twice, in all five gold labels.
-    'weighted-F1': (2 / 3 + 2 * 2 / 3) / 5,
-  }
-  expect((), XJAX, table)
 
 
 def test_weighted_by_label_and_place():

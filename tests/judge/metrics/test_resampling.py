@@ -50,13 +50,10 @@ def outcomes(seed, n=30, labels=9):
   chosen = rng.random((n, labels)) < 0.3
   golden = np.random.default_rng(0).random((n, labels)) < 0.3
   docs, ids = np.nonzero(chosen)
+  docs, ids = docs.astype(np.int32), ids.astype(np.int32)
   return Outcomes(
     terms={'x': rng.random(n)},
-    sets={
-      '@1': Decisions(
-        docs.astype(np.int32), ids.astype(np.int32), golden[chosen]
-      )
-    },
+    sets={'@1': Decisions(docs, ids, golden[chosen])},
     gold=Ragged.of([np.flatnonzero(row) for row in golden]),
     mask=np.ones(labels, bool),
     bins={},

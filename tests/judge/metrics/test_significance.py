@@ -34,19 +34,6 @@ def test_replicates_without_a_value_are_left_out():
   assert interval(np.array([2.0]), 2.0) is None
 
 
-def test_intervals_cover_a_known_mean():
-  rng = np.random.default_rng(0)
-  n, covered, errors = 60, 0, []
-  for _ in range(400):
-    values = rng.normal(size=n)
-    picked = rng.integers(0, n, (300, n))
-    found = interval(values[picked].mean(1), values.mean())
-    covered += found.low <= 0 <= found.high
-    errors.append(found.error)
-  assert 0.90 <= covered / 400 <= 0.97
-  assert np.mean(errors) == pytest.approx(1 / np.sqrt(n), rel=0.05)
-
-
 def test_randomization_counts_what_is_no_smaller():
   ours, theirs = np.array([3.0, 1.0, 2.0, 5.0]), np.array([1.0, 3.0, 2.0, 2.0])
   # |differences| 2, 2, 0, 3; seen: 2.

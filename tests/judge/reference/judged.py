@@ -10,12 +10,8 @@ from tests.judge.reference import (
   labels as by_label,
   propensity as scored,
 )
-from xjax.judge.metrics.metric import (
-  AveragedLabels,
-  Protocol,
-  Ratio,
-  Recalled,
-)
+from xjax.judge.metrics.metric import AveragedLabels, Ratio, Recalled
+from xjax.judge.metrics.protocols import XJAX
 
 BINS = {
   '1-9': (1, 9),
@@ -54,17 +50,13 @@ class Problem:
   drawn: Sequence[int] = ()
 
 
-def judge(
-  problem: Problem, ks: Sequence[int], protocol: Protocol
-) -> dict[str, float | None]:
+def judge(problem, ks, protocol):
   """Every metric that the problem has what it takes for.
 
   Returns:
     Metric -> value as a fraction; None where there is nothing to be a mean of.
   """
-  values = {
-    'R-Precision': _mean(problem, protocol, reference.r_precision),
-  }
+  values = {'R-Precision': _mean(problem, protocol, reference.r_precision)}
   for k in ks:
     values |= _document_values(problem, k, protocol)
     values |= _label_values(problem, k, protocol)
@@ -76,6 +68,20 @@ def judge(
     values['macro-F1'] = by_label.macro_f1(counts)
     values['weighted-F1'] = by_label.weighted_f1(counts)
   return values
+
+
+def judge_scores(scores_NL, golds, labels, ks, threshold=0.0):
+  """Every metric of our protocol of a slice whose labels are all ranked."""
+  problem = Problem(
+    lists=[reference.rank(scores, labels) for scores in scores_NL],
+    golds=[gold.intersection(labels) for gold in golds],
+    labels=labels,
+    decisions=[
+      {label for label in labels if scores[label] > threshold}
+      for scores in scores_NL
+    ],
+  )
+  return judge(problem, ks, XJAX)
 
 
 def _mean(problem, protocol, value, *rest):

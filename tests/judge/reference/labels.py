@@ -5,11 +5,8 @@ k of every list, or the labels above a threshold. 0 / 0 is 0.
 """
 
 import collections
-from collections.abc import Collection, Mapping, Sequence
 import dataclasses
 import math
-
-import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +26,7 @@ class Counts:
     )
 
 
-def count(
-  decisions: Sequence[Collection[int]],
-  golds: Sequence[set[int]],
-  labels: Collection[int],
-) -> dict[int, Counts]:
+def count(decisions, golds, labels):
   """The counts of every label; a decision is taken once per document."""
   rows = [(set(d), g) for d, g in zip(decisions, golds, strict=True)]
   correct = collections.Counter(label for d, g in rows for label in d & g)
@@ -45,22 +38,22 @@ def count(
   }
 
 
-def ratio(over: float | int, under: float | int) -> float:
+def ratio(over, under):
   """A quotient; 0 where it is 0 / 0."""
   return over / under if under else 0.0
 
 
-def label_precision(counts: Counts) -> float:
+def label_precision(counts):
   """The share of a label's predictions that are right."""
   return ratio(counts.correct, counts.predicted)
 
 
-def label_recall(counts: Counts) -> float:
+def label_recall(counts):
   """The share of a label's gold documents that are found."""
   return ratio(counts.correct, counts.gold)
 
 
-def f_beta(counts: Counts, beta: float = 1.0) -> float:
+def f_beta(counts, beta=1.0):
   """(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP); F1 for b = 1.
 
   0 for a label that is never predicted.
@@ -72,69 +65,55 @@ def f_beta(counts: Counts, beta: float = 1.0) -> float:
   return ratio(right, right + square * missed + wrong)
 
 
-def macro(values: Sequence[float]) -> float | None:
+def macro(values):
   """The mean over labels; None over no labels."""
   return math.fsum(values) / len(values) if values else None
 
 
-def micro_f1(counts: Mapping[int, Counts]) -> float:
+def micro_f1(counts):
   """F1 of the decisions about all labels together."""
   return f_beta(sum(counts.values(), Counts()))
 
 
-def macro_f1(counts: Mapping[int, Counts], beta: float = 1.0) -> float | None:
+def macro_f1(counts, beta=1.0):
   """The mean of the labels' F1 (or F_beta)."""
   return macro([f_beta(row, beta) for row in counts.values()])
 
 
-def binned_macro_f1(
-  counts: Mapping[int, Counts],
-  train_counts: np.ndarray,
-  low: int,
-  high: int | None = None,
-) -> float | None:
+def binned_macro_f1(counts, train_counts, low, high=None):
   """macro_f1 over the labels of low to high training documents, or more.
 
   From the counts of whole lists: no list is ranked anew for a bin.
   """
-  return macro_f1(
-    {
-      label: row
-      for label, row in counts.items()
-      if low <= train_counts[label]
-      and (high is None or train_counts[label] <= high)
-    }
-  )
+  high = math.inf if high is None else high
+  inside = [label for label in counts if low <= train_counts[label] <= high]
+  return macro_f1({label: counts[label] for label in inside})
 
 
-def weighted_f1(counts: Mapping[int, Counts]) -> float:
+def weighted_f1(counts):
   """The mean of the labels' F1, weighted by how often each is gold."""
   golds = sum(row.gold for row in counts.values())
   weighted = math.fsum(f_beta(row) * row.gold for row in counts.values())
   return ratio(weighted, golds)
 
 
-def coverage(counts: Mapping[int, Counts]) -> float | None:
+def coverage(counts):
   """The share of labels with a correct prediction."""
   return macro([float(row.correct > 0) for row in counts.values()])
 
 
-def alpha_coverage(counts: Mapping[int, Counts], alpha: float) -> float | None:
+def alpha_coverage(counts, alpha):
   """The share of labels with recall >= alpha, for 0 with recall > 0.
 
   A label without gold has recall 0.
   """
+  rows = counts.values()
   return macro(
-    [
-      float(row.correct > 0 and label_recall(row) >= alpha)
-      for row in counts.values()
-    ]
+    [float(r.correct > 0 and label_recall(r) >= alpha) for r in rows]
   )
 
 
-def sampled_coverage(
-  counts: Mapping[int, Counts], n_docs: int, drawn: int
-) -> float | None:
+def sampled_coverage(counts, n_docs, drawn):
   """n'-coverage: what n' documents drawn with replacement cover on average.
 
   The mean over labels of 1 - (1 - c_l / n)^n', c_l its correct predictions in
@@ -145,7 +124,7 @@ def sampled_coverage(
   )
 
 
-def entropy(counts: Mapping[int, Counts]) -> float:
+def entropy(counts):
   """-sum rho log2 rho, in bits; 0 where nothing is correct.
 
   rho_l is the share of the correct predictions that are l.

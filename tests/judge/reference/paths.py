@@ -1,26 +1,20 @@
 """The definitions of hierarchical metrics, in sets, one document at a time."""
 
-from collections.abc import Mapping, Sequence
 
-
-def ancestors(node: str, parents: Mapping[str, Sequence[str]]) -> set[str]:
+def ancestors(node, parents):
   above = set()
   for parent in parents.get(node, ()):
     above |= {parent} | ancestors(parent, parents)
   return above
 
 
-def top_concept(
-  labels: Sequence[str], parents: Mapping[str, Sequence[str]]
-) -> str:
+def top_concept(labels, parents):
   """The only root with children, if it is no label; else ''."""
   roots = {p for above in parents.values() for p in above if not parents[p]}
   return ''.join(roots) if len(roots) == 1 and not roots & set(labels) else ''
 
 
-def closed(
-  labels: Sequence[str], parents: Mapping[str, Sequence[str]], top: str = ''
-) -> set[str]:
+def closed(labels, parents, top=''):
   """The labels and all their ancestors, without a concept above all others."""
   nodes = set(labels)
   for label in labels:
@@ -28,11 +22,11 @@ def closed(
   return nodes - {top}
 
 
-def level(node: str, parents: Mapping[str, Sequence[str]]) -> int:
+def level(node, parents):
   return 1 + min((level(p, parents) for p in parents.get(node, ())), default=0)
 
 
-def shares(pairs: Sequence[tuple[set, set]]) -> dict[str, float | None]:
+def shares(pairs):
   """P, R and F1 of pairs (predicted, gold), pooled over documents."""
   both = sum(len(predicted & gold) for predicted, gold in pairs)
   said = sum(len(predicted) for predicted, _ in pairs)
@@ -44,13 +38,7 @@ def shares(pairs: Sequence[tuple[set, set]]) -> dict[str, float | None]:
   }
 
 
-def judge(
-  predicted: Sequence[Sequence[str]],
-  gold: Sequence[Sequence[str]],
-  labels: Sequence[str],
-  parents: Mapping[str, Sequence[str]],
-  top: str = '',
-) -> dict[str, float | None]:
+def judge(predicted, gold, labels, parents, top=''):
   rows = list(zip(predicted, gold, strict=True))
   values = {
     f'h{name}': value

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
 from xjax.core.ranking import Lists, Query, RankWeights
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
@@ -33,26 +34,14 @@ class Table(Scorer):
   def rank(self, documents, query):
     assert documents.vectors is None or self.reads_vectors
     query = query.for_labels(self.n_labels)
-    table = self.scores[list(map(int, documents))].astype(np.float64)
-    weights = query.weights and query.weights.values
-    if weights is not None and self.score_kind is ScoreKind.PROBABILITY:
-      table = weights * table
-    elif weights is not None:
-      a, b = query.weights.sigmoid
-      with np.errstate(divide='ignore'):
-        table = np.log(weights) - np.logaddexp(0, -(a * table + b))
-    if query.allowed is not None:
-      table = np.where(query.allowed, table, NONE)
-    if weights is not None:
-      table = np.where(weights > 0, table, NONE)
-    lists = [table, *(np.where(mask, table, NONE) for mask in query.slices)]
-    scores = np.stack(lists).astype(np.float32)
-    ids = np.argsort(-scores, axis=-1, kind='stable')[..., : query.k]
-    best = np.take_along_axis(scores, ids, axis=-1)
-    fill = [(0, 0), (0, 0), (0, query.k - ids.shape[-1])]
-    ids = np.where(best == NONE, PAD, ids).astype(np.int32)
-    ids = np.pad(ids, fill, constant_values=PAD)
-    return Lists(ids, np.pad(best, fill, constant_values=NONE))
+    table = self.scores[list(map(int, documents))]
+    weights = query.weights
+    filters = {'slices': query.slices, 'allowed': query.allowed}
+    if weights and self.score_kind is ScoreKind.PROBABILITY:
+      table = np.where(weights.values > 0, weights.values * table, NONE)
+    elif weights:
+      filters |= {'weights': weights.values, 'sigmoid': weights.sigmoid}
+    return Lists(*dense_topk(table, query.k, **filters))
 
 
 def rows_of(n):
@@ -229,17 +218,19 @@ def test_only_allowed_labels_are_listed(tables, averaging, axes):
       assert score == known.get(label, score)
 
 
+def of_kind(tables, kind):
+  if kind is ScoreKind.PROBABILITY:
+    return [Table(probability(table.scores), kind) for table in tables]
+  return [Table(table.scores, kind) for table in tables]
+
+
 KINDS = [ScoreKind.LOGIT, ScoreKind.MARGIN, ScoreKind.PROBABILITY]
 
 
 @pytest.mark.parametrize('averaging', Averaging)
 @pytest.mark.parametrize('kind', KINDS)
 def test_labels_are_ranked_by_weight_times_probability(tables, averaging, kind):
-  for table in tables:
-    table.score_kind = kind
-    if kind is ScoreKind.PROBABILITY:
-      table.scores = probability(table.scores).astype(np.float32)
-  scorer = ensemble_of(tables, averaging)
+  scorer = ensemble_of(of_kind(tables, kind), averaging)
   weights = np.random.default_rng(1).uniform(0.5, 2, L).astype(np.float32)
   weights[:5] = 0
   every, means = ranked(scorer, 5, L)
@@ -261,11 +252,7 @@ def test_weights_bring_in_labels_that_models_list_with_them(
   tables, averaging, kind
 ):
   """Checks that a label of high weight has the score of its own slice."""
-  for table in tables:
-    table.score_kind = kind
-    if kind is ScoreKind.PROBABILITY:
-      table.scores = probability(table.scores).astype(np.float32)
-  scorer = ensemble_of(tables, averaging)
+  scorer = ensemble_of(of_kind(tables, kind), averaging)
   worst = np.argmin(sum(table.scores for table in tables)[0])
   weights = np.where(np.arange(L) == worst, np.float32(1e6), np.float32(1))
   ids, logs = ranked(scorer, 5, 1, weights)

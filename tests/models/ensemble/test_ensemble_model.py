@@ -2,32 +2,26 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import N_DEV, N_LABELS, RUNS, config_of
-import xjax
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
-from xjax.models.config_json import from_json, to_json
 from xjax.models.contract import Config
-from xjax.models.ensemble import ensemble_model as ensembles
 from xjax.models.ensemble.average import Averaging
 from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.shrink import shrink
 from xjax.models.trees.tree_model import TreeModel
-from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
-from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.run_record import RunRecord
 from xjax.train.train_config import NoTrain
 from xjax.train.workdir import Workdir
@@ -99,33 +93,6 @@ def test_an_ensemble_needs_no_other_folder(workdirs, averaged, tmp_path):
   assert again.metrics == averaged.metrics
 
 
-def test_a_saved_ensemble_has_its_runs(averaged, tmp_path):
-  model = xjax.load(averaged.workdir)
-  model.save(tmp_path / 'saved')
-  saved = xjax.load(tmp_path / 'saved')
-  assert saved.predict(TEXTS, k=3) == model.predict(TEXTS, k=3)
-
-
-def test_predictions_do_not_depend_on_the_other_documents(averaged):
-  model = open_run(averaged.workdir)
-  model.warmup()
-  together = model.predict(TEXTS, k=3)
-  for text, labels in zip(TEXTS, together):
-    (alone,) = model.predict([text], k=3)
-    assert [x.id for x in alone] == [x.id for x in labels]
-
-
-@pytest.mark.parametrize('averaging', Averaging)
-def test_an_ensemble_of_one_run_ranks_as_the_run(workdirs, tmp_path, averaging):
-  shutil.copytree(workdirs[0], tmp_path / 'source')
-  (tmp_path / 'source' / 'calibration.json').unlink()
-  config = ensemble_of(tmp_path / 'source', averaging=averaging)
-  result = fit(config, tmp_path / 'run')
-  np.testing.assert_array_equal(
-    dev_of(result).lists['all'].ids, lists_of(workdirs[0], result.corpus)
-  )
-
-
 def test_calibrated_probabilities_are_averaged(workdirs, tmp_path):
   config = ensemble_of(workdirs[1], averaging=Averaging.SIGMOID)
   result = fit(config, tmp_path / 'run')
@@ -139,35 +106,6 @@ def test_calibrated_probabilities_are_averaged(workdirs, tmp_path):
       scores, [wanted[label.id] for label in labels], rtol=1e-5
     )
     assert (np.diff(scores) <= 0).all()
-
-
-def test_strategies_choose_among_the_listed_labels(averaged, tmp_path):
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text('{"text": "Puma sa funu mesi"}\n{"text": "teba malu"}\n')
-  for kind in (StrategyKind.PROPENSITY, StrategyKind.COVERAGE):
-    strategy = StrategyRequest(kind, 3)
-    predict_file(
-      averaged.workdir, str(source), str(output), 3, strategy=strategy
-    )
-    assert len(output.read_text().splitlines()) == 2
-
-
-def test_a_killed_copy_goes_on(workdirs, averaged, tmp_path, monkeypatch):
-  copied = []
-
-  def killed(run, step, folder):
-    if copied:
-      raise Preempted('killed')
-    copied.append(folder)
-    save_run(run, step, folder)
-
-  save_run = ensembles.save_run
-  with monkeypatch.context() as patch:
-    patch.setattr(ensembles, 'save_run', killed)
-    with pytest.raises(Preempted):
-      fit(ensemble_of(*workdirs), tmp_path / 'run')
-  result = fit(ensemble_of(*workdirs), tmp_path / 'run')
-  assert result.metrics == averaged.metrics
 
 
 def test_an_ensemble_can_be_a_run_of_another(workdirs, averaged, tmp_path):
@@ -233,11 +171,19 @@ def test_margins_without_a_calibration_are_no_probabilities(workdirs, tmp_path):
   assert 'combine=RANK' in message and '--split=dev' in message
 
 
-def test_runs_must_have_the_labels_of_the_corpus(workdirs, tmp_path):
+@pytest.mark.parametrize(
+  ('field', 'value', 'says'),
+  [
+    ('n_labels', 90, '{run}.*label'),
+    ('zones', ('title',), r'^config\.data\.zones=.*all zones'),
+  ],
+)
+def test_runs_must_have_the_labels_and_zones_of_the_corpus(
+  workdirs, tmp_path, field, value, says
+):
   config = ensemble_of(workdirs[0])
-  config.data.n_labels = 90
-  message = fault_of(config, tmp_path)
-  assert str(workdirs[0]) in message and 'label' in message
+  setattr(config.data, field, value)
+  assert re.search(says.format(run=workdirs[0]), fault_of(config, tmp_path))
 
 
 def test_the_first_other_label_is_named(workdirs, tmp_path):
@@ -250,53 +196,6 @@ def test_the_first_other_label_is_named(workdirs, tmp_path):
   config = ensemble_of(workdirs[1], tmp_path / 'run')
   message = fault_of(config, tmp_path)
   assert 'label 3 is ' in message and f'{tmp_path}/run' in message
-
-
-def test_runs_must_read_what_the_ensemble_reads(workdirs, tmp_path):
-  config = ensemble_of(workdirs[0])
-  config.data.zones = ('title',)
-  message = fault_of(config, tmp_path)
-  assert message.startswith('config.data.zones=') and 'all zones' in message
-
-
-@pytest.mark.parametrize(
-  'options, says',
-  [
-    ({'workdirs': ()}, r'workdirs=\(\): set it to'),
-    ({'workdirs': ('a', '')}, 'workdirs=.*: set it to'),
-    ({'weights': (1.0,)}, 'must be empty, or have a weight for each'),
-    ({'weights': (1.0, 0.0)}, 'must be above 0'),
-    ({'depth': 0}, 'at least 1'),
-  ],
-)
-def test_wrong_fields_are_named(options, says):
-  config = ensemble_of('a', 'b')
-  model = dataclasses.replace(config.model, **options)
-  with pytest.raises(ConfigError, match=f'config.model.*{says}'):
-    check_config(dataclasses.replace(config, model=model))
-
-
-def test_what_only_single_models_can_do_is_refused(averaged, tmp_path):
-  model = open_run(averaged.workdir)
-  with pytest.raises(ConfigError, match='labels of an ensemble'):
-    model.explain(TEXTS)
-  with pytest.raises(ConfigError, match='ensemble cannot score new labels'):
-    model.with_labels([Label('new', 'new name')])
-  with pytest.raises(ConfigError, match='has no encoder of the BERT family'):
-    export_encoder(averaged.workdir, tmp_path / 'exported')
-
-
-def test_a_changed_copy_is_not_used(averaged, tmp_path):
-  shutil.copytree(averaged.workdir, tmp_path / 'run')
-  path = tmp_path / 'run' / 'stages' / 'member_1' / 'digests.json'
-  path.write_text(path.read_text() + ' ')
-  with pytest.raises(DataError, match='stages/member_1/digests.json'):
-    open_run(tmp_path / 'run')
-
-
-def test_an_ensemble_is_saved_with_its_config():
-  config = ensemble_of('a', 'b@5', weights=(1.0, 2.0))
-  assert from_json(to_json(config), Config) == config
 
 
 def test_trees_stand_for_the_runs_of_a_small_ensemble():

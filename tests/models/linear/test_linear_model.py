@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
+from tests.fixtures.sparse_runs import RUNS, config_of, contents
 from xjax.core.errors import ConfigError, DataError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
@@ -24,7 +24,6 @@ from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees.training import Blocks
 from xjax.report.terminal.fitted import run_summary
-from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.workdir import Workdir
@@ -55,14 +54,12 @@ def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
   dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
   predictor = open_run(result.workdir)
   split = result.corpus.split('dev')
-  documents = [split.documents[row] for row in range(N_DEV)]
-  lists = predictor.predict(documents, 20)
+  lists = predictor.predict(list(split.documents), 20)
   labels = np.array(dev.labels)
   ids_NK = dev.lists['all'].ids
   assert [[found.id for found in row] for row in lists] == [
     labels[row[row >= 0]].tolist() for row in ids_NK
   ]
-  assert predictor.predict([d.text() for d in documents[:3]], 20) == lists[:3]
   scores = np.array([found.score for row in lists for found in row])
   assert ((scores >= 0) & (scores <= 1)).all()  # calibrated on dev
   logistic = RUNS[name][1].loss is Loss.LOGISTIC
@@ -137,14 +134,6 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
   ]
 
 
-@pytest.mark.parametrize('name', ['trees', 'svm'])
-def test_a_second_start_changes_nothing(finished, name):
-  before = contents(finished(name).workdir)
-  again = fit(config_of(*RUNS[name]), finished(name).workdir)
-  assert contents(finished(name).workdir) == before
-  assert again.metrics == finished(name).metrics
-
-
 def test_an_ensemble_of_an_earlier_xjax_is_judged_anew(finished, tmp_path):
   """There a label's score differed between the lists of a document."""
   workdir = shutil.copytree(finished('trees').workdir, tmp_path / 'run')
@@ -154,15 +143,6 @@ def test_an_ensemble_of_an_earlier_xjax_is_judged_anew(finished, tmp_path):
   (judged / 'metrics.json').write_text('{}')
   fit(config_of(*RUNS['trees']), workdir)
   assert contents(workdir) == contents(finished('trees').workdir)
-
-
-@pytest.mark.parametrize('name', ['taxonomy', 'svm'])
-def test_evaluate_says_the_same(finished, name):
-  path = finished(name).paths['dev'] / 'metrics.json'
-  before = path.read_bytes()
-  path.unlink()
-  evaluate_split(finished(name).workdir, 'dev')
-  assert path.read_bytes() == before
 
 
 class Terminated:
@@ -243,17 +223,6 @@ def test_several_processes_train_on_devices_alone(
       config.model.check(corpus, run)
 
 
-def test_another_config_is_refused(finished):
-  config = config_of(*RUNS['xr'])
-  config.model.tree.max_leaf = 5
-  with pytest.raises(ConfigError, match='tree.max_leaf: 4 -> 5'):
-    fit(config, finished('xr').workdir)
-  config = config_of(*RUNS['svm'])
-  config.train.c = 2.0
-  with pytest.raises(ConfigError, match='train.c: 1.0 -> 2.0'):
-    fit(config, finished('svm').workdir)
-
-
 def test_another_search_is_judged_anew(tmp_path):
   """And nothing is trained anew."""
   config = config_of(*RUNS['complete'])
@@ -312,47 +281,10 @@ def test_a_taxonomy_of_a_file(finished, tmp_path):
   assert (other / file).read_bytes() == (one / file).read_bytes()
 
 
-def copy_of(run, folder):
-  """A run whose files may be changed."""
-  for path, content in contents(run.workdir).items():
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    (folder / path).write_bytes(content)
-  return folder
-
-
 @pytest.fixture
 def copied(finished, tmp_path):
-  return copy_of(finished('xr'), tmp_path / 'run')
-
-
-def test_a_run_whose_solver_is_gone_predicts_as_before(finished, tmp_path):
-  """LIBLINEAR, one label at a time, trained it."""
-  run = copy_of(finished('svm'), tmp_path / 'run')
-  config = json.loads((run / 'config.json').read_text())
-  config['train']['solver'] = {'kind': 'liblinear', 'batch_labels': 64}
-  (run / 'config.json').write_text(json.dumps(config))
-  split = finished('svm').corpus.split('dev')
-  texts = [split.documents[row].text() for row in range(5)]
-  wanted = open_run(finished('svm').workdir).predict(texts, 9)
-  assert open_run(run).predict(texts, 9) == wanted
-  metrics = evaluate_split(run, 'dev').metrics
-  assert metrics == finished('svm').metrics['dev']
-
-
-def test_models_of_other_runs_are_refused(finished, copied):
-  path = copied / 'model' / 'tree_0.npz'
-  content = path.read_bytes()
-  path.write_bytes(content[:-50])
-  with pytest.raises(DataError, match='tree_0.npz: cannot be read'):
-    open_run(copied)
-  path.unlink()
-  with pytest.raises(DataError, match='tree_0.npz: no such file'):
-    open_run(copied)
-  path.write_bytes(content)
-  features = copied / 'features' / 'tfidf.npz'
-  features.unlink()
-  with pytest.raises(DataError, match='tfidf.npz: no such file'):
-    open_run(copied)
+  """A run whose files may be changed."""
+  return shutil.copytree(finished('xr').workdir, tmp_path / 'run')
 
 
 @pytest.mark.parametrize(
@@ -379,16 +311,6 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
     'tree_0.npz: has 91 labels and 427 features, but the run has 91 labels '
     'and 100 features'
   )
-  with pytest.raises(DataError, match='tfidf.npz: is not the file that this'):
-    open_run(copied)
-  (copied / 'digests.json').unlink()  # as a run of an earlier version
+  (copied / 'digests.json').unlink()
   with pytest.raises(DataError, match=says):
     open_run(copied)
-
-
-def test_what_it_cannot_do_is_said(finished):
-  predictor = open_run(finished('xr').workdir)
-  with pytest.raises(ConfigError, match='TreeModel cannot score new labels'):
-    predictor.with_labels([])
-  for texts in ([], ['', '?']):
-    assert len(predictor.predict(texts, 3)) == len(texts)

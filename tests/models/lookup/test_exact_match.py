@@ -1,7 +1,6 @@
 """Labels whose names are in a text: runs, new labels, explanations."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from scipy import sparse
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
+from xjax.data.schema import Document, Label
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.words import split_words
 from xjax.judge.predictions import Predictions
@@ -16,7 +16,6 @@ from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 
 
 @pytest.fixture(scope='module')
@@ -75,25 +74,7 @@ def test_what_is_found_is_assigned(matched, dev):
   )
 
 
-def test_tags_files_and_labels_that_are_new(matched, tmp_path):
-  (tmp_path / 'in.jsonl').write_text(
-    json.dumps({'id': 'd', 'text': 'of brand new, words'}) + '\n'
-  )
-  (tmp_path / 'new.txt').write_text('Brand new\nother words\n')
-  source, output = str(tmp_path / 'in.jsonl'), str(tmp_path / 'out.jsonl')
-  predict_file(
-    matched.workdir, source, output, 5, labels=str(tmp_path / 'new.txt')
-  )
-  (row,) = map(json.loads, (tmp_path / 'out.jsonl').read_text().splitlines())
-  assert [found['id'] for found in row['labels']] == ['Brand new']
-  saved = Predictions.load(tmp_path / 'out.npz')
-  assert (
-    saved.n_scored == matched.corpus.label_space.n_trained + 12
-    and saved.assigned_above == 0
-  )
-
-
-def test_the_words_of_a_name_explain_its_label(matched, tmp_path):
+def test_the_words_of_a_name_explain_its_label(matched):
   predictor = open_run(matched.workdir)
   label = next(x for x in predictor.space.labels if split_words(x.name))
   text = f'Zzz, {label.name.upper()}!'
@@ -105,10 +86,12 @@ def test_the_words_of_a_name_explain_its_label(matched, tmp_path):
   index = predictor.space.index[label.id]
   (score,) = raw.scores[raw.ids == index]
   assert sum(word.weight for word in why) == pytest.approx(score, abs=1e-5)
-  path, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  path.write_text(json.dumps({'text': text}))
-  shown = predict_file(matched.workdir, str(path), str(out), 99, explain=3)
-  assert [w.weight for w in shown.documents[0].labels[0].why]
+
+
+def test_new_labels_are_found_by_name(matched):
+  more = open_run(matched.workdir).with_labels([Label('new', 'shoe and sock')])
+  (found,) = more.predict([Document('d', {'title': 'Shoe and sock!'})])
+  assert [p.id for p in found] == ['new']
 
 
 def test_what_it_cannot_do_is_said(matched):

@@ -24,6 +24,7 @@ from xjax.models.features import RowFeaturiser, TextFeaturiser
 from xjax.models.lookup.exact_match import DescriptorMatcher, ScoredLabels
 
 PLENTY = 10_000
+WEIGHTS = ScoredLabels(RowFeaturiser(3), 0.0, 1).feature_weights
 
 
 def matched(names, text, max_words=PLENTY):
@@ -176,25 +177,6 @@ def test_selection_is_that_of_dense_scores(k, names, block):
   assert ids.dtype == np.int32 and scores.dtype == np.float32
 
 
-def test_weights_multiply_calibrated_probabilities():
-  documents, dense = some_scores()
-  filters = {'weights': FILTERS['weights'], 'sigmoid': (0.5, -1.5)}
-  ids, scores = lists_of(documents, 4, **filters)
-  filters['weights'] = jnp.asarray(filters['weights'])
-  wanted_ids, wanted_scores = dense_topk(jnp.asarray(dense), 4, **filters)
-  np.testing.assert_array_equal(ids, wanted_ids)
-  np.testing.assert_allclose(scores, wanted_scores, rtol=1e-6)
-
-
-def test_each_document_may_have_labels_of_its_own():
-  documents, dense = some_scores()
-  allowed = RNG.random((N, L + 3)) < 0.5
-  ids, scores = lists_of(documents, 4, allowed=allowed)
-  wanted = dense_topk(jnp.asarray(dense), 4, allowed=jnp.asarray(allowed))
-  np.testing.assert_array_equal(ids, wanted[0])
-  np.testing.assert_array_equal(scores, wanted[1])
-
-
 def test_what_is_not_found_is_never_listed():
   documents, _ = some_scores()
   ids, scores = lists_of(documents, L)
@@ -231,9 +213,7 @@ def test_the_score_of_a_label_is_shared_by_the_words_of_its_names():
   document = Document('d', {'a': 'Ham? Sea-fish', 'b': 'a Fish 7 ham'})
   shares = matcher.word_shares(document)
   assert shares.features.tolist() == [0, 1, 2]
-  weights_DK = ScoredLabels.feature_weights(
-    shares.features, np.array([0, 2, PAD])
-  )
+  weights_DK = WEIGHTS(shares.features, np.array([0, 2, PAD]))
   found_KT = shares.contributions(weights_DK)
   # Label 0 has 2 + 1 occurrences, as sea fish, fish and fish.
   third = (3 + 2 / 3) / 3
@@ -255,7 +235,5 @@ def test_all_words_together_have_the_whole_score(names, text):
   row = matcher([text])
   np.testing.assert_array_equal(shares.features, row.indices)
   every = np.arange(len(names))
-  found_KT = shares.contributions(
-    ScoredLabels.feature_weights(shares.features, every)
-  )
+  found_KT = shares.contributions(WEIGHTS(shares.features, every))
   np.testing.assert_allclose(found_KT.sum(axis=1), row.toarray()[0], rtol=1e-6)

@@ -1,7 +1,5 @@
 """Runs of nearest documents: votes, judging, files of features."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.train_config import NoTrain
 
 MODEL = NeighboursModel(neighbours=7, power=2.0)
@@ -124,14 +121,10 @@ def test_a_text_of_train_is_predicted_with_its_own_vote(fitted):
   assert hits[:, 0].all() and not hits[:, 1].all()
 
 
-def test_what_it_cannot_do_is_said(fitted, tmp_path):
+def test_what_it_cannot_do_is_said(fitted):
   predictor = open_run(fitted.workdir)
   with pytest.raises(ConfigError, match='nearest training documents decide'):
     predictor.explain(['text'])
-  with pytest.raises(ConfigError, match='nearest training documents decide'):
-    source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-    source.write_text(json.dumps({'text': 'text'}))
-    predict_file(fitted.workdir, str(source), str(out), 3, explain=3)
   with pytest.raises(ConfigError, match='only neural models have checkpoints'):
     open_run(fitted.workdir, 3)
 

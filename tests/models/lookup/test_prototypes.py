@@ -1,7 +1,6 @@
 """Prototypes of labels: scores, new labels, explanations."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from xjax.judge.predictions import Predictions
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.train_config import NoTrain
 
 READS = {
@@ -177,7 +175,7 @@ def test_only_names_with_letters_can_be_new_labels(fitted):
     without.with_labels([Label('new', 'a name')])
 
 
-def test_words_explain_scores(fitted, tmp_path):
+def test_words_explain_scores(fitted):
   result = fitted('tfidf', 'both')
   predictor = open_run(result.workdir)
   texts = split_texts(result.corpus, 'dev')[:4]
@@ -186,11 +184,6 @@ def test_words_explain_scores(fitted, tmp_path):
     sums = [sum(word.weight for word in label.why) for label in labels]
     np.testing.assert_allclose(sums, lists.scores[row], atol=1e-5)
     assert all(word.word in texts[row] for word in labels[0].why)
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text(json.dumps({'text': texts[0]}) + '\n')
-  predict_file(result.workdir, str(source), str(output), 3, explain=2)
-  (line,) = output.read_text().splitlines()
-  assert all(len(label['why']) == 2 for label in json.loads(line)['labels'])
 
 
 def test_vectors_explain_nothing(fitted):

@@ -1,14 +1,11 @@
 """Stacks of models that read the vectors of one encoder."""
 
 import dataclasses
-import json
 
-import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import config_of
 from xjax.data.config import TextVectorsConfig
-from xjax.judge.predictions import Predictions
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.stack.boosted import BoostedTrees
@@ -17,7 +14,6 @@ from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.networks.pretrained.text_encoder import TextEncoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.train_config import NoTrain
 
 TOKENS = TextVectorsConfig(max_tokens=16)
@@ -86,24 +82,5 @@ def test_a_stack_of_prototypes_predicts(stacked):
   prior = result.prior['dev']['xjax']['all']['P@1']
   assert result.metrics['dev']['xjax']['all']['P@1'] > prior
   predictor, texts = open_run(result.workdir), split_texts(result.corpus, 'dev')
-  path = result.paths['dev'] / 'predictions.npz'
-  dev = Predictions.load(path).lists['all']
-  lists = predictor.lists(texts, 5)
-  np.testing.assert_array_equal(lists.ids, dev.ids[:, :5])
-  np.testing.assert_allclose(lists.scores, dev.scores[:, :5], atol=1e-6)
   (labels,) = predictor.explain(texts[:1], 2)
   assert all(label.features and not label.why for label in labels)
-
-
-def test_a_stack_of_prototypes_takes_new_labels(stacked, tmp_path):
-  result, _ = stacked
-  space = result.corpus.label_space
-  name = space.labels[space.held_out[0]].name
-  labels = tmp_path / 'new.jsonl'
-  labels.write_text(json.dumps({'id': 'new', 'name': name}) + '\n')
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text(json.dumps({'text': name}) + '\n')
-  predict_file(result.workdir, str(source), str(output), 40, labels=str(labels))
-  (line,) = output.read_text().splitlines()
-  ids = [label['id'] for label in json.loads(line)['labels']]
-  assert 'new' in ids

@@ -1,30 +1,22 @@
 """Runs whose labels are ranked inside the clusters that a model proposes."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
 import pytest
 
-from tests.fixtures.kills import assert_same_dev, kill, kill_training
 from tests.fixtures.shortlist_runs import assert_warm_compiles_nothing
-from tests.fixtures.sparse_runs import RUNS, config_of
-from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.core.ranking import Query, RankWeights
+from tests.fixtures.sparse_runs import config_of
+from xjax.core.errors import ConfigError
+from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.models.config_check import check_config
-from xjax.models.config_json import from_json, to_json
-from xjax.models.contract import Config
 from xjax.models.copies import save_run
-from xjax.models.linear.part_files import PartFiles
-from xjax.models.matched import matched_model as matched_runs
 from xjax.models.matched.matched_model import MatchedModel
 from xjax.models.trees.tree_model import TreeTrain
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 
@@ -79,36 +71,6 @@ def test_a_warm_model_compiles_nothing_more(matched, compiled):
   assert_warm_compiles_nothing(open_run(matched.workdir), compiled)
 
 
-def test_words_explain_labels_by_their_classifiers(matched):
-  predictor = open_run(matched.workdir)
-  (explained, _, _) = predictor.explain(TEXTS, k=2, words=3)
-  words = set(TEXTS[0].lower().split())
-  assert explained
-  assert all(why.word.lower() in words for x in explained for why in x.why)
-  assert any(x.why for x in explained)
-
-
-def test_slices_weights_and_allowed_labels_filter_the_lists(matched):
-  predictor = open_run(matched.workdir)
-  scorer, n = predictor.scorer, predictor.n_labels
-  part_L = np.arange(n) % 3 == 0
-  allowed_BL = np.zeros((3, n), bool)
-  allowed_BL[np.arange(3), [0, 3, 4]] = True
-  ids, _ = ranked(scorer, 5, slices=(part_L,))
-  inside = ids[1][ids[1] != PAD]
-  assert len(inside)
-  assert part_L[inside].all()
-  ids, _ = ranked(scorer, 2, allowed=allowed_BL)
-  assert ids[0].tolist() == [[0, PAD], [3, PAD], [4, PAD]]
-  weights = RankWeights(part_L.astype(np.float32), (2.0, 0.1))
-  ids, scores = ranked(scorer, 4, weights=weights)
-  plain_ids, plain = ranked(scorer, 4, slices=(part_L,))
-  np.testing.assert_array_equal(ids[0], plain_ids[1])
-  logs = -np.logaddexp(0, -2.0 * plain[1].astype(float) - 0.1)
-  real = ids[0] != PAD
-  np.testing.assert_allclose(scores[0][real], logs[real], rtol=1e-5)
-
-
 def test_clusters_have_no_classifiers(matched_config, tmp_path):
   """The matcher scores clusters, also if it gives no negatives."""
   model = matched_config.model
@@ -146,42 +108,6 @@ def test_a_changed_number_of_clusters_is_judged_again(
   assert result.metrics != matched.metrics
 
 
-KILLS = {
-  'matcher': lambda patch: kill_training(patch),
-  'tree': lambda patch: kill(patch, matched_runs, 'fit_tree'),
-  'part 0': lambda patch: kill(patch, PartFiles, 'save', 0, after=True),
-  'part 1': lambda patch: kill(patch, PartFiles, 'save', 1, after=True),
-}
-
-
-@pytest.mark.parametrize(
-  'place',
-  [
-    'tree',
-    *(
-      pytest.param(x, marks=pytest.mark.thorough)
-      for x in ('matcher', 'part 0', 'part 1')
-    ),
-  ],
-)
-def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  matched, matched_config, place, tmp_path, monkeypatch
-):
-  """Kills the run in its first stage, or after it, and resumes the run."""
-  with monkeypatch.context() as patch, pytest.raises(Preempted):
-    KILLS[place](patch)
-    fit(_fresh(matched_config), tmp_path / 'run')
-  result = fit(_fresh(matched_config), tmp_path / 'run')
-  assert result.metrics == matched.metrics
-  assert_same_dev(result, matched)
-  files = [
-    x / 'model' / 'labels.npz' for x in (result.workdir, matched.workdir)
-  ]
-  ours, theirs = (np.load(file) for file in files)
-  for name in ours.files:
-    np.testing.assert_array_equal(ours[name], theirs[name])
-
-
 def test_with_all_clusters_labels_are_ranked_by_all_classifiers(matched):
   predictor = open_run(matched.workdir)
   scorer, n = predictor.scorer, predictor.n_labels
@@ -197,46 +123,11 @@ def test_with_all_clusters_labels_are_ranked_by_all_classifiers(matched):
   np.testing.assert_allclose(scores, wanted, atol=1e-5)
 
 
-def _fresh(config):
-  return from_json(json.loads(json.dumps(to_json(config))), Config)
-
-
-def test_a_saved_model_has_its_matcher(matched, tmp_path):
+def test_a_saved_model_lacks_what_only_training_reads(matched, tmp_path):
   predictor = open_run(matched.workdir)
   save_run(predictor.run, predictor.step, tmp_path / 'model')
-  assert predictor.workdir.shortlists.exists()  # only training reads this file
+  assert predictor.workdir.shortlists.exists()
   assert not list((tmp_path / 'model').rglob('shortlists.npz'))
-  copy = open_run(tmp_path / 'model')
-  ids, scores = ranked(predictor.scorer, 5)
-  same_ids, same = ranked(copy.scorer, 5)
-  np.testing.assert_array_equal(ids, same_ids)
-  np.testing.assert_array_equal(scores, same)
-
-
-def test_a_damaged_matcher_is_an_error(matched, tmp_path):
-  shutil.copytree(matched.workdir, tmp_path / 'run')
-  path = tmp_path / 'run' / 'stages' / 'matcher' / 'digests.json'
-  path.write_text(path.read_text() + ' ')
-  with pytest.raises(DataError, match=r'stages/matcher/digests\.json'):
-    open_run(tmp_path / 'run')
-
-
-def test_faults_are_found(matched_config, stage):
-  model = matched_config.model
-  levels = dataclasses.replace(model.levels, sizes=(4, 8))
-  described = dataclasses.replace(stage.model, head=ZeroShotConfig())
-  linear = dataclasses.replace(stage, model=RUNS['xr'][0], train=RUNS['xr'][1])
-  for changed, message in (
-    ({'levels': levels}, r'model\.levels\.sizes=\(4, 8\): must be one number'),
-    (
-      {'matcher': dataclasses.replace(stage, model=described)},
-      r'model\.matcher\.model\.head: needs a head without label names',
-    ),
-    ({'matcher': linear}, r'model\.matcher\.model=TreeModel'),
-  ):
-    wrong = dataclasses.replace(model, **changed)
-    with pytest.raises(ConfigError, match=message):
-      check_config(dataclasses.replace(matched_config, model=wrong))
 
 
 def test_a_fault_of_the_matcher_is_found_before_the_first_write(

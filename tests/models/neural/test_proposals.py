@@ -20,12 +20,10 @@ from tests.fixtures.shortlist_runs import (
   recalls,
   reranker,
 )
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import ConfigError, Preempted
 from xjax.core.mesh_config import MeshConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
-from xjax.models.config_json import from_json, to_json
-from xjax.models.contract import Config
 from xjax.models.neural import proposals
 from xjax.models.neural.level_stages import level_config
 from xjax.models.neural.shortlists import (
@@ -34,16 +32,12 @@ from xjax.models.neural.shortlists import (
   StageShortlist,
 )
 from xjax.models.shrink import shrink
-from xjax.models.trees import tree_model
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+from xjax.train.batches.candidates import Candidates
 from xjax.train.optimizer_config import SWAConfig
-from xjax.train.run_record import RunClock, RunRecord
-from xjax.train.workdir import Workdir
-
-KINDS = ['reranked', pytest.param('levelled', marks=pytest.mark.thorough)]
 
 
 def test_only_labels_of_the_tree_are_ranked(reranked):
@@ -81,39 +75,6 @@ def test_a_finished_run_is_copied(reranked, tmp_path):
   assert again == open_run(reranked.workdir).predict(TEXTS, 3)
 
 
-def test_the_labels_of_an_unfinished_run_are_not_ranked(reranked, tmp_path):
-  source = tmp_path / 'source'
-  shutil.copytree(reranked.workdir / 'stages' / 'proposer', source)
-  RunClock(Workdir.at(source)).save(RunRecord())
-  config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
-  with pytest.raises(ConfigError, match=f'{source} is not finished'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
-@pytest.mark.parametrize('kind', KINDS)
-def test_a_saved_model_has_its_stages(kind, request, tmp_path):
-  from xjax import load as load_model
-
-  workdir = request.getfixturevalue(kind).workdir
-  model = load_model(workdir)
-  model.save(tmp_path / 'saved')
-  saved = load_model(tmp_path / 'saved')
-  assert saved.predict(TEXTS, k=3) == model.predict(TEXTS, k=3)
-
-
-@pytest.mark.parametrize('kind', KINDS)
-def test_a_damaged_stage_is_an_error(kind, request, tmp_path):
-  workdir = request.getfixturevalue(kind).workdir
-  shutil.copytree(workdir, tmp_path / 'run')
-  stage = 'proposer' if kind == 'reranked' else 'level'
-  digests = tmp_path / 'run' / 'stages' / stage / 'digests.json'
-  digests.write_text(digests.read_text() + ' ')
-  with pytest.raises(DataError, match='digests.json'):
-    open_run(tmp_path / 'run')
-
-
 def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
   reranked,
 ):
@@ -130,54 +91,48 @@ def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
   assert {'all', 'few'} <= recalls(reranked).keys()
 
 
-@pytest.fixture(scope='module')
-def copied(reranked):
-  """A run that ranks the labels of a copied run, as `reranked` does."""
-  return reranked
-
-
 KILLS = {
-  'loop 0': lambda patch: kill_training(patch, 0),
-  'loop 1': lambda patch: kill_training(patch, 1),
-  'loop 2': lambda patch: kill_training(patch, 2),
+  **{f'loop {n}': lambda patch, n=n: kill_training(patch, n) for n in range(3)},
   'rows 0': lambda patch: kill(patch, proposals, 'fitted_rows', 0),
   'rows 1': lambda patch: kill(patch, proposals, 'fitted_rows', 1),
   'list 0': lambda patch: kill(patch, proposals, 'write_npz', 0),
   'list 1': lambda patch: kill(patch, proposals, 'write_npz', 1, after=True),
-  'tree': lambda patch: kill(patch, tree_model, 'fit_tree'),
 }
 
 
+CANDIDATES = {
+  'union': {'kept': 4, 'candidates': Candidates.UNION},
+  'gold first': {'kept': 6, 'candidates': Candidates.GOLD_FIRST_RANDOM},
+}
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
   ('kind', 'place'),
   [
-    ('reranked', 'loop 0'),
-    *(
-      pytest.param(kind, place, marks=pytest.mark.thorough)
-      for kind, places in (
-        ('reranked', ['tree']),
-        ('copied', ['loop 0', 'list 0']),
-        ('levelled', ['loop 0', 'loop 1', 'loop 2']),
-        ('bootstrapped', sorted(KILLS.keys() - {'tree'})),
-      )
-      for place in places
-    ),
+    ('reranked', 'loop 0'),  # a copied run proposes its labels
+    ('reranked', 'list 0'),
+    *(('bootstrapped', place) for place in KILLS),
+    *((kind, 'loop 1') for kind in CANDIDATES),
   ],
 )
 def test_a_killed_run_ends_where_an_uninterrupted_run_does(
   kind, place, request, tmp_path, monkeypatch
 ):
-  whole = request.getfixturevalue(kind)
-
   def config():
-    if kind in ('levelled', 'bootstrapped'):
-      return by_levels(bootstrap=kind == 'bootstrapped')
+    if kind in CANDIDATES:
+      return by_levels((16,), **CANDIDATES[kind])
+    if kind == 'bootstrapped':
+      return by_levels(bootstrap=True)
     config = reranker()
-    if kind == 'copied':
-      source = str(whole.workdir / 'stages' / 'proposer')
-      config.model.shortlist = RunShortlist(20, 2.0, workdir=source)
+    source = str(whole.workdir / 'stages' / 'proposer')
+    config.model.shortlist = RunShortlist(20, 2.0, workdir=source)
     return config
 
+  if kind in CANDIDATES:
+    whole = fit(config(), tmp_path / 'whole')
+  else:
+    whole = request.getfixturevalue(kind)
   with monkeypatch.context() as patch, pytest.raises(Preempted):
     KILLS[place](patch)
     fit(config(), tmp_path / 'run')
@@ -310,10 +265,8 @@ def test_a_warm_model_compiles_nothing_more(levelled, compiled):
 
 def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
   config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0)
-  with pytest.raises(ConfigError, match="shortlist.workdir='': set it to"):
-    check_config(config)
-  config.model.shortlist.workdir = str(tmp_path / 'none')
+  none = str(tmp_path / 'none')
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=none)
   with pytest.raises(ConfigError, match='there is no run of xjax'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
@@ -325,18 +278,12 @@ def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
   with pytest.raises(ConfigError, match='choose all zones that a run reads'):
     fit(config, tmp_path / 'run')
   config = by_levels()
-  config.model.shortlist.steps = (3,)
-  with pytest.raises(ConfigError, match='shortlist.steps=.3,.: must have'):
-    check_config(config)
-  config = by_levels()
   config.model.shortlist.levels.sizes = config.model.shortlist.steps = ()
   with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
     check_config(config)
 
 
-def test_configs_are_saved_and_shrunk():
-  for config in (reranker(), by_levels()):
-    assert from_json(to_json(config), Config) == config
+def test_a_shrunk_config_trains_its_proposer():
   config = reranker()
   config.model.shortlist = RunShortlist(20, 2.0, workdir='somewhere')
   assert isinstance(shrink(config).model.shortlist, StageShortlist)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
 from tests.models.neural.test_neural_scorer import L, draw, made, mesh_of
 from xjax.core.ranking import Lists, Query, RankWeights
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
@@ -40,22 +41,10 @@ class Table(Scorer):
     self.n_labels, self.score_kind = n, kind
 
   def rank(self, documents, query):
-    inside = np.ones(self.n_labels, bool)
-    if query.allowed is not None:
-      inside = query.allowed[..., : self.n_labels]
     scores = self.scores_BN[[int(text) for text in documents]]
-    if query.weights is not None:
-      with np.errstate(divide='ignore'):
-        logs = np.log(query.weights.values)
-      scores = -np.logaddexp(0, -scores) + logs
-    lists = []
-    for mask in (np.ones(self.n_labels, bool), *query.slices):
-      masked = np.where(mask[: self.n_labels] & inside, scores, -np.inf)
-      order = np.argsort(-masked, axis=1, kind='stable')[:, : query.k]
-      best = np.take_along_axis(masked, order, axis=1)
-      lists.append((np.where(best == -np.inf, PAD, order), best))
-    ids, best = map(np.stack, zip(*lists))
-    return Lists(ids.astype(np.int32), best.astype(np.float32))
+    weights = query.weights and query.weights.values
+    filters = query.slices, query.allowed
+    return Lists(*dense_topk(scores, query.k, weights, *filters))
 
 
 class Reader:
@@ -101,16 +90,7 @@ def scorer_of(proposer, combination, weight=1.0, mesh=(1, 1)):
 
 
 def expected(scores, weights, slices, allowed, sigmoid=AS_LOGITS):
-  a, b = sigmoid
-  if weights is not None:
-    with np.errstate(divide='ignore'):
-      scores = np.log(weights) - np.logaddexp(0, -(a * scores + b))
-  inside = np.ones(L, bool) if allowed is None else allowed
-  for mask in (np.ones(L, bool), *slices):
-    masked = np.where(mask & inside, scores, -np.inf)
-    order = np.argsort(-masked, axis=1, kind='stable')[:, :K]
-    best = np.take_along_axis(masked, order, axis=1)
-    yield np.where(best == -np.inf, PAD, order), best
+  return zip(*dense_topk(scores, K, weights, slices, allowed, sigmoid))
 
 
 @pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])

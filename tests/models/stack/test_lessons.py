@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.sparse_runs import HELD_OUT
 from tests.models.stack.test_stack_model import everything, stack_of
 from xjax.data.documents import Documents
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.models.contract import Run
 from xjax.models.stack import lessons as folds
@@ -88,6 +88,8 @@ def test_the_ranker_learns_from_what_it_sees_when_it_predicts(
   config = everything()
   config.model.lesson = Lesson.DEV
   result = fit(config, tmp_path / 'run')
+  assert not list((tmp_path / 'run' / 'model').glob('fold_*'))
+  assert result.metrics['dev']['xjax']['all']['P@1'] > 0.5
   stack, parts = open_run(result.workdir), []
   dev = Documents.of_split(result.corpus.split('dev'))
   for _, documents in dev.blocks(64):
@@ -97,13 +99,17 @@ def test_the_ranker_learns_from_what_it_sees_when_it_predicts(
   np.testing.assert_array_equal(lessons[0].features_XF, np.concatenate(parts))
 
 
-def test_counts_do_not_say_whether_a_document_has_a_label(tmp_path):
-  """The ranker must not see counts that include the document itself."""
+def lessons_of(result):
+  """The lessons of a run, and its corpus as it was trained on."""
   config = everything()
-  fit(config, tmp_path / 'run')
   corpus = load_corpus(config.data, config.seed)
-  run = Run(config, Workdir.at(tmp_path / 'run'))
-  lessons = folds.Lessons(run, corpus, (0, 1, 2))
+  run = Run(config, Workdir.at(result.workdir))
+  return folds.Lessons(run, corpus, (0, 1, 2)), corpus
+
+
+def test_counts_do_not_say_whether_a_document_has_a_label(stacked):
+  """The ranker must not see counts that include the document itself."""
+  lessons, corpus = lessons_of(stacked)
   gold, n = corpus.trained_gold, corpus.label_space.n_trained
   facts = LabelFacts.of(corpus.label_space, n + HELD_OUT)
   for fold in lessons._folds():
@@ -118,24 +124,13 @@ def test_counts_do_not_say_whether_a_document_has_a_label(tmp_path):
     assert not seen[n:].any()
 
 
-def test_labels_without_training_documents_teach_nothing(tmp_path):
-  config = everything()
-  result = fit(config, tmp_path / 'run')
-  corpus = load_corpus(config.data, config.seed)
-  run = Run(config, Workdir.at(tmp_path / 'run'))
-  lessons = folds.Lessons(run, corpus, (0, 1, 2))
-  data = lessons.data(open_run(result.workdir).stages)
+def test_labels_without_training_documents_teach_nothing(stacked):
+  lessons, corpus = lessons_of(stacked)
+  data = lessons.data(open_run(stacked.workdir).stages)
   n_gold = len(corpus.trained_gold.values)
   assert 0.8 * n_gold < data.gold_X.sum() <= n_gold
   facts = LabelFacts.of(corpus.label_space, corpus.label_space.n_inside)
   assert not (facts.documents[corpus.label_space.held_out] > 0).any()
-
-
-def test_the_ranker_can_learn_from_dev(tmp_path):
-  config = stack_of(lesson=Lesson.DEV)
-  result = fit(config, tmp_path / 'run')
-  assert not list((tmp_path / 'run' / 'model').glob('fold_*'))
-  assert result.metrics['dev']['xjax']['all']['P@1'] > 0.5
 
 
 @pytest.mark.parametrize('lesson', Lesson)

@@ -7,42 +7,33 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.fixtures.sparse_runs import HELD_OUT, RUNS, config_of, contents
+from tests.fixtures.sparse_runs import HELD_OUT, RUNS, config_of
 from tests.fixtures.vector_files import write_corpus
-import xjax
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
-from xjax.data.config import SubwordsConfig, TfidfConfig
+from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
-from xjax.models.config_json import from_json, to_json
-from xjax.models.contract import Config
 from xjax.models.lookup.names import NamesModel
-from xjax.models.stack import lessons as folds, stack_model as stacks
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.proposers import (
   ProposerConfig,
   names_proposer,
   neighbours_proposer,
-  tree_proposer,
   vector_proposers,
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.run.predict_file import predict_file
-from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 RANKER = BoostedTrees(trees=60, leaves=7, rate=0.2, least_pairs=5)
-
-
-TREE = tree_proposer()
 
 
 def stack_of(*proposers, **options):
@@ -60,11 +51,6 @@ def stack_of(*proposers, **options):
 def everything():
   """The config of a stack of all kinds of proposers without a neural part."""
   return stack_of(*stack_of().model.proposers, neighbours_proposer(depth=10))
-
-
-@pytest.fixture(scope='module')
-def stacked(tmp_path_factory):
-  return fit(everything(), tmp_path_factory.mktemp('stacked') / 'run')
 
 
 def test_in_folds_only_names_list_labels_that_are_not_trained(stacked):
@@ -115,60 +101,9 @@ def test_labels_without_training_documents_are_ranked(stacked):
   assert np.isin(space.held_out, dev.lists['all'].ids).any()
 
 
-def test_a_saved_stack_predicts_the_same(stacked, tmp_path):
-  model = xjax.load(stacked.workdir)
-  model.save(tmp_path / 'saved')
-  expected = model.predict(TEXTS, k=5)
-  assert xjax.load(tmp_path / 'saved').predict(TEXTS, k=5) == expected
-  assert open_run(stacked.workdir).predict(TEXTS[:1], k=5) == [expected[0]]
-
-
-@pytest.mark.thorough
-def test_each_stage_can_be_killed(stacked, tmp_path, monkeypatch):
-  config, folder = everything(), tmp_path / 'run'
-  functions = [
-    (stacks, 'train_proposer'),
-    (folds, 'train_proposer'),
-    (folds.Lessons, '_propose'),
-    (BoostedTrees, 'fit'),
-  ]
-  for module, name in functions:
-    for calls in (1, 2):
-      with monkeypatch.context() as patch:
-        patch.setattr(module, name, _stops_after(getattr(module, name), calls))
-        with pytest.raises(Preempted):
-          fit(config, folder)
-          raise Preempted('it was called once only')
-  result = fit(config, folder)
-  assert result.metrics == stacked.metrics
-  assert contents(folder / 'model') == contents(stacked.workdir / 'model')
-  for name in stacked.paths:
-    ours, theirs = result.paths[name], stacked.paths[name]
-    assert contents(ours) == contents(theirs)
-
-
-def _stops_after(function, calls):
-  """Returns a function that is killed at its call number `calls`."""
-  count = []
-
-  def stopping(*args, **options):
-    count.append(1)
-    if len(count) == calls:
-      raise Preempted('killed')
-    return function(*args, **options)
-
-  return stopping
-
-
 def test_only_what_prediction_needs_stays(stacked):
   names = {path.name for path in (stacked.workdir / 'stages').iterdir()}
   assert names == {'tree', 'names', 'neighbours'}
-
-
-def test_a_stack_without_words_explains_by_features(tmp_path):
-  fit(stack_of(neighbours_proposer(depth=20)), tmp_path / 'run')
-  (labels,) = open_run(tmp_path / 'run').explain(TEXTS[:1], k=2)
-  assert all(label.features and not label.why for label in labels)
 
 
 def test_new_labels_are_ranked_by_their_names(stacked):
@@ -219,17 +154,6 @@ def test_explanations_are_written(stacked, tmp_path):
     )
 
 
-def test_strategies_choose_among_proposed_labels(stacked, tmp_path):
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text('{"text": "Puma sa funu mesi"}\n{"text": "teba malu"}\n')
-  for kind in (StrategyKind.PROPENSITY, StrategyKind.COVERAGE):
-    strategy = StrategyRequest(kind, 3)
-    predict_file(
-      stacked.workdir, str(source), str(output), 3, strategy=strategy
-    )
-    assert len(output.read_text().splitlines()) == 2
-
-
 def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
   names = names_proposer(optional=True)
   config = stack_of(stack_of().model.proposers[0], names)
@@ -245,15 +169,8 @@ def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
   assert len(model.predict(TEXTS, k=3)) == 3
 
 
-def test_damaged_files_are_named(stacked, tmp_path):
+def test_a_missing_stage_is_named(stacked, tmp_path):
   shutil.copytree(stacked.workdir, tmp_path / 'run')
-  for name in ('ranker.txt', '../stages/names/model/units.npz'):
-    path = tmp_path / 'run' / 'model' / name
-    before = path.read_bytes()
-    path.write_bytes(before[:-9])
-    with pytest.raises(DataError, match=path.name):
-      open_run(tmp_path / 'run')
-    path.write_bytes(before)
   shutil.rmtree(tmp_path / 'run' / 'stages' / 'tree')
   with pytest.raises(DataError, match='stages/tree'):
     open_run(tmp_path / 'run')
@@ -265,37 +182,6 @@ def test_a_stack_that_ranks_with_a_changed_stage_is_refused(stacked, tmp_path):
   config.model.proposers[0].model.beam = 3
   with pytest.raises(ConfigError, match=r'proposers'):
     fit(config, tmp_path / 'run')
-
-
-@pytest.mark.parametrize(
-  'change, says',
-  [
-    ({'proposers': ()}, 'must be at least one proposer'),
-    ({'folds': 1}, 'at least 2'),
-    ({'hidden': 1.0}, 'below 1'),
-    (
-      {'proposers': (names_proposer('a'), names_proposer('a'))},
-      r'proposers\[1\].*another proposer has this name',
-    ),
-    ({'proposers': (names_proposer('A b'),)}, r'proposers\[0\].*small'),
-    ({'proposers': (names_proposer('fold_0_a'),)}, 'uses this name itself'),
-    (
-      {'proposers': (dataclasses.replace(names_proposer(), scored=3),)},
-      r'proposers\[0\].scored=3: must be at least',
-    ),
-    ({'proposers': (names_proposer(language='klingon'),)}, 'must be one of'),
-    ({'encoder': 'minilm'}, 'encoder=.minilm.: is not used'),
-    (
-      {'proposers': (dataclasses.replace(TREE, tokens=SubwordsConfig()),)},
-      r'proposers\[0\].tokens=SubwordsConfig.*: TreeModel.* reads only',
-    ),
-  ],
-)
-def test_wrong_fields_are_named(change, says):
-  config = stack_of()
-  model = dataclasses.replace(config.model, **change)
-  with pytest.raises(ConfigError, match=f'config.model.*{says}'):
-    check_config(dataclasses.replace(config, model=model))
 
 
 def test_the_folder_of_an_encoder_is_asked_for_once(tmp_path):
@@ -318,8 +204,3 @@ def test_too_many_folds_are_refused(tmp_path):
   with pytest.raises(ConfigError, match='folds=400: must be at most 250'):
     fit(config, tmp_path / 'run')
   assert not Workdir.at(tmp_path / 'run').config.exists()
-
-
-def test_a_stack_is_saved_with_its_config():
-  config = everything()
-  assert from_json(to_json(config), Config) == config

@@ -148,14 +148,6 @@ FILTERS |= {
 }
 
 
-def test_slices_do_not_change_the_list_over_all_labels(tables):
-  for allowed in (None, FILTERS['allowed']['allowed']):
-    stack = stack_of(tables)
-    ids, _ = ranked(stack, DOCUMENTS, 9, allowed=allowed)
-    more, _ = ranked(stack, DOCUMENTS, 9, slices=MASKS, allowed=allowed)
-    np.testing.assert_array_equal(ids[0], more[0])
-
-
 @pytest.mark.parametrize('k', [1, 5, 40])
 @pytest.mark.parametrize('name', FILTERS)
 @pytest.mark.parametrize('more', [0, 3])
@@ -213,16 +205,6 @@ def test_a_label_has_one_score_whatever_lists_are_asked_for(tables):
         for label, z in own.items():
           assert seen.setdefault(label, z) == z
     assert in_call != known  # other labels are listed too
-
-
-def test_a_document_is_ranked_as_it_is_alone(tables):
-  features = PairFeatures()
-  ids, scores = ranked(stack_of(tables, features=features), DOCUMENTS, 6)
-  for row in range(DOCUMENTS):
-    own = [Table(table.scores[row : row + 1]) for table in tables]
-    alone = ranked(stack_of(own, features=features), 1, 6)
-    np.testing.assert_array_equal(alone[0][0, 0], ids[0, row])
-    np.testing.assert_array_equal(alone[1][0, 0], scores[0, row])
 
 
 def test_ties_are_broken_by_label():

@@ -13,7 +13,7 @@ from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees import training
-from xjax.models.trees.training import GivenClusters, fit_tree
+from xjax.models.trees.training import ProposedClusters, fit_tree
 
 N, D, L = 80, 25, 9
 SOLVER = Solver(Loss.SQUARED_HINGE, 1.0, 1e-3, 500)
@@ -289,7 +289,7 @@ def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
   tree = LabelTree.of_clusters(parent_L, 3)
   assert tree.label.tolist() == [-1, -1, -1, -1, 2, 3, 8, 0, 1, 5, 6, 7]
   nodes_NK = np.tile(np.int32([2, PAD, 0]), (N, 1))
-  options = {'matcher': GivenClusters(nodes_NK)}
+  options = {'matcher': ProposedClusters(nodes_NK)}
   whole = columns(train(data, tree, tmp_path, **options))
   for _ in range(2):  # parts of the other training are not used
     part = columns(train(data, tree, tmp_path, above=False, **options))

@@ -42,13 +42,6 @@ def test_means_by_hand():
   assert found.opened.tolist() == [4, 4]
 
 
-def test_shorter_lists_have_the_best():
-  one = lists({i: -float(i) for i in range(6)})
-  found = combined([one, one], 2, 6, None, None)
-  assert found.ids.tolist() == [[0, 1]]
-  assert found.scores.tolist() == [[0, -1]]
-
-
 def test_ties_are_broken_by_label():
   one = lists({5: -1.0, 3: -1.0}, {0: -2.0})
   two = lists({3: -1.0, 5: -1.0}, {1: -2.0})

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.collectives import compiled_collectives
-from xjax.core.mesh import DATA, LABEL, put_batch
+from tests.fixtures.networks import assert_close, mesh_of
+from xjax.core.mesh import put_batch
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
@@ -49,12 +50,7 @@ def model_of(chunk=64, layers=1):
   )
 
 
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
-
-
-ONE = mesh_of(1, 1)
+ONE = mesh_of()
 
 
 def draw(zones=Z, tokens=T):
@@ -209,11 +205,7 @@ def test_meshes_agree_and_only_the_head_sees_documents_of_other_shards(
   (loss, d_params), text = differentiated(mesh_of(2, 4))
   expected, d_expected = on_one_device
   np.testing.assert_allclose(loss, expected, rtol=1e-5)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    d_params,
-    d_expected,
-  )
+  assert_close(d_params, d_expected, 1e-5, 1e-5)
   sent = compiled_collectives(text)
   gathered = {c.shapes for c in sent if c.kind == 'all-gather'}
   # The head's: features, labels, and which documents are real.

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL
+from tests.fixtures.networks import assert_close, mesh_of, on_mesh, products
+from xjax.core.mesh import DATA
 from xjax.networks.heads.head import TokenFeatures
 from xjax.networks.pooling import SelfAttention
 
@@ -12,14 +13,9 @@ B, T, D = 8, 6, 5
 LENGTHS = np.array([6, 3, 1, 0, 2, 6, 5, 4], np.int32)
 
 
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
-
-
 @pytest.fixture(autouse=True)
 def mesh():
-  with jax.set_mesh(mesh_of(1, 1)):
+  with on_mesh():
     yield
 
 
@@ -127,9 +123,7 @@ def test_meshes_agree_and_no_device_sees_the_documents_of_others(shape):
     sharding = jax.NamedSharding(mesh, jax.P(DATA))
     features = jax.device_put(jax.tree.map(np.asarray, draw()), sharding)
     sharded, text = gradients(graphdef, params, features)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), sharded, expected
-  )
+  assert_close(sharded, expected, atol=1e-5)
   assert 'all-reduce' in text  # the gradients' sums
   for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
     assert exchange not in text
@@ -155,6 +149,4 @@ def test_float32_products_are_not_rounded(dtype, exact):
     return nnx.merge(graphdef, params)(tokens).sum().astype(jnp.float32)
 
   run = jax.grad(loss, argnums=(0, 1))
-  text = str(jax.make_jaxpr(run)(params, hidden_BTD))
-  assert text.count('dot_general[') == 3
-  assert text.count('Precision.HIGHEST, Precision.HIGHEST') == exact
+  assert products(run, params, hidden_BTD) == (3, exact)

@@ -1,4 +1,4 @@
-"""XLNet: one layer by hand, padding, packing, dropout, recomputation."""
+"""XLNet: one layer by hand, padding on the left, packing."""
 
 import functools
 
@@ -31,23 +31,20 @@ ARCHITECTURE = XLNetArchitecture(
   pad_id=0,
 )
 LENGTHS = [7, 3, 5, 1, 4]
-RATE = 0.3
-DEFAULT = XLNetConfig()
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run(graphdef, params, ids_TB, segments_TB, key):
-  rngs = None if key is None else nnx.Rngs(dropout=key)
-  return nnx.merge(graphdef, params)(ids_TB, segments_TB, rngs)
+def _run(graphdef, params, ids_TB, segments_TB):
+  return nnx.merge(graphdef, params)(ids_TB, segments_TB, None)
 
 
-def run(encoder, ids_TB, segments_TB, key=None):
-  return np.asarray(_run(*nnx.split(encoder), ids_TB, segments_TB, key))
+def run(encoder, ids_TB, segments_TB):
+  return np.asarray(_run(*nnx.split(encoder), ids_TB, segments_TB))
 
 
-def built(config=DEFAULT, **options):
+def built():
   """Returns an encoder whose biases and norms are random as well."""
-  encoder = XLNet(ARCHITECTURE, config, rngs=nnx.Rngs(0), **options)
+  encoder = XLNet(ARCHITECTURE, XLNetConfig(), rngs=nnx.Rngs(0))
   graphdef, params = nnx.split(encoder)
   rng = np.random.default_rng(1)
   params = jax.tree.map(
@@ -69,18 +66,13 @@ def close(one, other, atol=1e-5):
   np.testing.assert_allclose(one, other, rtol=0, atol=atol)
 
 
-def test_padding_on_either_side_changes_nothing():
+def test_padding_before_documents_changes_nothing():
   encoder = built()
   ids_TB, real_TB = documents()
   states = run(encoder, ids_TB, real_TB)
-  assert (states[~real_TB] == 0).all()
-  close(run(encoder, np.where(real_TB, ids_TB, 9), real_TB), states)
-  close(run(encoder, *documents(12))[:8], states)
   left = run(encoder, *documents(12, left=True))
   for row, n in enumerate(LENGTHS):
     close(left[12 - n :, row], states[:n, row])
-  alone = ids_TB[:3, 1:2]
-  close(run(encoder, alone, alone != 0)[:, 0], states[:3, 1])
 
 
 def test_documents_of_a_packed_row_do_not_see_one_another():
@@ -152,51 +144,6 @@ def test_positions_are_sinusoids_of_differences():
   for row, difference in zip(rows, (3, 2, 1, 0, -1, -2)):
     angles = difference / np.array([1.0, 100.0])
     close(row, [*np.sin(angles), *np.cos(angles)], 1e-6)
-
-
-@pytest.mark.thorough
-def test_recomputed_layers_are_the_same_and_gradients_are_finite():
-  ids_TB, real_TB = documents()
-  # The last document only fills the batch.
-  real_TB[:, -1] = False
-  ids_TB, real_TB = jnp.asarray(ids_TB), jnp.asarray(real_TB)
-
-  def loss(params, graphdef):
-    encoder = nnx.merge(graphdef, params)
-    h = encoder(ids_TB, real_TB, nnx.Rngs(dropout=jax.random.key(7)))
-    return jnp.square(h).sum() + h[:, :, 0].sum()
-
-  results = []
-  for remat in (False, True):
-    config = XLNetConfig(dropout=RATE, attention_dropout=RATE, remat=remat)
-    graphdef, params = nnx.split(built(config))
-    step = jax.jit(jax.value_and_grad(loss), static_argnums=1)
-    results.append(step(params, graphdef))
-  for one, other in zip(*map(jax.tree.leaves, results)):
-    assert np.isfinite(one).all()
-    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-  # Every parameter has a gradient.
-  assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(results[0][1]))
-
-
-@pytest.mark.parametrize('part', ['dropout', 'attention_dropout'])
-def test_dropout_follows_from_the_key(part):
-  rates = {'dropout': 0.0, 'attention_dropout': 0.0, part: 0.5}
-  encoder = built(XLNetConfig(**rates))
-  first, again, other = (
-    run(encoder, *documents(), jax.random.key(seed)) for seed in (0, 0, 1)
-  )
-  assert (first == again).all()
-  assert not np.allclose(first, other)
-  assert not np.allclose(first, run(encoder, *documents()))
-
-
-def test_bfloat16_is_near():
-  exact = run(built(), *documents())
-  near = run(built(dtype=jnp.bfloat16), *documents())
-  assert near.dtype == jnp.bfloat16
-  difference = np.abs(near.astype(np.float32) - exact)
-  assert difference.max() < 0.1 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize('pooler', [False, True])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import dense_topk
+from tests.fixtures.networks import on_mesh
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
@@ -49,11 +49,6 @@ ORDER = sorted(range(L), key=lambda x: (-COUNTS[x], x))
 PARTS = (0,), (0, 1, 1), (0, 0), (1,), (), (0,), (0,), (0, 1)
 
 
-def mesh_of(shape):
-  devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
-
-
 def draw(parts=PARTS):
   """Returns documents, gold labels, and the mask of a batch."""
   rng = np.random.default_rng(0)
@@ -72,7 +67,7 @@ def make(mesh=(1, 1), n_labels=L, **fields):
   none_L = np.zeros(n_labels, bool)
   counts_L = COUNTS[:n_labels]
   inputs = HeadInputs(D, n_labels, None, ~none_L, none_L, D, counts_L)
-  with jax.set_mesh(mesh_of(mesh)):
+  with on_mesh(*mesh):
     return config.build(inputs, nnx.Rngs(0))
 
 
@@ -127,7 +122,7 @@ def reference_loss(params, document_BD, positives_BP, mask_B, is_mean=True):
 def run(mesh=(1, 1), parts=PARTS, change=lambda head: None, rule=MEAN):
   """Returns the loss, and its gradients by parameters and documents."""
   document_BD, positives_BP, mask_B = draw(parts)
-  with jax.set_mesh(mesh_of(mesh)):
+  with on_mesh(*mesh):
     head = make(mesh)
     change(head)
     graphdef, trained, frozen = nnx.split(head, nnx.Not(is_place), ...)
@@ -148,7 +143,7 @@ def is_place(path, variable):
 
 
 def scored(mesh=(1, 1), **options):
-  with jax.set_mesh(mesh_of(mesh)):
+  with on_mesh(*mesh):
     graphdef, params = nnx.split(make(mesh))
 
     @jax.jit
@@ -303,7 +298,7 @@ def test_other_heads_have_the_streamed_loss():
   document_BD, positives_BP, mask_B = draw()
   none_L = np.zeros(L, bool)
   inputs = HeadInputs(D, L, None, ~none_L, none_L, D)
-  with jax.set_mesh(mesh_of((1, 1))):
+  with on_mesh():
     head = OneVsAllConfig().build(inputs, nnx.Rngs(0))
     arguments = head, document_BD, positives_BP, mask_B, bce
     wanted = jax.jit(lambda: head_loss(*arguments))()

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.networks import assert_close
 from xjax.networks.heads.attend import attend, attend_with_one_row, token_mask
 from xjax.networks.heads.head import TokenFeatures
 
@@ -62,9 +63,7 @@ def test_values_and_gradients_are_those_of_the_definition(name, scale):
     return function(*arrays), jax.grad(total, argnums=range(1 + count))(*arrays)
 
   results, wanted = run(ours), run(expected)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), results, wanted
-  )
+  assert_close(results, wanted, 1e-5, 1e-5)
   assert all(np.abs(x).max() > 0.1 for x in jax.tree.leaves(wanted))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import lost_positives
+from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.label_trees.levels_config import LevelsConfig
@@ -20,7 +21,7 @@ from xjax.networks.heads import cascade
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.cascade_level import first_biases
 from xjax.networks.heads.head import HeadInputs
-from xjax.networks.topk import narrowed_topk
+from xjax.networks.topk import restricted_topk
 
 B, L, D, K = 8, 61, 6, 5
 SIZES = (4, 13)  # some clusters have fewer children than others
@@ -35,11 +36,6 @@ POSITIVES[1] = PAD
 MASK = np.arange(B) != 5
 
 MEAN = BCE(reduction=Reduction.MEAN_LABELS)
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 def head_of(mesh=(1, 1), levels=LEVELS, **fields):
@@ -59,7 +55,7 @@ def head_of(mesh=(1, 1), levels=LEVELS, **fields):
     joined=2,
     levels=levels,
   )
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     return config.build(inputs, nnx.Rngs(3))
 
 
@@ -93,9 +89,9 @@ def best(scores, mask):
 
 def topk(head, mesh=(1, 1), **filters):
   filters = jax.tree.map(jnp.asarray, filters)
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     run = jax.jit(
-      lambda params, x: narrowed_topk(
+      lambda params, x: restricted_topk(
         nnx.merge(graphdef, params),
         nnx.merge(graphdef, params).prepare(x),
         K,
@@ -161,36 +157,32 @@ def test_labels_below_other_clusters_are_not_listed():
       assert len(listed) == min(K, len(possible))
 
 
-def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES, loss=MEAN):
-  """The loss and its gradients."""
+def differentiated(head, total):
+  """The value of total(head, x) and its gradients."""
   graphdef, params, frozen = nnx.split(
     head, lambda p, v: type(v) is nnx.Param, ...
   )
+  run = jax.value_and_grad(
+    lambda params, x: total(nnx.merge(graphdef, params, frozen), x), (0, 1)
+  )
+  return jax.tree.map(np.asarray, jax.jit(run)(params, jnp.asarray(X)))
 
-  def run(params, x):
-    head = nnx.merge(graphdef, params, frozen)
-    labels = jnp.asarray(positives), jnp.asarray(MASK)
-    return head.loss(head.prepare(x), *labels, loss, weights)
 
-  with jax.set_mesh(mesh_of(*mesh)):
-    return jax.tree.map(
-      np.asarray,
-      jax.jit(jax.value_and_grad(run, (0, 1)))(params, jnp.asarray(X)),
+def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES, loss=MEAN):
+  labels = jnp.asarray(positives), jnp.asarray(MASK)
+  with on_mesh(*mesh):
+    return differentiated(
+      head, lambda head, x: head.loss(head.prepare(x), *labels, loss, weights)
     )
 
 
 def dense_loss(head, is_mean):
   """The same loss from all logits, with a mask of the candidates."""
-  graphdef, params, frozen = nnx.split(
-    head, lambda p, v: type(v) is nnx.Param, ...
-  )
 
-  def run(params, x):
-    head = nnx.merge(graphdef, params, frozen)
+  def run(head, x):
     total, inside = 0.0, jnp.ones((B, SIZES[0]), bool)
     for r, part in enumerate([*head.clusters, head]):
-      above = LEVELS.above[r]
-      n = (*SIZES, L)[r]
+      above, n = LEVELS.above[r], (*SIZES, L)[r]
       gold = np.zeros((B, n), bool)
       for row in range(B):
         real = POSITIVES[row][POSITIVES[row] != PAD]
@@ -203,24 +195,17 @@ def dense_loss(head, is_mean):
         forced = jnp.where(gold & MASK[:, None], jnp.inf, logits)
         keys = jnp.where(inside, forced, -jnp.inf)
         order = jnp.argsort(-keys, axis=1, stable=True)[:, : head.kept[r]]
-        kept = (
-          jnp.zeros((B, n), bool).at[jnp.arange(B)[:, None], order].set(True)
-        )
+        none, rows = jnp.zeros((B, n), bool), jnp.arange(B)[:, None]
+        kept = none.at[rows, order].set(True)
         inside = (kept & inside)[:, LEVELS.parents[r + 1]]
     return total
 
-  return jax.tree.map(
-    np.asarray, jax.jit(jax.value_and_grad(run, (0, 1)))(params, jnp.asarray(X))
-  )
+  return differentiated(head, run)
 
 
 def assert_same(found, expected):
   assert found[0] == pytest.approx(expected[0], rel=1e-5)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 2e-6),
-    found[1],
-    expected[1],
-  )
+  assert_close(found[1], expected[1], 0.0001, 2e-06)
 
 
 @pytest.mark.parametrize('loss', [MEAN, bce])
@@ -250,7 +235,7 @@ def test_gold_labels_are_kept_although_their_clusters_score_lowest(
     return jnp.float32(0)
 
   monkeypatch.setattr(cascade, 'shortlist_loss', spy)
-  with jax.set_mesh(mesh_of(1, 1)):
+  with on_mesh():
     features = head.prepare(jnp.asarray(X))
     head.loss(features, jnp.asarray(gold), jnp.ones(B, bool), bce)
   (shortlist,) = shortlists
@@ -292,9 +277,8 @@ def assert_near(found, expected):
 def test_too_few_kept_clusters_are_an_error():
   config = CascadeConfig(levels=LevelsConfig(SIZES), kept=(2, 2))
   gold = Ragged.of([[0], [0, 7, 14], [1, 2]])
-  with pytest.raises(
-    ConfigError, match="document 'b' has .* 3 clusters of level 1"
-  ):
+  says = "document 'b' has .* 3 clusters of level 1"
+  with pytest.raises(ConfigError, match=says):
     config.check_gold(LEVELS, gold, ['a', 'b', 'c'])
   dataclasses.replace(config, kept=(3,)).check_gold(
     LEVELS, gold, ['a', 'b', 'c']
@@ -310,7 +294,7 @@ def test_gold_labels_in_kept_clusters_are_counted_in_each_level():
   coarse_L, parent = LEVELS.above[0], LEVELS.above[1]
   above = np.array([coarse_L[parent == c][0] for c in range(SIZES[1])])
   for narrowed in (False, True):
-    with jax.set_mesh(mesh_of(1, 1)):
+    with on_mesh():
       features = head.prepare(jnp.asarray(X))
       if narrowed:
         features = head.narrowed(features, logs)

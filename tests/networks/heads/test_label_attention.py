@@ -1,109 +1,56 @@
+"""Label attention: extremes, rounded products, and weights of lists."""
+
 from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import make_mesh, padded_labels
-from xjax.core.mesh_config import MeshConfig
-from xjax.networks.heads.head import TokenFeatures
+from tests.fixtures.attending_heads import (
+  KINDS,
+  D,
+  L,
+  label_attention,
+  values_of,
+)
+from tests.fixtures.networks import equations, on_mesh, products
+from xjax.core.mesh import padded_labels
+from xjax.core.types import PAD
+from xjax.networks.heads.attention_weights import attention_weights
+from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.label_attention import LabelAttention
+from xjax.networks.topk import head_topk
 
-LENGTHS = [5, 2, 1, 0]
-
-
-def draw(tokens=5, seed=0):
-  rng = np.random.default_rng(seed)
-  hidden = rng.normal(size=(4, 5, 6)).astype(np.float32)
-  hidden *= (np.arange(5) < np.array(LENGTHS)[:, None])[..., None]
-  hidden = np.pad(hidden, [(0, 0), (0, tokens - 5), (0, 0)])
-  rows = {
-    'attention': jnp.asarray(rng.normal(size=(3, 6)), jnp.float32),
-    'output': jnp.asarray(rng.normal(size=(3, 6)), jnp.float32),
-    'bias': jnp.asarray(rng.normal(size=3), jnp.float32),
-  }
-  return TokenFeatures(jnp.asarray(hidden), jnp.array(LENGTHS, jnp.int32)), rows
+K, KIND = 5, KINDS['label attention']
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture
 def head():
-  with jax.set_mesh(make_mesh(MeshConfig())):
-    return LabelAttention(3, 6, chunk=2, rngs=nnx.Rngs(0))
+  with on_mesh():
+    return label_attention(64)
 
 
-def by_definition(hidden_TD, rows):
-  """One document's logits, from its label vectors, in float64."""
-  u, w, b = (
-    np.asarray(rows[name], np.float64)
-    for name in ('attention', 'output', 'bias')
-  )
-  if not len(hidden_TD):
-    return b
-  score_TL = np.asarray(hidden_TD, np.float64) @ u.T
-  alpha_TL = np.exp(score_TL - score_TL.max(axis=0))
-  alpha_TL /= alpha_TL.sum(axis=0)
-  vector_LD = alpha_TL.T @ hidden_TD
-  return (vector_LD * w).sum(axis=1) + b
+@pytest.fixture
+def features(documents):
+  return documents()[0]
 
 
-def test_definition(head):
-  features, rows = draw()
-  expected = [
-    by_definition(np.asarray(h)[:n], rows)
-    for h, n in zip(features.hidden_BTD, LENGTHS)
-  ]
-  np.testing.assert_allclose(head.logits(features, rows), expected, atol=1e-5)
+def rows_of(head):
+  return nnx.to_pure_dict(split_head(head).rows)
 
 
-def plain(hidden_BTD, rows):
-  """The same in plain JAX, with [B, L, D] vectors, to differentiate."""
-  score = jnp.einsum('BTD,LD->BTL', hidden_BTD, rows['attention'])
-  real = jnp.arange(hidden_BTD.shape[1]) < jnp.array(LENGTHS)[:, None]
-  alpha = jax.nn.softmax(jnp.where(real[..., None], score, -1e30), axis=1)
-  vector = jnp.einsum('BTL,BTD->BLD', alpha, hidden_BTD)
-  return jnp.einsum('BLD,LD->BL', vector, rows['output']) + rows['bias']
+def test_large_scores_do_not_overflow(head, features):
+  head.attention[...] *= 1e4
+  params = values_of(head)
+  logits_BL = head.logits(features, rows_of(head))[:, :3]
+  hidden_BTD = np.asarray(features.hidden_BTD, np.float64)
+  for logits_L, hidden_TD, n in zip(logits_BL, hidden_BTD, features.lengths_B):
+    expected_L = KIND.by_equations(params, hidden_TD[:n])[:3]
+    np.testing.assert_allclose(logits_L, expected_L, atol=1e-4)
 
 
-def test_gradient(head):
-  features, rows = draw()
-  weight = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
-
-  def ours(hidden_BTD, rows):
-    inputs = TokenFeatures(hidden_BTD, features.lengths_B)
-    return (head.logits(inputs, rows) * weight).sum()
-
-  gradients = jax.grad(ours, argnums=(0, 1))(features.hidden_BTD, rows)
-  expected = jax.grad(lambda *x: (plain(*x) * weight).sum(), argnums=(0, 1))(
-    features.hidden_BTD, rows
-  )
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
-    gradients,
-    expected,
-  )
-
-
-def test_padding_changes_nothing(head):
-  short, rows = draw()
-  long, _ = draw(tokens=9)
-  np.testing.assert_allclose(
-    head.logits(short, rows), head.logits(long, rows), atol=1e-6
-  )
-
-
-def test_large_scores_do_not_overflow(head):
-  features, rows = draw()
-  rows['attention'] *= 1e4
-  logits = head.logits(features, rows)
-  expected = [
-    by_definition(np.asarray(h)[:n], rows)
-    for h, n in zip(features.hidden_BTD, LENGTHS)
-  ]
-  np.testing.assert_allclose(logits, expected, atol=1e-4)
-
-
-def test_bfloat16_products_keep_a_float32_softmax(head):
-  features, rows = draw()
+def test_bfloat16_products_keep_a_float32_softmax(head, features):
+  rows = rows_of(head)
   half = features.replace(hidden_BTD=features.hidden_BTD.astype(jnp.bfloat16))
   logits, pull = jax.vjp(lambda f, r: head.logits(f, r), half, rows)
   assert logits.dtype == jnp.float32
@@ -114,20 +61,58 @@ def test_bfloat16_products_keep_a_float32_softmax(head):
 
 
 @pytest.mark.parametrize(('dtype', 'exact'), [('float32', 6), ('bfloat16', 0)])
-def test_float32_products_are_not_rounded(head, dtype, exact):
-  features, rows = draw()
+def test_float32_products_are_not_rounded(head, features, dtype, exact):
   inputs = features.replace(hidden_BTD=features.hidden_BTD.astype(dtype))
   run = jax.grad(lambda rows: head.logits(inputs, rows).sum())
-  text = str(jax.make_jaxpr(run)(rows))
-  assert text.count('dot_general[') == 6
-  assert text.count('Precision.HIGHEST, Precision.HIGHEST') == exact
+  assert products(run, rows_of(head)) == (6, exact)
 
 
 def test_rows_are_padded_and_biases_given():
-  with jax.set_mesh(make_mesh(MeshConfig())):
+  with on_mesh():
     head = LabelAttention(
       130, 6, chunk=2, bias=np.arange(130.0), rngs=nnx.Rngs(0)
     )
   assert head.attention.shape == head.output.shape == (padded_labels(130), 6)
   np.testing.assert_array_equal(head.bias[:130], np.arange(130))
   np.testing.assert_array_equal(head.bias[130:], 0)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_weights_of_lists_make_their_scores(head, features, dtype):
+  inputs = features.replace(hidden_BTD=features.hidden_BTD.astype(dtype))
+  with on_mesh():
+    ids_GBK, scores_GBK = head_topk(head, inputs, K)
+    alpha_BKT = attention_weights(head, inputs, ids_GBK[0])
+  assert alpha_BKT.dtype == np.float32
+  real_B1 = (features.lengths_B > 0)[:, None] * np.ones(K)
+  np.testing.assert_allclose(alpha_BKT.sum(axis=2), real_B1, atol=1e-6)
+  hidden_BTD, output_LD = (
+    np.asarray(x.astype(dtype), np.float32)
+    for x in (features.hidden_BTD, head.output[...])
+  )
+  value_BKT = np.einsum('BTD,BKD->BKT', hidden_BTD, output_LD[ids_GBK[0]])
+  logits_BK = (alpha_BKT * value_BKT).sum(axis=2) + head.bias[...][ids_GBK[0]]
+  np.testing.assert_allclose(logits_BK, scores_GBK[0], atol=1e-5)
+  assert alpha_BKT.max() > 0.6 and np.unique(ids_GBK).size > K
+
+
+def test_padding_of_lists_and_of_batches_is_zero(trial_of, features):
+  trial = trial_of(
+    KINDS['label attention'].make, KINDS['label attention'].learnt
+  )
+  ids_BK = np.full((len(features.lengths_B), K), PAD)
+  ids_BK[:, 0] = L - 1
+  alpha_BKT = trial.attention(ids_BK)
+  real_B = features.lengths_B > 0
+  np.testing.assert_allclose(alpha_BKT[:, 0].sum(axis=1), real_B, atol=1e-6)
+  assert not alpha_BKT[:, 1:].any() and np.isfinite(alpha_BKT).all()
+
+
+def test_no_array_of_weights_has_all_labels_and_documents(head, features):
+  ids_BK = jnp.zeros((len(features.lengths_B), K), jnp.int32)
+  with on_mesh():
+    program = jax.make_jaxpr(lambda f, i: attention_weights(head, f, i))(
+      features, ids_BK
+    )
+  sizes = [v.aval.size for e in equations(program.jaxpr) for v in e.outvars]
+  assert max(sizes) == ids_BK.size * D < len(ids_BK) * L

@@ -1,10 +1,13 @@
+import functools
+
 from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
+from tests.fixtures.networks import assert_close, on_mesh, products
+from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.losses.bce import bce
 from xjax.networks.heads.chunks import ALL_DEVICES, split_head
@@ -15,21 +18,15 @@ from xjax.networks.topk import head_topk
 B, D, L = 8, 6, 150
 
 
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
+def random_head(chunk=64, dim=D, **fields):
+  return OneVsAll(
+    L, dim, chunk=chunk, bias=np.linspace(-2, 2, L), rngs=nnx.Rngs(0), **fields
+  )
 
 
-def random_head(mesh, chunk=64):
-  with jax.set_mesh(mesh):
-    return OneVsAll(
-      L, D, chunk=chunk, bias=np.linspace(-2, 2, L), rngs=nnx.Rngs(0)
-    )
-
-
-def draw():
+def draw(dim=D):
   rng = np.random.default_rng(0)
-  document_BD = rng.normal(size=(B, D)).astype(np.float32)
+  document_BD = rng.normal(size=(B, dim)).astype(np.float32)
   return document_BD, rng.integers(0, L, (B, 4)).astype(np.int32)
 
 
@@ -38,8 +35,8 @@ def dense(document_BD, kernel_LD, bias_L):
 
 
 def test_definition():
-  mesh = mesh_of(1, 1)
-  head = random_head(mesh)
+  with on_mesh():
+    head = random_head()
   document_BD, _ = draw()
   rows = nnx.to_pure_dict(split_head(head).rows)
   logits_BL = head.logits(jnp.asarray(document_BD), rows)[:, :L]
@@ -49,7 +46,7 @@ def test_definition():
     np.asarray(rows['bias'], np.float64)[:L],
   )
   np.testing.assert_allclose(logits_BL, expected_BL, atol=1e-5)
-  with jax.set_mesh(mesh):
+  with on_mesh():
     ids_BK, scores_BK = (x[0] for x in head_topk(head, document_BD, 7))
   order_BK = np.argsort(-expected_BL, axis=1, kind='stable')[:, :7]
   np.testing.assert_array_equal(ids_BK, order_BK)
@@ -58,86 +55,48 @@ def test_definition():
   )
 
 
-def gradients(mesh, chunk):
-  document_BD, positives_BP = draw()
-  graphdef, params = nnx.split(random_head(mesh, chunk))
-
-  def loss(params, document_BD):
-    head = nnx.merge(graphdef, params)
-    mask_B = jnp.arange(B) < B - 1
-    return head_loss(head, document_BD, jnp.asarray(positives_BP), mask_B, bce)
-
-  with jax.set_mesh(mesh):
-    run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
-    return jax.block_until_ready(run(params, document_BD))
-
-
-def test_loss_and_gradient_are_those_of_the_dense_layer():
-  loss, (d_params, d_document_BD) = gradients(mesh_of(1, 1), 64)
-  document_BD, positives_BP = draw()
-  rows = nnx.to_pure_dict(split_head(random_head(mesh_of(1, 1))).rows)
-  target_BL = np.zeros((B, L))
-  target_BL[np.arange(B)[:, None], positives_BP] = 1
-
-  def plain(rows, document_BD):
-    z_BL = dense(document_BD, rows['kernel'][:L], rows['bias'][:L])
-    cost_BL = jnp.logaddexp(0, z_BL) - target_BL * z_BL
-    return cost_BL[: B - 1].sum()
-
-  expected, (d_rows, d_expected_BD) = jax.value_and_grad(plain, argnums=(0, 1))(
-    rows, document_BD
-  )
-  np.testing.assert_allclose(loss, expected, rtol=1e-6)
-  np.testing.assert_allclose(d_document_BD, d_expected_BD, atol=1e-5)
-  for name, d in d_rows.items():
-    np.testing.assert_allclose(d_params[name][...], d, atol=1e-5)
-
-
 @pytest.mark.parametrize(
-  ('shape', 'chunk'), [((1, 1), 7), ((8, 1), 64), ((2, 4), 7), ((1, 8), 64)]
+  ('shape', 'chunk'),
+  [((1, 1), 64), ((1, 1), 7), ((8, 1), 64), ((2, 4), 7), ((1, 8), 64)],
 )
-def test_meshes_and_chunks_agree(shape, chunk):
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    gradients(mesh_of(*shape), chunk),
-    gradients(mesh_of(1, 1), 64),
-  )
-
-
-def test_bottleneck_is_a_product_before_the_rows():
-  wide_BE = np.random.default_rng(1).normal(size=(B, 11)).astype(np.float32)
-  _, positives_BP = draw()
-  target_BL = np.zeros((B, L), bool)
-  target_BL[np.arange(B)[:, None], positives_BP] = True
-  with jax.set_mesh(mesh_of(2, 4)):
-    head = OneVsAll(L, 11, chunk=64, bottleneck=D, rngs=nnx.Rngs(0))
+@pytest.mark.parametrize('bottleneck', [0, D])
+def test_loss_and_gradient_are_those_of_the_dense_layer(
+  bottleneck, shape, chunk
+):
+  """A bottleneck is a product before the rows."""
+  document_BD, positives_BP = draw(11 if bottleneck else D)
+  mask_B = np.arange(B) < B - 1
+  target_BL = (positives_BP[:, :, None] == np.arange(L)).any(axis=1)
+  with on_mesh(*shape):
+    head = random_head(chunk, document_BD.shape[1], bottleneck=bottleneck)
     graphdef, params = nnx.split(head)
     assert params['kernel'].shape == (padded_labels(L), D)
 
-    def loss(params, wide_BE):
-      head, mask_B = nnx.merge(graphdef, params), jnp.ones(B, bool)
-      gold_BP = jnp.asarray(positives_BP)
-      return head_loss(head, head.prepare(wide_BE), gold_BP, mask_B, bce)
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1))
+    def streamed(params, document_BD):
+      head, gold = nnx.merge(graphdef, params), jnp.asarray(positives_BP)
+      inputs = head.prepare(document_BD)
+      return head_loss(head, inputs, gold, jnp.asarray(mask_B), bce)
 
-    value_and_gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(
-      params, wide_BE
-    )
+    found = jax.block_until_ready(streamed(params, document_BD))
 
-  def plain(params, wide_BE):
-    document_BD = wide_BE @ params['bottleneck'][...]
+  def plain(params, document_BD):
+    if bottleneck:
+      document_BD = document_BD @ params['bottleneck'][...]
     z_BL = dense(document_BD, params['kernel'][:L], params['bias'][:L])
-    return (jnp.logaddexp(0, z_BL) - target_BL * z_BL).sum()
+    cost_BL = jnp.logaddexp(0, z_BL) - target_BL * z_BL
+    return cost_BL[mask_B].sum()
 
-  params = jax.tree.map(np.asarray, params)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    value_and_gradients,
-    jax.value_and_grad(plain, argnums=(0, 1))(params, wide_BE),
-  )
+  given = jax.tree.map(np.asarray, params), document_BD
+  expected = jax.value_and_grad(plain, argnums=(0, 1))(*given)
+  np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+  assert_close(found[1], expected[1], atol=1e-5)
 
 
 def test_rows_are_padded_and_biases_given():
-  head = random_head(make_mesh(MeshConfig()))
+  with jax.set_mesh(make_mesh(MeshConfig())):
+    head = random_head()
   assert head.kernel.shape == (padded_labels(L), D)
   np.testing.assert_allclose(head.bias[:L], np.linspace(-2, 2, L), rtol=1e-6)
   np.testing.assert_array_equal(head.bias[L:], 0)
@@ -152,7 +111,8 @@ def test_rows_are_padded_and_biases_given():
 
 @pytest.mark.parametrize(('dtype', 'exact'), [('float32', 3), ('bfloat16', 0)])
 def test_float32_products_are_not_rounded(dtype, exact):
-  head = random_head(mesh_of(1, 1))
+  with on_mesh():
+    head = random_head()
   rows = nnx.to_pure_dict(split_head(head).rows)
   document_BD = jnp.asarray(draw()[0], dtype)
   logits_BL = head.logits(document_BD, rows)
@@ -162,6 +122,4 @@ def test_float32_products_are_not_rounded(dtype, exact):
     return head.logits(document_BD, rows).sum()
 
   run = jax.grad(loss, argnums=(0, 1))
-  text = str(jax.make_jaxpr(run)(rows, document_BD))
-  assert text.count('dot_general[') == 3
-  assert text.count('Precision.HIGHEST, Precision.HIGHEST') == exact
+  assert products(run, rows, document_BD) == (3, exact)

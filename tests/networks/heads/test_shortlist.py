@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh, thorough
+from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
 from xjax.losses.focal import Focal
@@ -22,10 +23,7 @@ from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttention
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.heads.shortlist import (
-  shortlist_logits,
-  shortlist_loss,
-)
+from xjax.networks.heads.shortlist import shortlist_logits, shortlist_loss
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.heads.unified import Unified
 from xjax.networks.heads.zero_shot import ZeroShot
@@ -91,22 +89,12 @@ POOLED = {'OneVsAll', *STORED}
 EACH_HEAD = pytest.mark.parametrize('kind', HEADS)
 
 
-def thorough(*values):
-  """Marks a case that takes seconds, and whose like is tried already."""
-  return pytest.param(*values, marks=pytest.mark.thorough)
-
-
 QUICK = ('OneVsAll', (2, 4)), ('LabelAttention', (1, 8))
 MESHES = [
   (kind, mesh) if (kind, mesh) in QUICK else thorough(kind, mesh)
   for kind in HEADS
   for mesh in ((2, 4), (1, 8), (8, 1))
 ]
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 def draw():
@@ -151,7 +139,7 @@ def label_weights():
 
 def gradients(kind, total, mesh=(1, 1), chunk=5):
   """Returns total(head, features), and its gradients by name."""
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     graphdef, params = nnx.split(HEADS[kind](chunk))
 
     @jax.jit
@@ -211,7 +199,7 @@ def test_all_labels_give_the_loss_of_streaming(kind, loss):
 
 
 def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     graphdef, params = nnx.split((HEADS | STORED)[kind](chunk))
 
     @jax.jit
@@ -241,8 +229,7 @@ def test_logits_are_those_of_the_whole_head(kind):
 
 
 @pytest.mark.parametrize(
-  ('kind', 'mesh'),
-  [*MESHES, ('FLOAT8', (2, 4)), thorough('BFLOAT16', (2, 4))],
+  ('kind', 'mesh'), [*MESHES, ('FLOAT8', (2, 4)), thorough('BFLOAT16', (2, 4))]
 )
 def test_logits_are_the_same_on_meshes(kind, mesh):
   _, ids_BA = drawn()
@@ -376,7 +363,7 @@ def test_only_rows_on_shortlists_have_gradients():
 
 def test_the_loss_without_gradients_is_the_same():
   total = of_shortlist(drawn())
-  with jax.set_mesh(mesh_of(2, 4)):
+  with on_mesh(2, 4):
     head = HEADS['LabelAttention'](5)
     loss_value = jax.jit(total)(head, head.prepare(draw()))
   expected = gradients('LabelAttention', total)['loss']
@@ -385,7 +372,7 @@ def test_the_loss_without_gradients_is_the_same():
 
 def test_an_excess_of_logits_is_never_there():
   """No array has more rows of labels than a chunk of each shortlist."""
-  with jax.set_mesh(mesh_of(1, 1)):
+  with on_mesh():
     head = HEADS['LabelAttention'](5)
     total = of_shortlist(drawn())
     text = jax.jit(jax.grad(total, allow_int=True)).lower(

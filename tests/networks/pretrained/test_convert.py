@@ -9,6 +9,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.networks.encoders.bert import Bert, BertConfig
+from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
 from xjax.networks.pretrained.architecture import architecture_of
 from xjax.networks.pretrained.convert import (
   from_hugging_face,
@@ -57,14 +58,27 @@ def fault(tensors):
   return str(error.value)
 
 
-def test_parameters_are_those_of_the_encoder():
-  like = nnx.eval_shape(lambda: Bert(TINY, BertConfig(), rngs=nnx.Rngs(0)))
+XLNET = {'d_model': 6, 'n_layer': 2, 'n_head': 3, 'd_inner': 10}
+TINY_XLNET = architecture_of(
+  XLNET | {'model_type': 'xlnet', 'vocab_size': V}, 'c'
+)
+
+
+@pytest.mark.parametrize(
+  ('module', 'config', 'sizes'),
+  [(Bert, BertConfig, TINY), (XLNet, XLNetConfig, TINY_XLNET)],
+)
+def test_parameters_are_those_of_the_encoder(module, config, sizes):
+  like = nnx.eval_shape(lambda: module(sizes, config(), rngs=nnx.Rngs(0)))
   shapes = {
     f'encoder/{path}': x.shape
     for path, x in by_path(nnx.state(like, nnx.Param)).items()
   }
-  assert shapes == parameter_shapes(TINY)
-  pooled = parameter_shapes(TINY, pooler=True)
+  assert shapes == parameter_shapes(sizes)
+
+
+def test_a_pooler_has_parameters_of_its_own():
+  pooled, shapes = (parameter_shapes(TINY, pooler) for pooler in (True, False))
   assert {p: pooled[p] for p in pooled.keys() - shapes.keys()} == {
     'pooling/dense/kernel': (D, D),
     'pooling/dense/bias': (D,),

@@ -74,14 +74,12 @@ def test_an_absent_model_says_where_it_was_looked_for(cache):
 
 
 @pytest.mark.parametrize(
-  'name',
-  ['', '../x', '/nowhere/at/all', 'a/b/c', 'a/../b', '-x', 'a\0b', 'é'],
+  'name', ['', '../x', '/nowhere/at/all', 'a/b/c', 'a/../b', '-x', 'a\0b', 'é']
 )
 def test_what_is_no_name_is_a_folder_that_is_not_there(name, cache):
   put(cache, 'models--a--b')
-  with pytest.raises(
-    DataError, match='is neither a folder nor the name|is not a folder'
-  ):
+  says = 'is neither a folder nor the name|is not a folder'
+  with pytest.raises(DataError, match=says):
     find_model(name)
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh, thorough
+from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
@@ -20,23 +21,13 @@ from xjax.networks.heads.label_attention import LabelAttention
 from xjax.networks.heads.shortlist import shortlist_loss
 from xjax.networks.heads.unified import Unified
 from xjax.networks.rows.any_head import any_head_loss, row_shape
-from xjax.networks.rows.fused import Pace, RowStep
+from xjax.networks.rows.fused import RowUpdate, StepScalars
 from xjax.networks.rows.update import AdagradRow, LazyAdam, RowGradient
 
 B, T, D, E, L, A = 8, 5, 6, 4, 83, 9
 MASK = np.arange(B) < 7
 MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 RATE, DECAY, STEP = 0.5, 0.3, 4
-
-
-def thorough(*values):
-  """Marks a case whose like is tried already."""
-  return pytest.param(*values, marks=pytest.mark.thorough)
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 def attention():
@@ -89,8 +80,10 @@ def start(make, rule):
 def changed(make, loss, rule, mesh):
   """Returns the loss, the arrays after the step, and the other gradients."""
   features, shortlist = draw()
-  pace = Pace(*map(jnp.float32, (RATE, DECAY)), jnp.uint32(0), jnp.int32(STEP))
-  with jax.set_mesh(mesh_of(*mesh)):
+  pace = StepScalars(
+    *map(jnp.float32, (RATE, DECAY)), jnp.uint32(0), jnp.int32(STEP)
+  )
+  with on_mesh(*mesh):
     (graphdef, rows, shared), slots = start(make, rule)
 
     @jax.jit
@@ -98,7 +91,7 @@ def changed(make, loss, rule, mesh):
     def run(shared, hidden_BTD, rows, slots):
       head = nnx.merge(graphdef, rows, shared)
       inputs = features.replace(hidden_BTD=hidden_BTD)
-      step = RowStep(rule, slots, pace)
+      step = RowUpdate(rule, slots, pace)
       mask_B = jnp.asarray(MASK)
       return any_head_loss(head, inputs, shortlist, mask_B, loss, step)
 
@@ -111,7 +104,7 @@ def changed(make, loss, rule, mesh):
 def expected(make, loss, rule):
   """Returns `changed`, by the plain gradients of all rows."""
   features, shortlist = draw()
-  with jax.set_mesh(mesh_of(1, 1)):
+  with on_mesh():
     (graphdef, rows, shared), slots = start(make, rule)
 
     @jax.jit

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL
+from tests.fixtures.networks import on_mesh
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.networks.heads import ova as first
 from xjax.networks.rows.storage import Storage, decode_weights
@@ -14,8 +14,7 @@ ROWS, D = 2 * LABEL_MULTIPLE, 4
 
 
 def drawn(storage, shape=(1, 1)):
-  devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
-  with jax.set_mesh(jax.sharding.Mesh(devices, (DATA, LABEL))):
+  with on_mesh(*shape):
     rows = jax.jit(lambda key: first.initial_rows(key, ROWS, D, storage))(
       jax.random.key(1)
     )

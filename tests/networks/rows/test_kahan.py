@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh
+from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
 from xjax.networks.heads.chunks import ALL_DEVICES
@@ -18,11 +19,6 @@ from xjax.networks.rows.rounding import random_bits
 D, L = 4, LABEL_MULTIPLE + 71  # two rows a block
 STEPS, CHANGE = 400, 2.0**-12
 FREQUENT = np.arange(L) % 3 == 0
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 @functools.cache
@@ -56,7 +52,7 @@ def after(mesh, chunks=1, frequent=True):
     return lax.fori_loop(0, STEPS, step, (kernel_RD, slots[LEFT_OUT]))
 
   spec = jax.P(ALL_DEVICES)
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     run = jax.jit(
       jax.shard_map(
         shard, in_specs=(spec, spec), out_specs=(spec, spec), check_vma=False

@@ -74,8 +74,7 @@ def assert_unbiased(rounded_ND, values_D, low_D, high_D):
 
 
 BFLOAT16_VALUES = np.array(
-  [1.001, -1.0001, 3.14159, -0.3, 1e-3, 255.9, 1.9999, 7e-30, -2e30],
-  np.float32,
+  [1.001, -1.0001, 3.14159, -0.3, 1e-3, 255.9, 1.9999, 7e-30, -2e30], np.float32
 ).astype(np.float64)
 
 

@@ -1,20 +1,16 @@
 """Tests how rows are stored, and how a head scores with stored rows."""
 
 from flax import nnx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh
+from xjax.core.mesh import padded_labels
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.rounding import random_bits
-from xjax.networks.rows.storage import (
-  Storage,
-  decode_weights,
-  encode_weights,
-)
+from xjax.networks.rows.storage import Storage, decode_weights, encode_weights
 
 B, D, L = 4, 6, 150
 SPACING = {
@@ -26,8 +22,7 @@ SPACING = {
 
 
 def stored(storage):
-  mesh = jax.sharding.Mesh(np.array(jax.devices()[:1])[None], (DATA, LABEL))
-  with jax.set_mesh(mesh):
+  with on_mesh():
     return OneVsAll(L, D, chunk=64, storage=storage, rngs=nnx.Rngs(0))
 
 

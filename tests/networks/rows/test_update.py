@@ -5,12 +5,7 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.networks.rows.update import (
-  SGD,
-  AdagradRow,
-  LazyAdam,
-  RowGradient,
-)
+from xjax.networks.rows.update import SGD, AdagradRow, LazyAdam, RowGradient
 
 
 def gradient(kernel_CD, bias_C):

@@ -76,8 +76,7 @@ def test_each_label_is_counted_once_and_every_path_is_whole(seed, n, more):
   n_labels = int(rng.integers(1, n + 1))
   order = rng.permutation(n)
   graph = Hierarchy.of(
-    [labels[i] for i in order[:n_labels]],
-    [labels[i] for i in order[n_labels:]],
+    [labels[i] for i in order[:n_labels]], [labels[i] for i in order[n_labels:]]
   )
   depth = int(graph.levels[encoded_nodes(graph)].max())
   parts = TaxonomyParts.of(graph, depth + more)

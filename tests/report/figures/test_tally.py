@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.report.conftest import texts
 from xjax.core.types import PAD, Ragged
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
@@ -71,7 +72,7 @@ def test_worst_labels_by_hand(predictions_of):
     gold=np.array([9, 2, 4, 4, 3, 3, 0, 0]),
   )
   table = worst_labels(run, {'l2': 'two'}, counts, 3)
-  rows = [[cell.text for cell in row] for row in table.rows]
+  rows = texts(table)
   # Of the 19 gold labels with 10 to 99 training documents, 13 are missed. So
   # l0 is missed in 4 documents of 9, which is less than expected.
   assert [row[0] for row in rows] == ['l2', 'l3', 'l4']

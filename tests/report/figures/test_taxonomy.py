@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from tests.report.conftest import texts
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
@@ -107,7 +108,7 @@ def test_colours_are_the_f1_of_each_label():
   assert 'Predicted by s0, s1: the labels above the threshold' in (
     tree.still.caption
   )
-  rows = [[cell.text for cell in row] for row in table.blocks[0].rows]
+  rows = texts(table.blocks[0])
   # From the top to the bottom, the widest first.
   assert rows[0] == ['zone', '', '1', '-', '-', '-']
   assert rows[1] == ['b', 'zone', '2', '1', '0.0000', '1.0000']

@@ -1,10 +1,10 @@
 """Cells, and a page as HTML, Markdown and LaTeX."""
 
-import html.parser
 import re
 
 import pytest
 
+from tests.report.conftest import Reader
 from xjax.report.page.html import render_html
 from xjax.report.page.latex import escape_latex, render_latex
 from xjax.report.page.markdown import markdown_table, render_markdown
@@ -64,71 +64,37 @@ def test_words_and_counts():
   assert text_cell('a') == Cell('a')
 
 
-class Reader(html.parser.HTMLParser):
-  """Fails where tags do not match; keeps tags, and what stands in them."""
-
-  def __init__(self):
-    super().__init__()
-    self.open, self.tags, self.text = [], [], []
-
-  def handle_starttag(self, tag, attrs):
-    self.tags.append((tag, dict(attrs)))
-    if tag not in ('meta', 'link', 'img', 'br'):
-      self.open.append(tag)
-
-  def handle_endtag(self, tag):
-    assert self.open.pop() == tag
-
-  def handle_data(self, data):
-    self.text.append(data)
+@pytest.fixture(scope='module')
+def page():
+  return Reader(render_html(PAGE))
 
 
-def read(page):
-  reader = Reader()
-  reader.feed(render_html(page))
-  assert not reader.open
-  return reader
-
-
-def test_html_is_whole_and_escaped():
-  reader = read(PAGE)
-  text = ' '.join(reader.text)
+def test_html_is_whole_and_escaped(page):
+  text = page.found[0]['text']
   for words in ('A <page>', 'One & only', 'words < more', '<b>', 'A & B'):
     assert words in text
   assert 'run --x="1"' in text
 
 
-def test_html_asks_for_nothing_else():
-  for tag, attributes in read(PAGE).tags:
-    assert tag not in ('script', 'iframe', 'object')
-    for name in ('src', 'href'):
-      if name in attributes:
-        assert attributes[name].startswith(('data:', '#'))
+def test_html_asks_for_nothing_else(page):
+  assert not {'script', 'iframe', 'object'} & {x['tag'] for x in page.found}
+  assert page.needs_nothing_else()
   assert 'url(' not in render_html(PAGE) and '@import' not in render_html(PAGE)
 
 
-def test_html_keeps_whole_numbers():
-  cells = [a for tag, a in read(PAGE).tags if tag == 'td' and a.get('title')]
+def test_html_has_whole_numbers_pictures_and_rows_that_stand_out(page):
+  cells = [a for a in page.of('td') if a.get('title')]
   assert [float(a['data-value']) for a in cells] == [1 / 3, 1234, 0.5]
-
-
-def test_html_says_what_is_on_pictures():
-  image, second = [a for tag, a in read(PAGE).tags if tag == 'img']
+  image, second = page.of('img')
   assert image['alt'] == 'a "picture"' and second['alt'] == ''
   assert image['src'] == 'data:image/svg+xml;base64,PHN2Zz4mPC9zdmc+'
+  assert [a.get('class') for a in page.of('tr')] == [None, 'marked', 'start']
+  assert page.of('details') == [{}, {'open': None}]
 
 
-def test_html_rows_that_stand_out():
-  rows = [a.get('class') for tag, a in read(PAGE).tags if tag == 'tr']
-  assert rows == [None, 'marked', 'start']
-  folds = [a for tag, a in read(PAGE).tags if tag == 'details']
-  assert folds == [{}, {'open': None}]
-
-
-def test_links_lead_somewhere():
-  tags = read(PAGE).tags
-  ids = {a['id'] for tag, a in tags if tag == 'section'}
-  assert {a['href'][1:] for tag, a in tags if tag == 'a'} == ids
+def test_links_lead_somewhere(page):
+  ids = {a['id'] for a in page.of('section')}
+  assert {a['href'][1:] for a in page.of('a')} == ids
 
 
 def test_markdown_table():
@@ -181,7 +147,7 @@ def test_latex_of_fractions_times_100():
 def test_narrow_blocks_stand_side_by_side():
   wide = Table(['', 'a' * 99], [])
   page = Page('', [Section('', [Listing(['a']), TABLE, wide, TABLE])])
-  names = [a.get('class') for tag, a in read(page).tags if tag == 'div']
+  names = [a.get('class') for a in Reader(render_html(page)).of('div')]
   blocks = [name for name in names if name not in ('blocks', 'wide')]
   assert blocks == [None, 'half', None, 'half']
 

@@ -1,13 +1,13 @@
 """Checks the HTML of a tree that readers can zoom into."""
 
 import dataclasses
-import html.parser
 import json
 import re
 
 import pytest
 import quickjs
 
+from tests.report.conftest import Reader
 from xjax.report.page.html import render_html
 from xjax.report.page.markdown import render_markdown
 from xjax.report.page.page import Page, Picture, Section, Text, Tree
@@ -28,37 +28,18 @@ TREE = Tree(
 )
 
 
-class Reader(html.parser.HTMLParser):
-  """Keeps the tags, and the texts of script elements."""
-
-  def __init__(self):
-    super().__init__()
-    self.tags, self.scripts, self.open = [], [], []
-
-  def handle_starttag(self, tag, attrs):
-    self.tags.append((tag, dict(attrs)))
-    if tag not in ('meta', 'link', 'img', 'br', 'input'):
-      self.open.append(tag)
-
-  def handle_endtag(self, tag):
-    assert self.open.pop() == tag
-
-  def handle_data(self, data):
-    if self.open and self.open[-1] == 'script':
-      self.scripts.append(data)
-
-
 def read(*blocks):
   text = render_html(Page('A page', [Section('One', blocks)]))
-  reader = Reader()
-  reader.feed(text)
-  assert not reader.open
-  return text, reader
+  return text, Reader(text)
+
+
+def scripts(reader):
+  return [x['text'] for x in reader.found if x['tag'] == 'script']
 
 
 def test_the_page_has_all_data_of_the_tree():
   _, reader = read(TREE)
-  data = json.loads(reader.scripts[0])
+  data = json.loads(scripts(reader)[0])
   assert data['names'] == TREE.names and data['ids'] == TREE.ids
   assert data['parents'] == TREE.parents and data['widths'] == TREE.widths
   assert data['levels'] == TREE.levels and data['counts'] == TREE.counts
@@ -68,18 +49,15 @@ def test_the_page_has_all_data_of_the_tree():
 
 def test_names_never_end_the_script():
   text, reader = read(TREE)
-  assert len(reader.scripts) == 2 and text.count('</script>') == 2
+  assert len(scripts(reader)) == 2 and text.count('</script>') == 2
   # Names are shown as texts only.
-  assert 'innerHTML' not in reader.scripts[1]
+  assert 'innerHTML' not in scripts(reader)[1]
 
 
 def test_the_page_asks_for_no_other_file():
   text, reader = read(TREE)
-  for tag, attributes in reader.tags:
-    assert tag not in ('iframe', 'object')
-    for name in ('src', 'href'):
-      if name in attributes:
-        assert attributes[name].startswith(('data:', '#'))
+  assert not {'iframe', 'object'} & {x['tag'] for x in reader.found}
+  assert reader.needs_nothing_else()
   names = re.findall(r'https?://\S+', text)
   assert set(names) == {"http://www.w3.org/2000/svg',"}  # a name, no address
   assert 'url(' not in text and 'fetch(' not in text and '@import' not in text
@@ -87,29 +65,31 @@ def test_the_page_asks_for_no_other_file():
 
 def test_without_javascript_there_is_the_drawing_alone():
   _, reader = read(TREE)
-  classes = [a.get('class') for tag, a in reader.tags if tag == 'div']
-  at = reader.tags.index(('div', {'class': 'tree', 'hidden': None}))
-  before = [tag for tag, _ in reader.tags[:at]]
+  classes = [a.get('class') for a in reader.of('div')]
+  tree = {'class': 'tree', 'hidden': None}
+  at = [x['attributes'] for x in reader.found].index(tree)
+  assert reader.found[at]['tag'] == 'div'
+  before = [x['tag'] for x in reader.found[:at]]
   # The script shows what is hidden, and hides the element before it.
   assert before[-1] == 'figcaption' and 'img' in before
   assert classes.count('tree') == 1
-  image = next(a for tag, a in reader.tags if tag == 'img')
+  image, *_ = reader.of('img')
   assert image['alt'] == STILL.alt
 
 
 def test_a_button_for_each_of_several_systems():
   _, reader = read(TREE)
-  buttons = [a for tag, a in reader.tags if tag == 'button']
+  buttons = reader.of('button')
   assert [a['data-system'] for a in buttons] == ['0', '1']
   assert [a['aria-pressed'] for a in buttons] == ['true', 'false']
   one = {'ours': TREE.values['ours']}
   _, reader = read(Tree(**{**vars(TREE), 'values': one}))
-  assert 'button' not in [tag for tag, _ in reader.tags]
+  assert not reader.of('button')
 
 
 def test_pages_without_a_tree_are_as_before():
   text, reader = read(Text('words'))
-  assert '.tree' not in text and not reader.scripts
+  assert '.tree' not in text and not scripts(reader)
 
 
 def test_markdown_describes_the_drawing():
@@ -184,7 +164,7 @@ def test_readers_can_reach_narrow_siblings(widths):
     values={'ours': [0.5] * 600},
   )
   _, reader = read(tree)
-  data, script = reader.scripts[:2]
+  data, script = scripts(reader)[:2]
   visited = quickjs.Context().eval(
     f'const DATA = {json.dumps(data)};\n{FAKE_PAGE}{script}{VISIT}'
   )

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from tests.report.conftest import texts
 from xjax.core.types import Ragged
 from xjax.report.tables.corpus import (
   bin_table,
@@ -54,11 +55,7 @@ def test_without_training_labels(predictions_of):
 
 
 def test_bins_by_hand(predictions_of):
-  rows = [
-    [cell.text for cell in row]
-    for row in bin_table(by_hand(predictions_of)).rows
-  ]
-  assert rows == [
+  assert texts(bin_table(by_hand(predictions_of))) == [
     ['0', '1', '1', '0.0714'],
     ['1-9', '3', '0', '0.0000'],
     ['10-99', '4', '13', '0.9286'],

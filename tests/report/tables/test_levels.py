@@ -1,5 +1,6 @@
 """Tables by level of the hierarchy: of several systems, and on the screen."""
 
+from tests.report.conftest import texts
 from xjax.report.runs import Estimate
 from xjax.report.tables.levels import (
   level_table,
@@ -31,10 +32,6 @@ ONE = {
 def estimates(values, error=None):
   n = 1 if error is None else 3
   return {name: Estimate(value, error, n) for name, value in values.items()}
-
-
-def texts(table):
-  return [[cell.text for cell in row] for row in table.rows]
 
 
 def test_levels_ascend():

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from tests.report.conftest import texts
 from xjax.core.errors import ConfigError
 from xjax.report.runs import Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import (
@@ -50,10 +51,6 @@ def group(name, *tables):
     for i, t in enumerate(tables)
   ]
   return Group(name, tuple(runs))
-
-
-def texts(table):
-  return [[cell.text for cell in row] for row in table.rows]
 
 
 COLUMNS = ['P@1', 'P@5', 'RP@5', 'micro-F1']

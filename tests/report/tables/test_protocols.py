@@ -1,5 +1,6 @@
 """Conventions side by side, as text."""
 
+from tests.report.conftest import texts
 from xjax.report.page.page import Cell, Table
 from xjax.report.tables.protocols import (
   WIDTH,
@@ -39,10 +40,6 @@ METRICS = {
     },
   },
 }
-
-
-def texts(table):
-  return [[cell.text for cell in row] for row in table.rows]
 
 
 def test_a_column_per_protocol():

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from tests.report.conftest import texts
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.trees.tree_model import TreeModel
@@ -22,10 +23,6 @@ def group(name, config, *records):
     for record in records or (None,)
   ]
   return Group(name, tuple(runs))
-
-
-def texts(table):
-  return [[cell.text for cell in row] for row in table.rows]
 
 
 def test_systems():

@@ -12,7 +12,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 from tests.fixtures.frames import Column, Frame
-from tests.fixtures.tagged_texts import tagged_texts
 import xjax
 from xjax.core.errors import ConfigError
 from xjax.models.contract import Config
@@ -22,13 +21,13 @@ LABELS = [f'l{i}' for i in range(6)]
 
 
 @pytest.fixture(scope='module')
-def texts():
-  return tagged_texts(0)[0]
+def texts(train):
+  return train[0]
 
 
 @pytest.fixture(scope='module')
-def lists():
-  return tagged_texts(0)[1]
+def lists(train):
+  return train[1]
 
 
 @pytest.fixture(scope='module')
@@ -66,10 +65,8 @@ def test_all_checks_of_scikit_learn_pass():
   assert wrong == []
   # These checks need pandas, or a setting of SciPy.
   skipped = {x['check_name'] for x in results if x['status'] == 'skipped'}
-  assert skipped <= {
-    'check_array_api_input',
-    'check_classifier_data_not_an_array',
-  }
+  needs = 'check_array_api_input', 'check_classifier_data_not_an_array'
+  assert skipped <= {*needs}
 
 
 def test_predictions_have_the_form_of_the_gold_labels(texts, lists, hot):
@@ -133,17 +130,15 @@ def test_it_works_in_pipelines_and_searches(texts, hot):
   pipeline = make_pipeline(TfidfVectorizer(), xjax.XMCClassifier(scale=False))
   scores = cross_validate(pipeline, x, hot, scoring='f1_micro', cv=2)
   assert (scores['test_score'] > 0.95).all()
-  search = GridSearchCV(
-    xjax.XMCClassifier(), {'c': [1e-4, 10.0]}, scoring='f1_micro', cv=2
-  )
+  model, values = xjax.XMCClassifier(), {'c': [1e-4, 10.0]}
+  search = GridSearchCV(model, values, scoring='f1_micro', cv=2)
   assert search.fit(x, hot).best_params_ == {'c': 10.0}
 
 
 @pytest.mark.thorough
 def test_two_processes_share_a_cross_validation(texts, hot):
-  scores = cross_validate(
-    xjax.XMCClassifier(), np.array(texts), hot, cv=2, n_jobs=2
-  )
+  model = xjax.XMCClassifier()
+  scores = cross_validate(model, np.array(texts), hot, cv=2, n_jobs=2)
   assert (scores['test_score'] > 0.9).all()
 
 

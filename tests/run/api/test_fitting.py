@@ -9,27 +9,12 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.frames import Frame
-from tests.fixtures.tagged_texts import N, tagged_texts
+from tests.fixtures.tagged_texts import N
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
 from xjax.models.contract import Config
 from xjax.run.named_configs import named_config
-
-
-@pytest.fixture(scope='module')
-def train():
-  return tagged_texts(0)
-
-
-@pytest.fixture(scope='module')
-def features():
-  """Features, and labels that depend on the first three of them."""
-  rng = np.random.default_rng(0)
-  rows = sparse.random_array((200, 9), density=0.5, rng=rng, format='csr')
-  hot = rows[:, :3].toarray() > 0.4
-  ids = [[f'name {i}' for i in np.flatnonzero(row)] for row in hot]
-  return rows, hot, ids
 
 
 def test_the_same_call_resumes_and_another_call_changes_nothing(
@@ -113,11 +98,8 @@ def test_a_config_keeps_its_model_tokens_and_zones(train):
   assert isinstance(model.config, Config)
   assert model.config.seed == 3
   assert model.config.data.tokens == tokens
-  (with_title,), (with_body,) = (
-    model.predict(Frame(title=['l1'], body=['l2 word1'])),
-    model.predict('l2 word1'),
-  )
-  assert with_title == with_body
+  framed = Frame(title=['l1'], body=['l2 word1'])
+  assert model.predict(framed) == model.predict('l2 word1')
 
 
 def test_a_matrix_of_features_trains_a_model(features):
@@ -130,10 +112,11 @@ def test_a_matrix_of_features_trains_a_model(features):
   assert model.evaluate(rows.toarray(), hot) == metrics
   same = xjax.fit(rows.toarray(), hot, dev=0, label_names=names, verbose=False)
   assert same.predict(rows) == model.predict(rows.tocoo())
-  scaled = model.predict(rows * 7)
-  assert [[label.id for label in labels] for labels in scaled] == [
-    [label.id for label in labels] for labels in model.predict(rows)
-  ]
+  plain, scaled = (
+    [[label.id for label in labels] for labels in model.predict(x)]
+    for x in (rows, rows * 7)
+  )
+  assert plain == scaled
 
 
 def test_labels_of_features_keep_their_names(features, tmp_path):
@@ -159,13 +142,13 @@ def test_equal_documents_are_in_one_split(train, features, kind, tmp_path):
   for seed in (0, 1):
     path = tmp_path / str(seed)
     xjax.fit(texts, labels, dev=0.2, seed=seed, workdir=path, verbose=False)
-    ids = [
-      {int(id_) for id_ in (path / 'splits' / name).read_text().split()}
+    ours, dev = (
+      {*map(int, (path / 'splits' / name).read_text().split())}
       for name in ('train.txt', 'dev.txt')
-    ]
-    runs.append(ids[1])
-    assert len(ids[1]) == n // 5 and ids[0] | ids[1] == set(range(n))
-    assert not {i % (n // 2) for i in ids[0]} & {i % (n // 2) for i in ids[1]}
+    )
+    runs.append(dev)
+    assert len(dev) == n // 5 and ours | dev == set(range(n))
+    assert not {i % (n // 2) for i in ours} & {i % (n // 2) for i in dev}
   assert runs[0] != runs[1]
 
 

@@ -17,12 +17,6 @@ import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
 from xjax.run.evaluate import evaluate_split
-from xjax.run.open_run import open_run
-
-
-@pytest.fixture(scope='module')
-def train():
-  return tagged_texts(0)
 
 
 @pytest.fixture(scope='module')
@@ -136,9 +130,8 @@ def test_an_unknown_label_is_a_miss_and_a_warning(model, test, caplog):
   metrics = model.evaluate(texts, more)['all']
   assert metrics['P@1'] == 1
   assert metrics['R@5'] == pytest.approx(2 / 3)
-  assert "does not know 1 label of the documents, such as 'unknown'" in (
-    caplog.text
-  )
+  says = "does not know 1 label of the documents, such as 'unknown'"
+  assert says in caplog.text
 
 
 def test_a_threshold_keeps_the_labels_at_or_above_it(model, test):
@@ -173,22 +166,9 @@ def test_a_run_without_dev_has_no_probabilities(train):
   model = xjax.fit(*train, dev=0, verbose=False)
   with pytest.raises(ConfigError, match='this run has no tuned threshold'):
     model.predict(['a'], threshold='tuned')
-  with pytest.raises(ConfigError, match='are margins, not probabilities'):
-    model.predict(['a'], threshold=0.5)
-  with pytest.raises(ConfigError, match='are margins, not probabilities'):
-    model.predict_proba(['a'])
-
-
-def test_a_saved_model_is_the_same_without_its_workdir(train, tmp_path):
-  model = xjax.fit(*train, workdir=tmp_path / 'run', verbose=False)
-  model.save(tmp_path / 'saved')
-  texts = train[0]
-  wanted = model.predict(texts, threshold='tuned')
-  shutil.rmtree(tmp_path / 'run')
-  saved = xjax.load(tmp_path / 'saved')
-  assert saved.predict(texts, threshold='tuned') == wanted
-  for path in (tmp_path / 'saved').rglob('*.json*'):
-    assert str(tmp_path / 'run') not in path.read_text()
+  for use in (lambda x: model.predict(x, threshold=0.5), model.predict_proba):
+    with pytest.raises(ConfigError, match='are margins, not probabilities'):
+      use(['a'])
 
 
 def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
@@ -200,13 +180,11 @@ def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
   shutil.rmtree(run)
   saved = xjax.load(tmp_path / 'saved')
   assert (saved.predict(texts), saved.explain(texts)) == wanted
+  assert 'NeuralModel with' in repr(saved)
   assert saved.run.step == finished.best_step != finished.steps
   (step,) = (tmp_path / 'saved/checkpoints').iterdir()
-  assert sorted(path.name for path in step.iterdir()) == [
-    'files.json',
-    'meta',
-    'params',
-  ]
+  names = sorted(path.name for path in step.iterdir())
+  assert names == ['files.json', 'meta', 'params']
   assert 'is lost' not in caplog.text
 
 
@@ -220,10 +198,8 @@ def test_a_moved_workdir_is_loaded_judged_saved_and_pickled(train, tmp_path):
   assert model.predict(texts, threshold='tuned') == wanted
   assert model.evaluate(texts, labels) == metrics
   model.save(tmp_path / 'saved')
-  for copied in (
-    xjax.load(tmp_path / 'saved'),
-    pickle.loads(pickle.dumps(model)),
-  ):
+  copies = xjax.load(tmp_path / 'saved'), pickle.loads(pickle.dumps(model))
+  for copied in copies:
     assert copied.predict(texts, threshold='tuned') == wanted
     assert copied.evaluate(texts, labels) == metrics
   # The documents of the run have moved too.
@@ -250,10 +226,8 @@ def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(
 
 
 def test_a_saved_step_has_its_own_threshold(finished, tmp_path):
-  run, step = (
-    shutil.copytree(finished.workdir, tmp_path / 'run'),
-    finished.steps,
-  )
+  run = shutil.copytree(finished.workdir, tmp_path / 'run')
+  step = finished.steps
   evaluate_split(run, 'dev', step=step)
   model = xjax.load(run, step)
   wanted = model.predict('nipa mani', threshold='tuned')
@@ -295,42 +269,13 @@ def test_pickles_and_copies_predict_the_same(train, neural):
   for each in (model, neural):
     for copied in (pickle.loads(pickle.dumps(each)), copy.deepcopy(each)):
       assert copied.predict(texts) == each.predict(texts)
-  data = pickle.dumps(model)
+  # A temporary folder lives as long as a model that needs it.
+  data, copied = pickle.dumps(model), pickle.loads(pickle.dumps(model))
   wanted, path = model.predict(texts), model.workdir.path
-  del model
-  assert not path.exists()
-  assert pickle.loads(data).predict(texts) == wanted
-
-
-def test_a_temporary_folder_lives_as_long_as_a_model_that_needs_it(train):
-  model = xjax.fit(*train, verbose=False)
-  path = model.workdir.path
-  copied = pickle.loads(pickle.dumps(model))
   assert copied.workdir.path != path and path.exists()
-  del model
+  del model, each
   assert not path.exists() and copied.workdir.path.exists()
-
-
-@pytest.fixture(scope='module')
-def features():
-  """Features, and labels that depend on the first three of them."""
-  rng = np.random.default_rng(0)
-  rows = sparse.random_array((200, 9), density=0.5, rng=rng, format='csr')
-  hot = rows[:, :3].toarray() > 0.4
-  ids = [[f'name {i}' for i in np.flatnonzero(row)] for row in hot]
-  return rows, hot, ids
-
-
-def test_texts_and_features_are_not_mixed_up(model, neural, features):
-  rows, hot, _ = features
-  for each in (model, neural):
-    with pytest.raises(ConfigError, match='this run reads texts'):
-      each.predict(rows)
-  of_features = xjax.fit(rows, hot, dev=0, verbose=False)
-  with pytest.raises(ConfigError, match='this run reads sparse features'):
-    of_features.predict(['a'])
-  with pytest.raises(DataError, match='texts: feature 8 is not in 0..7'):
-    xjax.fit(rows[:, :8], hot, dev=0, verbose=False).predict(rows)
+  assert pickle.loads(data).predict(texts) == wanted
 
 
 def test_after_warmup_nothing_is_compiled(finished, compiled, tmp_path):
@@ -351,21 +296,25 @@ def test_after_warmup_nothing_is_compiled(finished, compiled, tmp_path):
   assert compiled == []
 
 
-def test_models_without_programs_can_be_warmed_up(model, features):
-  model.warmup()
+def test_texts_and_features_are_not_mixed_up(model, neural, features):
   rows, hot, _ = features
+  for each in (model, neural):
+    with pytest.raises(ConfigError, match='this run reads texts'):
+      each.predict(rows)
   of_features = xjax.fit(rows, hot, dev=0, verbose=False)
+  with pytest.raises(ConfigError, match='this run reads sparse features'):
+    of_features.predict(['a'])
+  with pytest.raises(DataError, match='texts: feature 8 is not in 0..7'):
+    xjax.fit(rows[:, :8], hot, dev=0, verbose=False).predict(rows)
+  # Models without programs can be warmed up.
+  model.warmup(explain=True)
   of_features.warmup()
-  with pytest.raises(ConfigError, match='reads features, not words'):
-    of_features.explain(rows)
-
-
-def test_a_loaded_model_is_the_predictor_of_the_run(finished, neural):
-  predictor = open_run(finished.workdir)
-  texts = ['nipa', 'mani gipu']
-  assert neural.predict(texts, k=3) == predictor.predict(texts, 3)
-  assert neural.explain(texts, 2, 1) == predictor.explain(texts, 2, 1)
-  assert 'NeuralModel with' in repr(neural)
+  for explain in (
+    lambda: of_features.explain(rows),
+    lambda: of_features.warmup(explain=True),
+  ):
+    with pytest.raises(ConfigError, match='reads features, not words'):
+      explain()
 
 
 IMPORTS = """

@@ -9,6 +9,10 @@ from xjax.data.schema import Document
 from xjax.run.serve.batcher import Batcher
 from xjax.run.serve.request import PredictRequest, Refused
 
+threads_may_fail = pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+
 
 def request(*texts: str) -> PredictRequest:
   documents = (Document(str(i), {'text': t}, None) for i, t in enumerate(texts))
@@ -57,12 +61,8 @@ def test_requests_that_wait_share_the_next_batch(batcher, answers):
   futures = [batcher.submit(request(text)) for text in 'abcd']
   answers.go.release(9)
   assert first.result(5) == ['FIRST']
-  assert [future.result(5) for future in futures] == [
-    ['A'],
-    ['B'],
-    ['C'],
-    ['D'],
-  ]
+  results = [future.result(5) for future in futures]
+  assert results == [['A'], ['B'], ['C'], ['D']]
   assert answers.batches == [['first'], ['a', 'b', 'c'], ['d']]
   assert batcher.waiting == 0
 
@@ -139,9 +139,7 @@ def test_few_batches_are_computed_again_for_one_fault(answers):
   assert len(answers.batches) <= 2 + 2 * 6
 
 
-@pytest.mark.filterwarnings(
-  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
-)
+@threads_may_fail
 def test_a_thread_that_fails_keeps_nobody_waiting():
   def fail(questions):
     raise SystemExit
@@ -155,9 +153,7 @@ def test_a_thread_that_fails_keeps_nobody_waiting():
     batcher.submit(request('a'))
 
 
-@pytest.mark.filterwarnings(
-  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
-)
+@threads_may_fail
 def test_a_thread_that_fails_while_a_fault_is_searched_fails_all():
   first = threading.Event()
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.run.serve.conftest import serving
-import xjax
 from xjax.report.page import served
 from xjax.run.serve.service import Service
 
@@ -35,17 +34,3 @@ def test_no_request_compiles(client):
     body['explain'] = int(rng.integers(0, 9))
     assert client.json('POST', path, body)[0] == 200
   assert compiled(client) == 0
-
-
-def test_answers_are_those_of_the_model(client, finished):
-  texts = ['puma sa funu', 'x']
-  status, answer = client.predict({'documents': texts, 'k': 3, 'explain': 2})
-  assert status == 200
-  expected = xjax.load(finished.workdir).explain(texts, k=3, words=2)
-  for line, labels in zip(answer['predictions'], expected, strict=True):
-    assert [x['id'] for x in line['labels']] == [x.id for x in labels]
-    scores = [x['score'] for x in line['labels']]
-    np.testing.assert_allclose(scores, [x.score for x in labels], atol=1e-5)
-    assert [[w['word'] for w in x['why']] for x in line['labels']] == [
-      [w.word for w in x.why] for x in labels
-    ]

@@ -21,16 +21,25 @@ FIELDS = 'documents text zones id labels k threshold explain'.split()
 TEXTS = ['a cat and a dog', 'one horse', 'nothing known']
 
 
-def test_answers_are_those_of_the_model(client, linear_run):
-  model = xjax.load(linear_run)
+@pytest.fixture(scope='module')
+def model(linear_run):
+  return xjax.load(linear_run)
+
+
+@pytest.mark.parametrize('threshold', [None, 'tuned', 0.3, 0, 1])
+def test_answers_are_those_of_the_model(client, model, threshold):
   documents = [{'id': f'd{i}', 'text': t} for i, t in enumerate(TEXTS)]
-  status, answer = client.predict({'documents': documents, 'k': 3})
+  body = {'documents': documents, 'k': 6}
+  if threshold is not None:
+    body['threshold'] = threshold
+  status, answer = client.predict(body)
   assert status == 200
-  assert [line['id'] for line in answer['predictions']] == ['d0', 'd1', 'd2']
-  for line, labels in zip(
-    answer['predictions'], model.predict(TEXTS, k=3), strict=True
-  ):
-    assert line['labels'] == [label._asdict() for label in labels]
+  lines = answer['predictions']
+  assert [line['id'] for line in lines] == ['d0', 'd1', 'd2']
+  wanted = model.predict(TEXTS, k=6, threshold=threshold)
+  assert [line['labels'] for line in lines] == [
+    [label._asdict() for label in labels] for labels in wanted
+  ]
 
 
 def test_one_document_needs_no_list(client):
@@ -40,29 +49,14 @@ def test_one_document_needs_no_list(client):
   assert [len(line['labels']), line['labels'][0]['id']] == [2, 'cat']
 
 
-@pytest.mark.parametrize('threshold', ['tuned', 0.3, 0, 1])
-def test_thresholds_are_those_of_the_model(client, linear_run, threshold):
-  model = xjax.load(linear_run)
-  body = {'documents': TEXTS, 'k': 6, 'threshold': threshold}
-  status, answer = client.predict(body)
-  assert status == 200
-  assert [
-    [label['id'] for label in line['labels']] for line in answer['predictions']
-  ] == [
-    [label.id for label in labels]
-    for labels in model.predict(TEXTS, k=6, threshold=threshold)
-  ]
-
-
-def test_explanations_are_those_of_the_model(client, linear_run):
+def test_explanations_are_those_of_the_model(client, model):
   body = {'documents': TEXTS[:1], 'k': 2, 'explain': 1}
   status, answer = client.predict(body)
   assert status == 200
-  labels = xjax.load(linear_run).explain(TEXTS[:1], k=2, words=1)[0]
-  assert [
-    [word['word'] for word in label['why']]
-    for label in answer['predictions'][0]['labels']
-  ] == [[word.word for word in label.why] for label in labels]
+  (labels,), (line,) = model.explain(TEXTS[:1], 2, 1), answer['predictions']
+  assert [[word['word'] for word in x['why']] for x in line['labels']] == [
+    [word.word for word in label.why] for label in labels
+  ]
   assert labels[0].why[0].word in ('cat', 'dog')
 
 
@@ -74,9 +68,8 @@ def test_the_page_shades_words(client):
   body = {'documents': ['a <b>cat</b>'], 'k': 1}
   status, answer = client.json('POST', '/shaded', body)
   assert status == 200
-  assert '&lt;b&gt;' in answer['html'][0]
-  assert '<b>' not in answer['html'][0]
-  assert 'class="word a' in answer['html'][0]
+  (html,) = answer['html']
+  assert '&lt;b&gt;' in html and '<b>' not in html and 'class="word a' in html
 
 
 def test_lists_may_be_shorter_than_usual(service):
@@ -88,8 +81,7 @@ def test_lists_may_be_shorter_than_usual(service):
     assert b'max="3" value="3"' in client.send('GET', '/')[1]
 
 
-def test_labels_are_listed_in_pages(client, linear_run):
-  model = xjax.load(linear_run)
+def test_labels_are_listed_in_pages(client, model):
   status, answer = client.json('GET', '/labels?offset=1&limit=2')
   assert (status, answer['total']) == (200, 6)
   assert [x['id'] for x in answer['labels']] == list(model.labels.ids)[1:3]
@@ -97,18 +89,11 @@ def test_labels_are_listed_in_pages(client, linear_run):
   assert client.json('GET', '/labels?offset=99')[1]['labels'] == []
 
 
-def test_the_health_says_what_is_served(client):
+def test_the_health_says_what_is_served_and_the_tuned_threshold(client, model):
   status, answer = client.json('GET', '/health')
-  assert status == 200
-  assert (answer['status'], answer['labels']) == ('ok', 6)
-
-
-def test_the_health_has_the_tuned_threshold_as_a_probability(
-  client, linear_run
-):
-  least = client.json('GET', '/health')[1]['tuned_threshold']
-  assert 0 < least < 1
-  model = xjax.load(linear_run)
+  assert (status, answer['status'], answer['labels']) == (200, 'ok', 6)
+  least = answer['tuned_threshold']
+  assert 0 < least < 1  # a probability
   assigned = model.predict(['a cat and a dog'], k=6, threshold='tuned')[0]
   others = model.predict(['a cat and a dog'], k=6)[0][len(assigned) :]
   assert min(label.score for label in assigned) >= least
@@ -160,8 +145,7 @@ def test_a_wrong_field_is_named(client, body, message):
 
 
 @pytest.mark.parametrize(
-  'body',
-  [b'', b'{', b'\xff', b'[' * 100_000, b'{"text": NaN}'],
+  'body', [b'', b'{', b'\xff', b'[' * 100_000, b'{"text": NaN}']
 )
 def test_a_body_that_is_no_json_is_an_error(client, body):
   status, text, _ = client.send('POST', '/predict', body)
@@ -261,28 +245,14 @@ def test_any_body_is_answered_with_json(client, data):
     max_leaves=8,
   )
   whole = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, values))
-  body = data.draw(
-    st.binary(max_size=200) | (whole | values).map(lambda x: json.dumps(x))
-  )
+  sent = (whole | values).map(lambda x: json.dumps(x).encode())
+  body = data.draw(st.binary(max_size=200) | sent)
   path = data.draw(st.sampled_from(['/predict', '/shaded']))
-  body = body if isinstance(body, bytes) else body.encode()
   status, text, headers = client.send('POST', path, body)
   answer = json.loads(text)
   assert headers['content-type'] == 'application/json'
   assert status in (200, 400, 413)
   assert (status != 200) == ('error' in answer)
-
-
-FIELDS = (
-  'documents',
-  'text',
-  'zones',
-  'id',
-  'labels',
-  'k',
-  'threshold',
-  'explain',
-)
 
 
 def test_an_address_in_use_is_an_error():

@@ -98,25 +98,21 @@ def ranked(logits_NL, kind, size=7, known=5):
 def probabilities(documents):
   """Returns the probabilities that the scores mean, float64 [N, L]."""
   scores_NL = documents.scorer.scores_NL.astype(np.float64)
-  match documents.scorer.score_kind:
-    case ScoreKind.LOGIT:
-      return 1 / (1 + np.exp(-scores_NL))
-    case ScoreKind.MARGIN:
-      return 1 / (1 + np.exp(-(SIGMOID[0] * scores_NL + SIGMOID[1])))
-    case ScoreKind.PROBABILITY:
-      return scores_NL
+  if documents.scorer.score_kind is ScoreKind.PROBABILITY:
+    return scores_NL
+  is_margin = documents.scorer.score_kind is ScoreKind.MARGIN
+  a, b = SIGMOID if is_margin else (1, 0)
+  return 1 / (1 + np.exp(-(a * scores_NL + b)))
 
 
 def log_misses(documents):
   """Returns log(1 - p), float64 [N, L]; exact even where p rounds to 1."""
   scores_NL = documents.scorer.scores_NL.astype(np.float64)
-  match documents.scorer.score_kind:
-    case ScoreKind.LOGIT:
-      return -np.logaddexp(0, scores_NL)
-    case ScoreKind.MARGIN:
-      return -np.logaddexp(0, SIGMOID[0] * scores_NL + SIGMOID[1])
-    case ScoreKind.PROBABILITY:
-      return np.log1p(-scores_NL)
+  if documents.scorer.score_kind is ScoreKind.PROBABILITY:
+    return np.log1p(-scores_NL)
+  is_margin = documents.scorer.score_kind is ScoreKind.MARGIN
+  a, b = SIGMOID if is_margin else (1, 0)
+  return -np.logaddexp(0, a * scores_NL + b)
 
 
 def best(gains_L, k):
@@ -142,6 +138,13 @@ def algorithm_1(p_NL, k, beta, order_N):
   return padded(found, k)
 
 
+def assert_raw_scores(found, documents, rtol):
+  """Checks that the scores of chosen labels are those of the scorer."""
+  raw_NL, ids_NK = documents.scorer.scores_NL, found.ids_NK
+  wanted = np.take_along_axis(raw_NL, ids_NK, 1)
+  np.testing.assert_allclose(found.scores_NK, wanted, rtol=rtol, atol=1e-5)
+
+
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('beta', [0.0, 0.25, 1.0])
 @pytest.mark.parametrize('size', [1, 7, 64])
@@ -152,12 +155,7 @@ def test_coverage_is_algorithm_1(kind, beta, size):
   order_N = document_order(3, N)
   expected = algorithm_1(p_NL, 4, beta, order_N)
   np.testing.assert_array_equal(found.ids_NK, expected)
-  np.testing.assert_allclose(
-    found.scores_NK,
-    np.take_along_axis(documents.scorer.scores_NL, found.ids_NK, 1),
-    rtol=1e-4,
-    atol=1e-5,
-  )
+  assert_raw_scores(found, documents, rtol=1e-4)
   assert found.asked_again == documents.scorer.asked - N
   assert (np.diff(found.ranks_NK) <= 0).all()
   # Another order of the documents gives other lists.
@@ -277,12 +275,7 @@ def test_weighted_is_weight_times_probability(kind, size):
   np.testing.assert_allclose(
     found.ranks_NK, np.log(np.take_along_axis(gains_NL, expected, 1)), rtol=1e-5
   )
-  np.testing.assert_allclose(
-    found.scores_NK,
-    np.take_along_axis(documents.scorer.scores_NL, expected, 1),
-    rtol=1e-5,
-    atol=1e-5,
-  )
+  assert_raw_scores(found, documents, rtol=1e-5)
 
 
 def test_weights_that_select_few_labels_or_none():
@@ -329,24 +322,25 @@ def test_bounded_random():
   np.testing.assert_array_equal(alone.ids_NK, order_NL[:, :k])
 
 
-STRATEGIES = [
-  StandardStrategy(),
-  WeightedStrategy(np.ones(3)),
-  BoundedRandomStrategy(),
-  CoverageStrategy(),
-  CoverageStrategy(1.0),
-]
+EVERY = pytest.mark.parametrize(
+  'strategy',
+  [
+    *(StandardStrategy(), WeightedStrategy(np.ones(3))),
+    *(BoundedRandomStrategy(), CoverageStrategy(), CoverageStrategy(1.0)),
+  ],
+  ids=lambda strategy: type(strategy).__name__,
+)
 
 
-@pytest.mark.parametrize('strategy', STRATEGIES, ids=lambda s: type(s).__name__)
+@EVERY
 @pytest.mark.parametrize('kind', KINDS)
 def test_fewer_labels_than_asked_for(strategy, kind):
   documents = ranked(logits(0, 9, 3), kind)
   found = choose(strategy, documents, 5)
   assert (np.sort(found.ids_NK)[:, 2:] == [0, 1, 2]).all()
   assert (found.ids_NK[:, 3:] == PAD).all()
-  assert (np.isneginf(found.ranks_NK) == (found.ids_NK == PAD)).all()
-  assert (np.isneginf(found.scores_NK) == (found.ids_NK == PAD)).all()
+  for values_NK in (found.ranks_NK, found.scores_NK):
+    assert (np.isneginf(values_NK) == (found.ids_NK == PAD)).all()
 
 
 class EmptyScorer(DenseScorer):
@@ -356,7 +350,7 @@ class EmptyScorer(DenseScorer):
     return Lists.none(query.n_lists, len(documents), query.k)
 
 
-@pytest.mark.parametrize('strategy', STRATEGIES, ids=lambda s: type(s).__name__)
+@EVERY
 @pytest.mark.parametrize('n', [0, 4])
 def test_empty_lists_and_no_documents(strategy, n):
   scorer = EmptyScorer(logits(0, n, 3), ScoreKind.MARGIN)

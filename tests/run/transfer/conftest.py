@@ -9,12 +9,7 @@ from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label, label_row
 from xjax.models.contract import Config
-from xjax.run.transfer.request import (
-  Form,
-  KeptLabels,
-  Target,
-  TransferRequest,
-)
+from xjax.run.transfer.request import Form, KeptLabels, Target, TransferRequest
 from xjax.run.transfer.transfer import transfer
 
 WORDS = ('reef', 'tide', 'loam', 'seed', 'ore', 'forge', 'choir', 'lute')
@@ -31,12 +26,8 @@ TAXONOMY = (
 )
 ROWS = {
   'train': [
-    ('reefs', 'coast'),
-    ('fields',),
-    ('alone', 'land', 'reefs'),
-    (),
-    ('sea',),
-    ('reefs',),
+    *(('reefs', 'coast'), ('fields',), ('alone', 'land', 'reefs')),
+    *((), ('sea',), ('reefs',)),
   ],
   'dev': [('coast',), ('alone',)],
   'test': [('reefs', 'fields')],
@@ -79,11 +70,9 @@ def source(tmp_path):
 def plain(tmp_path):
   """A corpus without descriptors and without zones, of 12 labels."""
   names = [f'l{i}' for i in range(12)]
-  rows = {
-    'train': [(names[i % 11], names[(5 * i) % 7 + 3]) for i in range(30)],
-    'test': [('l11', 'l2'), ()],
-  }
-  rows['train'] = [tuple(dict.fromkeys(row)) for row in rows['train']]
+  pairs = [(names[i % 11], names[(5 * i) % 7 + 3]) for i in range(30)]
+  train = [tuple(dict.fromkeys(row)) for row in pairs]
+  rows = {'train': train, 'test': [('l11', 'l2'), ()]}
   return write_corpus(tmp_path / 'plain', rows, zones=('text',))
 
 

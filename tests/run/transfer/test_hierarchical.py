@@ -107,21 +107,26 @@ def test_the_seed_alone_decides(plain, moved):
   assert labels[0] == labels[1] != labels[2]
 
 
-def test_the_features_are_those_of_the_paper(source):
-  config = config_of(source)
+def clustered(folder):
+  """The corpus whose labels are clustered, and the features of each label."""
+  config = config_of(folder)
   corpus = labels_to_cluster(config.data.read(), config)
   features_LD = clustering_features(corpus, config, 0).toarray()
-  space, split = corpus.label_space, corpus.splits['train']
-  texts = [document.text().split() for document in split.documents]
-  assert space.index.find(['reefs'])[0] >= 0
+  return corpus, dict(zip(corpus.label_space.ids, features_LD, strict=True))
+
+
+def test_the_features_are_those_of_the_paper(source):
+  corpus, place = clustered(source)
+  documents = corpus.splits['train'].documents
+  texts = [document.text().split() for document in documents]
   gold = gold_of(contents(source)[0])
   rows = [row for row, labels in enumerate(gold) if 'reefs' in labels]
   # Each row of TF-IDF has length 1, so the share of a document is at most
   # 1 / words, and exactly that in length.
   parts = [1 / len(texts[row]) for row in rows]
-  length = np.linalg.norm(features_LD[space.index.find(['reefs'])[0]])
+  length = np.linalg.norm(place['reefs'])
   assert max(parts) < length <= sum(parts) + 1e-6
-  one = np.linalg.norm(features_LD[space.index.find(['fields'])[0]])
+  one = np.linalg.norm(place['fields'])
   assert one == pytest.approx(1 / len(texts[1]), rel=1e-6)
 
 
@@ -129,23 +134,17 @@ def test_labels_without_documents_are_placed_by_their_names(tmp_path):
   names = 'reef tide', 'tide', 'forge ore', 'lute choir'
   labels = [Label(f'l{i}', name) for i, name in enumerate(names)]
   labels.append(Label('none', 'zyxw'))
-  rows = {
-    'train': [('l1',), ('l2',), ('l3',)] * 3,
-    'test': [('l0', 'none')],
-  }
+  rows = {'train': [('l1',), ('l2',), ('l3',)] * 3, 'test': [('l0', 'none')]}
   texts = {'l1': 'reef tide', 'l2': 'ore forge', 'l3': 'choir lute'}
   folder = tmp_path / 'source'
   write_corpus(folder, rows, labels, zones=('text',), texts=texts)
-  config = config_of(folder)
-  corpus = labels_to_cluster(config.data.read(), config)
-  features_LD = clustering_features(corpus, config, 0).toarray()
-  place = dict(zip(corpus.label_space.ids, features_LD, strict=True))
+  _, place = clustered(folder)
   # The name of l0 is the text of the three documents of l1.
   np.testing.assert_allclose(3 * place['l0'], place['l1'], rtol=1e-6)
   assert not place['none'].any()
   output = tmp_path / 'tree'
   request = TransferRequest(Target.HIERARCHICAL, str(output), branching=(2,))
-  transfer(config, request)
+  transfer(config_of(folder), request)
   new = contents(output)[1]
   assert new['none'].parents and new['l0'].parents  # all labels are in the tree
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.fixtures.eurlex57k import CONCEPTS, as_lines
+from tests.run.tagging import read_rows, write_rows
 from tests.run.transfer.conftest import (
   HTC,
   config_of,
@@ -55,35 +56,28 @@ def columns(tmp_path):
   folder = tmp_path / 'columns'
   folder.mkdir()
   rows = [
-    {
-      'uid': f'{i}',
-      'title': 'T',
-      'content': f'c{column}',
-      'target_ind': [column],
-    }
-    for i, column in enumerate((10, 2, 1, 10))
+    {'uid': f'{i}', 'title': 'T', 'content': f'c{x}', 'target_ind': [x]}
+    for i, x in enumerate((10, 2, 1, 10))
   ]
-  lines = [json.dumps(row) + '\n' for row in rows]
-  (folder / 'trn.json').write_text(''.join(lines))
-  (folder / 'dev.json').write_text(lines[0])
+  write_rows(folder / 'trn.json', rows)
+  write_rows(folder / 'dev.json', rows[:1])
   names = [f'name {column}\n' for column in range(12)]
   (folder / 'Y.txt').write_text(''.join(names))
   return folder
 
 
-def texts_of(folder, kind, **fields):
-  """Returns the texts that a model reads."""
-  corpus = load_corpus(config_of(folder, kind, **fields).data, 0)
-  return {
-    name: [document.text() for document in split.documents]
-    for name, split in corpus.splits.items()
-  }
+def corpus_of(folder, kind, **fields):
+  """The corpus as a model reads it."""
+  return load_corpus(config_of(folder, kind, **fields).data, 0)
 
 
-def ids_of(folder, kind, **fields):
-  """Returns the ids of a model's labels, in the order of the model."""
-  corpus = load_corpus(config_of(folder, kind, **fields).data, 0)
-  return list(corpus.label_space.ids)
+def texts_of(*arguments, **fields):
+  splits = corpus_of(*arguments, **fields).splits
+  return {name: [x.text() for x in s.documents] for name, s in splits.items()}
+
+
+def ids_of(*arguments, **fields):
+  return list(corpus_of(*arguments, **fields).label_space.ids)
 
 
 @pytest.mark.parametrize(
@@ -156,10 +150,9 @@ def test_the_zones_of_the_config_count(source, moved):
 
 def test_a_document_without_the_joined_zones_is_an_error(tmp_path, moved):
   source = write_corpus(tmp_path / 'source', {'train': [('a',), ('b',)]})
-  path = source / 'train.jsonl'
-  rows = [json.loads(line) for line in path.read_text().splitlines()]
+  rows = read_rows(source / 'train.jsonl')
   rows[1]['zones']['body'] = ' '
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  write_rows(source / 'train.jsonl', rows)
   data = {'zones': ('body',)}
   with pytest.raises(DataError, match=r"'1' has no text in the zones .*\(body"):
     moved(source, 'flat', 'htc', data=data, form=HTC)

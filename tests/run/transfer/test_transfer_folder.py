@@ -15,8 +15,8 @@ from tests.run.transfer.conftest import (
   write_corpus,
 )
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
 from xjax.models.contract import Config
 from xjax.run.transfer import transfer as transfer_module
@@ -81,17 +81,20 @@ def test_labels_are_clustered_only_once(source, tmp_path, monkeypatch):
   assert run(source, output) == lines  # a finished one says the same
 
 
-def test_the_same_command_again_writes_no_file(source, tmp_path):
-  output = tmp_path / 'tree'
-  run(source, output)
+@pytest.fixture
+def output(source, tmp_path):
+  """The folder of a finished transfer."""
+  run(source, tmp_path / 'tree')
+  return tmp_path / 'tree'
+
+
+def test_the_same_command_again_writes_no_file(source, output):
   before = {x: x.stat().st_mtime_ns for x in output.glob('*.jsonl')}
   run(source, output)
   assert {x: x.stat().st_mtime_ns for x in output.glob('*.jsonl')} == before
 
 
-def test_a_changed_file_is_written_again(source, whole, tmp_path):
-  output = tmp_path / 'tree'
-  run(source, output)
+def test_a_changed_file_is_written_again(source, whole, output):
   (output / 'dev.jsonl').write_text('{}\n')
   (output / 'test.jsonl').unlink()
   run(source, output)
@@ -102,13 +105,11 @@ def test_another_tree_changes_all_files(source, whole, tmp_path, monkeypatch):
   output = tmp_path / 'tree'
   with monkeypatch.context() as patch:  # as another version might cluster
     cluster = transfer_module.cluster_labels
-    patch.setattr(
-      transfer_module,
-      'cluster_labels',
-      lambda corpus, config, request: cluster(
-        corpus, config, dataclasses.replace(request, seed=7)
-      ),
-    )
+
+    def other(corpus, config, request):
+      return cluster(corpus, config, dataclasses.replace(request, seed=7))
+
+    patch.setattr(transfer_module, 'cluster_labels', other)
     run(source, output)
   assert files_of(output) != whole
   (output / 'tree.npz').unlink()
@@ -116,23 +117,19 @@ def test_another_tree_changes_all_files(source, whole, tmp_path, monkeypatch):
   assert files_of(output) == whole
 
 
-def test_other_arguments_are_an_error(source, tmp_path):
-  output = tmp_path / 'tree'
-  run(source, output)
-  with pytest.raises(
-    ConfigError, match=r'with branching=\[3\], but now.*\[2\]'
+def test_other_arguments_are_an_error(source, output):
+  for options, says in (
+    ({'branching': (2,)}, r'with branching=\[3\], but now.*\[2\]'),
+    ({'seed': 1}, 'with seed=0, but now it is 1'),
   ):
-    run(source, output, branching=(2,))
-  with pytest.raises(ConfigError, match='with seed=0, but now it is 1'):
-    run(source, output, seed=1)
+    with pytest.raises(ConfigError, match=says):
+      run(source, output, **options)
   request = TransferRequest(Target.FLAT, str(output), kept=LEAVES)
   with pytest.raises(ConfigError, match="with to='hierarchical', but now"):
     transfer(config_of(source), request)
 
 
-def test_another_corpus_is_an_error(source, tmp_path):
-  output = tmp_path / 'tree'
-  run(source, output)
+def test_another_corpus_is_an_error(output, tmp_path):
   rows = {**ROWS, 'dev': ROWS['dev'][:1]}
   other = write_corpus(tmp_path / 'other', rows, TAXONOMY)
   with pytest.raises(DataError, match='has files of another corpus'):
@@ -147,26 +144,23 @@ def test_a_wrong_argument_leaves_nothing_behind(source, tmp_path):
 
 
 def test_a_folder_of_other_files_stays_as_it_is(source, tmp_path):
-  with pytest.raises(ConfigError, match='files that are not of a transfer'):
-    run(source, tmp_path)
-  with pytest.raises(ConfigError, match='is the folder of the corpus'):
-    run(source, source)
   (tmp_path / 'file').write_text('')
-  with pytest.raises(ConfigError, match='is a file; give a folder'):
-    run(source, tmp_path / 'file')
+  for output, says in (
+    (tmp_path, 'files that are not of a transfer'),
+    (source, 'is the folder of the corpus'),
+    (tmp_path / 'file', 'is a file; give a folder'),
+  ):
+    with pytest.raises(ConfigError, match=says):
+      run(source, output)
 
 
-def test_a_damaged_record_is_an_error(source, tmp_path):
-  output = tmp_path / 'tree'
-  run(source, output)
+def test_a_damaged_record_is_an_error(source, output):
   (output / 'transfer.json').write_text('{"arguments": 3}')
   with pytest.raises(DataError, match='is damaged'):
     run(source, output)
 
 
-def test_an_original_needs_a_complete_transfer(source, tmp_path, moved):
-  output = tmp_path / 'tree'
-  run(source, output)
+def test_an_original_needs_a_complete_transfer(output, moved):
   path = output / 'transfer.json'
   record = json.loads(path.read_text())
   path.write_text(json.dumps({**record, 'result': None}))
@@ -185,7 +179,7 @@ class TextlessData(DataConfig):
   def read(self, splits=(), usual=True):
     documents = [Document('1', {'text': 'a b'}, ('a',))]
     documents.append(Document('2', {'text': ' '}, ('b',)))
-    return RawCorpus.of('mine', [], {'train': documents})
+    return SourceCorpus.of('mine', [], {'train': documents})
 
 
 def test_documents_need_a_text(tmp_path):

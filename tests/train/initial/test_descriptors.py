@@ -1,4 +1,4 @@
-"""Descriptors at the start of a run, while it trains, and when it resumes."""
+"""Descriptors at the start of a run, and while it trains."""
 
 import dataclasses
 import logging
@@ -15,7 +15,6 @@ from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.losses.bce import bce
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import descriptor_words
-from xjax.run.fit import fit
 from xjax.train.batches.inputs import TokenReader
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
@@ -88,8 +87,7 @@ def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):
   assert descriptors.sharding.spec[0] == LABEL
   after = host(state.params)
   np.testing.assert_array_equal(
-    after.pop(DESCRIPTORS),
-    np.pad(rows, [(0, padded_labels(16) - 16), (0, 0)]),
+    after.pop(DESCRIPTORS), np.pad(rows, [(0, padded_labels(16) - 16), (0, 0)])
   )
   for name, values in after.items():
     np.testing.assert_array_equal(values, before[name], err_msg=name)
@@ -126,8 +124,9 @@ def test_a_runs_rows_are_means_of_its_words(described, corpus, vocab):
   assert not found[16:].any()
 
 
-def test_every_word_of_a_label_is_in_the_vocabulary(described_config, vocab):
-  corpus = load_corpus(described_config.data, described_config.seed)
+def test_every_word_of_a_label_is_in_the_vocabulary(
+  described_config, corpus, vocab
+):
   for label in corpus.label_space.labels:
     words = descriptor_words(label, described_config.model.head.descriptor)
     assert words and set(words) <= vocab.index.keys()
@@ -188,31 +187,6 @@ def test_unseen_and_hidden_labels_keep_their_empty_rows(described, corpus):
   assert params['head/unseen_scale'] != 1 and params['head/unseen_offset'] != 0
 
 
-def resumed(config, folder):
-  """A run that ended after three steps and was asked for three more."""
-  short = dataclasses.replace(config.train, steps=3)
-  fit(dataclasses.replace(config, train=short), folder)
-  return fit(config, folder)
-
-
-@pytest.mark.thorough
-def test_a_resumed_run_is_the_uninterrupted_one(
-  described_config, described, tmp_path
-):
-  again = resumed(described_config, tmp_path / 'run')
-  ours, others = (
-    read_params(result.workdir / 'checkpoints', 6)
-    for result in (again, described)
-  )
-  assert ours.keys() == others.keys() and FROZEN < ours.keys()
-  for name, values in others.items():
-    np.testing.assert_array_equal(ours[name], values, err_msg=name)
-  assert again.metrics == described.metrics
-  for name in ('dev', 'test'):
-    files = (r.paths[name] / 'predictions.npz' for r in (again, described))
-    assert len({file.read_bytes() for file in files}) == 1
-
-
 def test_held_out_labels_are_ranked(described_config, corpus, described):
   n_labels = described_config.model.scored_labels(corpus.label_space)
   assert n_labels == corpus.label_space.n_trained + 2
@@ -235,29 +209,23 @@ def test_saved_words_come_back(tmp_path):
   np.testing.assert_array_equal(found.has_vector, words().has_vector)
 
 
+VECTORS, FOUND = words().vectors, words().has_vector
+ODD = r'vectors: is float64 \[4\], should be float32 \[4, any\]'
+MORE = {'x': 1, 'vectors': VECTORS, 'found': FOUND}
+
+
 @pytest.mark.parametrize(
-  ('change', 'says'),
+  ('says', 'change'),
   [
-    (lambda file: file.unlink(), 'no such file'),
-    (lambda file: file.write_bytes(file.read_bytes()[:99]), 'cannot be read'),
-    (lambda file: file.write_bytes(b''), 'cannot be read'),
-    (
-      lambda file: np.savez(file, vectors=words().vectors),
-      'found: missing',
-    ),
-    (
-      lambda file: np.savez(file, vectors=np.ones(4), found=words().has_vector),
-      r'vectors: is float64 \[4\], should be float32 \[4, any\]',
-    ),
-    (
-      lambda file: np.savez(
-        file, x=1, vectors=words().vectors, found=words().has_vector
-      ),
-      'x: unknown array',
-    ),
+    ('no such file', lambda file: file.unlink()),
+    ('cannot be read', lambda file: file.write_bytes(file.read_bytes()[:99])),
+    ('cannot be read', lambda file: file.write_bytes(b'')),
+    ('found: missing', lambda file: np.savez(file, vectors=VECTORS)),
+    (ODD, lambda file: np.savez(file, vectors=np.ones(4), found=FOUND)),
+    ('x: unknown array', lambda file: np.savez(file, **MORE)),
   ],
 )
-def test_damaged_words(tmp_path, change, says):
+def test_damaged_words(tmp_path, says, change):
   file = tmp_path / 'words.npz'
   save_words(file, words())
   change(file)

@@ -48,7 +48,7 @@ def encoder(tmp_path_factory):
   return path / 'model', params
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def from_folder(config, encoder):
   """The small config with this encoder and its pooler."""
   tokens = SubwordsConfig(max_tokens=16, buckets=(16,))
@@ -65,26 +65,29 @@ def from_folder(config, encoder):
   )
 
 
+@pytest.fixture(scope='module')
+def run(from_folder, tmp_path_factory):
+  return fit(from_folder, tmp_path_factory.mktemp('run') / 'run')
+
+
 def changed(config, part, **fields):
   new = dataclasses.replace(getattr(config.model, part), **fields)
   model = dataclasses.replace(config.model, **{part: new})
   return dataclasses.replace(config, model=model)
 
 
-def test_the_run_begins_with_the_weights(from_folder, encoder, tmp_path):
-  folder = Workdir.at(tmp_path / 'run')
-  result = fit(from_folder, folder.path)
-  mesh = open_run(folder.path).scorer.mesh
-  space = result.corpus.label_space
-  plan = plan_neural(from_folder, space, 0, mesh, folder.architecture())
+def test_the_run_begins_with_the_weights(from_folder, encoder, run):
+  kept = Workdir.at(run.workdir)
+  mesh, space = open_run(kept.path).scorer.mesh, run.corpus.label_space
+  plan = plan_neural(from_folder, space, 0, mesh, kept.architecture())
   with jax.set_mesh(mesh):
     state = plan.init(jax.random.key(0))
   started = by_path(start_encoder(state, from_folder.model).params)
   for path, values in encoder[1].items():
     np.testing.assert_array_equal(started[path], values, err_msg=path)
-  after = read_params(folder.checkpoints, 2)
-  moved = after['encoder/layers/0/ffn/inner/kernel']
-  assert not np.array_equal(moved, started['encoder/layers/0/ffn/inner/kernel'])
+  moved = 'encoder/layers/0/ffn/inner/kernel'
+  after = read_params(kept.checkpoints, 2)
+  assert not np.array_equal(after[moved], started[moved])
 
 
 def test_the_folder_may_go_after_the_start(
@@ -101,22 +104,8 @@ def test_the_folder_may_go_after_the_start(
   assert fit(dataclasses.replace(config, train=longer), path / 'run').steps == 3
 
 
-@pytest.mark.thorough
-def test_resumed_runs_end_where_others_do(from_folder, tmp_path):
-  def trained(steps, workdir):
-    train = dataclasses.replace(from_folder.train, steps=steps)
-    fit(dataclasses.replace(from_folder, train=train), workdir)
-    return read_params(Workdir.at(workdir).checkpoints, steps)
-
-  trained(2, tmp_path / 'resumed')
-  resumed = trained(4, tmp_path / 'resumed')
-  whole = trained(4, tmp_path / 'whole')
-  for path, values in whole.items():
-    np.testing.assert_array_equal(resumed[path], values, err_msg=path)
-
-
-def test_the_tokenizer_and_the_sizes_are_the_run_s_own(from_folder, tmp_path):
-  fit(from_folder, tmp_path / 'run')
+def test_the_tokenizer_and_the_sizes_are_the_run_s_own(run, tmp_path):
+  shutil.copytree(run.workdir, tmp_path / 'run')
   kept = tmp_path / 'run' / 'features' / 'tokenizer.json'
   own = kept.read_text()
   other = Subwords.fit(['other words'])
@@ -157,13 +146,6 @@ def test_an_encoder_that_nobody_trained(from_folder, tmp_path):
     fit(dataclasses.replace(made, data=data), tmp_path / 'run')
 
 
-def test_no_such_folder(from_folder, tmp_path):
-  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'none'))
-  with pytest.raises(DataError, match='none'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
 class Killed(Exception):
   """Before the first checkpoint."""
 
@@ -194,61 +176,6 @@ def test_starts_that_did_not_get_far(from_folder, tmp_path, monkeypatch):
     begin('alike')
 
 
-def test_longer_documents_than_it_reads(from_folder, tmp_path):
-  tokens = SubwordsConfig(max_tokens=24, buckets=(24,))
-  data = dataclasses.replace(from_folder.data, tokens=tokens)
-  config = dataclasses.replace(from_folder, data=data)
-  with pytest.raises(ConfigError, match='max_tokens=24.* at most 20'):
-    fit(config, tmp_path / 'run')
-
-
-def test_no_room_beside_special_tokens(from_folder, tmp_path):
-  tokenizer = json.loads(Subwords.fit(['pa te']).text)
-  first, *pieces, last = tokenizer['post_processor']['single']
-  tokenizer['post_processor']['single'] = [first, first, *pieces, last, last]
-  vocabulary = len(tokenizer['model']['vocab'])
-  config = SIZES | {'vocab_size': vocabulary}
-  texts = {'tokenizer.json': json.dumps(tokenizer)}
-  write_weights(tmp_path / 'model', True, config, texts)
-  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  tokens = SubwordsConfig(max_tokens=4, buckets=(4,))
-  data = dataclasses.replace(config.data, tokens=tokens)
-  with pytest.raises(
-    ConfigError, match='max_tokens=4: must be more than 4, .* special tokens'
-  ):
-    fit(dataclasses.replace(config, data=data), tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
-def test_longer_names_than_it_reads(from_folder, tmp_path):
-  def named(n):
-    head = UnifiedConfig(descriptor=DescriptorConfig(max_words=n))
-    model = dataclasses.replace(
-      from_folder.model, pooling=NoPooling(), head=head
-    )
-    return dataclasses.replace(from_folder, model=model)
-
-  with pytest.raises(
-    ConfigError, match='max_words=19: .* at most 20 tokens, including 2 special'
-  ):
-    fit(named(19), tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-  check_encoder(named(18).model, named(18).data, Workdir.at(tmp_path / 'run'))
-  # One that is made here reads them all.
-  made = changed(named(30), 'encoder', folder='')
-  assert planned_architecture(made.model, made.data).max_tokens == 32
-
-
-def test_a_pooler_that_is_not_there(from_folder, tmp_path):
-  write_encoder(tmp_path / 'model', pooler=False)
-  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  with pytest.raises(
-    ConfigError, match='has no pooler.*set config.model.pooling.pooler=False'
-  ):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
 def narrow(folder):
   weights = load_file(folder / 'model.safetensors')
   weights['pooler.dense.bias'] = np.zeros(3, np.float32)
@@ -265,48 +192,107 @@ def without_a_shard(folder):
   path.write_text(json.dumps(index))
 
 
-@pytest.mark.parametrize(
-  ('damage', 'said'),
-  [(narrow, r'is \[3\], not \[8\]'), (without_a_shard, 'two.safetensors')],
-)
-def test_weights_are_looked_at_first(
-  damage, said, from_folder, encoder, tmp_path
+def with_another_tokenizer(folder):
+  Subwords.fit(['only these']).save(folder / 'tokenizer.json')
+
+
+def without_a_pooler(folder):
+  shutil.rmtree(folder)
+  write_encoder(folder, pooler=False)
+
+
+def with_more_special_tokens(folder):
+  shutil.rmtree(folder)
+  tokenizer = json.loads(Subwords.fit(['pa te']).text)
+  first, *pieces, last = tokenizer['post_processor']['single']
+  tokenizer['post_processor']['single'] = [first, first, *pieces, last, last]
+  config = SIZES | {'vocab_size': len(tokenizer['model']['vocab'])}
+  texts = {'tokenizer.json': json.dumps(tokenizer)}
+  write_weights(folder, True, config, texts)
+
+
+def read_up_to(config, n):
+  tokens = SubwordsConfig(max_tokens=n, buckets=(n,))
+  data = dataclasses.replace(config.data, tokens=tokens)
+  return dataclasses.replace(config, data=data)
+
+
+def named(config, n):
+  head = UnifiedConfig(descriptor=DescriptorConfig(max_words=n))
+  model = dataclasses.replace(config.model, pooling=NoPooling(), head=head)
+  return dataclasses.replace(config, model=model)
+
+
+def same(given):
+  return given
+
+
+MISFITS = {
+  'model': (shutil.rmtree, same, DataError),
+  r'is \[3\], not \[8\]': (narrow, same, DataError),
+  'two.safetensors': (without_a_shard, same, DataError),
+  'use the tokenizer that belongs': (with_another_tokenizer, same, DataError),
+  'has no pooler.*set config.model.pooling.pooler=False': (
+    *(without_a_pooler, same, ConfigError),
+  ),
+  'max_tokens=4: must be more than 4, .* special tokens': (
+    *(with_more_special_tokens, lambda x: read_up_to(x, 4), ConfigError),
+  ),
+  'max_tokens=24.* at most 20': (
+    *(same, lambda x: read_up_to(x, 24), ConfigError),
+  ),
+  'max_words=19: .* at most 20 tokens, including 2 special': (
+    *(same, lambda x: named(x, 19), ConfigError),
+  ),
+}
+
+
+@pytest.mark.parametrize('said', MISFITS)
+def test_what_does_not_fit_is_said_before_anything_is_written(
+  said, from_folder, encoder, tmp_path
 ):
+  damage, change, error = MISFITS[said]
   shutil.copytree(encoder[0], tmp_path / 'model')
   damage(tmp_path / 'model')
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  with pytest.raises(DataError, match=said):
-    fit(config, tmp_path / 'run')
+  with pytest.raises(error, match=said):
+    fit(change(config), tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
 
-def test_a_tokenizer_of_another_model(from_folder, encoder, tmp_path):
+def test_the_longest_names_that_it_reads(from_folder, tmp_path):
+  config = named(from_folder, 18)
+  check_encoder(config.model, config.data, Workdir.at(tmp_path / 'run'))
+  # One that is made here reads them all.
+  made = changed(named(from_folder, 30), 'encoder', folder='')
+  assert planned_architecture(made.model, made.data).max_tokens == 32
+
+
+def test_spare_rows_are_for_pieces_that_nobody_has(
+  from_folder, encoder, tmp_path
+):
   shutil.copytree(encoder[0], tmp_path / 'model')
-  Subwords.fit(['only these']).save(tmp_path / 'model' / 'tokenizer.json')
-  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  with pytest.raises(DataError, match='use the tokenizer that belongs'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-  fit(changed(config, 'encoder', spare_rows=True), tmp_path / 'run')
+  with_another_tokenizer(tmp_path / 'model')
+  config = changed(
+    from_folder, 'encoder', folder=str(tmp_path / 'model'), spare_rows=True
+  )
+  fit(config, tmp_path / 'run')
   kept = Workdir.at(tmp_path / 'run')
   assert len(kept.subwords()) < kept.architecture().vocab_size
 
 
-def unified(config):
-  return dataclasses.replace(
-    config,
-    model=dataclasses.replace(
-      config.model,
-      pooling=NoPooling(),
-      head=UnifiedConfig(chunk=8, hidden_labels=2, aligned=True),
-    ),
-  )
+@pytest.fixture(scope='module')
+def unified_run(from_folder, tmp_path_factory):
+  head = UnifiedConfig(chunk=8, hidden_labels=2, aligned=True)
+  model = dataclasses.replace(from_folder.model, pooling=NoPooling(), head=head)
+  folder = tmp_path_factory.mktemp('unified') / 'run'
+  fit(dataclasses.replace(from_folder, model=model), folder)
+  return folder
 
 
 @pytest.mark.thorough
-def test_labels_added_by_name(from_folder, tmp_path):
-  fit(unified(from_folder), tmp_path / 'run')
-  predictor = open_run(tmp_path / 'run')
+def test_labels_added_by_name(unified_run):
+  predictor = open_run(unified_run)
   held = predictor.space.labels[predictor.space.held_out[0]]
   twin = Label('twin', held.name)
   more = predictor.with_labels([twin, Label('other', 'te lu')])
@@ -320,9 +306,8 @@ def test_labels_added_by_name(from_folder, tmp_path):
 
 
 @pytest.mark.thorough
-def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
-  fit(unified(from_folder), tmp_path / 'run')
-  predictor = open_run(tmp_path / 'run')
+def test_labels_say_which_pieces_they_attend_to(unified_run, tmp_path):
+  predictor = open_run(unified_run)
   text = 'Pa directives, te 2003.'
   (labels,) = predictor.explain([text], 3, 99)
   for label in labels:
@@ -339,7 +324,7 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   path = tmp_path / 'text.jsonl'
   path.write_text(json.dumps({'id': 'one', 'text': text}))
   output = str(tmp_path / 'tags.jsonl')
-  shown = predict_file(tmp_path / 'run', str(path), output, k=3, explain=1)
+  shown = predict_file(unified_run, str(path), output, k=3, explain=1)
   page = explanation_page(shown)
   assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 

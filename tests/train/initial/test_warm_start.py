@@ -210,8 +210,7 @@ def test_descriptors_are_of_the_words_that_were_loaded(
   source = f'{other.workdir}@{other.best_step}'
   train = dataclasses.replace(described_config.train, steps=1, init_from=source)
   run = fit(
-    dataclasses.replace(described_config, seed=5, train=train),
-    tmp_path / 'run',
+    dataclasses.replace(described_config, seed=5, train=train), tmp_path / 'run'
   )
   workdir = Workdir.at(run.workdir)
   space, vocab = workdir.label_space(), workdir.vocabulary()

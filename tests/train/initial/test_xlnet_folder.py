@@ -1,6 +1,7 @@
 """Runs whose encoder is an XLNet: from a folder, exported, without a folder."""
 
 import dataclasses
+import functools
 import json
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from tests.fixtures.encoders import write_weights
+from tests.fixtures.encoders import SIZES as BERT_SIZES, write_weights
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import SubwordsConfig
 from xjax.data.text.subwords import Subwords
@@ -31,13 +32,7 @@ from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
-SIZES = {
-  'model_type': 'xlnet',
-  'd_model': 8,
-  'n_layer': 2,
-  'n_head': 2,
-  'd_inner': 12,
-}
+SIZES = {'d_model': 8, 'n_layer': 2, 'n_head': 2, 'd_inner': 12}
 SPECIAL = ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>')
 SEP_CLS = [SPECIAL.index('<sep>'), SPECIAL.index('<cls>')]
 AT_END = '$A:0 <sep>:0 <cls>:2'
@@ -50,8 +45,7 @@ def unigram(template=AT_END):
   tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=0))
   tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
   tokenizer.post_processor = processors.TemplateProcessing(
-    single=template,
-    special_tokens=[(SPECIAL[i], i) for i in SEP_CLS],
+    single=template, special_tokens=[(SPECIAL[i], i) for i in SEP_CLS]
   )
   tokenizer.add_special_tokens(list(SPECIAL))
   return tokenizer.to_str()
@@ -60,7 +54,7 @@ def unigram(template=AT_END):
 def write_xlnet(folder, pooler=False, template=AT_END, **fields):
   text = unigram(template)
   size = len(json.loads(text)['model']['vocab'])
-  config = SIZES | {'vocab_size': size} | fields
+  config = SIZES | {'model_type': 'xlnet', 'vocab_size': size} | fields
   return write_weights(folder, pooler, config, {'tokenizer.json': text})
 
 
@@ -142,12 +136,8 @@ def test_an_exported_folder_starts_another_run(from_folder, run, tmp_path):
   files = json.loads((tmp_path / 'm' / 'tokenizer_config.json').read_text())
   assert files['padding_side'] == 'left'
   assert 'model_max_length' not in files
-  assert [files[f'{name}_token'] for name in ('cls', 'sep', 'pad', 'unk')] == [
-    '<cls>',
-    '<sep>',
-    '<pad>',
-    '<unk>',
-  ]
+  for name in ('cls', 'sep', 'pad', 'unk'):
+    assert files[f'{name}_token'] == f'<{name}>'
 
 
 @pytest.mark.thorough
@@ -199,48 +189,36 @@ def test_a_plan_without_a_folder_assumes_xlnet_base(from_folder):
   assert 'the encoder has the sizes of XLNet-base' in sizes.assumed
 
 
-def test_the_family_of_the_folder_must_be_that_of_the_config(
-  from_folder, xlnet, tmp_path
-):
-  config = changed(from_folder, encoder=BertConfig(folder=str(xlnet[0])))
-  with pytest.raises(
-    ConfigError, match=r'"xlnet"; set config.model.encoder=XLNetConfig\(...\)'
-  ):
-    fit(config, tmp_path / 'w')
-  assert not (tmp_path / 'w').exists()
+def of_the_bert_family(folder):
+  tokenizer = Subwords.fit(['pa te'], summary_last=True)
+  config = BERT_SIZES | {'vocab_size': len(tokenizer), 'model_type': 'bert'}
+  write_weights(folder, True, config, {'tokenizer.json': tokenizer.text})
 
 
-@pytest.mark.parametrize(
-  ('template', 'said'),
-  [
+MISFITS = {
+  r'"xlnet"; set config.model.encoder=XLNetConfig\(...\)': (
+    *(BertConfig, write_xlnet, ConfigError),
+  ),
+  'need special tokens on both sides': (
+    *(BertConfig, of_the_bert_family, DataError),
+  ),
+}
+# A summary token in another place.
+MISFITS |= {
+  said: (XLNetConfig, functools.partial(write_xlnet, template=x), DataError)
+  for x, said in (
     ('<cls> $A <sep>', 'adds 1 special tokens before .* XLNet needs <sep> and'),
     ('$A <cls>', '1 after it; XLNet needs'),
     ('<cls> $A', 'no special tokens around'),
-  ],
-)
-def test_a_summary_token_in_another_place(
-  template, said, from_folder, tmp_path
-):
-  write_xlnet(tmp_path / 'm', template=template)
-  config = changed(from_folder, encoder=XLNetConfig(folder=str(tmp_path / 'm')))
-  with pytest.raises(DataError, match=said):
+  )
+}
+
+
+@pytest.mark.parametrize('said', MISFITS)
+def test_folders_of_another_kind_are_refused(said, from_folder, tmp_path):
+  config, write, error = MISFITS[said]
+  write(tmp_path / 'm')
+  config = changed(from_folder, encoder=config(folder=str(tmp_path / 'm')))
+  with pytest.raises(error, match=said):
     fit(config, tmp_path / 'w')
   assert not (tmp_path / 'w').exists()
-
-
-def test_encoders_of_the_bert_family_need_it_first(from_folder, tmp_path):
-  tokenizer = Subwords.fit(['pa te'], summary_last=True)
-  config = {
-    'model_type': 'bert',
-    'vocab_size': len(tokenizer),
-    'hidden_size': 8,
-    'num_hidden_layers': 1,
-    'num_attention_heads': 2,
-    'intermediate_size': 12,
-    'max_position_embeddings': 20,
-  }
-  texts = {'tokenizer.json': tokenizer.text}
-  write_weights(tmp_path / 'm', True, config, texts)
-  config = changed(from_folder, encoder=BertConfig(folder=str(tmp_path / 'm')))
-  with pytest.raises(DataError, match='need special tokens on both sides'):
-    fit(config, tmp_path / 'w')

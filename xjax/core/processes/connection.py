@@ -104,7 +104,7 @@ def start(
       '--coordinator=ADDRESS:PORT, --num_processes and --process_id'
     ) from error
   ended = threading.Event()
-  heeding = threading.Thread(target=_heed_errors, args=(ended,), daemon=True)
+  heeding = threading.Thread(target=_watch_errors, args=(ended,), daemon=True)
   heeding.start()
 
   def leave() -> None:
@@ -159,7 +159,7 @@ def together() -> Iterator[None]:
     _end(f'error: {error}', EXIT_FAILED)
 
 
-def _heed_errors(ended: threading.Event) -> None:
+def _watch_errors(ended: threading.Event) -> None:
   """Ends this process if another process reports an error before `ended`."""
   own = f'process {global_state.process_id}:'
   while not ended.wait(1):

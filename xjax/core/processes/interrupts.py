@@ -24,7 +24,7 @@ _AGAIN = signal.SIGURG
 _LOGGING = logging.Handler.handle.__code__.co_filename
 
 
-class UntilHeard(contextlib.AbstractContextManager):
+class RetrySignal(contextlib.AbstractContextManager):
   """Raises the error of a signal again if Python ignored it.
 
   While this context is entered, which only the main thread can do, a signal's
@@ -39,7 +39,7 @@ class UntilHeard(contextlib.AbstractContextManager):
     self._ignore = sys.unraisablehook
     self._before = contextlib.ExitStack()
 
-  def __enter__(self) -> 'UntilHeard':
+  def __enter__(self) -> 'RetrySignal':
     self._ignore = sys.unraisablehook
     self._before.callback(setattr, sys, 'unraisablehook', self._ignore)
     self._before.enter_context(handling(_AGAIN, self._raise_again))
@@ -100,7 +100,7 @@ class UntilHeard(contextlib.AbstractContextManager):
     return False
 
 
-_IGNORING = UntilHeard._insist.__code__
+_IGNORING = RetrySignal._insist.__code__
 
 
 def _handles_message(frame: types.FrameType) -> bool:
@@ -134,7 +134,7 @@ def hearing_ctrl_c() -> Iterator[None]:
   is_main = threading.current_thread() is threading.main_thread()
   handler = signal.getsignal(signal.SIGINT)
   if is_main and handler is signal.default_int_handler:
-    with UntilHeard(_raise_interrupt):
+    with RetrySignal(_raise_interrupt):
       yield
   else:
     yield

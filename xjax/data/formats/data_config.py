@@ -11,7 +11,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError, TokensConfig, WordsConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
-from xjax.data.formats.draft import RawCorpus
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.schema import Document
 
 # Reads a document from the fields of a JSON object, and adds faults to
@@ -90,7 +90,9 @@ class DataConfig(ConfigPart, abstract=True):
     return self
 
   @abc.abstractmethod
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     """Reads the corpus.
 
     Args:

@@ -24,9 +24,13 @@ from xjax.data.files.json_lines import (
   find_folder,
   only_file,
 )
+from xjax.data.formats.corpus_builder import (
+  CorpusBuilder,
+  SourceCorpus,
+  choose_splits,
+)
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.descriptors import Descriptors
-from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
 from xjax.data.formats.jsonl import read_split
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import Document, Label
@@ -72,7 +76,9 @@ class HtcData(DataConfig):
 
   label_field = 'doc_label'
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     return read_htc(self, splits, usual)
 
   def read_record(
@@ -125,7 +131,7 @@ def _field_name(fields: Fields, name: str) -> str:
 
 def read_htc(
   data: HtcData, splits: Sequence[str] = (), usual: bool = True
-) -> RawCorpus:
+) -> SourceCorpus:
   """Reads a corpus of hierarchical text classification from a folder.
 
   The descriptors have parents and are in the order of the taxonomy. The labels
@@ -145,7 +151,7 @@ def read_htc(
     document = htc_document(fields, default_id, need_labels)
     return dataclasses.replace(document, labels=map_labels(document.labels))
 
-  draft = Draft(default_cache_dir(data))
+  draft = CorpusBuilder(default_cache_dir(data))
   zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
     path = only_file(files[name], faults)

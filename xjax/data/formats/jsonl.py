@@ -31,21 +31,21 @@ from xjax.data.files.json_lines import (
   read_rows,
   unpack,
 )
+from xjax.data.formats.corpus_builder import (
+  CorpusBuilder,
+  SourceCorpus,
+  SplitBuilder,
+  StoredDocuments,
+  choose_splits,
+  plain_document,
+  plain_record,
+)
 from xjax.data.formats.data_config import (
   DataConfig,
   ReadDocument,
   read_document,
 )
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
-from xjax.data.formats.draft import (
-  Draft,
-  RawCorpus,
-  SplitDraft,
-  StoredDocuments,
-  choose_splits,
-  plain_document,
-  plain_record,
-)
 from xjax.data.schema import Document
 from xjax.data.text.token_cache import default_cache_dir
 
@@ -54,7 +54,9 @@ from xjax.data.text.token_cache import default_cache_dir
 class JsonlData(DataConfig):
   """Configures a corpus of your own text in {split}.jsonl and labels.jsonl."""
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     return read_jsonl(self, splits, usual)
 
 
@@ -87,7 +89,7 @@ def parse_documents(
 ) -> Sequence[Document]:
   """Reads documents to be tagged from an open file of JSON lines."""
   before = faults.count
-  split = Draft().begin('input')
+  split = CorpusBuilder().begin('input')
   for number, row in parse_rows(file, name, faults, documents=True):
     fields = Fields(row)
     document = read(fields, f'line-{number}', False)
@@ -101,7 +103,7 @@ def parse_documents(
 
 def read_jsonl(
   data: JsonlData, splits: Sequence[str] = (), usual: bool = True
-) -> RawCorpus:
+) -> SourceCorpus:
   """Reads a folder of JSON lines."""
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -111,7 +113,7 @@ def read_jsonl(
   if LABELS in files:
     path = only_file(files.pop(LABELS), faults)
     described = read_descriptors(path, faults)
-  draft = Draft(default_cache_dir(data))
+  draft = CorpusBuilder(default_cache_dir(data))
   zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual):
     path = only_file(files[name], faults)
@@ -134,7 +136,7 @@ def _check_form(folder: pathlib.Path) -> None:
 
 def read_split(
   path: pathlib.Path,
-  split: SplitDraft,
+  split: SplitBuilder,
   described: Descriptors,
   faults: Faults,
   read: ReadDocument = read_document,

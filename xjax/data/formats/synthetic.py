@@ -28,8 +28,8 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, SHARE, field
 from xjax.core.errors import ConfigError
 from xjax.core.rng import host_generator
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document, Label
 
 
@@ -56,8 +56,10 @@ class SyntheticData(DataConfig):
     SHARE,
   )
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
-    return RawCorpus.of('the synthetic corpus', *make_synthetic(self))
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
+    return SourceCorpus.of('the synthetic corpus', *make_synthetic(self))
 
 
 LABELS_PER_TOPIC = 16

@@ -23,9 +23,14 @@ from xjax.core.types import Ragged
 from xjax.data.config import GivenFeaturesConfig, Norm, TokensConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
+from xjax.data.formats.corpus_builder import (
+  TRAIN,
+  RawSplit,
+  SourceCorpus,
+  choose_splits,
+)
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.descriptors import read_descriptors
-from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.own.splits import draw_splits
 from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
@@ -65,7 +70,9 @@ class XcFeaturesData(DataConfig):
 
   sparse = True
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     return read_xc_features(self, splits, usual)
 
   def read_rows(self, source: str) -> SparseDocuments:
@@ -82,7 +89,7 @@ _UNIT = 1e-3
 
 def read_xc_features(
   data: XcFeaturesData, splits: Sequence[str] = (), usual: bool = True
-) -> RawCorpus:
+) -> SourceCorpus:
   """Reads a folder of feature files.
 
   Each column is a label, whose id is the column number, or that in labels.jsonl
@@ -282,12 +289,12 @@ def _corpus(
   labels: Labels,
   documents: Mapping[str, SparseDocuments],
   drawn: tuple[str, ...],
-) -> RawCorpus:
+) -> SourceCorpus:
   """Makes the raw corpus, whose label_ids are the columns that splits use."""
   none = Ragged.of([])
   gold = {name: split.labels or none for name, split in documents.items()}
   used = np.unique(np.concatenate([rows.values for rows in gold.values()]))
-  return RawCorpus(
+  return SourceCorpus(
     source=source,
     labels=labels,
     label_ids=tuple(labels.ids[used]),

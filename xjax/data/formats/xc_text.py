@@ -25,9 +25,13 @@ from xjax.data.files.json_lines import (
   read_rows,
   repeated,
 )
+from xjax.data.formats.corpus_builder import (
+  CorpusBuilder,
+  SourceCorpus,
+  choose_splits,
+)
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.descriptors import Descriptors
-from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
 from xjax.data.formats.jsonl import read_split
 from xjax.data.schema import Document, Label, Labels
 from xjax.data.text.token_cache import default_cache_dir
@@ -46,7 +50,9 @@ class XcRepoData(DataConfig):
 
   label_field = 'target_ind'
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     return read_xc_repo(self, splits, usual)
 
   def read_record(
@@ -102,7 +108,7 @@ def _is_column(value: object) -> bool:
 
 def read_xc_repo(
   data: XcRepoData, splits: tuple[str, ...] = (), usual: bool = True
-) -> RawCorpus:
+) -> SourceCorpus:
   """Reads a folder of raw text; trn becomes train, and tst becomes test."""
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -111,7 +117,7 @@ def read_xc_repo(
   files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
   if not files:
     raise DataError(f'{data.dir}: no split to read; expected {_EXAMPLE}')
-  draft = Draft(default_cache_dir(data))
+  draft = CorpusBuilder(default_cache_dir(data))
   zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
     path = only_file(files[name], faults)

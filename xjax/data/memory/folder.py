@@ -10,7 +10,7 @@ from scipy import sparse
 
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.memory.labels import GivenLabels, check_lengths, labels_of
+from xjax.data.memory.labels import MemoryLabels, check_lengths, labels_of
 from xjax.data.memory.texts import documents_of, repeated_ids, without_text
 from xjax.data.schema import Document, Label, label_row
 from xjax.data.sparse_documents import SparseDocuments
@@ -21,7 +21,7 @@ class LabelledDocuments:
   """Holds the documents of a split, with their gold labels."""
 
   documents: list[Document] | SparseDocuments
-  labels: GivenLabels
+  labels: MemoryLabels
 
   def __len__(self) -> int:
     return len(self.documents)
@@ -146,7 +146,9 @@ def _write_features(
         file.write(_feature_line(rows, split.labels, row))
 
 
-def _feature_line(rows: sparse.csr_array, labels: GivenLabels, row: int) -> str:
+def _feature_line(
+  rows: sparse.csr_array, labels: MemoryLabels, row: int
+) -> str:
   """Returns the line of a document: its labels, features and values."""
   part = slice(rows.indptr[row], rows.indptr[row + 1])
   ids = ','.join(map(str, labels.rows[row].tolist()))

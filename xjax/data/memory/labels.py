@@ -28,7 +28,7 @@ _LOOKED_AT = 1000  # labels that are looked at for a separator
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class GivenLabels:
+class MemoryLabels:
   """Holds the gold labels of N documents."""
 
   labels: tuple[Label, ...]  # in the caller's order, or sorted by id
@@ -41,16 +41,16 @@ class GivenLabels:
   def ids(self, row: int) -> tuple[str, ...]:
     return tuple(self.labels[i].id for i in self.rows[row].tolist())
 
-  def with_labels(self, labels: tuple[Label, ...]) -> 'GivenLabels':
+  def with_labels(self, labels: tuple[Label, ...]) -> 'MemoryLabels':
     """Returns the same gold labels as indices into other labels."""
     index = {label.id: i for i, label in enumerate(labels)}
     rows = [sorted(index[x] for x in self.ids(i)) for i in range(len(self))]
-    return GivenLabels(labels, Ragged.of(rows), self.ordered)
+    return MemoryLabels(labels, Ragged.of(rows), self.ordered)
 
 
 def with_same_labels(
-  first: GivenLabels, second: GivenLabels
-) -> tuple[GivenLabels, GivenLabels]:
+  first: MemoryLabels, second: MemoryLabels
+) -> tuple[MemoryLabels, MemoryLabels]:
   """Returns the gold labels of two splits as indices into the same labels.
 
   If the caller has given all labels of the first split, nothing is changed,
@@ -67,7 +67,7 @@ def labels_of(
   labels: Any,
   label_names: Sequence[str | Label] | None = None,
   name: str = 'labels',
-) -> GivenLabels:
+) -> MemoryLabels:
   """Returns labels that are given in one of many forms.
 
   The id of a label is a text. An integer stands for its decimal digits.
@@ -105,7 +105,7 @@ def labels_of(
       if id_ not in index:
         raise DataError(f'{name}[{row}]: {id_!a} is not in label_names')
   rows = Ragged.of([sorted(index[id_] for id_ in ids) for ids in lists])
-  return GivenLabels(known, rows, label_names is not None)
+  return MemoryLabels(known, rows, label_names is not None)
 
 
 def _known(
@@ -192,7 +192,7 @@ def _id_of(value: Any, where: str) -> str:
 
 def _of_matrix(
   matrix: Any, known: tuple[Label, ...] | None, name: str
-) -> GivenLabels:
+) -> MemoryLabels:
   if matrix.ndim != 2 or matrix.dtype.kind not in 'biufO':
     raise DataError(
       f'{name} is an array of shape {matrix.shape} and type {matrix.dtype}; '
@@ -213,7 +213,7 @@ def _of_matrix(
       f'{name} has {n_labels} columns, but label_names has {len(known)} labels'
     )
   rows = Ragged(gold.indptr.astype(np.int64), gold.indices.astype(np.int32))
-  return GivenLabels(known, rows.keep(gold.data != 0), True)
+  return MemoryLabels(known, rows.keep(gold.data != 0), True)
 
 
 def _check_binary(matrix: np.ndarray, name: str) -> None:

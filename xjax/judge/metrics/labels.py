@@ -15,11 +15,11 @@ from xjax.judge.metrics.metric import (
   GOLD,
   PREDICTED,
   AveragedLabels,
-  LabelForm,
   LabelMetric,
   Numbers,
   PerLabel,
   Protocol,
+  SumLayout,
   Value,
 )
 
@@ -188,7 +188,7 @@ class AlphaCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def variants(cls, form: LabelForm) -> tuple['AlphaCoverage', ...]:
+  def variants(cls, form: SumLayout) -> tuple['AlphaCoverage', ...]:
     return tuple(map(cls, form.alphas))
 
   @property
@@ -217,7 +217,7 @@ class SampledCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def variants(cls, form: LabelForm) -> tuple['SampledCoverage', ...]:
+  def variants(cls, form: SumLayout) -> tuple['SampledCoverage', ...]:
     return tuple(map(cls, form.draws))
 
   @property

@@ -165,7 +165,7 @@ def kind_of(metric: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelForm:
+class SumLayout:
   """Holds the parameters of label metrics."""
 
   alphas: tuple[float, ...] = (0.5,)  # of labels.AlphaCoverage
@@ -216,7 +216,7 @@ class Metric:
     return self.name
 
   @classmethod
-  def variants(cls, form: LabelForm) -> tuple[Self, ...]:
+  def variants(cls, form: SumLayout) -> tuple[Self, ...]:
     """Returns a metric of this class for each value of its parameters."""
     return (cls(),)
 
@@ -488,7 +488,7 @@ def users_kinds() -> tuple[str, ...]:
 
 
 def measures(
-  protocol: Protocol, points: MetricPoints, form: LabelForm = LabelForm()
+  protocol: Protocol, points: MetricPoints, form: SumLayout = SumLayout()
 ) -> Mapping[str, Measure]:
   """Returns the metrics that a protocol prints, in the order of printing.
 
@@ -503,7 +503,7 @@ def _measures(
   classes: Sequence[type[Metric]],
   protocol: Protocol,
   points: MetricPoints,
-  form: LabelForm,
+  form: SumLayout,
 ) -> Mapping[str, Measure]:
   table: dict[str, Measure] = {}
   kinds = set(protocol.kinds)

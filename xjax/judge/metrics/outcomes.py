@@ -95,7 +95,7 @@ class Counts:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slots:
+class LabelSlots:
   """Assigns a slot, which is a row of the count arrays, to each counted label.
 
   The first slots are for the labels that the sums over labels include. If
@@ -124,7 +124,7 @@ class Slots:
     ends: Sequence[str],
     count_gold: bool,
     only_correct: bool = True,
-  ) -> 'Slots':
+  ) -> 'LabelSlots':
     """Assigns slots to the labels of two outcomes, for all weights 0 and 1.
 
     `ends` are suffixes of the sets of decisions whose labels are counted.

@@ -8,8 +8,8 @@ A term is the number that one document or one label adds to a sum. There are
 sums over documents, sums over labels, and fixed sums, which are the same in all
 replicates. The term of a label is computed from counts of documents, such as
 the number of documents for which the label is predicted. A slot is a row of the
-arrays of counts. Each counted label has a slot (see Slots). The counts and the
-sums over documents are linear functions of the documents' weights.
+arrays of counts. Each counted label has a slot (see LabelSlots). The counts and
+the sums over documents are linear functions of the documents' weights.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from xjax.judge.metrics.metric import (
   LabelMetric,
   PerLabel,
 )
-from xjax.judge.metrics.outcomes import Counts, Outcomes, Slots
+from xjax.judge.metrics.outcomes import Counts, LabelSlots, Outcomes
 
 # With at most this many labels, NumPy computes the sums of 1,000 replicates in
 # less time than XLA needs to compile them.
@@ -74,7 +74,7 @@ class Reweighing:
       metric.only_correct for sums in requested.values() for metric, _ in sums
     )
     count_gold = GOLD_LABELS in names
-    slots = Slots.of(before, after, ends, count_gold, only_correct)
+    slots = LabelSlots.of(before, after, ends, count_gold, only_correct)
     self.n_summed = slots.n_summed
     self._gold = slots.counts(
       before.gold_decisions, after.gold_decisions, slots.n_slots
@@ -153,7 +153,7 @@ class _SetSums:
   @classmethod
   def of(
     cls,
-    slots: Slots,
+    slots: LabelSlots,
     sums: Mapping[_Sum, Sequence[str]],
     before: Outcomes,
     after: Outcomes,

@@ -27,7 +27,7 @@ from xjax.core.progress import progress
 from xjax.core.texts import Texts
 from xjax.core.types import Ragged
 from xjax.data.config import WordsConfig
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus, Document
 from xjax.data.text.word_shares import WordShares
 from xjax.data.text.words import (

@@ -26,7 +26,7 @@ from xjax.data.config import (
 )
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus
 from xjax.models.contract import Model, Run

@@ -6,7 +6,7 @@ from typing import Any
 
 from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.data.config import TfidfConfig
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.data.label_trees.tree_config import TreeData
@@ -27,7 +27,7 @@ from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.scorer import Scorer
 from xjax.models.stage import Stage
 from xjax.models.stage_config import StageConfig
-from xjax.models.trees.training import GivenClusters, fit_tree
+from xjax.models.trees.training import ProposedClusters, fit_tree
 from xjax.models.trees.tree_model import NodesModel
 from xjax.models.trees.tree_search import TreeSearch
 from xjax.models.trees.vectors import (
@@ -138,7 +138,7 @@ class MatchedModel(NodesModel):
     n_clusters, matcher = levels.sizes[-2], None
     if train.matched:
       nodes_NK = saved_nodes(run, len(data.gold), n_clusters)
-      matcher = GivenClusters(nodes_NK)
+      matcher = ProposedClusters(nodes_NK)
     tree = LabelTree.of_clusters(levels.parents[-1], n_clusters)
     return tree, fit_tree(
       data.rows,

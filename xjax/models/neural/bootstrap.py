@@ -17,7 +17,7 @@ from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.dual import Solver
 from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
-from xjax.models.trees.training import GivenClusters, fit_tree
+from xjax.models.trees.training import ProposedClusters, fit_tree
 from xjax.train.batches.candidates import TrainShortlists
 
 # The public code of XR-Transformer has C = 100. With dense vectors, dual
@@ -51,7 +51,7 @@ def fitted_rows(
       workers=workers,
       parts=PartFiles(pathlib.Path(folder)),
       between=lambda: None,
-      matcher=GivenClusters(lists.nodes_NK) if lists.nodes_NK.size else None,
+      matcher=ProposedClusters(lists.nodes_NK) if lists.nodes_NK.size else None,
       above=False,
     )
   n_labels = len(lists.parent_L)

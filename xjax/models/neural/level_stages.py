@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.levels import LabelLevels, load_levels, save_levels
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.data.label_trees.tree_config import TreeData

@@ -26,7 +26,7 @@ from xjax.models.scorer import Scorer
 from xjax.networks.batch import TokenBatch
 from xjax.networks.heads.chunks import row_spec
 from xjax.networks.heads.head import HeadConfig
-from xjax.networks.topk import head_topk, narrowed_topk
+from xjax.networks.topk import head_topk, restricted_topk
 from xjax.train.batches.inputs import TokenReader
 
 
@@ -353,7 +353,7 @@ def _topk(
 ):
   model = nnx.merge(graphdef, params)
   head, features = model.head.ready(), model.features(batch)
-  topk = head_topk if head.shortlist_size is None else narrowed_topk
+  topk = head_topk if head.shortlist_size is None else restricted_topk
   best = topk(
     head,
     features,

@@ -43,7 +43,7 @@ from xjax.train.initial.descriptors import (
 from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.label_vectors import start_label_vectors
 from xjax.train.initial.view_names import start_view_names
-from xjax.train.initial.warm_start import Taken, warm_start
+from xjax.train.initial.warm_start import WarmStarted, warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.optimizer import make_optimizer, make_schedule
@@ -250,7 +250,7 @@ class NeuralTraining:
     model, vocab = self.config.model, self.reader.vocab
     state, has_vector = start_words(state, model.embedding, vocab)
     state = start_encoder(state, model)
-    taken, space = Taken(), self.corpus.label_space
+    taken, space = WarmStarted(), self.corpus.label_space
     if source:
       state, taken = warm_start(state, source, space, vocab, self.levels)
     # The vectors of labels are trained on the encoder that the run starts with.

@@ -15,7 +15,7 @@ from xjax.core.progress import Progress
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
 from xjax.models.neural.bootstrap import fitted_rows

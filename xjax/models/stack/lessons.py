@@ -20,7 +20,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.folds import Fold, make_folds, part_of
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import DEV, Run

@@ -14,7 +14,7 @@ from xjax.data.config import TokensConfig
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.folds import n_distinct
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus
 from xjax.data.sparse_documents import SparseDocuments

@@ -35,7 +35,7 @@ Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class GivenClusters:
+class ProposedClusters:
   """Gives the proposed clusters of LabelTree.of_clusters, as a Matcher."""
 
   nodes_NK: np.ndarray  # int32, PAD after the last cluster of a document

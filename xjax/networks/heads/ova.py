@@ -26,7 +26,7 @@ from xjax.networks.rows.storage import (
   decode_weights,
   encode_weights,
 )
-from xjax.networks.rows.update import RowsConfig
+from xjax.networks.rows.update import RowUpdateConfig
 
 # At most this many rows are drawn at once. A head with more rows is drawn in
 # LABEL_MULTIPLE blocks.
@@ -127,7 +127,7 @@ class OneVsAllConfig(HeadConfig):
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)
     if self.storage is not Storage.FLOAT32 and not config.train.rows.fused:
-      rules = kinds_that('fused', RowsConfig)
+      rules = kinds_that('fused', RowUpdateConfig)
       yield (
         f'{path}.storage={self.storage}: needs config.train.rows={rules}, '
         'because the optimizer trains only float32 weights'

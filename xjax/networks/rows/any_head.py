@@ -33,7 +33,7 @@ from xjax.networks.heads.shortlist import (
   learnt_places,
   loss_of_places,
 )
-from xjax.networks.rows.fused import Pace, RowStep
+from xjax.networks.rows.fused import RowUpdate, StepScalars
 from xjax.networks.rows.shortlist_step import distinct_rows
 from xjax.networks.rows.update import RowGradient, RowRule, Slots
 
@@ -59,7 +59,7 @@ def any_head_loss(
   shortlist: Shortlist,
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
-  step: RowStep,
+  step: RowUpdate,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
@@ -150,7 +150,7 @@ def _step_rows(
   gathered: nnx.State,
   d_rows: nnx.State,
   slots: Slots,
-  pace: Pace,
+  pace: StepScalars,
   picked: chunks.Picked,
 ) -> tuple[nnx.State, Slots]:
   """Returns the gathered rows and all slots of the shard after one step."""

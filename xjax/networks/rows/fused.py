@@ -47,7 +47,7 @@ from xjax.networks.rows.storage import (
 from xjax.networks.rows.update import RowGradient, RowRule, Slots
 
 
-class Pace(NamedTuple):
+class StepScalars(NamedTuple):
   """Holds the numbers that determine the size and the rounding of one step."""
 
   rate: jax.Array  # float32, learning rate of rows
@@ -58,12 +58,12 @@ class Pace(NamedTuple):
   step: jax.Array | int = 0  # number of steps before this step
 
 
-class RowStep(NamedTuple):
+class RowUpdate(NamedTuple):
   """Describes how one training step changes label rows."""
 
   rule: RowRule
   slots: Slots  # with Storage.COMPENSATED, also the rounding errors of rows
-  pace: Pace
+  pace: StepScalars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ def fused_loss(
   positives_BP: Int32[Array, 'B P'],
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
-  step: RowStep,
+  step: RowUpdate,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss, and changes the rows by one training step.
@@ -224,7 +224,7 @@ def change_chunk(
   static: Pass,
   carry: PassCarry,
   all_BD: jax.Array,
-  pace: Pace,
+  pace: StepScalars,
   exponents: Rows,
   place: chunks.Span | chunks.Picked,
   terms: Terms,
@@ -270,7 +270,7 @@ def _step_rows(
   chunk_rows: Rows,
   slots: Slots,
   gradient: RowGradient,
-  pace: Pace,
+  pace: StepScalars,
   bits_CD: jax.Array,
   place: chunks.Span | chunks.Picked,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:

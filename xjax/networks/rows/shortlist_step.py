@@ -34,7 +34,7 @@ from xjax.networks.heads.shortlist import (
 from xjax.networks.rows.fused import (
   Pass,
   PassCarry,
-  RowStep,
+  RowUpdate,
   change_chunk,
   chunk_logits,
   exponents_of,
@@ -49,7 +49,7 @@ def fused_shortlist_loss(
   shortlist: Shortlist,
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
-  step: RowStep,
+  step: RowUpdate,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.

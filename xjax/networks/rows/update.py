@@ -25,7 +25,7 @@ from xjax.networks.heads.head import HeadConfig
 
 
 @dataclasses.dataclass
-class RowsConfig(ConfigPart, abstract=True):
+class RowUpdateConfig(ConfigPart, abstract=True):
   """Chooses how label rows are trained."""
 
   fused: ClassVar[bool] = False  # in the pass that computes their gradient
@@ -37,7 +37,7 @@ class RowsConfig(ConfigPart, abstract=True):
 
 
 @dataclasses.dataclass
-class FusedRowsConfig(RowsConfig, abstract=True):
+class FusedRowsConfig(RowUpdateConfig, abstract=True):
   """Chooses a rule that changes label rows while their gradient is computed.
 
   The head is OneVsAllConfig. If training scores only the labels on shortlists,
@@ -88,7 +88,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
 
 
 @dataclasses.dataclass
-class ByOptimizer(RowsConfig):
+class ByOptimizer(RowUpdateConfig):
   """Lets the optimizer train label rows, which takes a gradient [L, D]."""
 
 

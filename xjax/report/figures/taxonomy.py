@@ -14,7 +14,7 @@ import numpy as np
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.criteria import USUAL_K, Criteria
-from xjax.judge.evidence import Evidence
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import label_f1
 from xjax.judge.judge import thresholds
 from xjax.judge.metrics.slices import ALL
@@ -186,7 +186,9 @@ def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
   if cuts[end] is None or part.n_short_above(cuts[end]):
     end, decided = f'@{USUAL_K}', f'the first {USUAL_K} labels of each list'
   by = Criteria((USUAL_K,), kinds=('macro-F1', 'macro-F1@k'))
-  evidence = Evidence.of(part, by, by.protocols, cuts, predictions.n_train)
+  evidence = SliceStatistics.of(
+    part, by, by.protocols, cuts, predictions.n_train
+  )
   f1_L = label_f1(evidence, end)
   return dict(zip(predictions.labels, f1_L.tolist(), strict=True)), decided
 

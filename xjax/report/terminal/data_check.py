@@ -7,8 +7,8 @@ import numpy as np
 
 from xjax.core.errors import UserError
 from xjax.data.files.faults import plural
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import TRAIN
 from xjax.data.load import read_corpus
 from xjax.data.overlaps import pairs_text, share_text
 from xjax.data.quality import (

@@ -12,8 +12,8 @@ from typing import Any
 from xjax.core.console import log_in_context
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import TRAIN
 from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.memory.folder import (

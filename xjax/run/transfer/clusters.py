@@ -11,7 +11,7 @@ from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
-from xjax.data.formats.draft import TRAIN, RawCorpus
+from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.label_trees.clustering import balanced_kmeans
 from xjax.data.label_trees.clusters import clustered_tree
 from xjax.data.label_trees.label_features import pifa, strongest
@@ -26,7 +26,7 @@ from xjax.run.transfer.relabelling import Relabelling, check_new_ids
 from xjax.run.transfer.request import TransferRequest, tfidf_of
 
 
-def labels_to_cluster(raw: RawCorpus, config: Config) -> Corpus:
+def labels_to_cluster(raw: SourceCorpus, config: Config) -> Corpus:
   """Returns the corpus whose labels become the leaves of the tree.
 
   The labels are those that config.data.labels chooses, and all other labels of
@@ -132,7 +132,7 @@ def meta_label_ids(tree: LabelTree, prefix: str) -> list[str]:
 
 
 def in_tree(
-  tree: LabelTree, space: LabelSpace, raw: RawCorpus, prefix: str
+  tree: LabelTree, space: LabelSpace, raw: SourceCorpus, prefix: str
 ) -> Relabelling:
   """Adds the clusters of a tree as labels above the labels of a corpus.
 

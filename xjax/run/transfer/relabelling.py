@@ -7,7 +7,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
-from xjax.data.formats.draft import RawCorpus
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, Labels
 from xjax.run.transfer.request import KeptLabels
@@ -19,10 +19,9 @@ class Relabelling:
 
   Attributes:
     ids: ids of labels that documents may get.
-    new: a row for each label of the source's documents (RawCorpus.label_ids).
-      The row has indices into `ids`: first the label itself, and then the
-      labels that a document gets in addition. A label with an empty row is
-      removed from the documents.
+    new: a row for each label of the source (SourceCorpus.label_ids). It has
+      indices into `ids`: first the label itself, and then the labels that a
+      document gets in addition. A label with an empty row is removed.
     labels: the labels of the new corpus.
     described: whether the new corpus has descriptors of its labels.
     meta: ids of the labels that the source does not have.
@@ -37,7 +36,7 @@ class Relabelling:
   def of_row(self, row: np.ndarray) -> list[str]:
     """Returns the ids of a document's new labels, each once.
 
-    `row` has the document's labels in RawCorpus.label_ids. They come first, in
+    `row` has labels of the source (SourceCorpus.label_ids). They come first, in
     their order. The others are in the order of `ids`.
     """
     rows = [self.new[label].tolist() for label in row.tolist()]
@@ -46,7 +45,7 @@ class Relabelling:
     return [self.ids[i] for i in (*own, *sorted(more - own.keys()))]
 
 
-def described_labels(raw: RawCorpus) -> Labels:
+def described_labels(raw: SourceCorpus) -> Labels:
   """Returns all descriptors of a corpus, and then labels that have none."""
   rows = raw.labels.ids.row_of.find(raw.label_ids)
   bare = (raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
@@ -65,7 +64,7 @@ def with_parents(labels: Labels) -> tuple[Labels, int]:
   return Labels.join(labels, missing), len(missing)
 
 
-def flattened(raw: RawCorpus, kept: KeptLabels) -> Relabelling:
+def flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
   """Forgets the hierarchy of a corpus (Bertalis et al., Section 3.2).
 
   The labels lose their parents, but keep their names and descriptions.
@@ -96,7 +95,7 @@ def flattened(raw: RawCorpus, kept: KeptLabels) -> Relabelling:
 
 
 def without_meta_labels(
-  raw: RawCorpus, meta: Sequence[str], original: Labels | None
+  raw: SourceCorpus, meta: Sequence[str], original: Labels | None
 ) -> Relabelling:
   """Leaves out the meta-labels of a corpus.
 
@@ -113,7 +112,7 @@ def without_meta_labels(
 
 
 def check_new_ids(
-  meta: Sequence[str], raw: RawCorpus, prefix: str, also: Sequence[str] = ()
+  meta: Sequence[str], raw: SourceCorpus, prefix: str, also: Sequence[str] = ()
 ) -> None:
   """Checks that ids of meta-labels are not those of labels, or in `also`."""
   taken = {*raw.label_ids, *raw.labels.ids, *also}

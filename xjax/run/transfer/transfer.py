@@ -27,7 +27,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.json_lines import Fields, read_rows
-from xjax.data.formats.draft import TRAIN, RawCorpus
+from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.labels import read_left_out
 from xjax.data.load import choose_zones
@@ -93,7 +93,7 @@ def transfer(config: Config, request: TransferRequest) -> list[str]:
     return _Transfer(config, request, raw, folder).run()
 
 
-def _digest(raw: RawCorpus) -> str:
+def _digest(raw: SourceCorpus) -> str:
   splits = {name: split.digest for name, split in raw.splits.items()}
   digest = hashlib.sha256(json.dumps([splits, raw.label_ids]).encode())
   for label in raw.labels:
@@ -107,7 +107,7 @@ class _Transfer:
 
   config: Config
   request: TransferRequest
-  raw: RawCorpus
+  raw: SourceCorpus
   folder: TransferFolder
   # Facts about the transfer that has made the source, if it is undone.
   earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -278,7 +278,7 @@ def _check_undo(
 
 
 def _lines_about(
-  result: dict[str, Any], raw: RawCorpus, request: TransferRequest
+  result: dict[str, Any], raw: SourceCorpus, request: TransferRequest
 ) -> Iterator[str]:
   """Yields lines about what has changed, and what to do about it."""
   if result['without_labels']:
@@ -296,7 +296,7 @@ def _lines_about(
     yield f'splits that xjax has drawn: {", ".join(raw.drawn)}'
 
 
-def _zone_lines(result: dict[str, Any], raw: RawCorpus) -> Iterator[str]:
+def _zone_lines(result: dict[str, Any], raw: SourceCorpus) -> Iterator[str]:
   """Yields lines about the zones that models of the new corpus read."""
   zones = tuple(result['zones']) or raw.zones
   if result['joined_zones']:

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Ragged
-from xjax.data.formats.draft import USUAL, RawCorpus
+from xjax.data.formats.corpus_builder import USUAL, SourceCorpus
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.taxonomy import ROOT
 from xjax.data.hierarchy import Hierarchy
@@ -34,7 +34,7 @@ def labels_file(request: TransferRequest) -> str:
 
 
 def check_writable(
-  raw: RawCorpus, labels: Labels, request: TransferRequest
+  raw: SourceCorpus, labels: Labels, request: TransferRequest
 ) -> None:
   """Checks that the format reserves no name of a split or a label."""
   for name in raw.splits:
@@ -62,7 +62,7 @@ class DocumentLines:
 
   def __init__(
     self,
-    raw: RawCorpus,
+    raw: SourceCorpus,
     name: str,
     relabelling: Relabelling,
     request: TransferRequest,

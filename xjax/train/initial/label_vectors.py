@@ -39,7 +39,7 @@ from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.pretrained.language_model import language_transform
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.networks.text_model import TextModelConfig
-from xjax.train.initial.warm_start import Taken
+from xjax.train.initial.warm_start import WarmStarted
 from xjax.train.parameters import (
   PIECE_VECTORS,
   by_path,
@@ -63,7 +63,7 @@ def start_label_vectors(
   hierarchy: Hierarchy,
   tokenizer: Subwords,
   architecture: Architecture,
-  taken: Taken,
+  taken: WarmStarted,
   check: Callable[[], None],
 ) -> TrainState:
   """Puts trained vectors of labels into the initial state.

@@ -95,7 +95,7 @@ class WarmStartReport:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Taken:
+class WarmStarted:
   """Holds what a run takes from another run; by default nothing.
 
   Attributes:
@@ -176,7 +176,7 @@ def warm_start(
   space: LabelSpace,
   vocab: Vocabulary | Subwords | None,
   levels: LabelLevels | None = None,
-) -> tuple[TrainState, Taken]:
+) -> tuple[TrainState, WarmStarted]:
   """Puts another run's parameters into the initial state; logs a report.
 
   Args:
@@ -215,7 +215,7 @@ def warm_start(
   merged = _merged(ours, theirs, rows, report.loaded.keys(), checkpoint)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
   describes = not head_fault and _width(ours) == _width(theirs) != ()
-  taken = Taken(
+  taken = WarmStarted(
     descriptor_run=workdir if describes else None,
     paths=frozenset(report.loaded),
     label_L=rows['labels'] >= 0 if KERNEL in report.loaded else None,

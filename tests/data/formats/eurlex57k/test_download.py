@@ -1,36 +1,39 @@
 """The download of EURLEX57K: only the published documents are accepted."""
 
-import contextlib
 import functools
 import hashlib
 import http.server
-import pathlib
+import shutil
 import threading
 
 import pytest
 
-from tests.fixtures.eurlex57k import as_archive, as_lines, config
+from tests.fixtures.eurlex57k import as_archive, config
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.eurlex57k import builder, published as published_data
 from xjax.data.formats.eurlex57k.reader import read_eurlex57k
 
 
-@contextlib.contextmanager
-def served(folder: pathlib.Path):
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+  """The folder of a site that the corpus is downloaded from."""
+
   class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
       pass
 
-  handler = functools.partial(Quiet, directory=folder)
+  path = tmp_path / 'source'
+  handler = functools.partial(Quiet, directory=path)
   with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    try:
-      yield f'http://127.0.0.1:{server.server_port}/'
-    finally:
-      server.shutdown()
-      thread.join()
+    url = f'http://127.0.0.1:{server.server_port}'
+    monkeypatch.setattr(builder, 'ARCHIVE_URL', f'{url}/datasets.zip')
+    monkeypatch.setattr(builder, 'CONCEPTS_URL', f'{url}/eurovoc_en.json')
+    yield path
+    server.shutdown()
+    thread.join()
 
 
 @pytest.fixture
@@ -47,17 +50,13 @@ def published(monkeypatch):
   return parts
 
 
-def test_the_download(folder, tmp_path, monkeypatch, published, caplog):
+def test_the_download(folder, tmp_path, site, published):
   as_archive(folder)
-  with served(folder) as site:
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
-    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
-    raw = read_eurlex57k(config('', tmp_path / 'cache'))
+  raw = read_eurlex57k(config('', tmp_path / 'cache'))
   assert raw.splits['train'].ids[0] == '30000R' and len(raw.labels) == 5
-  assert list(read_eurlex57k(config('', tmp_path / 'cache')).splits) == [
-    'train',
-    'dev',
-  ]
+  shutil.rmtree(site)
+  again = read_eurlex57k(config('', tmp_path / 'cache'))
+  assert list(again.splits) == ['train', 'dev']
 
 
 @pytest.mark.parametrize(
@@ -70,27 +69,22 @@ def test_the_download(folder, tmp_path, monkeypatch, published, caplog):
   ],
 )
 def test_a_download_of_other_documents_is_refused_and_removed(
-  folder, tmp_path, monkeypatch, published, name, part, says
+  folder, tmp_path, site, published, name, part, says
 ):
   as_archive(folder)
   published[name] = published_data._Part(*part)
-  with served(folder) as site:
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
-    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
-    with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
-      read_eurlex57k(config('', tmp_path / 'cache'))
-    assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
-    del published[name]  # the next start downloads again
+  with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
     read_eurlex57k(config('', tmp_path / 'cache'))
+  assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
+  del published[name]  # the next start downloads again
+  read_eurlex57k(config('', tmp_path / 'cache'))
 
 
-def test_other_documents_in_a_folder_are_a_warning(
-  folder, tmp_path, published, caplog
-):
-  read_eurlex57k(config(as_lines(folder), tmp_path / 'cache'))
+def test_other_documents_in_a_folder_are_a_warning(data, published, caplog):
+  read_eurlex57k(data)
   assert 'published' not in caplog.text
   published['train'] = published_data._Part(45_000)
-  read_eurlex57k(config(folder, tmp_path / 'cache'))
+  read_eurlex57k(data)
   assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
 
 
@@ -105,9 +99,7 @@ def test_an_unreadable_file_of_an_archive_is_never_skipped(folder, tmp_path):
     read_eurlex57k(skip)
 
 
-def test_a_download_that_fails_says_what_to_do(tmp_path, monkeypatch):
-  (tmp_path / 'empty').mkdir()
-  with served(tmp_path / 'empty') as site:
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
-    with pytest.raises(DataError, match='give their folder as --config.data'):
-      read_eurlex57k(config('', tmp_path / 'cache'))
+def test_a_download_that_fails_says_what_to_do(tmp_path, site):
+  site.mkdir()
+  with pytest.raises(DataError, match='give their folder as --config.data'):
+    read_eurlex57k(config('', tmp_path / 'cache'))

@@ -74,10 +74,8 @@ def test_a_cell_that_is_no_list_is_a_fault():
   assert read(columns, {'t': 'x', 'tags': '[1'})[1] == [
     "tags is '[1', not a list in brackets"
   ]
-  assert read(columns, {'t': 'x', 'tags': "['a', 'b\\'c']"})[0].labels == (
-    'a',
-    "b'c",
-  )
+  document, _ = read(columns, {'t': 'x', 'tags': "['a', 'b\\'c']"})
+  assert document.labels == ('a', "b'c")
 
 
 def test_nothing_in_a_cell_is_run():

@@ -13,6 +13,7 @@ from pyarrow import parquet
 import pytest
 
 from tests.fixtures.own_corpus import make_rows, write_csv
+from tests.fixtures.told import told
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.config import OnError
 from xjax.data.formats.own.own import OwnData
@@ -22,24 +23,43 @@ ROWS = make_rows(40, 6)
 SPLITS = ['train', 'dev', 'test']
 
 
+def read(path, **fields):
+  return OwnData(dir=str(path), **fields).read()
+
+
 def documents_of(path, **fields) -> dict[str, tuple]:
   """Text and labels of all documents of a corpus, by id."""
-  raw = OwnData(dir=str(path), **fields).read()
   return {
     document.id: (document.text(), document.labels)
-    for split in raw.splits.values()
+    for split in read(path, **fields).splits.values()
     for document in split.documents
   }
 
 
+@pytest.fixture
+def news(tmp_path):
+  """A function that writes rows to news.csv, and returns its path."""
+
+  def write(rows):
+    write_csv(tmp_path / 'news.csv', rows)
+    return tmp_path / 'news.csv'
+
+  return write
+
+
+@pytest.fixture
+def logged(caplog):
+  caplog.set_level(logging.INFO, logger='absl')
+  return caplog
+
+
+WHOLE = {'dev_share': 0.0, 'test_share': 0.0}
+
+
 def expected(rows=ROWS):
-  return sorted(
-    (
-      '\n'.join((row['title'], row['summary'], row['body'])),
-      tuple(row['tags'].split(';')),
-    )
-    for row in rows
-  )
+  names = 'title', 'summary', 'body'
+  texts = ('\n'.join(row[name] for name in names) for row in rows)
+  return sorted(zip(texts, (tuple(row['tags'].split(';')) for row in rows)))
 
 
 @pytest.mark.parametrize(
@@ -52,19 +72,16 @@ def test_a_table_is_told_by_its_contents(tmp_path, delimiter, encoding):
   assert sorted(documents_of(path).values()) == expected()
 
 
-def test_a_table_may_be_gzipped(tmp_path):
-  write_csv(tmp_path / 'plain', ROWS)
+def test_a_table_may_be_gzipped(tmp_path, news):
   path = tmp_path / 'news.csv.gz'
-  path.write_bytes(gzip.compress((tmp_path / 'plain').read_bytes()))
+  path.write_bytes(gzip.compress(news(ROWS).read_bytes()))
   assert sorted(documents_of(path).values()) == expected()
 
 
-def test_a_document_without_an_id_has_its_line(tmp_path):
-  path = tmp_path / 'news.csv'
-  write_csv(path, ROWS)
-  ids = set(documents_of(path))
+def test_a_document_without_an_id_has_its_line(news):
   # Each body has a line break, so a row takes two lines.
-  assert ids == {f'line-{2 + 2 * i}' for i in range(len(ROWS))}
+  ids = {f'line-{2 + 2 * i}' for i in range(len(ROWS))}
+  assert set(documents_of(news(ROWS))) == ids
 
 
 @pytest.mark.parametrize('lists', [True, False])
@@ -116,9 +133,8 @@ def write_texts(folder: pathlib.Path, n: int = 12):
   for i in range(n):
     path = folder / ('sport', 'law')[i % 2] / f'{i}.txt'
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(
-      f'text {i} ü'.encode(('utf-8', 'latin-1', 'utf-16')[i % 3])
-    )
+    encoding = ('utf-8', 'latin-1', 'utf-16')[i % 3]
+    path.write_text(f'text {i} ü', encoding)
 
 
 def test_a_folder_per_label(tmp_path):
@@ -141,37 +157,30 @@ def test_a_text_file_that_cannot_be_read_is_an_error(tmp_path):
 def test_a_folder_per_split_and_label(tmp_path):
   write_texts(tmp_path / 'news-train')
   write_texts(tmp_path / 'news-test', 4)
-  raw = OwnData(dir=str(tmp_path)).read()
-  assert raw.splits['test'].ids == (
-    'law/1.txt',
-    'law/3.txt',
-    'sport/0.txt',
-    'sport/2.txt',
-  )
+  raw = read(tmp_path)
+  ids = 'law/1.txt', 'law/3.txt', 'sport/0.txt', 'sport/2.txt'
+  assert raw.splits['test'].ids == ids
   # A dev split is drawn from train, since there is none.
   assert raw.drawn == ('train', 'dev') and len(raw.splits['dev'].ids) == 1
   assert len(raw.splits['train'].ids) == 11
 
 
-def test_splits_do_not_depend_on_the_order_of_the_file(tmp_path):
-  path = tmp_path / 'news.csv'
+def test_splits_do_not_depend_on_the_order_of_the_file(news):
   rows = [{**row, 'id': f'n{i}'} for i, row in enumerate(ROWS)]
-  write_csv(path, rows)
-  first = OwnData(dir=str(path)).read()
+  first = read(news(rows))
   assert list(first.splits) == SPLITS and first.drawn == tuple(SPLITS)
   sizes = [len(split.ids) for split in first.splits.values()]
   assert sizes == [32, 4, 4]
-  write_csv(path, rows[::-1])
-  again = OwnData(dir=str(path)).read()
+  path = news(rows[::-1])
+  again = read(path)
   for name in SPLITS:
     assert set(again.splits[name].ids) == set(first.splits[name].ids)
-  other = OwnData(dir=str(path), split_seed=1).read()
+  other = read(path, split_seed=1)
   assert set(other.splits['dev'].ids) != set(first.splits['dev'].ids)
 
 
-def test_one_split_is_the_same_as_in_the_whole_corpus(tmp_path):
-  write_csv(tmp_path / 'news.csv', ROWS)
-  data = OwnData(dir=str(tmp_path / 'news.csv'))
+def test_one_split_is_the_same_as_in_the_whole_corpus(news):
+  data = OwnData(dir=str(news(ROWS)))
   corpus = load_corpus(data, 0)
   space = corpus.label_space
   for name in SPLITS:
@@ -181,70 +190,60 @@ def test_one_split_is_the_same_as_in_the_whole_corpus(tmp_path):
     assert alone.label_space.labels == space.labels
 
 
-def test_documents_of_the_same_text_stay_together(tmp_path):
+def test_documents_of_the_same_text_stay_together(news):
   rows = [{'text': f'text {i % 15}', 'label': 'a'} for i in range(60)]
-  write_csv(tmp_path / 'news.csv', rows)
-  raw = OwnData(dir=str(tmp_path / 'news.csv')).read()
   texts = [
     {document.text() for document in split.documents}
-    for split in raw.splits.values()
+    for split in read(news(rows)).splits.values()
   ]
   assert sum(map(len, texts)) == 15
 
 
-def test_too_few_documents_are_one_error(tmp_path):
-  write_csv(tmp_path / 'news.csv', ROWS[:9])
+def test_too_few_documents_are_one_error(news):
+  path = news(ROWS[:9])
   with pytest.raises(DataError, match='news.csv: 9 documents are too few'):
-    documents_of(tmp_path / 'news.csv')
-  assert (
-    len(documents_of(tmp_path / 'news.csv', dev_share=0, test_share=0)) == 9
-  )
+    documents_of(path)
+  assert len(documents_of(path, **WHOLE)) == 9
 
 
-def test_a_column_names_the_splits(tmp_path, caplog):
+def test_a_column_names_the_splits(news, logged):
   names = ['train', 'Validation', 'test', 'train']
   rows = [{**row, 'split': names[i % 4]} for i, row in enumerate(ROWS)]
-  write_csv(tmp_path / 'news.csv', rows)
-  with caplog.at_level(logging.INFO, logger='absl'):
-    raw = OwnData(dir=str(tmp_path / 'news.csv')).read()
+  raw = read(news(rows))
   assert [len(raw.splits[name].ids) for name in SPLITS] == [20, 10, 10]
-  assert raw.drawn == () and 'the column split names the splits' in caplog.text
+  assert raw.drawn == () and 'the column split names the splits' in logged.text
 
 
-def test_a_column_of_numbers_names_no_splits(tmp_path):
+def test_a_column_of_numbers_names_no_splits(news):
   rows = [{**row, 'fold': i % 5} for i, row in enumerate(ROWS)]
-  write_csv(tmp_path / 'news.csv', rows)
-  assert OwnData(dir=str(tmp_path / 'news.csv')).read().drawn == tuple(SPLITS)
+  assert read(news(rows)).drawn == tuple(SPLITS)
 
 
 def test_a_folder_with_a_table_per_split(tmp_path):
   write_csv(tmp_path / 'train.csv', ROWS[:20])
   write_csv(tmp_path / 'valid.tsv', ROWS[20:25], '\t')
   write_csv(tmp_path / 'test.csv', ROWS[25:], ';')
-  raw = OwnData(dir=str(tmp_path)).read()
+  raw = read(tmp_path)
   assert [len(raw.splits[name].ids) for name in SPLITS] == [20, 5, 15]
 
 
-def test_guesses_are_logged_and_settled(tmp_path, caplog):
-  write_csv(tmp_path / 'news.csv', ROWS)
-  with caplog.at_level(logging.INFO, logger='absl'):
-    data = OwnData(dir=str(tmp_path / 'news.csv')).settled()
-  assert '--config.data.text=title,summary,body' in caplog.text
+def test_guesses_are_logged_and_settled(news, logged):
+  data = OwnData(dir=str(news(ROWS))).settled()
+  assert '--config.data.text=title,summary,body' in logged.text
   assert (data.labels, data.label_separator) == ('tags', ';')
   assert data.settled() == data
 
 
-def test_rows_that_look_divided_but_are_not_give_a_hint(tmp_path, caplog):
+def test_rows_that_look_divided_but_are_not_give_a_hint(news, logged):
   labels = ['R&D; ops', 'R&D; ops', 'law']
   rows = [{'text': f'text {i}', 'label': labels[i % 3]} for i in range(20)]
-  write_csv(tmp_path / 'news.csv', rows)
-  with caplog.at_level(logging.INFO, logger='absl'):
-    data = OwnData(dir=str(tmp_path / 'news.csv')).settled()
+  data = OwnData(dir=str(news(rows))).settled()
   assert data.label_separator == 'none'
-  assert '--config.data.label_separator=none' in caplog.text
-  warned = [r.getMessage() for r in caplog.records if r.levelname == 'WARNING']
-  assert len(warned) == 1
-  assert warned[0].endswith("labels: --config.data.label_separator=';'")
+  assert '--config.data.label_separator=none' in logged.text
+  (warned,) = [
+    r.getMessage() for r in logged.records if r.levelname == 'WARNING'
+  ]
+  assert warned.endswith("labels: --config.data.label_separator=';'")
 
 
 def test_a_pipe_is_no_corpus(tmp_path):
@@ -259,12 +258,10 @@ def test_integers_are_ids_in_every_form(tmp_path, name):
   rows = [{'id': 3 * i, 'text': f't {i}', name: [i % 3, '7']} for i in range(9)]
   path = tmp_path / 'news.jsonl'
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  shares = {'dev_share': 0.0, 'test_share': 0.0}
-  documents = documents_of(path, **shares)
-  assert documents['3'] == ('t 1', ('1', '7'))
+  assert documents_of(path, **WHOLE)['3'] == ('t 1', ('1', '7'))
   path.write_text(''.join(json.dumps(r | {name: 7}) + '\n' for r in rows))
   if name == 'tags':
-    assert documents_of(path, **shares)['3'] == ('t 1', ('7',))
+    assert documents_of(path, **WHOLE)['3'] == ('t 1', ('7',))
 
 
 @pytest.mark.parametrize('name', ['labels', 'tags'])
@@ -286,42 +283,33 @@ def test_labels_that_parquet_has_as_decimals_are_one_error(tmp_path):
     documents_of(tmp_path / 'news')
 
 
-def test_labels_are_stripped_and_counted(tmp_path, caplog):
-  rows = [
-    {'text': f'text {i}', 'tags': ('a; b ;;a', 'b;a')[i % 2]} for i in range(20)
-  ]
-  write_csv(tmp_path / 'news.csv', rows)
-  with caplog.at_level(logging.INFO, logger='absl'):
-    documents = documents_of(tmp_path / 'news.csv')
-  assert {labels for _, labels in documents.values()} == {
-    ('a', 'b'),
-    ('b', 'a'),
-  }
-  told = [r.getMessage() for r in caplog.records if 'left out' in r.message]
+def test_labels_are_stripped_and_counted(news, logged):
+  tags = 'a; b ;;a', 'b;a'
+  path = news([{'text': f'text {i}', 'tags': tags[i % 2]} for i in range(20)])
+  found = {labels for _, labels in documents_of(path).values()}
+  assert found == {('a', 'b'), ('b', 'a')}
+  told = [r.getMessage() for r in logged.records if 'left out' in r.message]
   assert told == [
-    f'{tmp_path}/news.csv: labels left out: 10 that the document has already '
-    'and 10 that are empty'
+    f'{path}: labels left out: 10 that the document has already and 10 that '
+    'are empty'
   ]
 
 
 def test_faults_name_the_line_not_the_row(tmp_path):
   path = tmp_path / 'news.csv'
   path.write_text('text,labels\n"two\nlines",a\ntoo,many,cells\n\nfew\n  ,a\n')
-  with pytest.raises(DataError) as caught:
-    documents_of(path)
-  told = str(caught.value).replace(f'{path}:', '').splitlines()
-  assert told[:3] == [
-    '4: 3 cells, but 2 columns',
-    '6: 1 cells, but 2 columns',
-    '7: the document has no text',
+  lines = told(documents_of, path, folder=tmp_path).splitlines()
+  assert lines[:3] == [
+    'news.csv:4: 3 cells, but 2 columns',
+    'news.csv:6: 1 cells, but 2 columns',
+    'news.csv:7: the document has no text',
   ]
 
 
 def test_faulty_rows_can_be_skipped(tmp_path):
   path = tmp_path / 'news.csv'
   path.write_text('text,labels\n' + 'x,y,z\n' + 'good,a\n')
-  shares = {'dev_share': 0.0, 'test_share': 0.0}
-  documents = documents_of(path, on_error=OnError.SKIP, **shares)
+  documents = documents_of(path, on_error=OnError.SKIP, **WHOLE)
   assert list(documents) == ['line-3']
 
 
@@ -330,10 +318,7 @@ def test_faulty_rows_can_be_skipped(tmp_path):
   [
     (b'text,labels\n"open,a\nx,b\n', ':2: .* quote that is never closed'),
     (b'text,labels\nx,\0a\n', ':2: a NUL byte: the file is not text'),
-    (
-      b'text,labels\n' + 'ä,ö\n'.encode() * 9 + b'\xff,a\n',
-      ':11: a by',
-    ),
+    (b'text,labels\n' + 'ä,ö\n'.encode() * 9 + b'\xff,a\n', ':11: a by'),
     (b'A long day in court,law\nx,b\ny,c\n', 'cannot tell which columns hold'),
     (b'1,law\n2,b\n', ':1: the first row must be the header.* is a number'),
     (b'text,text\n2,b\n', ":1: the first row must .*is 'text', like another"),
@@ -351,41 +336,33 @@ def test_what_is_no_table_is_one_error(tmp_path, text, says):
   assert str(path) in str(caught.value)
 
 
-def test_a_column_that_does_not_exist_is_one_error(tmp_path):
-  write_csv(tmp_path / 'news.csv', ROWS)
-  with pytest.raises(
-    DataError, match="there is no column 'topic' .data.labels."
-  ):
-    documents_of(tmp_path / 'news.csv', labels='topic')
+def test_a_column_that_does_not_exist_is_one_error(news):
+  says = "there is no column 'topic' .data.labels."
+  with pytest.raises(DataError, match=says):
+    documents_of(news(ROWS), labels='topic')
 
 
-def test_a_very_long_cell_is_read(tmp_path):
+def test_a_very_long_cell_is_read(news):
   text = 'word ' * 100_000
   rows = [{'text': f'{i} {text}', 'label': 'a'} for i in range(2)]
-  write_csv(tmp_path / 'news.csv', rows)
   assert csv.field_size_limit() > 0
-  shares = {'dev_share': 0.0, 'test_share': 0.0}
-  documents = documents_of(tmp_path / 'news.csv', **shares)
+  documents = documents_of(news(rows), **WHOLE)
   assert all(len(text) > 500_000 for text, _ in documents.values())
 
 
 def test_a_folder_without_documents_is_one_error(tmp_path):
-  with pytest.raises(DataError, match='no documents in it; expected'):
-    OwnData(dir=str(tmp_path)).read()
+  assert 'no documents in it; expected' in told(read, tmp_path)
+  assert 'no such file or folder' in told(read, tmp_path / 'none.csv')
   with pytest.raises(ConfigError, match='data.dir=FILE_OR_FOLDER'):
     OwnData().read()
-  with pytest.raises(DataError, match='no such file or folder'):
-    OwnData(dir=str(tmp_path / 'none.csv')).read()
 
 
 def test_unknown_labels_are_one_line_each(tmp_path):
   rows = [{'text': f'text {i}', 'label': 'qz'[i % 2]} for i in range(30)]
   write_csv(tmp_path / 'train.csv', rows)
   (tmp_path / 'labels.jsonl').write_text('{"id": "z"}\n')
-  with pytest.raises(DataError) as caught:
-    OwnData(dir=str(tmp_path)).read()
-  lines = str(caught.value).splitlines()
-  assert lines[0].endswith(
+  lines = told(read, tmp_path, folder=tmp_path).splitlines()
+  assert lines[0] == (
     "train.csv:2: unknown label 'q': it has no descriptor "
     '(the first of 15 such faults)'
   )

@@ -55,14 +55,9 @@ def test_labels_stand_level_by_level_and_frequent_ones_first():
 
 
 def test_labels_of_equal_frequency_stand_by_index():
-  assert sequences_of([[2, 0, 1]], [1, 1, 1])[0][1] == [0, 1, 2, 3, 4]
-  assert sequences_of([[2, 0, 1]], [1, 1, 1], [4, 4, 4])[0][1] == [
-    0,
-    1,
-    2,
-    3,
-    4,
-  ]
+  for counts in (None, [4, 4, 4]):
+    ((_, targets),) = sequences_of([[2, 0, 1]], [1, 1, 1], counts)
+    assert targets == [0, 1, 2, 3, 4]
 
 
 def test_repeated_labels_padding_and_labels_of_no_head_are_left_out():

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import dense_topk
+from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
@@ -59,11 +59,6 @@ LABELS = [Label(str(x), parents=(str(x - 3),) * (x > 2)) for x in range(L)]
 SHORT = {'most_symbols': 9, 'heads': 4}
 
 
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
-
-
 def features(hidden=HIDDEN, lengths=LENGTHS):
   return TokenFeatures(jnp.asarray(hidden), jnp.asarray(lengths))
 
@@ -90,7 +85,7 @@ def head_of(mesh=(1, 1), likely_end=0.0, favourite=0.0, **fields):
     hierarchy=Hierarchy.of(LABELS),
   )
   config = RadarConfig(**{'chunk': 8, 'dropout': 0.0} | SHORT | fields)
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     head = config.build(inputs, nnx.Rngs(1))
     head.kernel[...] = 3 * head.kernel[...]
     head.other_kernel[...] = 3 * head.other_kernel[...]
@@ -101,7 +96,7 @@ def head_of(mesh=(1, 1), likely_end=0.0, favourite=0.0, **fields):
 
 def scored(mesh=(1, 1), inputs=None, k=L, slices=(), **options):
   """The ids and the scores of lists, [G, B, k]."""
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     graphdef, params = nnx.split(head_of(mesh, **options))
 
     @jax.jit
@@ -275,7 +270,7 @@ def test_slices_and_filters_choose_among_the_scores():
 @functools.cache
 def program(mesh, loss, rate):
   """(parameters, hidden states, seed) -> the loss and its gradients."""
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     head = head_of(mesh, dropout=rate)
     graphdef, params, frozen = nnx.split(head, trained, ...)
 
@@ -292,7 +287,7 @@ def program(mesh, loss, rate):
 def losses(mesh=(1, 1), hidden=HIDDEN, loss=None, rate=0.0, seed=0):
   """The loss, and its gradients by parameters and by hidden states."""
   run, params = program(mesh, loss or SequenceLoss(), rate)
-  with jax.set_mesh(mesh_of(*mesh)):
+  with on_mesh(*mesh):
     results = run(params, jnp.asarray(hidden), jax.random.key(seed))
     total, grads = jax.block_until_ready(results)
   return float(total), jax.tree.map(np.asarray, grads)
@@ -353,11 +348,7 @@ def test_a_mesh_gives_the_same_loss():
   total, grads = losses((2, 4))
   wanted, wanted_grads = losses()
   np.testing.assert_allclose(total, wanted, rtol=1e-5)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    grads,
-    wanted_grads,
-  )
+  assert_close(grads, wanted_grads, 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize('mesh', [(2, 4), (8, 1)])

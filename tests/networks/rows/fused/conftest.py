@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import on_mesh
+from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.losses.bce import bce
 from xjax.losses.focal import Focal
@@ -17,7 +18,7 @@ from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
 from xjax.networks.rows.storage import Storage, decode_weights
 from xjax.networks.rows.update import SGD, AdagradRow, RowRule
@@ -25,11 +26,6 @@ from xjax.networks.rows.update import SGD, AdagradRow, RowRule
 B, D, L, REAL = 16, 8, 307, 14  # no size of chunks or shards divides 307
 RATE, DECAY = 6.0, 0.01  # changes as large as the weights
 FREQUENT = np.arange(L) % 3 == 0
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
 def draw():
@@ -95,7 +91,7 @@ class Step:
     return dataclasses.replace(self, **fields)
 
   def on_mesh(self):
-    return jax.set_mesh(mesh_of(*self.mesh))
+    return on_mesh(*self.mesh)
 
   def start(self):
     """Returns a head, and slots as they are some steps after the start."""
@@ -162,8 +158,8 @@ def program(step):
   def run(key, params, slots):
     def total(document_BD):
       head = nnx.merge(graphdef, params)
-      pace = Pace(jnp.float32(RATE), jnp.float32(DECAY), key)
-      taken = RowStep(step.rule, slots, pace)
+      pace = StepScalars(jnp.float32(RATE), jnp.float32(DECAY), key)
+      taken = RowUpdate(step.rule, slots, pace)
       return fused_loss(
         head, document_BD, *gold, step.loss, taken, loss_weights
       )

@@ -9,7 +9,7 @@ import optax
 from xjax.core.types import PAD
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.streaming import head_loss
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import LazyAdam
 
@@ -23,7 +23,7 @@ def start(step):
 
 def pace(number):
   rate, decay = jnp.float32(RATE), jnp.float32(DECAY)
-  return Pace(rate, decay, jnp.uint32(0), jnp.int32(number))
+  return StepScalars(rate, decay, jnp.uint32(0), jnp.int32(number))
 
 
 def test_over_all_rows_it_is_adamw(step_trial):
@@ -34,7 +34,7 @@ def test_over_all_rows_it_is_adamw(step_trial):
 
     @jax.jit
     def fused(params, slots, number):
-      taken = RowStep(step.rule, slots, pace(number))
+      taken = RowUpdate(step.rule, slots, pace(number))
       head = nnx.merge(graphdef, params)
       return fused_loss(head, document_BD, *gold, step.loss, taken)[1]
 
@@ -75,7 +75,7 @@ def test_labels_on_no_shortlist_rest(step_trial):
 
     @jax.jit
     def change(params, slots, number, shortlist):
-      taken = RowStep(step.rule, slots, pace(number))
+      taken = RowUpdate(step.rule, slots, pace(number))
       head = nnx.merge(graphdef, params)
       return fused_shortlist_loss(
         head, document_BD, shortlist, mask_B, step.loss, taken

@@ -8,13 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels
+from tests.fixtures.networks import equations, on_mesh, thorough
+from xjax.core.mesh import padded_labels
 from xjax.losses.bce import bce
 from xjax.losses.softmax import Softmax
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.streaming import head_loss
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
+from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD, AdagradRow
 
@@ -25,10 +28,10 @@ ROWS = padded_labels(L)
 IN_PLACE = {'dynamic_update_slice', 'scan', 'while', 'jit'}
 
 
-def arguments(storage, rule):
+def arguments(storage, rule, chunk=CHUNK):
   """Returns (graphdef, abstract (params, slots, documents, gold labels))."""
   head = nnx.eval_shape(
-    lambda: OneVsAll(L, D, chunk=CHUNK, storage=storage, rngs=nnx.Rngs(0))
+    lambda: OneVsAll(L, D, chunk=chunk, storage=storage, rngs=nnx.Rngs(0))
   )
   graphdef, params = nnx.split(head)
   slots = jax.eval_shape(lambda: rule.slots(ROWS, D))
@@ -42,8 +45,8 @@ def arguments(storage, rule):
 def fused(graphdef, rule, loss):
   def run(params, slots, document_BD, positives_BP):
     def total(document_BD):
-      pace = Pace(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
-      head, step = nnx.merge(graphdef, params), RowStep(rule, slots, pace)
+      pace = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
+      head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, pace)
       mask_B = jnp.ones(B, bool)
       return fused_loss(head, document_BD, positives_BP, mask_B, loss, step)
 
@@ -67,18 +70,6 @@ def streamed(graphdef, loss):
   return run
 
 
-def equations(jaxpr):
-  for equation in jaxpr.eqns:
-    yield equation
-    for value in equation.params.values():
-      for inner in jax.tree.leaves(
-        value, is_leaf=lambda v: hasattr(v, 'eqns') or hasattr(v, 'jaxpr')
-      ):
-        inner = getattr(inner, 'jaxpr', inner)
-        if hasattr(inner, 'eqns'):
-          yield from equations(inner)
-
-
 def large(run, inputs):
   """Returns (has documents x labels, primitives that return all rows).
 
@@ -97,14 +88,10 @@ def large(run, inputs):
   return both, makers
 
 
-def one_device():
-  return jax.sharding.Mesh(np.array(jax.devices()[:1])[None], (DATA, LABEL))
-
-
 @pytest.mark.parametrize('storage', Storage)
 def test_no_array_is_as_large_as_the_rows(storage):
   rule = SGD(momentum=0.9)
-  with jax.set_mesh(one_device()):
+  with on_mesh():
     graphdef, inputs = arguments(storage, rule)
     both, makers = large(fused(graphdef, rule, Softmax()), inputs)
   assert not both
@@ -113,7 +100,7 @@ def test_no_array_is_as_large_as_the_rows(storage):
 
 
 def test_a_gradient_for_the_optimizer_is_as_large():
-  with jax.set_mesh(one_device()):
+  with on_mesh():
     graphdef, inputs = arguments(Storage.FLOAT32, SGD())
     _, makers = large(streamed(graphdef, bce), inputs)
   assert not makers <= IN_PLACE
@@ -130,7 +117,7 @@ RULES = {
 @pytest.mark.parametrize('storage', Storage)
 def test_rows_are_overwritten_where_they_lie(storage):
   rule = RULES[storage]
-  with jax.set_mesh(one_device()):
+  with on_mesh():
     graphdef, inputs = arguments(storage, rule)
     run = jax.jit(fused(graphdef, rule, bce), donate_argnums=(0, 1))
     compiled = run.lower(*inputs).compile()
@@ -145,3 +132,38 @@ def test_rows_are_overwritten_where_they_lie(storage):
   body = compiled.as_text().partition('ENTRY')[0]
   assert 'dynamic-update-slice' in body
   assert not re.findall(rf' = \S+\[(?:{ROWS}|\d+,{D})\]\S* copy\(', body)
+
+
+@pytest.mark.parametrize(
+  'storage',
+  [
+    thorough(Storage.FLOAT32),
+    Storage.BFLOAT16,
+    Storage.COMPENSATED,
+    thorough(Storage.FLOAT8),
+  ],
+)
+def test_rows_of_shortlists_are_overwritten_where_they_lie(storage):
+  rule = AdagradRow() if storage is Storage.FLOAT8 else SGD(0.9)
+  with on_mesh():
+    graphdef, (*state, documents, _) = arguments(storage, rule, chunk=64)
+    lists = jax.ShapeDtypeStruct((B, 11), jnp.int32)
+    gold = jax.ShapeDtypeStruct((B, 11), bool)
+
+    def run(params, slots, document_BD, shortlist):
+      pace = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
+      head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, pace)
+      mask_B = jnp.ones(B, bool)
+      return fused_shortlist_loss(
+        head, document_BD, shortlist, mask_B, bce, step
+      )
+
+    given = *state, documents, Shortlist(lists, gold)
+    compiled = jax.jit(run, donate_argnums=(0, 1)).lower(*given).compile()
+  used = compiled.memory_analysis()
+  whole = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+  assert used.alias_size_in_bytes >= whole
+  # Some chunks of weights and logits and a copy of the exponents are held.
+  assert used.temp_size_in_bytes < 0.1 * ROWS * D + ROWS
+  copies = rf' = \S+\[(?:{ROWS}|\d+,{D})\]\S* copy\(\S*\[{ROWS}'
+  assert not re.findall(copies, compiled.as_text())

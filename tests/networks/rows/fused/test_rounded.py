@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.losses.bce import bce
-from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import LEFT_OUT
 from xjax.networks.rows.rounding import E4M3
 from xjax.networks.rows.storage import Storage, decode_weights
@@ -114,14 +114,14 @@ def test_weights_decay_by_less_than_their_spacing(step_trial, storage):
 
     def taken(number, params):
       key = number * jnp.uint32(step.key)
-      pace = Pace(jnp.float32(rate), jnp.float32(decay), key)
+      pace = StepScalars(jnp.float32(rate), jnp.float32(decay), key)
       _, (rows, _) = fused_loss(
         nnx.merge(graphdef, params),
         document_BD,
         positives_BP,
         mask_B & False,  # no document: no gradient
         bce,
-        RowStep(SGD(), {}, pace),
+        RowUpdate(SGD(), {}, pace),
       )
       return rows
 

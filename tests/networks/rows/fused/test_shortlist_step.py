@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 
 from flax import nnx
 import jax
@@ -10,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.networks import thorough
 from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
 from xjax.losses.softmax import Softmax
 from xjax.networks.batch import Shortlist
-from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import shortlist_loss
-from xjax.networks.rows.fused import Pace, RowStep
+from xjax.networks.rows.fused import RowUpdate, StepScalars
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD, AdagradRow
@@ -26,11 +25,6 @@ from xjax.networks.rows.update import SGD, AdagradRow
 B, L, A = 16, 307, 11
 MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 FEW = np.random.default_rng(8).permutation(L)[:60]  # labels of all shortlists
-
-
-def thorough(*values):
-  """Marks a case whose like is tried already."""
-  return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 def all_labels(step):
@@ -65,8 +59,10 @@ def program(step, **more):
   def run(params, slots, document_BD, mask_B, shortlist):
     def total(document_BD):
       head = nnx.merge(graphdef, params)
-      pace = Pace(*map(jnp.float32, (step.rate, step.decay)), jnp.uint32(5))
-      taken = RowStep(step.rule, slots, pace)
+      pace = StepScalars(
+        *map(jnp.float32, (step.rate, step.decay)), jnp.uint32(5)
+      )
+      taken = RowUpdate(step.rule, slots, pace)
       return fused_shortlist_loss(
         head, document_BD, shortlist, mask_B, step.loss, taken, **more
       )
@@ -254,60 +250,3 @@ def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
   assert len(traces) == 1 and float(loss) == 0 and not d_document_BD.any()
   for name, row in nnx.to_pure_dict(rows).items():
     np.testing.assert_array_equal(row, before(step)[name])
-
-
-LARGE, D, CHUNK = 60_001, 32, 64
-
-
-@pytest.mark.parametrize(
-  'storage',
-  [
-    thorough(Storage.FLOAT32),
-    Storage.BFLOAT16,
-    Storage.COMPENSATED,
-    thorough(Storage.FLOAT8),
-  ],
-)
-def test_rows_are_overwritten_where_they_lie(step_trial, storage):
-  rule = AdagradRow() if storage is Storage.FLOAT8 else SGD(0.9)
-  step = step_trial(rule=rule, storage=storage)
-  rows = padded_labels(LARGE)
-
-  def head():
-    return OneVsAll(LARGE, D, chunk=CHUNK, storage=storage, rngs=nnx.Rngs(0))
-
-  def run(params, slots, document_BD, shortlist):
-    pace = Pace(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
-    changed = RowStep(step.rule, slots, pace)
-    return fused_shortlist_loss(
-      nnx.merge(graphdef, params),
-      document_BD,
-      shortlist,
-      jnp.ones(B, bool),
-      bce,
-      changed,
-    )
-
-  with step.on_mesh():
-    graphdef, params = nnx.split(nnx.eval_shape(head))
-    slots = jax.eval_shape(lambda: rule.slots(rows, D))
-    if storage is Storage.COMPENSATED:
-      slots |= {
-        'place': jax.ShapeDtypeStruct((rows,), jnp.int32),
-        'left_out': jax.ShapeDtypeStruct((rows, D), jnp.uint16),
-      }
-    shortlist = some_labels(step)
-    document_BD = jax.ShapeDtypeStruct((B, D), jnp.float32)
-    jitted = jax.jit(run, donate_argnums=(0, 1))
-    compiled = jitted.lower(params, slots, document_BD, shortlist).compile()
-  used = compiled.memory_analysis()
-  whole = sum(
-    x.size * x.dtype.itemsize for x in jax.tree.leaves((params, slots))
-  )
-  assert used.alias_size_in_bytes >= whole
-  # Some chunks of weights and logits and a copy of the exponents are held.
-  assert used.temp_size_in_bytes < 0.1 * rows * D + rows
-  text = compiled.as_text()
-  assert not re.findall(
-    rf' = \S+\[(?:{rows}|\d+,{D})\]\S* copy\(\S*\[{rows}', text
-  )

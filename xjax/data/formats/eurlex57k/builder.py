@@ -11,8 +11,8 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
+from xjax.data.formats.corpus_builder import CorpusBuilder
 from xjax.data.formats.descriptors import Descriptors
-from xjax.data.formats.draft import Draft
 from xjax.data.formats.eurlex57k.published import (
   CONCEPTS,
   PUBLISHED,
@@ -51,7 +51,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   ):
     self._source = source
     self._on_error = on_error
-    self.draft = Draft()
+    self.draft = CorpusBuilder()
     self.described = Descriptors()
     self.left_out = ''
     self._downloads: tuple[pathlib.Path, ...] = ()
@@ -85,7 +85,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     source = self._find(dl_manager, faults)
     if source.concepts:
       self.described = read_concepts(source.concepts, faults)
-    self.draft = Draft(pathlib.Path(self.data_dir).parent)
+    self.draft = CorpusBuilder(pathlib.Path(self.data_dir).parent)
     for name in source.splits:
       self._read_split(name, source, faults)
     self.left_out = faults.check()

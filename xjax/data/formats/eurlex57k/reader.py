@@ -21,14 +21,14 @@ from xjax.core.errors import DAMAGE, DataError, UserError
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, first_line
 from xjax.data.files.json_lines import Fields, find_folder
-from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.draft import (
-  Draft,
-  RawCorpus,
+from xjax.data.formats.corpus_builder import (
+  CorpusBuilder,
   RawSplit,
+  SourceCorpus,
   StoredDocuments,
   choose_splits,
 )
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
 from xjax.data.formats.eurlex57k.published import differences
 from xjax.data.formats.eurlex57k.records import (
@@ -49,7 +49,9 @@ class Eurlex57kData(DataConfig):
   label_field = 'concepts'
   full_text = FULL_TEXT
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     return read_eurlex57k(self, splits, usual)
 
   def read_record(
@@ -64,7 +66,7 @@ INDEX = 'index.json'
 
 def read_eurlex57k(
   data: Eurlex57kData, splits: Sequence[str] = (), usual: bool = True
-) -> RawCorpus:
+) -> SourceCorpus:
   """Reads EURLEX57K, and prepares it first if the cache does not have it.
 
   data.dir is the archive (zipped or unpacked) or a folder of JSON lines. If it
@@ -95,7 +97,7 @@ def read_eurlex57k(
   )
 
 
-def _open_or_remove(folder: pathlib.Path, source: str) -> RawCorpus | None:
+def _open_or_remove(folder: pathlib.Path, source: str) -> SourceCorpus | None:
   """Opens prepared data, or removes it and returns None if it is damaged."""
   if not folder.is_dir():
     return None
@@ -149,7 +151,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 
 
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
-  draft: Draft = builder.draft
+  draft: CorpusBuilder = builder.draft
   index: dict[str, Any] = {
     'label_ids': draft.label_ids,
     'labels': [label_row(v) for v in builder.described.labels.values()],
@@ -175,7 +177,7 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
   write_json(folder / INDEX, index)
 
 
-def _open(folder: pathlib.Path, source: str) -> RawCorpus:
+def _open(folder: pathlib.Path, source: str) -> SourceCorpus:
   """Opens the data that _prepare wrote, and warns about left-out records.
 
   If the data is damaged, one of the errors in DAMAGE is raised.
@@ -185,7 +187,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
     if (folder / name).stat().st_size != size:
       raise ValueError(f'{name} is not {size} bytes long')
   builder = Eurlex57k(data_dir=folder)
-  raw = RawCorpus(
+  raw = SourceCorpus(
     source=source,
     labels=Labels.of(read_label(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),

@@ -14,7 +14,7 @@ from xjax.data.files.json_lines import (
   parse_object,
   read_rows,
 )
-from xjax.data.formats.draft import USUAL
+from xjax.data.formats.corpus_builder import USUAL
 
 CONCEPTS = 'eurovoc_en.json'
 EXPECTED = (

@@ -12,7 +12,7 @@ from xjax.data.files.json_lines import (
   find_files,
   only_file,
 )
-from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.own.columns import SPLIT_NAMES, split_of
 

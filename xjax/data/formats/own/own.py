@@ -23,8 +23,8 @@ from xjax.core.config_part import RATE, SEED, field
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.files.tables import read_table
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig, read_document
-from xjax.data.formats.draft import RawCorpus
 from xjax.data.formats.own.columns import LIST, Columns, RowReader
 from xjax.data.formats.own.reading import (
   Source,
@@ -113,7 +113,9 @@ class OwnData(DataConfig):
       logging.info('%s: guessed: %s', self.dir, ' '.join(flags))
     return dataclasses.replace(self, **new)
 
-  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+  def read(
+    self, splits: Sequence[str] = (), usual: bool = True
+  ) -> SourceCorpus:
     return read_corpus(self._source(), splits, usual)
 
   def is_record(self, fields: Fields) -> bool:

@@ -16,18 +16,18 @@ from xjax.data.config import OnError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields, open_lines
 from xjax.data.files.tables import FileKind, Table, read_table
-from xjax.data.formats.data_config import read_document
-from xjax.data.formats.descriptors import Descriptors, read_descriptors
-from xjax.data.formats.draft import (
+from xjax.data.formats.corpus_builder import (
   TRAIN,
-  Draft,
-  RawCorpus,
-  SplitDraft,
+  CorpusBuilder,
+  SourceCorpus,
+  SplitBuilder,
   StoredDocuments,
   choose_splits,
   plain_document,
   plain_record,
 )
+from xjax.data.formats.data_config import read_document
+from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.own.columns import (
   Columns,
   RowReader,
@@ -132,7 +132,7 @@ def guess_columns(source: Source) -> Columns | None:
 
 def read_corpus(
   source: Source, splits: Sequence[str] = (), usual: bool = True
-) -> RawCorpus:
+) -> SourceCorpus:
   """Reads a corpus, and draws the splits that it lacks from train.
 
   If there is neither a dev nor a test split, both are drawn. If there is a test
@@ -154,7 +154,7 @@ class _Reading:
     self._faults = Faults(source.on_error)
     self._layout = find_layout(source.dir, self._faults)
     self._described = Descriptors()
-    self._draft = Draft(source.cache)
+    self._draft = CorpusBuilder(source.cache)
     self._zones: dict[str, None] = {}
     self._left_out = ''
     self._keys = array('Q')  # of the documents in train
@@ -213,7 +213,7 @@ class _Reading:
 
   def _add(
     self,
-    split: SplitDraft,
+    split: SplitBuilder,
     path: pathlib.Path,
     line: int | None,
     document: Document,
@@ -229,7 +229,7 @@ class _Reading:
     if split is self._draft.splits.get(TRAIN):
       self._keys.append(text_key(document, self._source.seed))
 
-  def corpus(self, splits: Sequence[str], usual: bool) -> RawCorpus:
+  def corpus(self, splits: Sequence[str], usual: bool) -> SourceCorpus:
     source, drafts = self._source.dir, self._draft.splits
     for name in [name for name, split in drafts.items() if not split.ids]:
       del drafts[name]
@@ -268,7 +268,7 @@ def _tagged(
   faults: Faults,
 ) -> Sequence[Document]:
   """Keeps documents whose ids differ and that have no faults."""
-  split, before = Draft().begin('input'), faults.count
+  split, before = CorpusBuilder().begin('input'), faults.count
   for number, document, messages in rows:
     messages += split.document_faults(document.id, (), Descriptors())
     if faults.extend(name, number, messages):

@@ -110,7 +110,7 @@ class RawSplit:
   """Holds one split as in the source; rows of `gold` need not be sorted."""
 
   ids: Sequence[str]
-  gold: Ragged  # indices into RawCorpus.label_ids
+  gold: Ragged  # indices into SourceCorpus.label_ids
   documents: Sequence[Document]  # by random access, with all zones
   digest: str  # hex digest of ids, text and gold labels
   text_digests: np.ndarray | None = None  # uint64; None without text
@@ -142,7 +142,7 @@ def choose_splits(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RawCorpus:
+class SourceCorpus:
   """Holds all splits of a source, before a label space is made.
 
   Attributes:
@@ -172,13 +172,13 @@ class RawCorpus:
     source: str,
     labels: Sequence[Label],
     splits: Mapping[str, Sequence[Document]],
-  ) -> 'RawCorpus':
+  ) -> 'SourceCorpus':
     """Makes a raw corpus from documents; reads each document once.
 
     Raises a DataError if two documents of a split have the same id, or a
     document has the same label twice.
     """
-    draft = Draft()
+    draft = CorpusBuilder()
     zones: dict[str, None] = {}
     for name, documents in splits.items():
       split = draft.begin(name)
@@ -201,7 +201,7 @@ class RawCorpus:
     )
 
 
-class Draft:
+class CorpusBuilder:
   """Collects the splits of a corpus while they are being read.
 
   All splits share one mapping from label ids to indices. Records are kept in
@@ -209,7 +209,7 @@ class Draft:
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
-    self.splits: dict[str, SplitDraft] = {}
+    self.splits: dict[str, SplitBuilder] = {}
     self._labels: dict[str, int] = {}
     self._folder = folder
 
@@ -218,8 +218,8 @@ class Draft:
     """Returns the label ids, in order of first use."""
     return tuple(self._labels)
 
-  def begin(self, name: str) -> 'SplitDraft':
-    self.splits[name] = SplitDraft(self._labels, self._folder)
+  def begin(self, name: str) -> 'SplitBuilder':
+    self.splits[name] = SplitBuilder(self._labels, self._folder)
     return self.splits[name]
 
   def corpus(
@@ -228,13 +228,13 @@ class Draft:
     labels: Iterable[Label],
     zones: Iterable[str],
     ordered: bool = False,
-  ) -> RawCorpus:
+  ) -> SourceCorpus:
     """Returns a raw corpus of all splits.
 
     All records of the splits must be values that plain_record returned. `zones`
     are in order of first use.
     """
-    return RawCorpus(
+    return SourceCorpus(
       source=source,
       labels=Labels.of(labels),
       label_ids=self.label_ids,
@@ -247,7 +247,7 @@ class Draft:
     )
 
 
-class SplitDraft:
+class SplitBuilder:
   """Collects one split; `labels` maps label ids to indices for all splits."""
 
   def __init__(
@@ -308,10 +308,10 @@ class SplitDraft:
       self._values.append(self._labels.setdefault(label, len(self._labels)))
     self._end_row(data)
 
-  def part(self, rows: Iterable[int]) -> 'SplitDraft':
+  def part(self, rows: Iterable[int]) -> 'SplitBuilder':
     """Returns a split of some documents, which shares the kept records."""
     ids, rows = list(self.ids), array('q', rows)
-    part = SplitDraft(self._labels)
+    part = SplitBuilder(self._labels)
     part.records = _Rows(self.records, rows)
     for row in rows:
       part.ids[ids[row]] = None

@@ -1,0 +1,187 @@
+"""Mistakes on the command line: one line, and exit code 1."""
+
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# flags -> what the one line says
+STRATEGY = {
+  '--strategy_k=3': '--strategy_k works only with --strategy',
+  '--beta=1': '--beta works only with --strategy=coverage',
+  '--strategy=propensity --beta=1': (
+    '--beta works only with --strategy=coverage'
+  ),
+  '--strategy=cost --costs=x --strategy_seed=1': (
+    '--strategy_seed works only with --strategy=coverage or bounded_random'
+  ),
+  '--strategy=coverage --costs=x': '--costs works only with --strategy=cost',
+  '--strategy=cost': '--strategy=cost needs --costs=FILE',
+  '--strategy=coverage --strategy_k=0': '--strategy_k=0: must be at least 1',
+  '--strategy=coverage --beta=-1': (
+    '--beta=-1.0: must be a number of at least 0'
+  ),
+  '--strategy=best': 'should be one of <standard|propensity|coverage|',
+}
+# command -> further words -> what the one line says
+MISTAKES: dict[str, dict[str, str]] = {
+  'train --config=quickstart --workdir=x': {
+    '--config.train.stepz=3': (
+      'config.train.stepz: no such field; did you mean steps'
+    ),
+    '--config.train.steps=many': (
+      '--config.train.steps=many: invalid literal for int()'
+    ),
+    '--config.train.schedule=steep': (
+      'should be one of <constant|linear|cosine|slanted>'
+    ),
+    '--config.train.warmup=9999': (
+      'config.train.warmup=9999: must be at most config.train.steps'
+    ),
+    '--config.mesh.label=3': 'mesh.label=3',
+    '--config.data.zones=a,b --config.data.n_train=9': "there is no zone 'a'",
+    '--profile=3': '--profile=3: expected FIRST:LAST',
+    '--profile=9:601': (
+      'the last step must not be larger than config.train.steps=600'
+    ),
+    'steps=3': "'steps=3' is not a flag",
+    '--coordinator=host:1': '--coordinator needs --multihost',
+    '--chip=l4': '--chip needs --plan',
+    '--plan_labels=9': '--plan_labels needs --plan',
+  },
+  'train --config=quickstart': {
+    '': 'error: --workdir is missing; give the folder to write the run to',
+    '--workdri=x': "'workdri'. Did you mean: workdir",
+    '--workdir=README.md': 'README.md: the workdir must be a folder',
+    '--plan --plan_labels=9': '--plan_documents is missing',
+    '--plan --plan_documents=9': '--plan_labels is missing',
+    '--plan --chip=abacus': 'must be one of laptop',
+    '--plan --multihost': '--plan and --multihost cannot',
+    '--plan --devices=3 --chip=l4': 'must be a multiple of 3',
+    '--plan --chip=l4 --config.eval.leave_out=nowhere.txt': (
+      "leave_out='nowhere.txt': there is no such file"
+    ),
+  },
+  'train --workdir=x': {
+    '': 'error: --config is missing; give the name',
+    '--config=none.py': 'none.py: no such file',
+    '--config=README.md': 'README.md: SyntaxError',
+    '--config=own_bigru_lwan': 'data.dir',
+  },
+  'serve': {
+    '': 'error: --workdir is missing; give the folder of a run',
+    '--workdir=x --timeout=nan': 'not a number of seconds',
+    '--workdir=x --timeout=inf': '--timeout=inf',
+  },
+  'export --workdir=x': {
+    '': 'error: --output is missing; give the folder',
+  },
+  'evaluate': {
+    '': 'give exactly one of --workdir and --predictions',
+    '--workdir=x': 'this folder has no run of xjax',
+    '--workdir=x --gold=x': 'error: --gold works only with --predictions',
+    '--workdir=x --train_labels=x': (
+      'error: --train_labels works only with --predictions'
+    ),
+    '--workdir=x --filter=x': 'error: --filter works only with --predictions',
+    '--workdir=x --inv_prop=x': (
+      'error: --inv_prop works only with --predictions'
+    ),
+    '--predictions=x.npz': 'x.npz',
+    '--predictions=x.npz --split=dev': '--split works only with --workdir',
+    '--predictions=x.npz --data_dir=x': '--data_dir works only with --workdir',
+    '--predictions=x.npz --strategy=standard': (
+      'error: --strategy works only with --workdir'
+    ),
+  },
+  'predict': {
+    '': 'error: --workdir is missing; give the folder of a run',
+    '--workdir=x': 'this folder has no run of xjax',
+    '--workdir=x --output=y.txt': 'must end in .jsonl',
+    '--workdir=x --k=0': '--k=0: must be at least 1',
+    '--workdir=x --explain=-1': '--explain=-1: must be a number of words',
+  },
+  'predict --workdir=x': STRATEGY,
+  'evaluate --workdir=x': STRATEGY,
+  'compare': {
+    '{one}': 'give two systems or more',
+    '{one} gone.npz': 'gone.npz: neither a workdir',
+    '{one} {two} --metrics=Q': "'Q' is unknown",
+    '{one} {two} --names=A': '--names: 1 names for 2 systems',
+    '{one} {one}': 'two systems are called',
+    '{one} {two} --propensity=1': 'two numbers',
+    '{one} {two} --slices=few': "'few'",
+    '{one} {two} --inv_prop=a --propensity=1,2': 'give only one of',
+  },
+  'report': {
+    '': 'give at least one system',
+    '{one}': '--output is missing; give the file',
+    '{one} gone.npz --output=x': 'gone.npz: neither a workdir',
+    '{one} --replicates=9 --output=x': 'works only with --ci',
+    '{one} --protocol=mine --output=x': "'mine' is unknown",
+    '{one} --metrics=P@7 --output=x': "no system has 'P@7'",
+  },
+  'embed': {
+    '': '--output is missing; give the folder to write',
+  },
+  'embed --output=x': {
+    '': 'give either --config and --folder, or --workdir',
+    '--config=quickstart --workdir=y': (
+      'give either --config and --folder, or --workdir'
+    ),
+    '--config=quickstart': '--folder is missing; give the folder of an encoder',
+    '--config=quickstart --folder=y --data_dir=z': (
+      '--data_dir works only with --workdir'
+    ),
+    '--workdir=y --folder=z': '--folder works only with --config',
+    '--workdir=y --max_tokens=9': '--max_tokens works only with --config',
+    '--config.seed=3': '--config.seed needs --config=NAME',
+    '--config=quickstart --folder=y --max_tokens=2': 'max_tokens',
+    '--config=quickstart --folder=absent_encoder/y/z': (
+      'neither a folder nor the name of a Hugging Face model'
+    ),
+    '--workdir=absent': 'this folder has no run of xjax',
+  },
+  'embeddings --config=quickstart': {
+    '': 'output',
+    '--output=x --dim=0': 'dim',
+    '--output=x --config.data.zones=a --config.data.n_train=9': (
+      "there is no zone 'a'"
+    ),
+  },
+  'transfer --config=quickstart': {
+    '': '--to is missing',
+    '--to=flat': '--output is missing',
+    '--to=hierarchical --output=x': '--branching is missing',
+    '--to=hierarchical --output=x --branching=1': 'at least 2',
+    '--to=hierarchical --output=x --branching=4,6.3': 'branching',
+    '--to=flat --output=x --seed=1': '--seed works only with --to=hierarchical',
+    '--to=original --output=x --labels=leaves': (
+      '--labels works only with --to=flat'
+    ),
+  },
+  'transfer --config=xc_svm --to=flat --output=x': {
+    '': 'the documents are features',
+  },
+}
+
+
+CALLS = [
+  (f'{command} {words}'.strip(), said)
+  for command, table in MISTAKES.items()
+  for words, said in table.items()
+]
+
+
+@pytest.mark.parametrize(('call', 'said'), CALLS)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+  call, said, run_main, two_systems
+):
+  one, two = two_systems
+  done = run_main(*call.format(one=one, two=two).split())
+  assert done.returncode == 1 and not done.stdout
+  lines = done.stderr.splitlines()
+  (line,) = (line for line in lines if not line.endswith(': starting'))
+  assert line.startswith('error: ') and said in line
+  assert not list(ROOT.glob('x*.state')) and not (ROOT / 'x').exists()

@@ -1,0 +1,45 @@
+"""Sound bytes with pieces put in, and files of arrays with faults."""
+
+import io
+
+from hypothesis import strategies as st
+import numpy as np
+from scipy import sparse
+
+
+def pieces(some: bytes, size: int = 3) -> st.SearchStrategy[bytes]:
+  """Draws one of the pieces between bars, or a few random bytes."""
+  return st.one_of(st.sampled_from(some.split(b'|')), st.binary(max_size=size))
+
+
+@st.composite
+def damaged(
+  draw,
+  sound: bytes | st.SearchStrategy[bytes],
+  piece: st.SearchStrategy[bytes],
+  least: int = 0,
+  most: int = 2,
+  cut: int = 4,
+) -> bytes:
+  """Draws sound bytes in which pieces replace some bytes, `cut` at most."""
+  data = sound if isinstance(sound, bytes) else draw(sound)
+  for _ in range(draw(st.integers(least, most))):
+    at = draw(st.integers(0, len(data)))
+    end = at + draw(st.integers(0, cut))
+    data = data[:at] + draw(piece) + data[end:]
+  return data
+
+
+def npz(**arrays) -> bytes:
+  file = io.BytesIO()
+  np.savez(file, allow_pickle=True, **arrays)
+  return file.getvalue()
+
+
+def matrix(kind: str = 'csr', **changed) -> bytes:
+  """A matrix of scores as scipy saves it, with other arrays."""
+  file = io.BytesIO()
+  found = sparse.csr_array(([0.5, 0.25, 1], [0, 2, 3], [0, 2, 2, 3]), (3, 4))
+  sparse.save_npz(file, found.asformat(kind), compressed=False)
+  with np.load(io.BytesIO(file.getvalue())) as loaded:
+    return npz(**{**loaded, **changed})

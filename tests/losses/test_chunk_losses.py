@@ -1,0 +1,107 @@
+"""Losses of single labels, against their definitions and by hand."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.fixtures.networks import assert_close
+from xjax.losses.bce import bce
+from xjax.losses.focal import Focal
+from xjax.losses.squared_hinge import squared_hinge
+
+
+def log_likelihood(z, y):
+  p = 1 / (1 + np.exp(-z))
+  return -np.where(y, np.log(p), np.log1p(-p))
+
+
+def focal(gamma, alpha=0.0):
+  def loss(z, y):
+    p = np.where(y, 1 / (1 + np.exp(-z)), 1 / (1 + np.exp(z)))
+    weight = np.where(y, alpha, 1 - alpha) if alpha else 1
+    return -weight * (1 - p) ** gamma * np.log(p)
+
+  return loss
+
+
+def hinge(z, y):
+  return np.maximum(0, 1 - np.where(y, 1, -1) * z) ** 2
+
+
+FOCAL = [(2.0, 0.0), (2.0, 0.25), (0.5, 0.0), (0.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+  ('loss', 'reference'),
+  [(bce, log_likelihood), (squared_hinge, hinge)]
+  + [(Focal(*fields), focal(*fields)) for fields in FOCAL],
+)
+def test_every_loss_passes_the_trial(loss_trial, loss, reference):
+  loss_trial(loss, reference).check()
+
+
+# By hand: p_t of the focal loss is 3/4 and 1/4. Its loss is a_t (1 - p_t)^2
+# -log p_t; its slope a_t (1 - p_t)^2 (2 p_t -log p_t + 1 - p_t), to the gold.
+LOG3, LOG4 = np.log([3.0, 4.0])
+FOCAL_LOSS = [np.log(4 / 3) / 64, 27 / 64 * LOG4]
+FOCAL_SLOPE = [
+  -1 / 64 * (1.5 * np.log(4 / 3) + 0.25),
+  27 / 64 * (0.5 * LOG4 + 0.75),
+]
+
+
+@pytest.mark.parametrize(
+  ('loss', 'logits', 'gold', 'expected', 'slopes'),
+  [
+    (bce, [0, LOG3], [1, 0], [np.log(2), LOG4], [-0.5, 0.75]),
+    (Focal(2.0, 0.25), [LOG3, LOG3], [1, 0], FOCAL_LOSS, FOCAL_SLOPE),
+    (
+      squared_hinge,
+      [0.5, 0.5, 2, -1],
+      [1, 0, 1, 1],
+      [0.25, 2.25, 0, 4],
+      [-1, 3, 0, -4],
+    ),
+  ],
+)
+def test_golden(loss, logits, gold, expected, slopes):
+  found = loss(jnp.array([logits], jnp.float32), jnp.array([gold], bool))
+  rtol = {bce: 1e-6, squared_hinge: 0}.get(loss, 1e-5)
+  assert_close([*found], [np.array([x]) for x in (expected, slopes)], rtol)
+
+
+LARGE = [(1e4, 1, 0, 0), (1e4, 0, 1e4, 1), (-1e4, 1, 1e4, -1), (-1e4, 0, 0, 0)]
+HINGES = [
+  *[(1e4, 1, 0, 0), (1e4, 0, 10001.0**2, 20002)],
+  *[(-1e4, 1, 10001.0**2, -20002), (-1e4, 0, 0, 0)],
+  *[(1.0, 1, 0, 0), (-1.0, 0, 0, 0)],
+]
+
+
+@pytest.mark.parametrize(
+  ('loss', 'cases', 'rtol'),
+  [
+    (bce, [*LARGE, (-20.0, 0, np.exp(-20), np.exp(-20))], 1e-5),
+    *[(Focal(gamma), LARGE, 1e-5) for gamma in (0.0, 0.5, 2.0)],
+    (squared_hinge, HINGES, 1e-6),
+  ],
+)
+def test_extremes(loss_trial, loss, cases, rtol):
+  for logit, target, *expected in cases:
+    found = loss_trial(loss, None).at(logit, bool(target))
+    np.testing.assert_allclose(found, expected, rtol=rtol)
+
+
+def test_focal_loss_without_gamma_is_cross_entropy():
+  given = jnp.linspace(-30, 30, 9)[None], jnp.arange(9)[None] % 2 == 0
+  assert_close(Focal(0.0)(*given), bce(*given), 1e-5, atol=1e-6)
+
+
+def test_equal_ones_are_one_key():
+  assert {Focal(2.0), Focal(2.0)} == {Focal(2.0, 0.0)}
+
+
+def test_digits_of_what_is_nearly_right(loss_trial):
+  found, _ = loss_trial(Focal(2.0), None).at(-8.0, False)
+  p = 1 / (1 + np.exp(8))
+  np.testing.assert_allclose(found, -(p**2) * np.log1p(-p), rtol=1e-5)

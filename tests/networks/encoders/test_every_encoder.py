@@ -1,0 +1,243 @@
+"""What every encoder of tokens promises: one battery for all of them."""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.fixtures.networks import assert_close, mesh_of, on_mesh, products
+from xjax.core.mesh import DATA
+from xjax.networks.encoders.bert import Bert, BertConfig
+from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.networks.encoders.bilstm import BiLSTM, BiLSTMConfig
+from xjax.networks.encoders.cnn import CNN, CNNConfig
+from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
+from xjax.networks.pretrained.architecture import (
+  Activation,
+  BertArchitecture,
+  XLNetArchitecture,
+)
+
+T, B, D, H = 8, 8, 4, 5
+LENGTHS = np.array([8, 3, 1, 5, 2, 6, 4, 8])
+SIZES = {
+  'vocab_size': 50,
+  'dim': 16,
+  'layers': 2,
+  'heads': 4,
+  'inner': 24,
+  'activation': Activation.GELU,
+  'norm_eps': 1e-12,
+  'pad_id': 0,
+}
+BERT = BertArchitecture(**SIZES, positions=12, token_types=2, position_offset=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """A kind of encoder.
+
+  Attributes:
+    module, config: its classes.
+    size: its first argument, the size of what it reads, or its architecture.
+    fields: of the config.
+    products: how many products a program of its gradients has.
+  """
+
+  module: Callable
+  config: Callable
+  size: object = D
+  fields: dict = dataclasses.field(default_factory=dict)
+  products: int | None = None
+
+  @property
+  def reads_ids(self):
+    return self.size is not D
+
+  @property
+  def close(self):
+    return {'atol': 1e-5, 'rtol': 1e-5} if self.reads_ids else {'atol': 1e-6}
+
+  def built(self, **fields):
+    """An encoder whose biases are random too; rates are 0 if not given."""
+    names = {x.name for x in dataclasses.fields(self.config)}
+    rates = dict.fromkeys({'dropout', 'attention_dropout'} & names, 0.0)
+    dtype = {'dtype': fields.pop('dtype')} if 'dtype' in fields else {}
+    config = self.config(**rates | self.fields | fields)
+    encoder = self.module(self.size, config, rngs=nnx.Rngs(0), **dtype)
+    graphdef, params = nnx.split(encoder)
+    rng = np.random.default_rng(1)
+    params = jax.tree.map(
+      lambda x: x + jnp.asarray(rng.normal(0, 0.2, x.shape), x.dtype), params
+    )
+    return nnx.merge(graphdef, params)
+
+  def documents(self, width=T, noise=0):
+    """Inputs [T, B] or [T, B, D], with noise at padding, and what is real."""
+    real_TB = np.arange(width)[:, None] < LENGTHS
+    rng = np.random.default_rng(0)
+    if self.reads_ids:
+      inputs = rng.integers(5, 50, (T, B)).astype(np.int32)
+    else:
+      inputs = rng.normal(size=(T, B, D)).astype(np.float32)
+    more = [(0, width - T)] + [(0, 0)] * (inputs.ndim - 1)
+    inputs = np.pad(inputs, more)
+    inputs[~real_TB] = noise
+    return jnp.asarray(inputs), jnp.asarray(real_TB)
+
+
+KINDS = {
+  'bigru': Kind(BiGRU, BiGRUConfig, D, {'units': H, 'layers': 1}, 16),
+  'bigru of two layers': Kind(BiGRU, BiGRUConfig, D, {'units': H, 'layers': 2}),
+  'bilstm': Kind(BiLSTM, BiLSTMConfig, D, {'units': H, 'layers': 1}),
+  'bilstm of two layers': Kind(
+    BiLSTM, BiLSTMConfig, D, {'units': H, 'layers': 2}
+  ),
+  'cnn': Kind(CNN, CNNConfig, D, {'filters': H, 'width': 4}, 3),
+  'bert': Kind(Bert, BertConfig, BERT),
+  'xlnet': Kind(XLNet, XLNetConfig, XLNetArchitecture(**SIZES)),
+}
+PRETRAINED = [name for name in KINDS if KINDS[name].reads_ids]
+
+
+@pytest.fixture(autouse=True)
+def on_one_device():
+  with on_mesh():
+    yield
+
+
+def compiled(encoder):
+  """(inputs, real_TB, key) -> states; one by one, operations take longer."""
+  graphdef, params = nnx.split(encoder)
+
+  @jax.jit
+  def run(params, inputs, real_TB, key):
+    rngs = None if key is None else nnx.Rngs(dropout=key)
+    return nnx.merge(graphdef, params)(inputs, real_TB, rngs)
+
+  def states(inputs, real_TB, key=None):
+    return np.asarray(run(params, inputs, real_TB, key))
+
+  return states
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_neither_padding_nor_other_documents_matter(name):
+  kind, run = KINDS[name], compiled(KINDS[name].built())
+  inputs, real_TB = kind.documents()
+  states = run(inputs, real_TB)
+  assert (states[~real_TB] == 0).all() and (states[real_TB] != 0).any()
+  noisy = run(*kind.documents(noise=9))
+  np.testing.assert_allclose(noisy, states, **kind.close)
+  longer = run(*kind.documents(T + 4, noise=9))
+  np.testing.assert_allclose(longer[:T], states, **kind.close)
+  assert not longer[T:].any()
+  for row, n in enumerate(LENGTHS[:4]):
+    alone = run(inputs[:n, [row]], real_TB[:n, [row]])
+    np.testing.assert_allclose(alone[:, 0], states[:n, row], **kind.close)
+
+
+@pytest.mark.parametrize(
+  ('name', 'part'),
+  [(name, 'dropout') for name in KINDS]
+  + [(name, 'attention_dropout') for name in PRETRAINED],
+)
+def test_dropout_follows_from_the_given_key(name, part):
+  kind, encoder = KINDS[name], KINDS[name].built(**{part: 0.5})
+  documents, run = kind.documents(), compiled(encoder)
+  first, again, other = (
+    run(*documents, jax.random.key(seed)) for seed in (0, 0, 1)
+  )
+  np.testing.assert_array_equal(first, again)
+  plain, real_TB = run(*documents), documents[1]
+  assert not np.allclose(first, other) and not np.allclose(first, plain)
+  if not kind.reads_ids:
+    assert (first[real_TB] == 0).any() and not (plain[real_TB] == 0).any()
+  kinds = {type(v) for _, v in nnx.iter_graph(encoder)}
+  assert nnx.Rngs not in kinds and nnx.RngState not in kinds
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_bfloat16_is_near(name):
+  kind = KINDS[name]
+  inputs, real_TB = kind.documents()
+  exact = compiled(kind.built())(inputs, real_TB)
+  if kind.reads_ids:
+    near = compiled(kind.built(dtype=jnp.bfloat16))(inputs, real_TB)
+    most = 0.1 * np.abs(exact).max()
+  else:
+    near = compiled(kind.built())(inputs.astype(jnp.bfloat16), real_TB)
+    most = 0.05 * KINDS[name].fields.get('layers', 1)
+  assert near.dtype == jnp.bfloat16
+  assert np.abs(near.astype(np.float32) - exact).max() < most
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+@pytest.mark.parametrize('name', [x for x in KINDS if KINDS[x].products])
+def test_float32_products_are_not_rounded(name, dtype):
+  kind, (inputs, real_TB) = KINDS[name], KINDS[name].documents()
+  graphdef, params = nnx.split(kind.built())
+
+  def total(params, inputs):
+    states = nnx.merge(graphdef, params)(inputs, real_TB, None)
+    return states.sum().astype(jnp.float32)
+
+  program = jax.grad(total, argnums=(0, 1)), params, inputs.astype(dtype)
+  exact = kind.products if dtype == 'float32' else 0
+  assert products(*program) == (kind.products, exact)
+
+
+@pytest.mark.parametrize('shape', [(8, 1), (2, 4)])
+@pytest.mark.parametrize('name', ['bigru', 'bilstm of two layers', 'cnn'])
+def test_meshes_agree_and_no_device_sees_the_documents_of_others(name, shape):
+  kind = KINDS[name]
+  inputs, real_TB = (np.asarray(x) for x in kind.documents(noise=9))
+  graphdef, params = nnx.split(kind.built())
+  params = jax.tree.map(np.asarray, params)
+
+  @jax.jit
+  @functools.partial(jax.grad, argnums=(0, 1))
+  def gradients(params, inputs, real_TB):
+    states = nnx.merge(graphdef, params)(inputs, real_TB, None)
+    weights = jax.random.normal(jax.random.key(1), states.shape)
+    return (states**2 * weights).sum()
+
+  expected = jax.block_until_ready(gradients(params, inputs, real_TB))
+  assert all(np.any(x) for x in jax.tree.leaves(expected))
+  with on_mesh(*shape):
+    sharding = jax.NamedSharding(mesh_of(*shape), jax.P(None, DATA))
+    given = params, *jax.device_put((inputs, real_TB), sharding)
+    sharded = jax.block_until_ready(gradients(*given))
+    text = gradients.lower(*given).compile().as_text()
+  assert_close(sharded, expected, 1e-5, 1e-5)
+  assert 'all-reduce' in text  # the gradients' sums
+  for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
+    assert exchange not in text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('name', PRETRAINED)
+def test_recomputed_layers_are_the_same_and_gradients_are_finite(name):
+  inputs, real_TB = KINDS[name].documents()
+  real_TB = real_TB.at[:, -1].set(False)  # the last one only fills the batch
+
+  def loss(params, graphdef):
+    encoder = nnx.merge(graphdef, params)
+    h = encoder(inputs, real_TB, nnx.Rngs(dropout=jax.random.key(7)))
+    return jnp.square(h).sum() + h[:, :, 0].sum()
+
+  results = []
+  for remat in (False, True):
+    rates = dict.fromkeys(('dropout', 'attention_dropout'), 0.3)
+    graphdef, params = nnx.split(KINDS[name].built(**rates, remat=remat))
+    step = jax.jit(jax.value_and_grad(loss), static_argnums=1)
+    results.append(step(params, graphdef))
+  for one, other in zip(*map(jax.tree.leaves, results)):
+    assert np.isfinite(one).all()
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+  assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(results[0][1]))
