@@ -15,6 +15,7 @@ import pytest
 
 from tests.commands.conftest import log_to, own_flags
 from tests.fixtures.own_corpus import make_rows, write_csv
+from tests.fixtures.shrink import shrink
 from xjax.commands import main as main_module
 from xjax.commands.flags import (
   config,
@@ -29,7 +30,6 @@ from xjax.core.errors import ConfigError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
-from xjax.models.shrink import shrink
 from xjax.run.api.fitting import config_of
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config

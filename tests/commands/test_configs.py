@@ -7,10 +7,10 @@ import re
 
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.models.config_check import check_config
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.sweep.config import Range
 from xjax.sweep.overrides import override

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from tests.fixtures.shrink import shrink
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.calibration import reliability_of
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.report.sources import read_runs
 from xjax.run.fit import fit
 

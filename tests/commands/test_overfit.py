@@ -9,6 +9,7 @@ import pathlib
 
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
@@ -16,7 +17,6 @@ from xjax.judge.predict import popularity, predict
 from xjax.models.matched.matched_model import MatchedModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import LevelShortlist, RankedShortlist
-from xjax.models.shrink import shrink
 from xjax.models.trees.tree_model import TreeModel
 from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.encoder import PretrainedConfig

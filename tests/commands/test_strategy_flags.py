@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.train.train_config import NoTrain
 

@@ -17,7 +17,7 @@ import dataclasses
 
 from xjax.configs import quickstart
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
+from tests.fixtures.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig

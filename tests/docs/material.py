@@ -7,12 +7,12 @@ import pathlib
 import numpy as np
 from scipy import sparse
 
+from tests.fixtures.shrink import shrink
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.run.export import export_encoder

@@ -18,7 +18,8 @@ PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 FILES = dict(re.findall(r'```python\n# (\w+)\.py\n(.*?)```', PAGE, re.S))
 PARTS = ('my_encoder my_pooling my_head my_loss my_format my_optimizer').split()
 METRICS = {'my_metrics': 'MRR@5', 'my_label_metrics': 'macro-Jaccard@5'}
-KIND = 'my_rocchio', 'my_rocchio_config'  # test_model_kind.py runs these files
+# test_model_kind.py runs these files.
+KIND = 'my_rocchio', 'my_rocchio_config', 'my_stack'
 CONFIG = """
 import dataclasses
 import os
@@ -30,7 +31,7 @@ from my_loss import LogisticConfig
 from my_optimizer import Lion
 from my_pooling import MaxConfig
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
+from tests.fixtures.shrink import shrink
 
 
 def get_config() -> Config:

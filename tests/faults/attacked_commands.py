@@ -11,11 +11,11 @@ import pathlib
 import shutil
 import sys
 
+from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.data.files.file_set import file_digest
 from xjax.models.contract import Config
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
-from xjax.models.shrink import shrink
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.store import Store

@@ -325,9 +325,9 @@ def _piped(path: pathlib.Path) -> int:
 
 def finished_runs(folder: pathlib.Path) -> None:
   """Fits a small tree and a neural model, predicts, and stores a sweep."""
+  from tests.fixtures.shrink import shrink
   from tests.fixtures.sparse_runs import RUNS, config_of
   from xjax.models.contract import Config
-  from xjax.models.shrink import shrink
   from xjax.run.fit import fit
   from xjax.sweep.folder import SweepFolder
   from xjax.sweep.store import Store

@@ -13,9 +13,9 @@ import time
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.writers import CLOCK_FIELDS
 

@@ -12,8 +12,8 @@ from typing import Any
 from absl import logging
 import jax
 
+from tests.fixtures.shrink import shrink
 from xjax import configs
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.sweep.overrides import override
 

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from tests.fixtures.kinds import KINDS
+from tests.fixtures.shrink import shrink
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
@@ -36,7 +37,6 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.problem import SolverConfig
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.models.trees.training import Blocks
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.encoders.encoder import EncoderConfig, InputConfig

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig, WordsConfig
 from xjax.data.documents import Documents
@@ -18,7 +19,6 @@ from xjax.models.features import (
   fit_featuriser,
 )
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
-from xjax.models.shrink import shrink
 from xjax.train.workdir import Workdir
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fixtures.kinds import KINDS
 from tests.fixtures.shortlist_runs import by_levels
+from tests.fixtures.shrink import shrink
 from tests.models.test_config_check import broken
 from xjax.core.errors import ConfigError
 from xjax.data.config import (
@@ -37,7 +38,6 @@ from xjax.models.linear.problem import SolverConfig
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
-from xjax.models.shrink import shrink
 from xjax.models.stack.proposers import names_proposer, tree_proposer
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.training import Blocks

@@ -10,12 +10,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.multihost.conftest import finish, launch, losses, two
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_plan import plan_neural
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig

@@ -9,13 +9,13 @@ import time
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.multihost.conftest import finish, launch, losses, train_rows, two
 from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 

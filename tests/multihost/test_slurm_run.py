@@ -10,11 +10,11 @@ import time
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.multihost.conftest import losses
 from xjax.core.mesh_config import MeshConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig

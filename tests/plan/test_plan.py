@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
+from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
@@ -17,7 +18,6 @@ from xjax.losses.softmax import SoftmaxConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import AllLabels, RunShortlist
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from tests.fixtures.encoders import write_encoder
+from tests.fixtures.shrink import shrink
 from tests.fixtures.vector_files import write_corpus
 from xjax.data.config import FeatureFilesConfig, TextVectorsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 
 
 @pytest.fixture(scope='module')

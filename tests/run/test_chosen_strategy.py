@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.run import tagging
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
@@ -19,7 +20,6 @@ from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
-from xjax.models.shrink import shrink
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run

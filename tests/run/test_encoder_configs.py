@@ -5,13 +5,13 @@ import dataclasses
 
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
@@ -19,7 +20,6 @@ from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import plan_neural
-from xjax.models.shrink import shrink
 from xjax.models.trees.vectors import RunVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding

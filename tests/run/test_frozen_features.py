@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.run.tagging import read_rows, tag, write_rows
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig, WordsConfig
@@ -17,7 +18,6 @@ from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig

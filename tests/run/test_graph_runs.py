@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.run.small_runs import assert_resumes
 from tests.run.tagging import read_rows, tag, write_rows
 from xjax.configs import quickstart
@@ -21,7 +22,6 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.models.neural.added_labels import described
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.head import NoGraph

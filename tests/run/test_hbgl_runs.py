@@ -9,13 +9,13 @@ import pytest
 
 from tests.fixtures.encoders import write_encoder
 from tests.fixtures.kills import assert_same_dev, kill
+from tests.fixtures.shrink import shrink
 from tests.run.small_runs import assert_predicts_what_was_judged
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, Preempted
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.levels import label_levels

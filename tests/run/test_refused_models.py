@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Label, LabelSpace
 from xjax.models.neural.neural_checks import check_hierarchy
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.train.workdir import Workdir
 

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.fixtures.vector_files import (
   DIM,
@@ -25,7 +26,6 @@ from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.models.text_vectors import TextVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fixtures.encoders import write_encoder
 from tests.fixtures.kills import kill
+from tests.fixtures.shrink import shrink
 from tests.fixtures.vector_files import (
   DIM,
   LABELS,
@@ -24,7 +25,6 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import load_corpus
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.models.text_vectors import TextVectors
 from xjax.run import vector_files
 from xjax.run.vector_files import embed_corpus, embed_run

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
 from xjax.configs import arxiv, quickstart
 from xjax.core.types import PAD
 from xjax.data.text.words import split_words
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.networks.views.view import NoViews
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner

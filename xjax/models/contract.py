@@ -186,13 +186,6 @@ class Model(ConfigPart, abstract=True):
     del config
     return ()
 
-  def shrunk(self, config: 'Config') -> 'Config':
-    """Returns a tiny config for tests that needs no file of another run.
-
-    The argument is a tiny config with this model, on synthetic data.
-    """
-    return config
-
   def faults(self, config: Any, path: str) -> Iterator[str]:
     tokens, data = config.data.tokens, config.data
     where = f'config.data.tokens={type(tokens).__name__}(...)'
@@ -229,7 +222,8 @@ def check_one_process(config: 'Config') -> None:
     )
 
 
-def _neural_model() -> Model:
+def default_model() -> Model:
+  """Returns the model of a config that names none."""
   return kind_named('NeuralModel', Model)()
 
 
@@ -243,7 +237,7 @@ class Config(ConfigPart):
 
   seed: int = field(0, 'Seed of all random numbers.', SEED)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
-  model: Model = field(_neural_model, 'The model, which scores labels.')
+  model: Model = field(default_model, 'The model, which scores labels.')
   train: TrainConfig = field(_neural_train, 'How the model is trained.')
   eval: EvalConfig = field(EvalConfig, 'How the model is judged.')
   mesh: MeshConfig = field(

@@ -11,7 +11,7 @@ from xjax.core.config_part import AT_LEAST_1, ConfigPart, field, kind_named
 from xjax.core.errors import ConfigError
 from xjax.data.config import TokensConfig, WordsConfig
 from xjax.models.config_check import check_config
-from xjax.models.contract import Config, Model
+from xjax.models.contract import Config, Model, default_model
 from xjax.train.train_config import TrainConfig
 
 # Finds the fields of a run's config that a stage has itself.
@@ -32,7 +32,7 @@ def _neural_train() -> TrainConfig:
 
 
 def _pooled_model() -> Model:
-  return kind_named('NeuralModel', Model).pooled()
+  return default_model().pooled()
 
 
 @dataclasses.dataclass

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import N_DEV, N_LABELS, RUNS, config_of
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
@@ -18,7 +19,6 @@ from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.ensemble.average import Averaging
 from xjax.models.ensemble.ensemble_model import EnsembleModel
-from xjax.models.shrink import shrink
 from xjax.models.trees.tree_model import TreeModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.models.contract import Config
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.train.train_config import NoTrain
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import (
   GivenFeaturesConfig,
@@ -16,7 +17,6 @@ from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.lookup.prototypes import PrototypesModel
-from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.train_config import NoTrain

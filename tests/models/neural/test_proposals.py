@@ -20,6 +20,7 @@ from tests.fixtures.shortlist_runs import (
   recalls,
   reranker,
 )
+from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError, Preempted
 from xjax.core.mesh_config import MeshConfig
 from xjax.judge.predictions import Predictions
@@ -31,7 +32,6 @@ from xjax.models.neural.shortlists import (
   RunShortlist,
   StageShortlist,
 )
-from xjax.models.shrink import shrink
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.run.fit import fit

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.data.formats.synthetic import SyntheticData
@@ -12,7 +13,6 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig

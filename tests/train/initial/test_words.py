@@ -6,13 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import write_word_vectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.models.neural.neural_plan import plan_neural
-from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import InputConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.run.fit import fit

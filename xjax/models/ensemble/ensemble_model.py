@@ -11,7 +11,7 @@ from typing import Any
 from xjax.core.config_part import AT_LEAST_1, at_most, field
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.data.config import TextVectorsConfig, TfidfConfig, TokensConfig
+from xjax.data.config import TextVectorsConfig, TokensConfig
 from xjax.data.files.faults import plural
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.judge.calibration import Calibration, Method
@@ -136,14 +136,6 @@ class EnsembleModel(Model):
       'It predicts a label without training documents only if one of these '
       'runs lists it.'
     )
-
-  def shrunk(self, config: Config) -> Config:
-    """Returns a config of label trees, an ensemble that needs no other runs."""
-    from xjax.models.trees.tree_model import TreeModel, TreeTrain
-
-    data = dataclasses.replace(config.data, tokens=TfidfConfig().tiny())
-    model, train = TreeModel(n_trees=2).tiny(), TreeTrain().tiny()
-    return dataclasses.replace(config, data=data, model=model, train=train)
 
 
 def _open_copy(run: Run, name: str) -> tuple[Run, Scorer]:

@@ -13,7 +13,7 @@ from jaxtyping import Float32
 import numpy as np
 from scipy import sparse
 
-from xjax.core.config_part import POSITIVE, ConfigPart, field
+from xjax.core.config_part import POSITIVE, ConfigPart, field, kinds_that
 from xjax.core.errors import ConfigError
 from xjax.data.documents import Documents
 from xjax.data.schema import Corpus, Document
@@ -176,7 +176,7 @@ def encoder_faults(stage: StageConfig, path: str) -> Iterator[str]:
   if not stage.model.has_steps:
     yield (
       f'{path}.model={type(stage.model).__name__}(...): must be '
-      'NeuralModel(...), which has an encoder'
+      f'{kinds_that("has_steps", Model)}, which has an encoder'
     )
 
 
