@@ -43,7 +43,7 @@ def config_of(head, seed=0):
 
 @pytest.mark.parametrize('n', [1, 8, 80])
 def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
-  hidden = UnifiedConfig(hidden_labels=n).hidden(COUNTS, 0)
+  hidden = UnifiedConfig(hidden_labels=n).draw_hidden(COUNTS, 0)
   assert hidden.dtype == bool and hidden.shape == COUNTS.shape
   drawn = np.sort(COUNTS[hidden])
   runs = np.sort(COUNTS[(COUNTS >= 1) & (COUNTS <= 20)]).reshape(n, -1)
@@ -52,11 +52,11 @@ def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
 
 def test_hidden_labels_follow_from_the_seed_and_the_counts():
   head = UnifiedConfig(hidden_labels=8)
-  first, again, other = (head.hidden(COUNTS, seed) for seed in (3, 3, 4))
+  first, again, other = (head.draw_hidden(COUNTS, seed) for seed in (3, 3, 4))
   np.testing.assert_array_equal(first, again)
   assert (first != other).any()
   # Labels that are added later change nothing.
-  more = head.hidden(np.pad(COUNTS, (0, 9)), 3)
+  more = head.draw_hidden(np.pad(COUNTS, (0, 9)), 3)
   np.testing.assert_array_equal(more, np.pad(first, (0, 9)))
 
 
@@ -68,7 +68,7 @@ def test_other_heads_hide_no_labels():
     UnifiedConfig(hidden_labels=0),
   )
   for head in heads:
-    assert not head.hidden(COUNTS, 0).any()
+    assert not head.draw_hidden(COUNTS, 0).any()
 
 
 def test_held_out_labels_are_scored_by_descriptors_alone(config):

@@ -157,7 +157,7 @@ class NeuralModel(TextModelConfig, Model):
     check_batch(config.train.batch_size, len(split))
     if config.data.tokens.dense:
       check_vectors(self, corpus, config)
-    self.head.hidden(space.train_counts, config.seed)
+    self.head.draw_hidden(space.train_counts, config.seed)
     self.head.check_labels(self.scored_labels(space))
     if self.reads_parents:
       check_hierarchy(self, space)

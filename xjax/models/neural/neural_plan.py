@@ -60,7 +60,7 @@ def plan_neural(
   n_labels = config.model.scored_labels(space)
   counts = space.train_counts[:n_labels]
   unseen = counts == 0
-  hidden = config.model.head.hidden(counts, config.seed)
+  hidden = config.model.head.draw_hidden(counts, config.seed)
 
   hierarchy = None
   if config.model.reads_parents:

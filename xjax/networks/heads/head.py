@@ -83,7 +83,7 @@ class HeadConfig(ConfigPart, abstract=True):
   def build(self, inputs: 'HeadInputs', rngs: nnx.Rngs) -> 'Head':
     """Makes the head, with fresh parameters from the stream `params`."""
 
-  def hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
+  def draw_hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
     """Returns the labels that training treats as unseen, bool [L].
 
     counts_L has the training documents of each label. A ConfigError says that

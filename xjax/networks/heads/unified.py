@@ -75,14 +75,14 @@ class UnifiedConfig(DescriptorHeadConfig):
     )
     return self.graph.attach(head, inputs, rngs)
 
-  def hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
+  def draw_hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
     """Draws the labels that training treats as unseen, bool [L].
 
     They calibrate scores. Only labels with few training documents are drawn, so
     that training loses little. These rare labels are ranked by frequency, and
     the drawn labels are spread evenly over this ranking.
     """
-    hidden_L = super().hidden(counts_L, seed)
+    hidden_L = super().draw_hidden(counts_L, seed)
     if self.hidden_labels:
       rng = host_generator(seed, 'hidden_labels')
       n, path = self.hidden_labels, 'model.head.hidden_labels'
