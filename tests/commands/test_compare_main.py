@@ -3,6 +3,8 @@
 from collections.abc import Callable
 import functools
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -24,6 +26,16 @@ def test_what_is_printed_and_written(run, two_systems, tmp_path):
   first, *_ = json.loads(text)['differences']
   assert (first['metric'], first['system']) == ('P@1', 'B')
   assert first['difference'] == pytest.approx(1 / 3 - 2 / 3)
+
+
+@pytest.mark.thorough
+def test_another_process_writes_the_same(run, two_systems, tmp_path):
+  outs = tmp_path / 'here', tmp_path / 'there'
+  assert run(*two_systems, *FEW, f'--output={outs[0]}').returncode == 0
+  command = [sys.executable, '-m', 'xjax', 'compare', *map(str, two_systems)]
+  subprocess.run([*command, *FEW, f'--output={outs[1]}'], check=True)
+  here, there = ((x / 'comparison.json').read_bytes() for x in outs)
+  assert here == there
 
 
 def test_slices_filter_and_weights(run, two_systems, tmp_path):

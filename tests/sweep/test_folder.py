@@ -44,7 +44,9 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     assert shown in str(error.value)
 
 
-@pytest.mark.parametrize('pid', [os.getpid(), 2**22 + 1])  # the other is none
+@pytest.mark.parametrize(
+  'pid', [pytest.param(os.getpid(), id='of a process'), 2**22 + 1]
+)
 def test_the_next_start_removes_what_a_killed_sweep_left(pid, tmp_path):
   folder, dead = SweepFolder.at(tmp_path), f'xjax-{pid}-abcdefgh.tmp'
   removed = '.sweep.json', '.sweep.db', '.best.py', 'configs/.0000.py'
