@@ -24,7 +24,7 @@ LAYOUTS = pytest.mark.parametrize(
   ('mesh', 'chunk'),
   [((2, 4), 48), ((1, 1), 7)]
   + [thorough(mesh, 48) for mesh in ((8, 1), (1, 8))]
-  + [thorough((1, 1), chunk) for chunk in (1, 100, 299, 4000)],
+  + [thorough((1, 1), chunk) for chunk in (1, 4000)],
 )
 
 

@@ -5,11 +5,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.fixtures.attending_heads import D, L, attention_mlp
+from tests.fixtures.attending_heads import ALL, D, L, Perceptrons, attention_mlp
 from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.mesh import padded_labels
 from xjax.networks.heads.attention_mlp import AttentionMLP
 from xjax.networks.heads.chunks import split_head
+
+
+def test_scores_of_one_hidden_layer_are_those_of_the_equations(
+  trial_of, documents
+):
+  kind = Perceptrons(lambda chunk: attention_mlp(chunk, (5,)), ALL)
+  features, params = documents()[0], kind.params()
+  hidden_BTD = np.asarray(features.hidden_BTD, np.float64)
+  expected = [
+    kind.by_equations(params, hidden_TD[:n])
+    for hidden_TD, n in zip(hidden_BTD, features.lengths_B)
+  ]
+  scores_BL = trial_of(kind.make, ALL).scores()
+  np.testing.assert_allclose(scores_BL, expected, atol=2e-5)
 
 
 def plain(hidden_BTD, lengths_B, params):

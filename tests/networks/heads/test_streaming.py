@@ -29,6 +29,13 @@ def dense(trial):
   return trial.dense()
 
 
+@pytest.mark.parametrize('chunk', [100, 299])
+def test_chunks_that_leave_no_label_or_one(trial, dense, chunk):
+  streamed = trial.streamed(chunk=chunk)
+  np.testing.assert_allclose(streamed[0], dense[0], rtol=1e-6)
+  assert_close(streamed[1:], dense[1:], 1e-5, 1e-5)
+
+
 def test_the_mean_over_labels(trial, dense):
   mean = BCE(reduction=Reduction.MEAN_LABELS)
   streamed = trial.streamed(
