@@ -52,7 +52,7 @@ def test_all_of_it(run):
     'python -m pytest -n 3',
     'ruff check .',
     'ruff format --check .',
-    'python -m pytest -n 3 --dist=load -m thorough or fuzzed '
+    'python -m pytest -n 3 --dist=worksteal -m thorough or fuzzed '
     '--hypothesis-profile=thorough',
     'pip install torch==2.13.0',
     'pip install -e .[test,parity]',
