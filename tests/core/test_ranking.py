@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from xjax.core.errors import ConfigError
 from xjax.core.ranking import (
@@ -12,6 +13,7 @@ from xjax.core.ranking import (
   RankWeights,
   best_cells,
   kept_gold,
+  lists_of,
   measured_masks,
 )
 from xjax.core.types import PAD, Ragged
@@ -134,6 +136,16 @@ def test_lists_measure_what_a_step_keeps():
   assert measured.kept['step'].tolist() == [[1, 0, 3], [2, 0, 0]]
   alone = lists.measured('step', GOLD, Query(2, (EVEN,), measured=0))
   assert alone.kept['step'].tolist() == [[1, 0, 3]]
+
+
+def test_scores_that_are_no_numbers_are_not_lost():
+  """What reads the lists refuses them."""
+  scores = sparse.csr_array(np.array([[1, np.nan, -np.inf]], np.float32))
+  lists = lists_of(scores, Query(3))
+  assert lists.ids_GNK.tolist() == [[[0, 1, PAD]]]
+  assert np.isnan(lists.scores_GNK[0, 0, 1])
+  ids, best = best_cells(np.arange(3), scores.toarray()[0], 3, 1, 3)
+  assert ids.tolist() == [[0, 1, PAD]] and np.isnan(best[0, 1])
 
 
 def test_the_best_cells_are_listed_with_ties_by_label():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
 from xjax.data.formats.corpus_builder import SourceCorpus
@@ -64,7 +64,9 @@ def test_order_of_a_list(tmp_path):
 )
 def test_faults_of_a_list(tmp_path, text, what):
   config = listed(tmp_path, text)
-  said = told(order_labels, corpus(GOLD, DESCRIBED), config, folder=tmp_path)
+  said = error_text(
+    order_labels, corpus(GOLD, DESCRIBED), config, folder=tmp_path
+  )
   assert said.startswith(f'list.txt{what}')
 
 

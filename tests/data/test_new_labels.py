@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.labels import add_outside
@@ -99,14 +99,14 @@ def test_what_a_run_wrote_is_read(tmp_path):
   ],
 )
 def test_faults_are_told_together(read, text, faults):
-  lines = told(read, text).splitlines()
+  lines = error_text(read, text).splitlines()
   for line, fault in zip(lines, faults, strict=True):
     assert fault in line
 
 
 def test_files_that_cannot_be_read(read, tmp_path):
   for path in (tmp_path, tmp_path / 'nope.txt'):
-    assert 'cannot be read' in told(read_new_labels, path, SPACE)
+    assert 'cannot be read' in error_text(read_new_labels, path, SPACE)
   cut = gzip.compress(b'fish\nlaw\n')[:-6]
   with pytest.raises(DataError, match='new.txt:[13]: the gzip file is cut sh'):
     read(cut)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.error_text import error_text
 from tests.fixtures.fuzzing import fuzzed
-from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Corpus, Document, Label, Labels, LabelSpace, Split
@@ -94,12 +94,12 @@ def test_labels_twice_or_out_of_order_are_damage(tmp_path):
   path = tmp_path / 'labels.jsonl'
   labels = Label('a'), Label('b'), Label('a')
   LabelSpace(labels, np.zeros(3, np.int32), 3, 3).save(path)
-  assert ":3: duplicate label 'a'" in told(LabelSpace.load, path, 3)
+  assert ":3: duplicate label 'a'" in error_text(LabelSpace.load, path, 3)
   SPACE.save(path)
   lines = path.read_text().splitlines(keepends=True)
   path.write_text(''.join([*lines[:2], lines[3], lines[2]]))
   place = ":4: label 'h' is in the wrong place; the order is trained"
-  assert place in told(LabelSpace.load, path, 61)
+  assert place in error_text(LabelSpace.load, path, 61)
 
 
 def test_an_absent_split_is_told_with_the_others():

@@ -126,7 +126,9 @@ def end_with_parent() -> None:
 
 
 def all_names() -> list[str]:
-  from tests.golden.library import names  # imports JAX, in this process only
+  from tests.golden.shipped_configs import (
+    names,  # imports JAX, in this process only
+  )
 
   return names()
 
@@ -142,7 +144,7 @@ def is_done(output: pathlib.Path, name: str) -> bool:
 
 def freeze_small(name: str, output: pathlib.Path) -> str:
   """Trains a config and writes what it computed; returns why it failed."""
-  from tests.golden.library import train
+  from tests.golden.shipped_configs import train
 
   with tempfile.TemporaryDirectory(dir=os.environ[SMALL_FOLDER]) as folder:
     workdir = pathlib.Path(folder) / 'run'

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge.files.saved_predictions import labels_sha256
@@ -132,7 +132,7 @@ def test_damaged_recalls_are_refused(tmp_path, name, array, fault):
 
 def test_a_label_has_one_score_in_all_lists_of_a_document(path, tmp_path):
   changed(path, 'few/scores', at((1, 0), -1.5))
-  message = told(Predictions.load, path)
+  message = error_text(Predictions.load, path)
   assert "predictions.npz: document '\\xe4/\\u03b2': label 'l3' has " in message
   assert '(-1 in all, -1.5 in few)' in message
   # By rounding, they may differ; lists of a strategy have other scores.
@@ -311,20 +311,20 @@ def test_pickled_objects_are_refused(path):
 
 def test_other_files_are_refused(tmp_path):
   path = tmp_path / 'p.npz'
-  assert 'no such file' in told(Predictions.load, path)
-  assert 'cannot be read' in told(Predictions.load, tmp_path)
+  assert 'no such file' in error_text(Predictions.load, path)
+  assert 'cannot be read' in error_text(Predictions.load, tmp_path)
   array = io.BytesIO()
   np.save(array, np.zeros(3))
   for content in (b'', b'{"id": 1}\n', b'PK\x03\x04', array.getvalue()):
     path.write_bytes(content)
-    assert 'cannot be read' in told(Predictions.load, path)
+    assert 'cannot be read' in error_text(Predictions.load, path)
   for name, content, says in (
     ('schema.npy', b'\x93NUMPY\x01\x00\xff\xff{', 'schema: cannot be read'),
     ('schema', b'1', 'schema'),
   ):
     with zipfile.ZipFile(path, 'w') as zipped:
       zipped.writestr(name, content)
-    assert says in told(Predictions.load, path)
+    assert says in error_text(Predictions.load, path)
 
 
 def test_a_truncated_file_is_refused(path):
@@ -354,4 +354,4 @@ def test_damage_is_an_error_or_does_no_harm(path):
 def test_probabilities_are_from_0_to_1(path):
   changed(path, 'score_kind', np.str_('probability'))
   said = '/scores: a score is not from 0 to 1 (at [0, '
-  assert said in told(Predictions.load, path)
+  assert said in error_text(Predictions.load, path)

@@ -218,7 +218,7 @@ def best_cells(
   comes first. The results are ids_NK and scores_NK, PAD and -inf after the last
   label of a list.
   """
-  listed = scores != -np.inf  # NaN stays, and is refused where lists are read
+  listed = scores != -np.inf  # a list with NaN is refused later
   document, label = np.divmod(cells[listed], n_labels)
   scores = scores[listed]
   # The last key counts most: by document, then best score, then lower label.
@@ -247,7 +247,7 @@ def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
     with np.errstate(divide='ignore'):
       logs = np.log(np.asarray(query.weights.values)[ids].astype(np.float32))
     keys = logs - np.logaddexp(np.float32(0), -a * keys - b)
-  listed = keys != -np.inf  # NaN stays, and is refused where lists are read
+  listed = keys != -np.inf  # a list with NaN is refused later
   if query.allowed is not None:
     own = query.allowed
     listed &= own[ids] if own.ndim == 1 else own[rows, ids]

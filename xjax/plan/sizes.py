@@ -156,8 +156,7 @@ def assumed_sizes(
     assumed.append(f'the vocabulary has {words:,} words')
   hierarchy = None
   if config.model.reads_parents:
-    # A head that appends vectors has one for each level, and one more.
-    levels = min(max(0, config.model.head.appended - 1) or LEVELS, labels)
+    levels = min(config.model.head.max_levels or LEVELS, labels)
     hierarchy = _assumed_hierarchy(labels, levels)
     assumed.append(f'the labels have {levels} levels')
   listed, longest = _listed(config, labels), tokens.max_tokens

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults, Grouped
 
@@ -16,7 +16,7 @@ def test_every_fault_has_its_line():
   assert not faults.extend('b.jsonl', 1, ['odd', 'empty'])
   assert faults.extend('b.jsonl', 2, [])
   faults.add('c.jsonl', None, 'absent')
-  *lines, last = told(faults.settle).split('\n')
+  *lines, last = error_text(faults.settle).split('\n')
   assert lines == [
     *('a.jsonl:3: broken', 'b.jsonl:1: odd', 'b.jsonl:1: empty'),
     'c.jsonl: absent',
@@ -28,7 +28,7 @@ def test_twenty_are_shown_and_the_rest_counted():
   faults = Faults()
   for line in range(1, 124):
     faults.add('a', line, 'x')
-  lines = told(faults.settle).split('\n')
+  lines = error_text(faults.settle).split('\n')
   assert lines[19:21] == ['a:20: x', '... and 103 more']
   assert lines[21].startswith('123 faults in all') and len(lines) == 22
 
@@ -52,7 +52,7 @@ def test_records_are_counted_as_well_as_faults():
 def test_skip_cannot_go_on_without_a_file():
   faults = Faults(OnError.SKIP)
   faults.add('a', None, 'absent', fatal=True)
-  assert told(faults.settle) == 'a: absent'
+  assert error_text(faults.settle) == 'a: absent'
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_empty_file_is_told_by_its_cause(on_error, earlier, message):
   for line in range(earlier):
     faults.add('a', line + 1, 'x')
   faults.add_empty('a', 'label', before=0)
-  assert told(faults.settle).startswith(message)
+  assert error_text(faults.settle).startswith(message)
 
 
 def test_grouped_faults_share_a_line(caplog):

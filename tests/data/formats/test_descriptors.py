@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
@@ -66,7 +66,7 @@ def test_unknown_parents_and_cycles(tmp_path):
 
 def test_no_label_at_all(tmp_path):
   _, faults = read(tmp_path, '\n', OnError.SKIP)
-  assert 'no label in it' in told(faults.settle)
+  assert 'no label in it' in error_text(faults.settle)
 
 
 @hypothesis.settings(derandomize=True, deadline=None, database=None)

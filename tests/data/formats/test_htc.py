@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels, read_htc
@@ -87,7 +87,7 @@ def test_faults(folder):
   write(folder / 'my_train.json', *TRAIN, *bad)
   for labels in HtcLabels:
     asked = data(folder, labels)
-    lines = told(load_corpus, asked, 0, folder=folder).split('\n')
+    lines = error_text(load_corpus, asked, 0, folder=folder).split('\n')
     assert lines[:6] == [
       "my_train.json:3: unknown label 'nothing': it has no descriptor",
       "my_train.json:4: 'art' occurs twice in doc_label",
@@ -100,7 +100,7 @@ def test_faults(folder):
   assert len(corpus.split('train')) == 2
   write(folder / 'other_train.json', *TRAIN)
   twice = 'has my_train.json too; keep one of the two'
-  assert twice in told(read_htc, data(folder))
+  assert twice in error_text(read_htc, data(folder))
 
 
 def test_where_the_taxonomy_is(folder):
@@ -152,7 +152,7 @@ def test_fields_without_doc_before_them(folder):
   assert train.documents[0] == Document('a', {'text': 'so it goes'}, ('art',))
   assert train.documents[1].labels == ('law',)
   write(folder / 'my_train.json', {'token': 'x', 'label': 'art'}, {'label': []})
-  lines = told(read_htc, data(folder), folder=folder).split('\n')
+  lines = error_text(read_htc, data(folder), folder=folder).split('\n')
   assert lines[:2] == [
     'my_train.json:1: label is text, not a list',
     "my_train.json:2: no field 'doc_token'",
@@ -162,7 +162,7 @@ def test_fields_without_doc_before_them(folder):
 def test_a_missing_split_is_one_of_json(folder):
   for path in folder.glob('my_*.json'):
     path.unlink()
-  assert told(read_htc, data(folder)) == (
+  assert error_text(read_htc, data(folder)) == (
     f'{folder}: no split to read; expected a file like train.json or '
     'wos_train.json; found: label_map'
   )

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
+from tests.fixtures.error_text import error_text
 from tests.fixtures.pipes import piped
-from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.jsonl import JsonlData, read_jsonl
@@ -111,7 +111,7 @@ def test_all_faults_of_all_files_in_one_pass(folder):
   (folder / 'train.jsonl').write_bytes(lines(rows) + b'{\n')
   (folder / 'labels.jsonl').write_bytes(lines([*LABELS, {'id': 'c'}]))
   (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(lines([{'id': 7.5}])))
-  *faults, last = told(read, folder, folder=folder).split('\n')
+  *faults, last = error_text(read, folder, folder=folder).split('\n')
   assert faults == [
     "labels.jsonl:4: duplicate label 'c'",
     "train.jsonl:1: no field 'text'",
@@ -197,7 +197,9 @@ def test_a_pipe_loses_no_document(tmp_path, pack, first):
 def test_faults_of_documents_to_be_tagged(tmp_path, data, what):
   path = tmp_path / 'in.jsonl'
   path.write_bytes(data)
-  assert told(read_input, JsonlData(), str(path)).startswith(f'{path}{what}')
+  assert error_text(read_input, JsonlData(), str(path)).startswith(
+    f'{path}{what}'
+  )
 
 
 def test_documents_without_the_faulty_ones(tmp_path):

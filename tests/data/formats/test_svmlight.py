@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.types import Ragged
 from xjax.data.formats.svmlight import (
   is_row,
@@ -118,13 +118,15 @@ def test_gzipped_whatever_its_name(write):
 )
 def test_faults(write, text, message):
   path = write(text)
-  assert told(read_sparse, path) == f'{path}:{message}'
+  assert error_text(read_sparse, path) == f'{path}:{message}'
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
   none = tmp_path / 'no'
   for path, why in ((tmp_path, 'Is a directory'), (none, 'No such file or')):
-    assert f'{path.name}: cannot be read: {why}' in told(read_sparse, path)
+    assert f'{path.name}: cannot be read: {why}' in error_text(
+      read_sparse, path
+    )
 
 
 def test_headers_and_rows():

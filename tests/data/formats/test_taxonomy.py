@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import read_taxonomy
 
@@ -58,6 +58,6 @@ def test_labels_in_order_with_parents(tmp_path):
 def test_faults(tmp_path, text, message):
   path = tmp_path / 'f'
   path.write_bytes(text.encode('latin-1'))
-  lines = told(read, path).split('\n')
+  lines = error_text(read, path).split('\n')
   said = [line for line in lines if line.startswith(str(path))]
   assert said == [f'{path}:{message}']

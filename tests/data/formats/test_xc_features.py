@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.config import GivenFeaturesConfig, Norm
@@ -122,9 +122,11 @@ def test_labels_can_have_descriptors(folder, caplog):
 
 def test_descriptors_are_one_for_each_column(folder):
   named = {'named_ids': True}
-  assert 'named_ids=True needs labels.jsonl' in told(load, folder, **named)
+  assert 'named_ids=True needs labels.jsonl' in error_text(
+    load, folder, **named
+  )
   write_labels(folder, *({'id': id_} for id_ in 'abade'))
-  assert "jsonl:3: duplicate label 'a'" in told(load, folder, **named)
+  assert "jsonl:3: duplicate label 'a'" in error_text(load, folder, **named)
   write_labels(folder, *({'id': id_} for id_ in 'abc'))
   with pytest.raises(DataError, match='jsonl: has 3 labels, but .* has 5'):
     load(folder, **named)
@@ -167,7 +169,7 @@ def test_a_name_that_ends_in_gz_says_nothing(folder):
 
 def test_no_such_files(tmp_path_factory):
   empty = tmp_path_factory.mktemp('empty')
-  assert 'expected a train.txt' in told(load, empty)
+  assert 'expected a train.txt' in error_text(load, empty)
 
 
 def test_the_digest_tells_rows_and_gold(folder):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from tests.fixtures.xc_writers import write_xc, write_xc_scores
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import XcFile, read_xc, read_xc_scores
@@ -153,7 +153,7 @@ NO_GOLD = 'must be 0 or 1; scores are not gold labels'
 def test_faults(tmp_path, read, text, message):
   path = tmp_path / 'f.txt'
   path.write_bytes(text)
-  assert told(read, path) == f'{path}:{message}'
+  assert error_text(read, path) == f'{path}:{message}'
 
 
 @pytest.mark.real_data

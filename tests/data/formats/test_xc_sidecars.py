@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from tests.fixtures.xc_writers import write_inv_prop, write_pairs
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
@@ -63,4 +63,4 @@ def test_faults(tmp_path, read, text, message):
   path = tmp_path / 'f'
   path.write_bytes(text)
   call = (read_pairs, 2, 3) if read == 'pairs' else (read_inv_prop, 2)
-  assert told(call[0], path, *call[1:]) == f'{path}:{message}'
+  assert error_text(call[0], path, *call[1:]) == f'{path}:{message}'

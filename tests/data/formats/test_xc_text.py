@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
@@ -110,7 +110,7 @@ def test_faults(folder, changes, what):
   row = {'uid': 'x', 'title': 't', 'target_ind': [], **changes}
   row = {key: value for key, value in row.items() if value is not None}
   (folder / 'trn.json').write_bytes(lines(*TRN, row))
-  message = told(load_corpus, data(folder), 0, folder=folder)
+  message = error_text(load_corpus, data(folder), 0, folder=folder)
   assert message.split('\n')[0] == f'trn.json:3: {what}'
   skipped = load_corpus(data(folder, on_error=OnError.SKIP), 0)
   assert len(skipped.split('train')) == 2
@@ -122,16 +122,16 @@ def test_a_folder_that_lacks_something(folder, tmp_path):
     (b'\n', 'no label in it'),
   ):
     (folder / 'Y.txt').write_bytes(text)
-    assert says in told(read_xc_repo, data(folder))
+    assert says in error_text(read_xc_repo, data(folder))
   (folder / 'Y.txt').unlink()
-  assert 'neither lbl.json nor Y.txt' in told(read_xc_repo, data(folder))
+  assert 'neither lbl.json nor Y.txt' in error_text(read_xc_repo, data(folder))
   empty = tmp_path / 'empty'
   empty.mkdir()
   (empty / 'Y.txt').write_text('a\n')
   expected = 'expected a trn.json or trn.json.gz'
-  assert expected in told(read_xc_repo, data(empty))
+  assert expected in error_text(read_xc_repo, data(empty))
   (empty / 'x.json').write_text('{}\n')
-  assert f'{expected}; found: x' in told(read_xc_repo, data(empty))
+  assert f'{expected}; found: x' in error_text(read_xc_repo, data(empty))
   with pytest.raises(ConfigError, match='data.dir is not set'):
     read_xc_repo(XcRepoData())
 

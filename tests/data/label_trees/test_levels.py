@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.complete import complete_tree
@@ -237,6 +237,6 @@ def test_damaged_files_are_refused(path, change, message):
 
 def test_files_that_are_none(path):
   absent = path.with_name('absent.npz')
-  assert 'absent.npz: no such file' in told(load_levels, absent)
+  assert 'absent.npz: no such file' in error_text(load_levels, absent)
   path.write_bytes(path.read_bytes()[:-100])
-  assert 'levels.npz: cannot be read' in told(load_levels, path)
+  assert 'levels.npz: cannot be read' in error_text(load_levels, path)

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.data.text.subwords import Subwords, _first_words
 from xjax.data.text.tokenizer_json import word_pieces
 
@@ -219,13 +219,13 @@ def test_faulty_files(tmp_path, name):
     content = content.encode()
   path.write_bytes(content)
   for read, place in ((Subwords.load, path), (Subwords.of_folder, tmp_path)):
-    message = told(read, place)
+    message = error_text(read, place)
     assert message.startswith(f'{path}: ') and 'again' in message
 
 
 def test_absent_files(tmp_path):
   path = tmp_path / 'tokenizer.json'
-  assert 'json: there is no such file' in told(Subwords.load, path)
+  assert 'json: there is no such file' in error_text(Subwords.load, path)
 
 
 def test_processes_started_meanwhile_are_quiet():

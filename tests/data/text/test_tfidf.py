@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.data.config import TfidfConfig
@@ -119,7 +119,7 @@ def test_the_digest_tells_all_that_decides(texts, tfidf):
 )
 def test_nothing_is_left(texts, fields):
   config = TfidfConfig(**fields)
-  message = told(Tfidf.fit, texts, config)
+  message = error_text(Tfidf.fit, texts, config)
   for name in ('min_count', 'max_share'):
     assert f'data.tokens.{name}={getattr(config, name)}' in message
   assert f'of the {len(texts)} documents of train' in message
@@ -129,10 +129,10 @@ def test_a_damaged_file(tmp_path, tfidf):
   path = tmp_path / 'tfidf.npz'
   tfidf.save(path)
   whole = path.read_bytes()
-  assert 'no such file' in told(Tfidf.load, tmp_path / 'absent.npz')
+  assert 'no such file' in error_text(Tfidf.load, tmp_path / 'absent.npz')
   for at in range(0, len(whole), len(whole) // 60):
     path.write_bytes(whole[:at])
-    assert 'tfidf.npz' in told(Tfidf.load, path)
+    assert 'tfidf.npz' in error_text(Tfidf.load, path)
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
     try:  # not all bytes of a zip file say something
       assert Tfidf.load(path).digest == tfidf.digest

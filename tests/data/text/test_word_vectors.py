@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.error_text import error_text
 from tests.fixtures.fuzzing import fuzzed
-from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.data.text.word_vectors import (
   read_word_vectors,
@@ -161,11 +161,11 @@ def test_faults(tmp_path, number):
 
 def test_what_is_refused_before_a_model_has_it(tmp_path):
   none = tmp_path / 'nothing'
-  said = told(read_word_vectors, none, VOCAB)
+  said = error_text(read_word_vectors, none, VOCAB)
   assert 'nothing: cannot be read: No such' in said
-  assert 'cannot be read' in told(vector_dim, tmp_path)
+  assert 'cannot be read' in error_text(vector_dim, tmp_path)
   (tmp_path / 'vectors').write_bytes(b'3 100000000\n')
-  said = told(vector_dim, tmp_path / 'vectors')
+  said = error_text(vector_dim, tmp_path / 'vectors')
   assert 'states 100000000 numbers per word' in said
 
 

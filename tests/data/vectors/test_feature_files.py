@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.config import FeatureFilesConfig
@@ -144,7 +144,7 @@ def test_values_whose_squares_overflow_are_refused(stem):
   save(stem, vectors)
   features = read_features(stem, IDS)
   features.padded(np.array([0, 1, 3]), 1)
-  said = told(features.padded, np.array([0, 2]), 1)
+  said = error_text(features.padded, np.array([0, 2]), 1)
   assert "'c' has values up to 3e+38, which are" in said
 
 
@@ -154,7 +154,7 @@ def cut(size: int):
 
 LENGTHS = r'train\.lengths\.npy'
 INCOMPLETE = r'train\.npy: not a complete \.npy file'
-# What is saved, and what is done to which file, and what is said.
+# Name -> (arrays to save, or file -> damage; the message).
 FAULTS = {
   'float64': ({'vectors': numbers(4, np.float64)}, 'float64, not'),
   'integers': ({'vectors': numbers(4, int)}, 'int64, not float32 or'),
@@ -228,7 +228,7 @@ def test_documents_in_memory():
   np.testing.assert_array_equal(found.padded(np.array([0]), 1), [[[1.0, 2.0]]])
   assert len(FeatureRows.from_arrays('x', [], [], 2)) == 0
   for wrong in (1.0, [1.0], np.ones((1, 1, 2))):
-    said = told(FeatureRows.from_arrays, 'x', ['a'], [wrong], 2)
+    said = error_text(FeatureRows.from_arrays, 'x', ['a'], [wrong], 2)
     assert "x: the array of document 'a' has the shape" in said
 
 

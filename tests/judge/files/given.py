@@ -1,6 +1,6 @@
 """Files of a test, by what they are for."""
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.judge.files.judged import JudgeFiles, read_judged
 
 FIELDS = {
@@ -24,4 +24,6 @@ def read(files, *names, **fields):
 
 
 def refused(files, *names, **fields) -> str:
-  return told(read, files, *names, folder=files['scores'].parent, **fields)
+  return error_text(
+    read, files, *names, folder=files['scores'].parent, **fields
+  )

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.judge.files.label_costs import read_label_costs
 
@@ -43,7 +43,7 @@ NO_NUMBER = 'weight is not a finite number'
 def test_what_cannot_be_is_told_with_its_line(tmp_path, text, says):
   path = tmp_path / 'costs.jsonl'
   path.write_text(text)
-  message = told(read_label_costs, path, INDEX)
+  message = error_text(read_label_costs, path, INDEX)
   assert 'costs.jsonl' in message and says in message
 
 

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.fixtures.told import told
+from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
@@ -68,4 +68,4 @@ def test_columns_are_named():
 def test_faults(tmp_path, text, message):
   path = tmp_path / 'l'
   path.write_bytes(text)
-  assert told(read_label_order, path).startswith(f'{path}{message}')
+  assert error_text(read_label_order, path).startswith(f'{path}{message}')

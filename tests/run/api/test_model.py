@@ -124,6 +124,15 @@ def test_evaluate_gives_the_metrics_of_the_run(train, test, tmp_path):
   assert without_calibration(model.evaluate(documents)) == saved
 
 
+def test_tokens_of_other_texts_are_neither_read_nor_cached(
+  neural, test, monkeypatch
+):
+  """Texts that are no split have no digest, which would name their tokens."""
+  texts, labels = test
+  monkeypatch.setattr('xjax.train.batches.inputs.tokenise', None)
+  neural.evaluate(texts, labels)
+
+
 def test_an_unknown_label_is_a_miss_and_a_warning(model, test, caplog):
   texts, labels = test
   more = [[*ids, 'unknown'] for ids in labels]

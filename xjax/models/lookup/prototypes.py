@@ -80,9 +80,8 @@ class PrototypesScorer(TreeScorer):
     )
     self.assigned_above = _ASSIGNED_ABOVE
     self.prototypes, self._config = prototypes, config
-    self.fixed_labels = cannot_add('PrototypesModel')
-    if config.model.names:
-      self.fixed_labels = ''
+    named = config.model.names
+    self.fixed_labels = '' if named else cannot_add('PrototypesModel')
 
   def with_labels(self, space: LabelSpace) -> 'PrototypesScorer':
     """Returns a scorer of new labels too; their prototypes are their names."""

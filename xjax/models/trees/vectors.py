@@ -165,10 +165,8 @@ class StageVectors(VectorsConfig):
     return (stage._replace(name=ENCODER, path='model.vectors.stage'),)
 
   def _stage(self, run: Run) -> Stage:
-    if ENCODER not in run.made:
-      kind = Stage if self.labels else ClustersStage
-      run.made[ENCODER] = kind(self.stage, run, ENCODER, _STAGE)
-    return run.made[ENCODER]
+    kind = Stage if self.labels else ClustersStage
+    return kind(self.stage, run, ENCODER, _STAGE)
 
 
 def encoder_faults(stage: StageConfig, path: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from tests.fixtures.error_text import error_text
 from tests.fixtures.eurlex57k import (
   CONCEPTS,
   as_archive,
@@ -23,7 +24,6 @@ from tests.fixtures.eurlex57k import (
   config,
   record,
 )
-from tests.fixtures.told import told
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.corpus_builder import text_digest
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_preparation_that_fails(folder, tmp_path):
   del broken['recitals']
   (folder / 'dataset/train/30001R.json').write_text(json.dumps(broken))
   data = config(folder, tmp_path / 'cache')
-  lines = told(read_eurlex57k, data, folder=folder).split('\n')
+  lines = error_text(read_eurlex57k, data, folder=folder).split('\n')
   assert lines[:4] == [
     'dataset/train/30001R.json:1: header is null, not text',
     "dataset/train/30001R.json:1: no field 'recitals'",
@@ -189,7 +189,7 @@ def test_faults_of_the_descriptors(folder, data):
   faulty = {'5': {'label': 7}, '6': [], '4': {'label': 'x', 'parents': ['0']}}
   concepts = json.dumps(CONCEPTS | faulty, indent=1)
   (folder / 'eurovoc_en.json').write_text(concepts)
-  lines = told(read_eurlex57k, data, folder=folder).split('\n')
+  lines = error_text(read_eurlex57k, data, folder=folder).split('\n')
   assert lines[:3] == [
     "eurovoc_en.json:42: concept '5': label is a number, not text",
     "eurovoc_en.json:45: concept '6': not an object {...}",
@@ -199,12 +199,12 @@ def test_faults_of_the_descriptors(folder, data):
 
 def test_no_corpus_here(tmp_path):
   data = config(tmp_path, tmp_path / 'cache')
-  assert 'no EURLEX57K here; expected' in told(read_eurlex57k, data)
+  assert 'no EURLEX57K here; expected' in error_text(read_eurlex57k, data)
   (tmp_path / 'datasets.zip').write_bytes(b'PK not really')
-  assert 'not a zip archive' in told(read_eurlex57k, data)
+  assert 'not a zip archive' in error_text(read_eurlex57k, data)
   with zipfile.ZipFile(tmp_path / 'datasets.zip', 'w') as archive:
     archive.writestr('readme.txt', 'x')
-  assert 'no documents of EURLEX57K in it' in told(read_eurlex57k, data)
+  assert 'no documents of EURLEX57K in it' in error_text(read_eurlex57k, data)
 
 
 def test_the_builder_by_itself(folder, tmp_path):

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyarrow import parquet
 import pytest
 
+from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import make_rows, write_csv
-from tests.fixtures.told import told
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.config import OnError
 from xjax.data.formats.own.own import OwnData
@@ -298,7 +298,7 @@ def test_labels_are_stripped_and_counted(news, logged):
 def test_faults_name_the_line_not_the_row(tmp_path):
   path = tmp_path / 'news.csv'
   path.write_text('text,labels\n"two\nlines",a\ntoo,many,cells\n\nfew\n  ,a\n')
-  lines = told(documents_of, path, folder=tmp_path).splitlines()
+  lines = error_text(documents_of, path, folder=tmp_path).splitlines()
   assert lines[:3] == [
     'news.csv:4: 3 cells, but 2 columns',
     'news.csv:6: 1 cells, but 2 columns',
@@ -351,8 +351,8 @@ def test_a_very_long_cell_is_read(news):
 
 
 def test_a_folder_without_documents_is_one_error(tmp_path):
-  assert 'no documents in it; expected' in told(read, tmp_path)
-  assert 'no such file or folder' in told(read, tmp_path / 'none.csv')
+  assert 'no documents in it; expected' in error_text(read, tmp_path)
+  assert 'no such file or folder' in error_text(read, tmp_path / 'none.csv')
   with pytest.raises(ConfigError, match='data.dir=FILE_OR_FOLDER'):
     OwnData().read()
 
@@ -361,7 +361,7 @@ def test_unknown_labels_are_one_line_each(tmp_path):
   rows = [{'text': f'text {i}', 'label': 'qz'[i % 2]} for i in range(30)]
   write_csv(tmp_path / 'train.csv', rows)
   (tmp_path / 'labels.jsonl').write_text('{"id": "z"}\n')
-  lines = told(read, tmp_path, folder=tmp_path).splitlines()
+  lines = error_text(read, tmp_path, folder=tmp_path).splitlines()
   assert lines[0] == (
     "train.csv:2: unknown label 'q': it has no descriptor "
     '(the first of 15 such faults)'
