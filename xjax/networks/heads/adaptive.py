@@ -28,8 +28,8 @@ from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.layers import LayerNorm
 from xjax.networks.heads.head import Frozen, Head, HeadConfig, HeadInputs
-from xjax.networks.heads.loss_terms import gold_of
 from xjax.networks.heads.ova import scores
+from xjax.networks.heads.streaming import gold_of
 
 _EPS = 1e-5  # of the layer norm
 

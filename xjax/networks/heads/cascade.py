@@ -40,9 +40,9 @@ from xjax.networks.heads.head import (
   HeadInputs,
   HeadWithDropout,
 )
-from xjax.networks.heads.loss_terms import gold_of
 from xjax.networks.heads.ova import scores
 from xjax.networks.heads.shortlist import shortlist_loss
+from xjax.networks.heads.streaming import gold_of
 
 
 class Chain(enum.Enum):

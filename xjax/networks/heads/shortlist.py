@@ -25,8 +25,7 @@ from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
 from xjax.networks.heads.head import Head
-from xjax.networks.heads.loss_terms import Normaliser, slot_loss
-from xjax.networks.heads.streaming import split_floats
+from xjax.networks.heads.streaming import Normaliser, slot_loss, split_floats
 
 
 def shortlist_logits(

@@ -28,14 +28,14 @@ from xjax.core.numerics import column_sums, product
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import row_spec, split_head
-from xjax.networks.heads.loss_terms import (
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.streaming import (
   Chunk,
   Normaliser,
   chunk_loss,
   gold_of,
   labels_per_loss,
 )
-from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.kahan import LEFT_OUT, kahan_step
 from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (

@@ -24,13 +24,13 @@ from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import row_spec, split_head
-from xjax.networks.heads.loss_terms import Normaliser, slot_loss
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import (
   document_scale,
   entry_weights,
   places_of,
 )
+from xjax.networks.heads.streaming import Normaliser, slot_loss
 from xjax.networks.rows.fused import (
   Pass,
   PassCarry,

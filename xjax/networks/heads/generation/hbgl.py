@@ -51,9 +51,8 @@ from xjax.networks.heads.head import (
   HeadWithDropout,
   padded_row,
 )
-from xjax.networks.heads.loss_terms import gold_of
 from xjax.networks.heads.ova import scores
-from xjax.networks.heads.streaming import head_loss
+from xjax.networks.heads.streaming import gold_of, head_loss
 from xjax.networks.views.view import NoViews
 
 
