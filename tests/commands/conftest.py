@@ -8,7 +8,9 @@ import importlib
 import io
 import json
 import logging as python_logging
+import os
 import pathlib
+import subprocess
 import sys
 import warnings
 
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from tests.fixtures.vector_files import json_lines
 from xjax.commands.main import run_command
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.label_lists import LabelLists
@@ -28,16 +31,18 @@ N_DOCS, N_TRAIN, L = 40, 120, 12
 
 @dataclasses.dataclass
 class Done:
-  """Holds the exit code and the output of a command."""
+  """Holds the output of a command."""
 
-  returncode: int
   stdout: str
   stderr: str
 
 
 @pytest.fixture(scope='session')
 def run_main(devices) -> Callable[..., Done]:
-  """Runs `xjax <name>` here: a process of its own takes seconds."""
+  """Runs `xjax <name>` here: a process of its own takes seconds.
+
+  The command must leave with `code`.
+  """
   # These calls define flags that must outlive the flags of a main.
   app.define_help_flags()
   for library in (
@@ -48,7 +53,9 @@ def run_main(devices) -> Callable[..., Done]:
     importlib.import_module(library)
   shared = importlib.import_module('xjax.commands.flags.program')
 
-  def run(name: str, *arguments: object, stdin: str = '') -> Done:
+  def run(
+    name: str, *arguments: object, stdin: str = '', code: int = 0
+  ) -> Done:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
       patch.chdir(ROOT)
@@ -67,9 +74,24 @@ def run_main(devices) -> Callable[..., Done]:
       warnings.filterwarnings('ignore', r'.*load_module\(\)')
       with pytest.raises(SystemExit) as left:
         run_command(name)
-    return Done(left.value.code, out.getvalue(), err.getvalue())
+    assert left.value.code == code, err.getvalue()
+    return Done(out.getvalue(), err.getvalue())
 
   return run
+
+
+def run_process(name: str, *arguments: object, code: int = 0) -> Done:
+  """Runs `xjax <name>` in a process of its own, on one device."""
+  done = subprocess.run(
+    [sys.executable, '-m', 'xjax', name, *map(str, arguments)],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert done.returncode == code, done.stderr
+  return Done(done.stdout, done.stderr)
 
 
 @contextlib.contextmanager
@@ -168,10 +190,6 @@ def ids(row):
   return [str(i) for i in np.flatnonzero(row)]
 
 
-def json_lines(path, rows):
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-
-
 def xc_text(path, labels):
   rows = (','.join(ids(row)) + ' 0:1' for row in labels)
   path.write_text(f'{len(labels)} 1 {L}\n' + ''.join(r + '\n' for r in rows))
@@ -194,7 +212,6 @@ def judged(evaluate, given, tmp_path_factory) -> Callable[..., dict]:
 
   def call(*arguments: object, files: tuple[str, ...] = given) -> dict:
     done = evaluate(*files, *arguments, f'--output={out}')
-    assert done.returncode == 0, done.stderr
     metrics = json.loads((out / 'metrics.json').read_text())
     return metrics | {'printed': done.stdout}
 

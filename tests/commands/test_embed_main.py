@@ -1,11 +1,10 @@
 """xjax embed as a user has it: flags, files, a run that reads the files."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.fixtures.encoders import write_encoder
+from tests.fixtures.vector_files import json_lines
 
 FROZEN = (
   '--config=frozen_features',
@@ -31,10 +30,9 @@ def folder(tmp_path_factory):
       {'id': f'{name}-{i}', 'text': 'pa te ' * (i + 1), 'labels': ['ab'[i % 2]]}
       for i in range(n)
     ]
-    lines = ''.join(json.dumps(row) + '\n' for row in rows)
-    (folder / 'data' / f'{name}.jsonl').write_text(lines)
-  labels = '{"id": "a", "name": "pa"}\n{"id": "b", "name": "te ko"}\n'
-  (folder / 'data' / 'labels.jsonl').write_text(labels)
+    json_lines(folder / 'data' / f'{name}.jsonl', rows)
+  labels = {'id': 'a', 'name': 'pa'}, {'id': 'b', 'name': 'te ko'}
+  json_lines(folder / 'data' / 'labels.jsonl', labels)
   return folder
 
 
@@ -53,9 +51,7 @@ def command(folder):
 @pytest.fixture(scope='module')
 def embedded(run_main, folder):
   """Returns the finished command, whose vectors are in folder/vectors."""
-  done = run_main(*command(folder))
-  assert done.returncode == 0, done.stderr
-  return done
+  return run_main(*command(folder))
 
 
 def test_the_command_says_what_it_has_written(embedded, folder):
@@ -66,7 +62,7 @@ def test_the_command_says_what_it_has_written(embedded, folder):
 
 
 def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
-  done = run_main(
+  run_main(
     'train',
     *FROZEN,
     f'--config.data.dir={folder}/data',
@@ -74,24 +70,18 @@ def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
     f'--config.model.embedding.dim={DIM}',
     f'--workdir={tmp_path}/run',
   )
-  assert done.returncode == 0, done.stderr
   assert (tmp_path / 'run/eval/test/metrics.json').exists()
-  source = folder / 'data' / 'test.jsonl'
   done = run_main(
-    'predict',
-    f'--workdir={tmp_path}/run',
-    f'--input={source}',
+    *('predict', f'--workdir={tmp_path}/run', '--k=1'),
+    f'--input={folder}/data/test.jsonl',
     f'--features={folder}/vectors/test',
-    '--k=1',
   )
-  assert done.returncode == 0, done.stderr
   assert len(done.stdout.splitlines()) == 3
 
 
 def test_the_same_command_again_writes_nothing(run_main, embedded, folder):
   before = {x: x.stat().st_mtime_ns for x in (folder / 'vectors').iterdir()}
   done = run_main(*command(folder), '--splits=dev,test,dev')
-  assert done.returncode == 0, done.stderr
   written = [x.rsplit('/')[-1][:3] for x in done.stdout.splitlines()]
   assert written == ['dev', 'tes', 'lab']
   assert 'dev.npy: is complete already' in done.stderr
@@ -108,11 +98,9 @@ def test_a_run_gives_vectors_too(run_main, tmp_path):
     '--config.data.n_labels=16',
     '--config.train.steps=1',
   )
-  done = run_main('train', *quick, f'--workdir={tmp_path}/run')
-  assert done.returncode == 0, done.stderr
+  run_main('train', *quick, f'--workdir={tmp_path}/run')
   flags = f'--workdir={tmp_path}/run@1', f'--output={tmp_path}/vectors'
   done = run_main('embed', *flags, '--splits=dev')
-  assert done.returncode == 0, done.stderr
   assert np.load(tmp_path / 'vectors' / 'dev.npy').shape[0] == 9
   assert 'labels.npy is left out' in done.stderr
   names = sorted(path.name for path in (tmp_path / 'vectors').iterdir())

@@ -1,32 +1,26 @@
 """xjax embeddings as a user has it: flags, SIGTERM, the file."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from tests.commands.conftest import ROOT
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = sys.executable, '-m', 'xjax', 'embeddings'
-QUICK = (
-  '--config=quickstart',
-  '--config.data.n_train=400',
-  '--config.seed=4',
-)
+QUICK = '--config=quickstart', '--config.data.n_train=400', '--config.seed=4'
 FLAGS = ('--dim=24', '--epochs=12', '--workers=1', '--min_count=3')
-ENVIRONMENT = {**os.environ, 'JAX_NUM_CPU_DEVICES': '1'}
 
 
 def start(*arguments: object) -> subprocess.Popen:
   return subprocess.Popen(
     [*COMMAND, *QUICK, *map(str, arguments)],
     cwd=ROOT,
-    env=ENVIRONMENT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,

@@ -1,11 +1,11 @@
 """Checks zero-shot judging from the command line, with labels held out."""
 
-from collections.abc import Callable
 import json
 
 import numpy as np
 import pytest
 
+from tests.fixtures.vector_files import json_lines
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 
 HELD_OUT = 5
@@ -24,22 +24,6 @@ def get_config():
 
 
 @pytest.fixture(scope='module')
-def run(run_main) -> Callable[..., str]:
-  """Returns a function that runs a main and returns its output."""
-
-  def printed(main: str, *flags: str) -> str:
-    done = run_main(main, *flags)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-  return printed
-
-
-def lines(rows):
-  return ''.join(json.dumps(row) + '\n' for row in rows)
-
-
-@pytest.fixture(scope='module')
 def data(tmp_path_factory):
   """A folder of JSON lines with descriptors and a list of labels."""
   folder = tmp_path_factory.mktemp('own')
@@ -51,23 +35,21 @@ def data(tmp_path_factory):
       {'id': d.id, 'zones': dict(d.zones), 'labels': list(d.labels)}
       for d in documents
     )
-    (folder / f'{name}.jsonl').write_text(lines(rows))
+    json_lines(folder / f'{name}.jsonl', rows)
   rows = ({'id': label.id, 'name': label.name} for label in labels)
-  (folder / 'labels.jsonl').write_text(lines(rows))
+  json_lines(folder / 'labels.jsonl', rows)
   listed = sorted((label.id for label in labels), reverse=True)
   (folder / 'list.txt').write_text('\n'.join(listed))
   return folder
 
 
 @pytest.fixture(scope='module')
-def trained(run, data, tmp_path_factory):
+def trained(run_main, data, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('held_out') / 'run'
   config = workdir.parent / 'listed.py'
   config.write_text(CONFIG)
-  printed = run(
-    'train',
-    f'--config={config}',
-    f'--workdir={workdir}',
+  done = run_main(
+    *('train', f'--config={config}', f'--workdir={workdir}'),
     f'--config.data.dir={data}',
     '--config.data.labels=list.txt',
     f'--config.data.hold_out_labels={HELD_OUT}',
@@ -80,7 +62,7 @@ def trained(run, data, tmp_path_factory):
     '--config.train.steps=4',
     '--config.train.warmup=0',
   )
-  return workdir, printed
+  return workdir, done.stdout
 
 
 def test_they_are_a_slice_of_table_and_artefact(trained):
@@ -112,20 +94,12 @@ def test_trained_labels_are_in_the_order_of_the_list(trained, data):
 
 
 @pytest.mark.parametrize('split', ['dev', 'test'])
-def test_evaluate_tells_the_same(run, trained, split):
+def test_evaluate_tells_the_same(run_main, trained, split):
   workdir, printed = trained
   path = workdir / 'eval' / split / 'metrics.json'
   before = path.read_bytes()
   path.unlink()
-  table = run('evaluate', f'--workdir={workdir}', f'--split={split}')
+  done = run_main('evaluate', f'--workdir={workdir}', f'--split={split}')
   assert path.read_bytes() == before
-  rows = table.split('\n\n')[0].splitlines()
+  rows = done.stdout.split('\n\n')[0].splitlines()
   assert all(row in printed for row in rows)
-
-
-def test_predict_runs(run, trained, data):
-  workdir, _ = trained
-  flags = (f'--workdir={workdir}', f'--input={data / "dev.jsonl"}', '--k=3')
-  answer = run('predict', *flags)
-  rows = [json.loads(line) for line in answer.splitlines()]
-  assert len(rows) == 40 and {len(row['labels']) for row in rows} == {3}

@@ -5,16 +5,16 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 from unittest import mock
 
 import numpy as np
 import pytest
 
+from tests.commands.conftest import ROOT, Done, run_process
+from tests.fixtures.vector_files import json_lines
 import xjax
 from xjax.core.errors import Preempted
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUICK = (
   '--config=quickstart',
   '--config.data.n_train=200',
@@ -26,8 +26,6 @@ QUICK = (
   '--config.model.encoder.units=16',
   '--config.train.steps=30',
 )
-# Mains run on one device, the usual case, unless a test wants more.
-ENVIRONMENT = {**os.environ, 'JAX_NUM_CPU_DEVICES': '1'}
 
 
 def rows_of(text: str) -> list[dict]:
@@ -38,16 +36,14 @@ def rows_of(text: str) -> list[dict]:
 def trained(run_main, tmp_path_factory) -> tuple[pathlib.Path, str]:
   """A workdir and what training it printed."""
   workdir = tmp_path_factory.mktemp('mains') / 'run'
-  done = run_main('train', *QUICK, f'--workdir={workdir}')
-  assert done.returncode == 0, done.stderr
-  return workdir, done.stdout
+  return workdir, run_main('train', *QUICK, f'--workdir={workdir}').stdout
 
 
 def documents(path: pathlib.Path, labels: Sequence[str] | None) -> None:
   rows = [{'text': 'one of two texts'}, {'id': 'b', 'text': 'the other'}]
   if labels is not None:
     rows = [{**row, 'labels': list(labels)} for row in rows]
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  json_lines(path, rows)
 
 
 def test_train_judges_predicts_and_says_where(trained):
@@ -69,17 +65,15 @@ def test_train_judges_predicts_and_says_where(trained):
 
 @pytest.mark.thorough
 def test_what_train_says_to_run_next_runs(trained):
-  commands = [
-    line.strip() for line in trained[1].splitlines() if ' -m xjax' in line
-  ]
-  *commands, serve = commands
+  lines = trained[1].splitlines()
+  *commands, serve = [x.strip() for x in lines if ' --workdir=' in x]
   assert len(commands) == 2 and ' serve --workdir=' in serve
   for command in commands:
     done = subprocess.run(
       command,
       shell=True,
       cwd=ROOT,
-      env=ENVIRONMENT,
+      env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
       capture_output=True,
       text=True,
     )
@@ -87,39 +81,13 @@ def test_what_train_says_to_run_next_runs(trained):
   assert len(rows_of(done.stdout)[0]['labels']) == 5
 
 
-def test_evaluate_agrees_with_train_and_with_its_artefact(run_main, trained):
-  workdir, printed = trained
-  path = workdir / 'eval' / 'test' / 'metrics.json'
-  before = json.loads(path.read_text())
-  done = run_main('evaluate', f'--workdir={workdir}', '--split=test')
-  assert done.returncode == 0, done.stderr
-  assert json.loads(path.read_text()) == before
-  table = done.stdout.splitlines()
-  assert all(line in printed for line in table[:3])
-  saved = workdir / 'eval' / 'test' / 'predictions.npz'
-  again = run_main('evaluate', f'--predictions={saved}')
-  assert again.returncode == 0, again.stderr
-  # The columns are the same but for the threshold, which is tuned on dev.
-  assert again.stdout.splitlines()[1].split()[:8] == table[1].split()[:8]
-  assert again.stdout.splitlines()[2].split()[:8] == table[2].split()[:8]
-  # A main prints the folder that it wrote to, and none if it wrote nothing.
-  assert done.stdout.splitlines()[-1] == str(path.parent)
-  assert str(workdir) not in again.stdout
-
-
 def test_predict_writes_all_three_files(run_main, trained, tmp_path):
   workdir, _ = trained
   label = rows_of((workdir / 'labels.jsonl').read_text())[0]['id']
   documents(tmp_path / 'in.jsonl', [label, 'unheard-of'])
   out = tmp_path / 'new' / 'out.jsonl'
-  done = run_main(
-    'predict',
-    f'--workdir={workdir}',
-    f'--input={tmp_path / "in.jsonl"}',
-    f'--output={out}',
-    '--k=3',
-  )
-  assert done.returncode == 0, done.stderr
+  flags = f'--input={tmp_path / "in.jsonl"}', f'--output={out}', '--k=3'
+  run_main('predict', f'--workdir={workdir}', *flags)
   rows = rows_of(out.read_text())
   assert [row['id'] for row in rows] == ['line-1', 'b']
   for row in rows:
@@ -133,8 +101,7 @@ def test_predict_writes_all_three_files(run_main, trained, tmp_path):
   with np.load(out.with_suffix('.npz'), allow_pickle=False) as arrays:
     assert arrays['gold/indptr'].tolist() == [0, 2, 4]
     assert arrays['all/ids'].shape[0] == 2
-  again = run_main('evaluate', f'--predictions={out.with_suffix(".npz")}')
-  assert again.returncode == 0, again.stderr
+  run_main('evaluate', f'--predictions={out.with_suffix(".npz")}')
 
 
 def test_predict_explains_labels_on_a_page(run_main, trained, tmp_path):
@@ -142,8 +109,7 @@ def test_predict_explains_labels_on_a_page(run_main, trained, tmp_path):
   documents(tmp_path / 'in.jsonl', None)
   out = tmp_path / 'out.jsonl'
   flags = (f'--workdir={workdir}', f'--input={tmp_path / "in.jsonl"}', '--k=3')
-  done = run_main('predict', *flags, f'--output={out}', '--explain=2')
-  assert done.returncode == 0, done.stderr
+  run_main('predict', *flags, f'--output={out}', '--explain=2')
   texts = 'one of two texts', 'the other'
   for row, text in zip(rows_of(out.read_text()), texts, strict=True):
     for label in row['labels']:
@@ -152,16 +118,15 @@ def test_predict_explains_labels_on_a_page(run_main, trained, tmp_path):
         assert text[slice(*word['at'])] == word['word']
   page = out.with_suffix('.html').read_text()
   assert page.count('<article ') == 2 and page.count('<button ') == 6
-  done = run_main('predict', *flags, f'--output={out}')
-  assert done.returncode == 0, done.stderr
+  run_main('predict', *flags, f'--output={out}')
   assert not out.with_suffix('.html').exists()
 
 
 def test_predict_cannot_add_labels_to_any_run(run_main, trained, tmp_path):
   (tmp_path / 'new.txt').write_text('a name\n')
   flags = (f'--workdir={trained[0]}', f'--labels={tmp_path / "new.txt"}')
-  done = run_main('predict', *flags, stdin='{"text": "a"}')
-  assert done.returncode == 1 and not done.stdout
+  done = run_main('predict', *flags, stdin='{"text": "a"}', code=1)
+  assert not done.stdout
   (line,) = done.stderr.splitlines()
   assert line.startswith(
     'error: the head LabelAttentionConfig cannot score new'
@@ -179,12 +144,10 @@ def test_streams_files_and_python_agree(run_main, trained, tmp_path):
   stream = run_main(
     'predict', *flags, stdin=(tmp_path / 'in.jsonl').read_text()
   )
-  assert stream.returncode == 0, stream.stderr
   assert [row['id'] for row in rows_of(stream.stdout)] == ['line-1', 'b']
-  file = run_main(
+  run_main(
     'predict', *flags, f'--input={tmp_path / "in.jsonl"}', f'--output={out}'
   )
-  assert file.returncode == 0, file.stderr
   assert out.read_text() == stream.stdout
   assert not out.with_suffix('.metrics.json').exists()
   lists = xjax.load(workdir).predict(['one of two texts', 'the other'], 4)
@@ -201,7 +164,6 @@ def test_streams_files_and_python_agree(run_main, trained, tmp_path):
 def test_a_finished_run_is_not_trained_again(run_main, trained):
   workdir, printed = trained
   done = run_main('train', *QUICK, f'--workdir={workdir}')
-  assert done.returncode == 0, done.stderr
   assert 'step 30/30' not in done.stderr
   assert done.stdout == printed
 
@@ -209,31 +171,19 @@ def test_a_finished_run_is_not_trained_again(run_main, trained):
 def test_a_preempted_run_leaves_with_75(run_main, monkeypatch, tmp_path):
   stopped = mock.Mock(side_effect=Preempted('saved at step 3'))
   monkeypatch.setattr('xjax.run.fit.fit', stopped)
-  done = run_main('train', *QUICK, f'--workdir={tmp_path / "run"}')
-  assert done.returncode == 75
+  done = run_main('train', *QUICK, f'--workdir={tmp_path / "run"}', code=75)
   assert 'preempted: saved at step 3' in done.stderr
 
 
 def test_a_mistake_in_a_process():
-  command = 'xjax', 'train', '--config=none.py', '--workdir=x'
-  done = subprocess.run(
-    [sys.executable, '-m', *command],
-    cwd=ROOT,
-    env=ENVIRONMENT,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-  assert (done.returncode, done.stdout) == (1, '')
-  assert done.stderr == 'error: --config=none.py: no such file\n'
+  done = run_process('train', '--config=none.py', '--workdir=x', code=1)
+  assert done == Done('', 'error: --config=none.py: no such file\n')
 
 
 def test_mistakes_in_documents_name_their_lines(run_main, trained):
   workdir, _ = trained
-  done = run_main(
-    'predict', f'--workdir={workdir}', stdin='{"text": "a"}\n{"txt": 1}\n{'
-  )
-  assert done.returncode == 1
+  lines = '{"text": "a"}\n{"txt": 1}\n{'
+  done = run_main('predict', f'--workdir={workdir}', stdin=lines, code=1)
   assert 'standard input:2: ' in done.stderr
   assert 'standard input:3: ' in done.stderr
   assert not done.stdout
@@ -241,15 +191,12 @@ def test_mistakes_in_documents_name_their_lines(run_main, trained):
 
 def test_broken_workdirs_and_absent_splits(run_main, trained, tmp_path):
   workdir, _ = trained
-  done = run_main('evaluate', f'--workdir={workdir}', '--split=nope')
-  assert done.returncode == 1
-  assert 'nope' in done.stderr
-  done = run_main('evaluate', f'--workdir={workdir}', f'--data_dir={tmp_path}')
-  assert done.returncode == 1
+  home = f'--workdir={workdir}'
+  assert 'nope' in run_main('evaluate', home, '--split=nope', code=1).stderr
+  done = run_main('evaluate', home, f'--data_dir={tmp_path}', code=1)
   assert done.stderr == (
     'error: --data_dir: the corpus of this run is generated, not read from '
     'files\n'
   )
-  other = run_main('train', QUICK[0], f'--workdir={workdir}')
-  assert other.returncode == 1
+  other = run_main('train', QUICK[0], home, code=1)
   assert 'data.n_train: 200 -> 2000' in other.stderr

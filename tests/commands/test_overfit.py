@@ -4,11 +4,10 @@ Also checks that systems of the quickstart beat the popularity prior.
 """
 
 import dataclasses
-import importlib
-import pathlib
 
 import pytest
 
+from tests.commands.test_configs import CONFIGS, config_of
 from tests.fixtures.shrink import shrink
 from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
@@ -27,22 +26,11 @@ from xjax.run.open_run import open_run
 
 pytestmark = pytest.mark.thorough
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}
 SIZES['mlp'] = (48,)
 RATES = dict.fromkeys(
   ['dropout', 'attention_dropout', 'word_dropout', 'row_dropout'], 0.0
 )
-
-
-def shipped():
-  """(name, config) of every neural config, variants too."""
-  for path in sorted((ROOT / 'xjax' / 'configs').glob('[!_]*.py')):
-    module = importlib.import_module(f'xjax.configs.{path.stem}')
-    for system in getattr(module, 'SYSTEMS', [None]):
-      config = module.get_config(*[system] if system else [])
-      if isinstance(config.model, NeuralModel):
-        yield f'{path.stem}:{system}' if system else path.stem, config
 
 
 def roomy(config):
@@ -110,12 +98,15 @@ def kinds(config):
   return str([small.data.tokens, *parts, chain])
 
 
-CASES = {kinds(config): (name, config) for name, config in shipped()}
+SHIPPED = {name: config_of(name) for name in CONFIGS}
+CASES = {
+  kinds(config): pytest.param(config, id=name)
+  for name, config in SHIPPED.items()
+  if isinstance(config.model, NeuralModel)
+}
 
 
-@pytest.mark.parametrize(
-  'config', [pytest.param(c, id=name) for name, c in CASES.values()]
-)
+@pytest.mark.parametrize('config', CASES.values())
 def test_learns_by_heart(config, tmp_path, devices):
   with devices(2):
     assert learnt(roomy(config), tmp_path) > 0.97

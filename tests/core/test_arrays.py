@@ -1,4 +1,4 @@
-"""Arrays of .npz files: rows and matrices, whole and damaged."""
+"""Ragged rows, and arrays of .npz files: whole and damaged."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,41 @@ from scipy import sparse
 from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
-from xjax.core.types import Ragged
+from xjax.core.types import PAD, Ragged
 
 ROWS = [[], [0, 3, 4], [], [4], []]
 DENSE = np.array([[0, 0, 0], [1.5, 0, -2], [0, 0, 3]], np.float32)
+
+
+@pytest.mark.parametrize(
+  'rows', [[range(2), ()], [np.array([0, 1]), np.zeros(0)], ((0, 1), [])]
+)
+def test_rows_of_any_kind(rows):
+  ragged = Ragged.of(rows)
+  assert (ragged.indptr.tolist(), ragged.values.tolist()) == ([0, 2, 2], [0, 1])
+  assert (ragged.indptr.dtype, ragged.values.dtype) == (np.int64, np.int32)
+  assert (len(ragged), ragged.lengths.tolist()) == (2, [2, 0])
+
+
+RAGGED = Ragged.of([[3, 1], [], [7, 8, 9]])
+
+
+def test_padded():
+  found = RAGGED.padded(np.array([2, PAD, 0, 1]), 4, fill=-5)
+  assert found.dtype == np.int32
+  assert found.tolist() == [[7, 8, 9, -5], [-5] * 4, [3, 1, -5, -5], [-5] * 4]
+  assert RAGGED.padded(np.array([0, 1]), 2, fill=0).tolist() == [[3, 1], [0, 0]]
+  with pytest.raises(ValueError, match='more than 2 entries'):
+    RAGGED.padded(np.array([0, 2]), 2, fill=0)
+
+
+def test_kept_and_taken():
+  kept = RAGGED.keep(RAGGED.values > 7)
+  assert [row.tolist() for row in kept] == [[], [], [8, 9]]
+  taken = RAGGED.take(np.array([2, 1, 0, 2]))
+  assert [row.tolist() for row in taken] == [[7, 8, 9], [], [3, 1], [7, 8, 9]]
+  assert taken.values.dtype == np.int32 and taken.indptr.dtype == np.int64
+  assert len(RAGGED.take(np.zeros(0, np.int64))) == 0
 
 
 @pytest.mark.parametrize('rows', [ROWS, [], [[]], [[], [2]]])

@@ -1,13 +1,13 @@
 """The files that the commands of the pages read, small and made from a seed."""
 
 import dataclasses
-import json
 import pathlib
 
 import numpy as np
 from scipy import sparse
 
 from tests.fixtures.shrink import shrink
+from tests.fixtures.vector_files import json_lines
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
@@ -30,16 +30,14 @@ def write_documents(folder: pathlib.Path) -> None:
   labels, splits = make_synthetic(_CORPUS)
   data, rng = folder / 'my_data', np.random.default_rng(0)
   data.mkdir()
-  write_lines(
-    data / 'labels.jsonl',
-    ({'id': x.id, 'name': x.name, 'alt': list(x.alt)} for x in labels),
-  )
+  rows = ({'id': x.id, 'name': x.name, 'alt': list(x.alt)} for x in labels)
+  json_lines(data / 'labels.jsonl', rows)
   for split, documents in splits.items():
-    write_lines(data / f'{split}.jsonl', map(record, documents))
+    json_lines(data / f'{split}.jsonl', map(record, documents))
     write_vectors(data / split, [x.id for x in documents], rng)
   new = splits['test'][:5]
   rows = [{'id': x.id, 'text': ' '.join(x.zones.values())} for x in new]
-  write_lines(folder / 'docs.jsonl', rows)
+  json_lines(folder / 'docs.jsonl', rows)
   (folder / 'new').mkdir()
   write_vectors(folder / 'new' / 'docs', [x.id for x in new], rng)
   table = ['id,text,labels']
@@ -55,10 +53,6 @@ def record(document: Document) -> dict:
   """Returns a document as a line of JSON lines has it."""
   labels = list(document.labels)
   return {'id': document.id, 'zones': dict(document.zones), 'labels': labels}
-
-
-def write_lines(path: pathlib.Path, rows) -> None:
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
 
 
 def write_vectors(

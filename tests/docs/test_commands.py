@@ -1,7 +1,5 @@
 """Every command of the pages names flags, configs and fields that exist."""
 
-from collections.abc import Iterator
-import contextlib
 import re
 import runpy
 import sys
@@ -10,6 +8,7 @@ from absl import flags as absl_flags
 from ml_collections import config_flags
 import pytest
 
+from tests.commands.conftest import own_flags
 from tests.docs.commands import Call, calls_of
 from tests.docs.pages import PAGES, ROOT, blocks_of
 from xjax.commands.flags.config import TupleParser, replace_config_names
@@ -37,26 +36,13 @@ def parsers() -> dict[str, dict[str, absl_flags.ArgumentParser]]:
   """The flags of each main, and what parses their values."""
   parsers = {}
   for main in COMMANDS:
-    with own_flags() as names:
+    before = set(absl_flags.FLAGS)
+    with own_flags():
       runpy.run_module(f'xjax.commands.{main}', run_name='docs')
-      new = {name: absl_flags.FLAGS[name].parser for name in names()}
-    parsers[main] = {**new, 'import': absl_flags.ArgumentParser()}
+      new = set(absl_flags.FLAGS) - before
+      parsers[main] = {name: absl_flags.FLAGS[name].parser for name in new}
+    parsers[main]['import'] = absl_flags.ArgumentParser()
   return parsers
-
-
-@contextlib.contextmanager
-def own_flags() -> Iterator:
-  """Flags that are defined inside exist only inside: mains share names."""
-  before = set(absl_flags.FLAGS)
-
-  def names() -> set[str]:
-    return set(absl_flags.FLAGS) - before
-
-  try:
-    yield names
-  finally:
-    for name in names():
-      delattr(absl_flags.FLAGS, name)
 
 
 def parse_config(arguments: tuple[str, ...]) -> Config:

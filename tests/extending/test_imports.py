@@ -2,16 +2,15 @@
 
 import gc
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from tests.extending.page import ROOT
 from xjax.commands.flags.imports import import_modules
 from xjax.core.errors import ConfigError
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The script `xjax` puts its own folder in front, and not the current folder.
 SCRIPT = 'from xjax.commands.main import main; main()'
 METRIC = """

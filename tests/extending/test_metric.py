@@ -3,15 +3,11 @@
 import csv
 import dataclasses
 import json
-import os
-import pathlib
-import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests.extending.page import FILES, start
 from tests.extending.systems import KS, drawn_rows, predictions
 from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
@@ -23,24 +19,17 @@ from xjax.judge.metrics.metric import DocumentMetric, LabelMetric
 from xjax.judge.metrics.protocols import XJAX
 from xjax.models.neural.neural_checks import check_best_metric
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 OWN = 'my_metrics', 'my_label_metrics'  # files of the page
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   """The folder that judging by the metrics of docs/extending.md has written."""
-  path, process = tmp_path_factory.mktemp('judged'), 'judge_process'
+  path = tmp_path_factory.mktemp('judged')
   for name in OWN:
-    (source,) = re.findall(rf'```python\n# {name}\.py\n(.*?)```', PAGE, re.S)
-    (path / f'{name}.py').write_text(source)
-  subprocess.run(
-    [sys.executable, '-m', f'tests.extending.{process}', path, *OWN],
-    cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': f'{path}:{ROOT}'},
-    check=True,
-  )
+    (path / f'{name}.py').write_text(FILES[name])
+  done = start(path, '-m', 'tests.extending.judge_process', path, *OWN)
+  assert done.returncode == 0, done.stderr
   return path
 
 

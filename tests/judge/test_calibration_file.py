@@ -1,4 +1,4 @@
-"""A calibration of predictions: what it is fitted to, and its file."""
+"""A calibration: what it is fitted to, its file; predictions as JSON lines."""
 
 import dataclasses
 import json
@@ -9,6 +9,7 @@ import pytest
 from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.schema import Label
 from xjax.judge.calibration import (
   Calibration,
   Method,
@@ -25,6 +26,7 @@ from xjax.judge.metrics.calibration_error import (
   reliability,
   sigmoid,
 )
+from xjax.judge.prediction_lines import prediction_line
 
 N, K, L = 200, 6, 40
 
@@ -119,14 +121,6 @@ def test_overconfident_scores_get_better(kind, method):
   assert calibration.a == pytest.approx(logits.a, rel=1e-3)
 
 
-def test_the_ranking_stays():
-  scores, _ = decisions(predictions())
-  calibration = calibrate(predictions(), Method.PLATT, 0, '')
-  shown = shown_of(np.sort(scores), ScoreKind.LOGIT, calibration)
-  assert (np.diff(shown) >= 0).all()
-  assert ((shown > 0) & (shown < 1)).all()
-
-
 def test_certain_probabilities_are_finite_logits():
   found = predictions(ScoreKind.PROBABILITY)
   scores = found.lists['all'].scores.copy()
@@ -175,14 +169,6 @@ def test_no_documents(tmp_path):
   assert cross_fitted(empty, Method.AUTO).shape == (0, K)
   calibration.save(tmp_path / 'c.json')
   assert Calibration.load(tmp_path / 'c.json') == calibration
-
-
-def test_documents_without_gold_count():
-  found = predictions()
-  none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
-  assert not decisions(none)[1].any()
-  assert reliability_of(none).accuracy.tolist() == [0] * 15
-  assert calibrate(none, Method.AUTO, 0, '').reason.endswith('is wrong')
 
 
 @pytest.mark.parametrize('kind', list(ScoreKind))
@@ -341,3 +327,31 @@ def test_errors_above_a_tenth_are_of_the_same_bins():
   assert (listed & ~above).any() and expected != reliability_of(found).ece
   none = reliability_of(found, np.full_like(shown, 0.1))
   assert none.ece_above is None
+
+
+LABELS = [Label('c_1', 'food additive'), Label('c_2', 'cérale')]
+
+
+def test_a_line():
+  ids = np.array([1, 0, PAD], np.int32)
+  scores = np.array([0.5, 0.25, 0], np.float32)
+  line = prediction_line('d', ids, scores, LABELS)
+  assert '\n' not in line and 'cérale' in line
+  first = {'id': 'c_2', 'name': 'cérale', 'score': 0.5}
+  second = {'id': 'c_1', 'name': 'food additive', 'score': 0.25}
+  row = json.loads(line)
+  assert row == {'id': 'd', 'labels': [first, second]}
+  assert list(row) == ['id', 'labels']
+  none = prediction_line('d', ids[2:], scores[2:], LABELS)
+  assert json.loads(none) == {'id': 'd', 'labels': []}
+
+
+def test_scores_are_probabilities_where_the_kind_allows():
+  scores = [-np.inf, -1e30, -800, -1, 0, 1, 800, 1e30]
+  scores = np.array(scores, np.float32)
+  probabilities = readable_scores(scores, ScoreKind.LOGIT)
+  np.testing.assert_allclose(
+    probabilities, [0, 0, 0, 1 / (1 + np.e), 0.5, np.e / (1 + np.e), 1, 1]
+  )
+  for kind in (ScoreKind.MARGIN, ScoreKind.PROBABILITY):
+    np.testing.assert_array_equal(readable_scores(scores, kind), scores)

@@ -77,11 +77,7 @@ def test_values_are_those_of_judging(found):
     assert row.difference == pytest.approx(ours - base, rel=1e-9)
     assert row.interval.low < row.difference < row.interval.high
     assert (row.slice, row.note) == ('all', '')
-
-
-def test_what_differs_is_significant(found):
-  for row in found.differences:
-    if row.metric == 'RP@5':
+    if row.metric == 'RP@5':  # what differs clearly is significant
       clear = row.system == 'better'
       assert (row.p < 0.01) == clear
       assert (row.interval.low > 0) == clear

@@ -23,7 +23,7 @@ from xjax.judge.intervals import (
 from xjax.judge.judge import judge, judged_slices, thresholds
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
-from xjax.judge.metrics.significance import interval, randomization_p
+from xjax.judge.metrics.significance import randomization_p
 from xjax.judge.slice import Slice
 
 N, L, K, TUNED = 40, 30, 6, 0.1
@@ -226,15 +226,6 @@ def test_what_is_missing_has_no_interval():
   assert bootstrap(evidence, table_of(evidence), 0, 50) == {}
 
 
-def test_seeds_reproduce_to_the_bit():
-  evidence = evidence_of(predictions(1), 'few')
-  table = table_of(evidence)
-  again = evidence_of(predictions(1), 'few')
-  first = bootstrap(evidence, table, 4, 60)
-  assert bootstrap(again, table, 4, 60) == first
-  assert bootstrap(again, table, 5, 60) != first
-
-
 def test_the_error_of_a_mean_is_known():
   evidence = evidence_of(predictions(3, n_docs=300), 'all')
   name = 'RP@5'
@@ -262,18 +253,6 @@ def p_values(ours, theirs, seed=0, iterations=200):
   }
 
 
-def test_a_system_does_not_differ_from_itself():
-  assert set(p_values(predictions(1), predictions(1)).values()) == {1}
-
-
-def test_who_comes_first_does_not_matter():
-  ours, theirs = predictions(1), predictions(2, 0.9)
-  there = p_values(ours, theirs)
-  assert p_values(theirs, ours) == there
-  assert p_values(ours, theirs, seed=1) != there
-  assert there['RP@5'] < 0.05 < there['coverage[n=1000]@1']
-
-
 @pytest.mark.thorough
 def test_alike_systems_are_as_often_significant_as_chance_has_it():
   found = [
@@ -283,14 +262,3 @@ def test_alike_systems_are_as_often_significant_as_chance_has_it():
   for name in ('RP@5', 'macro-F1@5', 'nDCG@5'):
     values = [p[name] for p in found]
     assert scipy.stats.kstest(values, 'uniform').pvalue > 0.01, name
-
-
-def test_a_difference_is_surer_of_the_same_draws():
-  ours = predictions(1)
-  theirs = dataclasses.replace(ours, lists={'all': ours.lists['all'].first(4)})
-  pair = evidence_of(ours, 'all'), evidence_of(theirs, 'all')
-  measure = table_of(pair[0])['RP@3']
-  both = bootstrap_sums(pair, sum_names([measure]), 0, 100)
-  one, other = (measure.value(sums) for sums in both)
-  np.testing.assert_allclose(one, other)
-  assert interval(one - other, 0.0).error < 1e-12

@@ -12,7 +12,7 @@ from tests.judge.reference import judged as reference_judge
 from tests.judge.systems import system
 from xjax.core.types import PAD
 from xjax.data.schema import propensity_weights
-from xjax.judge.criteria import Criteria
+from xjax.judge.criteria import Criteria, main_metrics
 from xjax.judge.judge import NOTES, judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.label_sums import in_bins
@@ -129,6 +129,7 @@ def test_slices_asked_for():
   asked = {'bin:1-9': bins['1-9'], 'mine': np.arange(L) % 2 == 0}
   criteria = Criteria(KS, slices=asked, vectors_LD=unit_vectors(0))
   metrics = judge(predictions, dataclasses.replace(criteria, form=FORM))
+  assert list(metrics['xjax']) == ['all', 'frequent', 'few', 'zero', *asked]
   for name, mask in asked.items():
     values = metrics['xjax'][name]
     ranked = dataclasses.replace(criteria, ranks_LK=np.ones((L, K)))
@@ -199,3 +200,21 @@ def test_without_training_labels_there_are_no_bins_and_no_propensities():
   assert 'macro-F1@5[1-9]' not in values
   given = judge(unknown, Criteria(KS, weights_L=np.ones(L)))['xjax']['all']
   assert given['PSP@5'] > 0
+
+
+def names(*ks):
+  kinds = 'P', 'R', 'nDCG', 'RP', 'PSP', 'macro-F1'
+  return [f'{kind}@{k}' for kind in kinds for k in ks] + ['micro-F1', 'n_docs']
+
+
+def test_metrics_that_are_shown_first():
+  assert main_metrics(names(1, 3, 5, 10)) == [
+    *('P@1', 'P@3', 'P@5', 'nDCG@5', 'RP@5', 'PSP@1', 'PSP@3', 'PSP@5'),
+    'macro-F1@5',
+  ]
+  # Other cut-offs take the place of the usual ones.
+  assert main_metrics(names(2, 8)) == [
+    *('P@2', 'P@8', 'nDCG@8', 'RP@8', 'PSP@2', 'PSP@8', 'macro-F1@8')
+  ]
+  assert main_metrics(['n_docs', 'micro-F1']) == ['micro-F1']
+  assert main_metrics([]) == []

@@ -19,7 +19,7 @@ from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import NOTES, judge, tune_threshold
-from xjax.judge.predict import popularity, predict
+from xjax.judge.predict import popularity, predict, recalls_of
 from xjax.judge.predictions import Predictions
 
 KS = (1, 3, 5)
@@ -138,7 +138,7 @@ def test_judge_against_the_definitions(depth):
     assert counts == [with_gold, 37 - with_gold, len(labels)]
     expected = defined(scores, golds, labels)
     tuned = defined(scores, golds, labels, -0.75)
-    for kind in ('micro-F1', 'macro-F1'):
+    for kind in ('micro-F1', 'macro-F1', 'weighted-F1'):
       expected[f'{kind}-tuned'] = tuned[kind]
     found = {metric: values[metric] for metric in expected}
     assert found == pytest.approx(expected, abs=1e-14)
@@ -315,22 +315,28 @@ def test_the_popularity_prior(tmp_path):
 
 
 def test_what_is_saved(tmp_path):
+  step = 'shortlist recall@3'
+  recalls = {'all': {step: 0.25}, 'few': {step: 0.5}}
   predictions, _, _ = predicted(depth=2)
+  predictions = dataclasses.replace(predictions, recalls=recalls)
   metrics = judge(predictions, Criteria(KS), threshold=0.1)
-  save_evaluation(tmp_path / 'eval' / 'dev', predictions, metrics)
+  assert metrics['recalls'] == recalls
   folder = tmp_path / 'eval' / 'dev'
+  save_evaluation(folder, predictions, metrics)
   assert sorted(p.name for p in folder.iterdir()) == [
     *('judged.json', 'metrics.csv', 'metrics.json', 'predictions.npz')
   ]
   assert json.loads((folder / 'metrics.json').read_text()) == metrics
   again = judge(Predictions.load(folder / 'predictions.npz'), Criteria(KS), 0.1)
   assert again == metrics
-  rows = list(csv.DictReader((folder / 'metrics.csv').read_text().splitlines()))
-  assert {row['protocol'] for row in rows} == {'xjax'}
-  for row in rows:
-    value = metrics['xjax'][row['slice']][row['metric']]
-    assert row['value'] == ('' if value is None else str(value))
-  assert len(rows) == sum(map(len, metrics['xjax'].values()))
+  rows = csv.DictReader((folder / 'metrics.csv').read_text().splitlines())
+  columns = 'protocol', 'slice', 'metric', 'value'
+  assert sorted([*map(row.get, columns)] for row in rows) == sorted(
+    [protocol, name, metric, '' if value is None else str(value)]
+    for protocol, slices in (('xjax', metrics['xjax']), ('', recalls))
+    for name, values in slices.items()
+    for metric, value in values.items()
+  )
 
 
 @pytest.mark.parametrize('score', [np.inf, np.nan])
@@ -345,3 +351,23 @@ def test_a_score_that_is_not_finite_names_the_document(score):
   split = dataclasses.replace(split, features=features)
   with pytest.raises(DataError, match="dev.npy: document 'd13'"):
     predict(scorer, split, SPACE, L)
+
+
+GOLD = Ragged.of([[0, 1, 2], [], [3], [1, 7]])  # 7 is beyond the masks
+FEW = np.array([False, True, True, False])
+
+
+def test_mean_recalls_are_over_documents_with_gold_labels_in_the_slice():
+  kept = {
+    'shortlist recall@9': np.int32([[2, 0, 1, 1], [1, 0, 0, 1], [0] * 4]),
+    'level 0 recall@3': np.int32([[3, 0, 1, 2], [2, 0, 0, 1], [0] * 4]),
+  }
+  recalls = recalls_of(kept, GOLD, {'few': FEW, 'zero': FEW & ~FEW})
+  shortlist, level = kept
+  means = {'all': (2 / 3 + 1 + 1 / 2) / 3, 'few': (1 / 2 + 1) / 2}
+  assert recalls == {
+    name: {shortlist: pytest.approx(mean, rel=1e-14), level: 1.0}
+    for name, mean in means.items()
+  }
+  assert list(recalls['all']) == list(kept)  # the order of the steps
+  assert recalls_of({}, GOLD, {}) == {}

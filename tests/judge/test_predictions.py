@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.error_text import error_text
+from tests.judge.systems import lists_of
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge.files.saved_predictions import labels_sha256
@@ -56,6 +57,12 @@ def path(tmp_path):
   return tmp_path / 'predictions.npz'
 
 
+def saved(path, **changes):
+  """Predictions that were saved in this file and loaded."""
+  predictions(**changes).save(path)
+  return Predictions.load(path)
+
+
 def test_round_trip(path):
   before, after = predictions(), Predictions.load(path)
   for name in ('score_kind', 'n_scored', 'n_train', 'doc_ids', 'labels'):
@@ -65,13 +72,13 @@ def test_round_trip(path):
   np.testing.assert_array_equal(after.gold.indptr, before.gold.indptr)
   np.testing.assert_array_equal(after.gold.values, before.gold.values)
   assert list(after.lists) == list(after.masks) == list(before.lists)
-  for name, saved in before.lists.items():
-    np.testing.assert_array_equal(after.lists[name].ids, saved.ids)
-    np.testing.assert_array_equal(after.lists[name].scores, saved.scores)
+  for name, each in before.lists.items():
+    np.testing.assert_array_equal(after.lists[name].ids, each.ids)
+    np.testing.assert_array_equal(after.lists[name].scores, each.scores)
   assert len(after) == 3
 
 
-def test_how_labels_were_searched_is_kept(path, tmp_path):
+def test_how_labels_were_searched_is_kept(path):
   assert Predictions.load(path).selected_by == ''
   for kind, said in (
     ('exact', 'exact search'),
@@ -84,25 +91,21 @@ def test_how_labels_were_searched_is_kept(path, tmp_path):
     ('clusters=10', 'the labels of 10 clusters'),
     ('runs=3', 'average of the lists of 3 runs'),
   ):
-    predictions(selected_by=kind).save(tmp_path / 'p.npz')
-    after = Predictions.load(tmp_path / 'p.npz')
+    after = saved(path, selected_by=kind)
     assert (after.selected_by, after.selection) == (kind, said)
     assert after.is_approximate == (kind != 'exact')
   assert predictions().selection == 'search not recorded'
   assert not predictions().is_approximate
-  predictions(selected_by='luck').save(tmp_path / 'p.npz')
   with pytest.raises(DataError, match="selected_by: is 'luck', which is unkn"):
-    Predictions.load(tmp_path / 'p.npz')
+    saved(path, selected_by='luck')
 
 
-def test_recalls_are_kept(path, tmp_path):
+def test_recalls_are_kept(path):
   assert Predictions.load(path).recalls == {}  # also in files without them
   steps = 'shortlist recall@20', 'level 0 recall@4'
   shares = {'all': (0.1, 0.75), 'few': (0.0, 1.0)}
   recalls = {name: dict(zip(steps, each)) for name, each in shares.items()}
-  before = predictions(selected_by='shortlist=20', recalls=recalls)
-  before.save(tmp_path / 'p.npz')
-  after = Predictions.load(tmp_path / 'p.npz')
+  after = saved(path, selected_by='shortlist=20', recalls=recalls)
   assert after.recalls == recalls
   said = 'shortlist recall@20 0.100, level 0 recall@4 0.750'
   assert after.selection_with_recalls == f'a shortlist of 20 labels ({said})'
@@ -122,31 +125,26 @@ def test_recalls_are_kept(path, tmp_path):
     ('odd/recalls', np.array([0.5, 0.5]), 'odd/recalls: unknown array'),
   ],
 )
-def test_damaged_recalls_are_refused(tmp_path, name, array, fault):
+def test_damaged_recalls_are_refused(path, name, array, fault):
   steps = {'shortlist recall@20': 0.5, 'level 0 recall@4': 1.0}
-  predictions(recalls={'few': steps}).save(tmp_path / 'p.npz')
-  changed(tmp_path / 'p.npz', name, array)
+  saved(path, recalls={'few': steps})
+  changed(path, name, array)
   with pytest.raises(DataError, match=fault):
-    Predictions.load(tmp_path / 'p.npz')
+    Predictions.load(path)
 
 
-def test_a_label_has_one_score_in_all_lists_of_a_document(path, tmp_path):
+def test_a_label_has_one_score_in_all_lists_of_a_document(path):
   changed(path, 'few/scores', at((1, 0), -1.5))
   message = error_text(Predictions.load, path)
   assert "predictions.npz: document '\\xe4/\\u03b2': label 'l3' has " in message
   assert '(-1 in all, -1.5 in few)' in message
   # By rounding, they may differ; lists of a strategy have other scores.
-  near = predictions()
-  near.lists['few'].scores[1, 0] *= 1 + 1e-6
-  near.save(tmp_path / 'near.npz')
-  assert len(Predictions.load(tmp_path / 'near.npz')) == 3
-  chosen = predictions(strategy='coverage(k=3)')
-  chosen.lists['all'].scores[:] -= 7
-  chosen.save(tmp_path / 'chosen.npz')
-  assert Predictions.load(path.with_name('chosen.npz')).strategy == (
-    'coverage(k=3)'
-  )
-  assert predictions().strategy == ''
+  near, chosen = predictions().lists, predictions().lists
+  near['few'].scores[1, 0] *= 1 + 1e-6
+  assert len(saved(path, lists=near)) == 3
+  chosen['all'].scores[:] -= 7
+  after = saved(path, lists=chosen, strategy='coverage(k=3)')
+  assert (after.strategy, predictions().strategy) == ('coverage(k=3)', '')
 
 
 def test_two_scores_are_found_in_any_block_of_documents(monkeypatch):
@@ -163,40 +161,26 @@ def test_a_label_twice_in_a_list_is_named(path):
     Predictions.load(path)
 
 
-def test_without_gold_and_held_out(tmp_path):
+def test_without_gold_and_held_out(path):
   few = {k: v for k, v in predictions().lists.items() if k != 'held_out'}
-  none = np.zeros(0, np.int32)
-  predictions(gold=None, held_out=none, lists=few).save(tmp_path / 'p.npz')
-  after = Predictions.load(tmp_path / 'p.npz')
+  after = saved(path, gold=None, held_out=np.zeros(0, np.int32), lists=few)
   assert after.gold is None
   assert 'held_out' not in after.lists and not len(after.held_out)
 
 
-def test_what_is_assigned_is_kept(tmp_path):
-  path = tmp_path / 'p.npz'
-  predictions(assigned_above=0.1).save(path)
-  assert Predictions.load(path).assigned_above == 0.1
-  predictions().save(path)
-  assert Predictions.load(path).assigned_above is None
-  predictions(assigned_above=float('nan')).save(path)
+def test_what_is_assigned_is_kept(path):
+  assert saved(path, assigned_above=0.1).assigned_above == 0.1
+  assert saved(path).assigned_above is None
   with pytest.raises(DataError, match='assigned_above: is nan, but must be'):
-    Predictions.load(path)
+    saved(path, assigned_above=float('nan'))
 
 
-def test_slices_may_lack_lists_of_their_own(tmp_path):
-  few = {k: v for k, v in predictions().lists.items() if k in ('all', 'few')}
-  predictions(lists=few).save(tmp_path / 'p.npz')
-  assert list(Predictions.load(tmp_path / 'p.npz').lists) == ['all', 'few']
-
-
-def test_no_documents(tmp_path):
+def test_no_documents(path):
   empty = {
-    name: LabelLists(saved.ids[:0], saved.scores[:0])
-    for name, saved in predictions().lists.items()
+    name: LabelLists(each.ids[:0], each.scores[:0])
+    for name, each in predictions().lists.items()
   }
-  nothing = predictions(doc_ids=(), lists=empty, gold=Ragged.of([]))
-  nothing.save(tmp_path / 'p.npz')
-  assert len(Predictions.load(tmp_path / 'p.npz')) == 0
+  assert not len(saved(path, doc_ids=(), lists=empty, gold=Ragged.of([])))
 
 
 def test_the_digest_is_that_of_ids_and_newlines(path):
@@ -355,3 +339,20 @@ def test_probabilities_are_from_0_to_1(path):
   changed(path, 'score_kind', np.str_('probability'))
   said = '/scores: a score is not from 0 to 1 (at [0, '
   assert said in error_text(Predictions.load, path)
+
+
+def test_merged_lists_have_no_label_twice():
+  one = lists_of([[3, 1]], [[2, 1]])
+  # Another score, and 3 stands between the two entries of 1.
+  other = lists_of([[1, 0]], [[3, 0.5]])
+  merged = LabelLists.merge([one, other])
+  assert merged.ids.tolist() == [[1, 3, 0, PAD]]
+  assert merged.scores.tolist() == [[3, 2, 0.5, NONE]]
+
+
+def test_cut_lists():
+  lists = lists_of([[0, 1, 2], [4, 3, PAD]], [[0, -1, -2], [0, -1, NONE]])
+  cut = lists.cut(np.array([1, 0, 1, 0, 1], bool))
+  assert cut.ids.tolist() == [[0, 2, PAD], [4, PAD, PAD]]
+  assert cut.scores.tolist() == [[0, -2, NONE], [0, NONE, NONE]]
+  assert cut.lengths.tolist() == [2, 1]

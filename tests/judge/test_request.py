@@ -30,9 +30,7 @@ def test_nothing_in_particular():
     assert getattr(ours, field) == getattr(usual, field)
   assert ours.vectors_LD is ours.ranks_LK is ours.weights_L is None
   assert not ours.replicates
-
-
-def test_what_a_run_is_judged_by_is_usual():
+  # What a run is judged by is usual.
   usual = Criteria(ks=(2, 7), propensity=(0.6, 2.6))
   found = criteria(JudgeRequest(kinds=('P',)), usual=usual)
   assert (found.ks, found.propensity) == ((2, 7), (0.6, 2.6))

@@ -1,24 +1,15 @@
 """Judging lists of labels that a first stage chose."""
 
-import csv
 import dataclasses
 
 import numpy as np
 import pytest
 
-from tests.judge.test_predict import (
-  KS,
-  SPACE,
-  DenseScorer,
-  L,
-  make_split,
-  predicted,
-)
+from tests.judge.test_predict import SPACE, DenseScorer, L, make_split
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import judge, slices_without_lists, tune_threshold
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import predict
@@ -107,7 +98,7 @@ def test_a_slice_that_is_requested_has_lists_of_its_own(tmp_path):
 
 
 def test_slices_without_lists_are_those_of_all_protocols():
-  predictions, _, _ = predicted()
+  predictions = predict(DenseScorer(37), make_split(37), SPACE, 12)
   asked = Criteria((1,), protocols=tuple(PROTOCOLS.values()))
   criteria = dataclasses.replace(asked, slices={'odd': ODD})
   masks = slices_without_lists(predictions, criteria)
@@ -117,18 +108,3 @@ def test_slices_without_lists_are_those_of_all_protocols():
   )
   assert slices_without_lists(again, criteria) == []
   assert slices_without_lists(predictions, Criteria((1,))) == []
-
-
-def test_recalls_are_in_the_metrics_and_in_their_table(tmp_path):
-  step = 'shortlist recall@3'
-  recalls = {'all': {step: 0.25}, 'few': {step: 0.5}}
-  found = dataclasses.replace(predicted()[0], recalls=recalls)
-  metrics = judge(found, Criteria(KS))
-  assert metrics['recalls'] == recalls
-  save_evaluation(tmp_path / 'dev', found, metrics)
-  loaded = Predictions.load(tmp_path / 'dev' / 'predictions.npz')
-  assert judge(loaded)['recalls'] == recalls
-  lines = (tmp_path / 'dev' / 'metrics.csv').read_text().splitlines()
-  rows = [row for row in csv.DictReader(lines) if not row['protocol']]
-  found = [(row['slice'], row['metric'], row['value']) for row in rows]
-  assert found == [('all', step, '0.25'), ('few', step, '0.5')]

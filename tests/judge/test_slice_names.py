@@ -5,10 +5,10 @@ import pytest
 
 from tests.judge.systems import system
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
-from xjax.data.schema import Label
-from xjax.judge.criteria import Criteria
-from xjax.judge.judge import judge
+from xjax.data.schema import Label, LabelSpace
+from xjax.judge.metrics.slices import cut_gold, judged_masks
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import check_slice_names, named_slices
 
@@ -153,14 +153,22 @@ def test_what_a_slice_takes():
       labels_in(f'level:{level}', hierarchy())
 
 
-def test_slices_are_judged():
-  slices = named_slices(['bin:1-9', 'level:2'], predictions(), hierarchy())
-  metrics = judge(predictions(), Criteria((1, 2), slices=slices))['xjax']
-  names = 'all', 'frequent', 'few', 'zero', 'bin:1-9', 'level:2'
-  assert list(metrics) == [*names]
-  # Document x has the gold label fish, and lists it first in this bin; y has no
-  # gold label in this bin.
-  values = metrics['bin:1-9']
-  names = 'n_docs', 'n_skipped', 'n_labels', 'P@1'
-  assert [values[name] for name in names] == [1, 1, 2, 1]
-  assert metrics['level:2']['n_labels'] == 1
+def test_masks_are_those_of_the_label_space():
+  counts = np.array([100, 50, 49, 1, 0, 0], np.int32)
+  labels = tuple(Label(f'l{i}') for i in range(6))
+  space = LabelSpace(labels, counts, n_train=200, n_trained=4, n_held_out=1)
+  masks = judged_masks(counts, np.array([4]))
+  np.testing.assert_array_equal(masks.pop('all'), np.ones(6, bool))
+  assert list(masks) == list(space.masks())
+  for name, mask in space.masks().items():
+    np.testing.assert_array_equal(masks[name], mask)
+
+
+def test_cut_keeps_rows_and_order():
+  gold = Ragged.of([[0, 2, 5], [], [1], [2, 4]])
+  mask = np.array([1, 0, 1, 0, 1, 0], bool)
+  rows = cut_gold(gold, mask)
+  assert [row.tolist() for row in rows] == [[0, 2], [], [], [2, 4]]
+  assert rows.indptr.dtype == np.int64 and rows.values.dtype == np.int32
+  nothing = cut_gold(gold, np.zeros(6, bool))
+  assert nothing.lengths.tolist() == [0, 0, 0, 0]

@@ -1,31 +1,46 @@
-"""Small splits are judged by NumPy, large ones by compiled programs."""
+"""How a split is judged changes no result.
+
+Small splits are judged by NumPy, large ones by compiled programs. Where there
+are many labels, only those that are seen are counted.
+"""
 
 import contextlib
+import dataclasses
 import logging
 
+import jax
 import numpy as np
 import pytest
 
 from tests.judge.systems import system
-from xjax.core.types import PAD
+from xjax.core.types import PAD, Ragged
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
+from xjax.judge.evidence import SliceStatistics
 from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics import label_sums, resampling
 from xjax.judge.metrics.protocols import PECOS, XJAX
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.slice import Slice
 
-L, N, K = 30, 70, 8
+N, L, K = 70, 700, 6
 
 
 def predictions(n_docs=N):
+  """Lists of the even labels up to 400, some short, and gold among them."""
   rng = np.random.default_rng(n_docs)
-  ids = np.stack([rng.permutation(L)[:K] for _ in range(n_docs)])
+  ids = 2 * np.stack([rng.permutation(200)[:K] for _ in range(n_docs)])
   scores = -np.sort(-rng.normal(size=(n_docs, K)), axis=1)
   ids[::4, -2:], scores[::4, -2:] = PAD, -np.inf
   golds = [
-    [*row[row != PAD][::3]] if i % 5 else [] for i, row in enumerate(ids)
+    row[row != PAD][::3] + [0, 1] if i % 5 else [] for i, row in enumerate(ids)
   ]
   return system(ids, scores, golds, rng.integers(0, 90, L), n_train=1000)
+
+
+def criteria(**fields):
+  ranks_LK = np.random.default_rng(1).random((L, K))
+  return Criteria(ks=(1, 3), ranks_LK=ranks_LK, **fields)
 
 
 @contextlib.contextmanager
@@ -53,25 +68,20 @@ def compilations():
 def test_a_small_split_is_judged_without_compiling():
   # No other test has these shapes, so none has compiled the programs.
   odd = predictions(n_docs=67)
-  criteria = Criteria(ks=(1, 2, 7), replicates=12)
+  by = Criteria(ks=(1, 2, 7), replicates=12)
   with compilations() as compiled:
-    judge(odd, criteria, threshold=0.25)
-    assert len([*document_lines(odd, criteria)]) == 67
+    judge(odd, by, threshold=0.25)
+    assert len([*document_lines(odd, by)]) == 67
   assert compiled == []
 
 
 def test_numpy_and_compiled_programs_give_the_same_metrics(monkeypatch):
-  criteria = Criteria(
-    ks=(1, 5),
-    protocols=(XJAX, PECOS),
-    ranks_LK=np.random.default_rng(1).random((L, K)),
-    replicates=10,
-  )
-  small = judge(predictions(), criteria, threshold=0.25)
+  by = criteria(protocols=(XJAX, PECOS), replicates=10)
+  small = judge(predictions(), by, threshold=0.25)
   for module in (judged_slice, label_sums, resampling):
     monkeypatch.setattr(module, '_NUMPY_UP_TO', 0)
   with compilations() as compiled:
-    large = judge(predictions(), criteria, threshold=0.25)
+    large = judge(predictions(), by, threshold=0.25)
   assert compiled
   assert leaves(small) == pytest.approx(leaves(large), rel=1e-12, abs=1e-14)
 
@@ -85,3 +95,49 @@ def leaves(tree, path=()):
   else:
     return {path: tree} if isinstance(tree, int | float) else {}
   return {key: value for part in parts for key, value in part.items()}
+
+
+def evidence_of(found):
+  part = Slice.of(found, ALL, found.masks[ALL])
+  cuts = {'': 0.0}
+  return SliceStatistics.of(part, criteria(), [XJAX], cuts, found.n_train)
+
+
+def test_sums_over_seen_labels_are_the_same(monkeypatch):
+  found = predictions(13)
+  every = evidence_of(found)
+  monkeypatch.setattr(judged_slice, '_COUNT_ALL_UP_TO', 0)
+  some = evidence_of(found)
+  assert (every.form.n_labels, some.form.n_labels) == (L, 128)
+  assert len(every.sums) > 50
+  assert every.sums == pytest.approx(some.sums, rel=1e-12)
+  assert every.short == some.short
+  for ours, theirs in zip(some.documents(), every.documents(), strict=True):
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_places(monkeypatch):
+  monkeypatch.setattr(judged_slice, '_COUNT_ALL_UP_TO', 0)
+  found = predictions(13)
+  part = Slice.of(found, ALL, found.masks[ALL])
+  seen = judged_slice.SeenLabels.of(part)
+  (_, documents), *_ = part.blocks()
+  placed = seen.documents(documents)
+  for labels, places in (
+    (documents.ids_BK, placed.ids_BK),
+    (documents.gold_BP, placed.gold_BP),
+  ):
+    assert places.dtype == np.int32
+    back = np.where(places == PAD, PAD, seen.labels_H[places])
+    np.testing.assert_array_equal(back, labels)
+  # Where most labels are seen, all of them are counted.
+  every = Ragged.of([sorted(part) for part in np.array_split(np.arange(L), 13)])
+  full = dataclasses.replace(found, gold=every)
+  part = Slice.of(full, ALL, full.masks[ALL])
+  assert judged_slice.SeenLabels.of(part).labels_H is None
+
+
+def test_weights_of_a_large_slice_go_to_the_device_once(monkeypatch):
+  monkeypatch.setattr(judged_slice, '_NUMPY_UP_TO', 0)
+  weights = evidence_of(predictions()).weights.labels_L
+  assert isinstance(weights, jax.Array) and weights.dtype == np.float64

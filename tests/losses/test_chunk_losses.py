@@ -1,5 +1,6 @@
 """Losses of single labels, against their definitions and by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -71,6 +72,7 @@ def test_golden(loss, logits, gold, expected, slopes):
 
 
 LARGE = [(1e4, 1, 0, 0), (1e4, 0, 1e4, 1), (-1e4, 1, 1e4, -1), (-1e4, 0, 0, 0)]
+NEARLY_RIGHT = -20.0, 0, np.exp(-20), np.exp(-20)
 HINGES = [
   *[(1e4, 1, 0, 0), (1e4, 0, 10001.0**2, 20002)],
   *[(-1e4, 1, 10001.0**2, -20002), (-1e4, 0, 0, 0)],
@@ -81,8 +83,9 @@ HINGES = [
 @pytest.mark.parametrize(
   ('loss', 'cases', 'rtol'),
   [
-    (bce, [*LARGE, (-20.0, 0, np.exp(-20), np.exp(-20))], 1e-5),
-    *[(Focal(gamma), LARGE, 1e-5) for gamma in (0.0, 0.5, 2.0)],
+    (bce, [*LARGE, NEARLY_RIGHT], 1e-5),
+    (Focal(0.0), [*LARGE, NEARLY_RIGHT], 1e-5),
+    *[(Focal(gamma), LARGE, 1e-5) for gamma in (0.5, 2.0)],
     (squared_hinge, HINGES, 1e-6),
   ],
 )
@@ -92,16 +95,44 @@ def test_extremes(loss_trial, loss, cases, rtol):
     np.testing.assert_allclose(found, expected, rtol=rtol)
 
 
-def test_focal_loss_without_gamma_is_cross_entropy():
-  given = jnp.linspace(-30, 30, 9)[None], jnp.arange(9)[None] % 2 == 0
-  assert_close(Focal(0.0)(*given), bce(*given), 1e-5, atol=1e-6)
-
-
-def test_equal_ones_are_one_key():
-  assert {Focal(2.0), Focal(2.0)} == {Focal(2.0, 0.0)}
-
-
 def test_digits_of_what_is_nearly_right(loss_trial):
   found, _ = loss_trial(Focal(2.0), None).at(-8.0, False)
   p = 1 / (1 + np.exp(8))
   np.testing.assert_allclose(found, -(p**2) * np.log1p(-p), rtol=1e-5)
+
+
+def absent(logits_BC, weight_C=None):
+  """The loss of labels that are not gold, which share logarithms."""
+  return jax.jit(bce.absent)(jnp.asarray(logits_BC, jnp.float32), weight_C)
+
+
+@pytest.mark.parametrize('documents', [1, 3, 16, 24, 37, 48])
+@pytest.mark.parametrize('scale', [1e-3, 3, 15])
+def test_absent_labels_share_logarithms(documents, scale):
+  rng = np.random.default_rng(documents)
+  z_BC = rng.normal(size=(documents, 11), scale=scale).astype(np.float32)
+  z_BC[0, 3] = -np.inf
+  loss, dlogits_BC = absent(z_BC)
+  exact_BC = z_BC.astype(np.float64)
+  np.testing.assert_allclose(loss, np.logaddexp(0, exact_BC).sum(), rtol=1e-6)
+  np.testing.assert_allclose(dlogits_BC, 1 / (1 + np.exp(-exact_BC)), rtol=1e-5)
+  assert dlogits_BC[0, 3] == 0
+
+
+@pytest.mark.parametrize('logit', [-80.0, -30.0, -17.0, 0.0, 17.0, 88.0, 1e4])
+def test_no_digit_of_an_absent_label_is_lost(logit):
+  z_BC = np.full((32, 5), logit)
+  loss, _ = absent(z_BC)
+  np.testing.assert_allclose(loss, np.logaddexp(0, z_BC).sum(), rtol=1e-6)
+
+
+def test_certain_and_uncertain_labels_share_a_logarithm():
+  z_BC = np.array([-80.0, 1e4, -1e4, -40.0, 0.5, -np.inf, 30.0, -20.0])[:, None]
+  loss, _ = absent(z_BC)
+  np.testing.assert_allclose(loss, np.logaddexp(0, z_BC).sum(), rtol=1e-6)
+  loss, _ = absent(np.full((16, 3), -np.inf))
+  assert loss == 0
+
+
+def test_a_logit_that_is_no_number_is_not_hidden():
+  assert np.isnan(absent(np.array([[np.nan], [1.0]]))[0])

@@ -7,10 +7,7 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import (
-  TfidfConfig,
-  TokensConfig,
-)
+from xjax.data.config import TfidfConfig, TokensConfig
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
@@ -26,6 +23,7 @@ from xjax.models.neural.shortlists import StageShortlist
 from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.head import DescriptorHeadConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
@@ -61,11 +59,6 @@ def broken(path: str, value: object, whole: Config | None = None) -> Config:
   return config
 
 
-def test_defaults_pass():
-  check_config(Config())
-  check_config(Config(data=Eurlex57kData(dir='somewhere')))
-
-
 FUSED = Config(
   model=NeuralModel(
     pooling=MeanConfig(),
@@ -73,6 +66,18 @@ FUSED = Config(
   ),
   train=NeuralTrain(rows=FusedSGD(momentum=0.9)),
 )
+
+
+def listed(pooling, head, **options):
+  shortlist = StageShortlist(**options)
+  model = NeuralModel(pooling=pooling, head=head, shortlist=shortlist)
+  return Config(model=model, train=NeuralTrain(rows=FusedAdam()))
+
+
+LISTED = listed(NoPooling(), LabelAttentionConfig())
+ADAPTIVE = listed(MeanConfig(), AdaptiveConfig())
+ZERO_SHOT = listed(NoPooling(), ZeroShotConfig())
+GRAPHIC = listed(NoPooling(), UnifiedConfig(graph=GraphLayers()))
 GRAPH = GraphLayers(joining=Joining.CONCAT)
 FAULTS = [
   ('seed', 1.5, 'must be int'),
@@ -85,6 +90,11 @@ FAULTS = [
   ('eval.propensity', (0.5,), 'must be two numbers, A of at least 0'),
   ('eval.propensity', (0.5, 0.0), 'must be two numbers, A of at least 0'),
   ('train.learning_rate', '0.1', 'must be float'),
+  ('train.clip_value', True, 'must be float'),
+  *(
+    ('train.clip_outliers', ratio, 'must be 0 or at least 1')
+    for ratio in (0.5, -1.0, float('inf'))
+  ),
   ('train.learning_rate', 0.0, 'above 0'),
   ('train.learning_rate', float('nan'), 'above 0'),
   ('train.learning_rate', float('inf'), 'above 0'),
@@ -227,6 +237,15 @@ FAULTS_OF_FUSED = [
   ('model.head.storage', 'float8', 'Storage.FLOAT32 or BFLOAT16 or'),
   ('model.head.bottleneck', -1, 'at least 0'),
 ]
+FAULTS_OF_ROWS = [
+  (
+    listed(NoPooling(), LabelAttentionConfig(), in_training=False),
+    'only the labels on shortlists',
+  ),
+  (ADAPTIVE, 'AdaptiveConfig(...) has no rows'),
+  (ZERO_SHOT, 'ZeroShotConfig(...) has no rows'),
+  (GRAPHIC, 'must not read the parents of labels'),
+]
 
 
 @pytest.mark.parametrize(
@@ -234,6 +253,7 @@ FAULTS_OF_FUSED = [
   [
     *((Config(), *fault) for fault in FAULTS),
     *((FUSED, *fault) for fault in FAULTS_OF_FUSED),
+    *((x, 'train.rows', FusedAdam(), says) for x, says in FAULTS_OF_ROWS),
   ],
 )
 def test_a_faulty_field_is_named(whole, path, value, says):
@@ -245,31 +265,46 @@ def test_a_faulty_field_is_named(whole, path, value, says):
   assert '\n' not in message
 
 
-def test_recipes_pass():
-  check_config(
-    Config(
-      train=NeuralTrain(
-        schedule=Schedule.SLANTED,
-        ratio=16.0,
-        rates=('encoder/layers/[0-3]/*=0.1', 'pooling/*=.5', '*/bias=2e0'),
-        freeze=('embedding/*',),
-        average=SWAConfig(start=990, every=10),
-        loss=FocalConfig(gamma=0.0, alpha=0.25),
-      )
-    )
-  )
+RECIPE = NeuralTrain(
+  schedule=Schedule.SLANTED,
+  ratio=16.0,
+  rates=('encoder/layers/[0-3]/*=0.1', 'pooling/*=.5', '*/bias=2e0'),
+  freeze=('embedding/*',),
+  average=SWAConfig(start=990, every=10),
+  loss=FocalConfig(gamma=0.0, alpha=0.25),
+)
+METRICS = (
+  *('all/PSP@5', 'few/macro-F1@5', 'all/macro-F1@5[1-9]', 'zero/Hit@1'),
+  *('all/coverage@5', 'all/coverage[a=0.5]@5', 'all/R-Precision'),
+  *('all/entropy@5', 'frequent/PSnDCG@10', 'all/weighted-F1'),
+)
+PASSING = [
+  ('data', SyntheticData()),
+  ('data', Eurlex57kData(dir='somewhere')),
+  ('train', RECIPE),
+  ('train.clip_value', 5),
+  ('train.clip_value', 5.0),
+  *(('train.clip_outliers', ratio) for ratio in (0.0, 1.0, 5.0)),
+  *(('train.optimizer', x) for x in (Adam(), AdamW(), AdamW(weight_decay=0.1))),
+  *(('train.best_metric', metric) for metric in METRICS),
+]
 
 
 @pytest.mark.parametrize(
-  'metric',
+  ('whole', 'path', 'value'),
   [
-    *('all/PSP@5', 'few/macro-F1@5', 'all/macro-F1@5[1-9]', 'zero/Hit@1'),
-    *('all/coverage@5', 'all/coverage[a=0.5]@5', 'all/R-Precision'),
-    *('all/entropy@5', 'frequent/PSnDCG@10', 'all/weighted-F1'),
+    *((Config(), *passing) for passing in PASSING),
+    *(
+      (broken('train.rows', rows, FUSED), 'model.head.storage', storage)
+      for rows in (FusedSGD(), FusedAdagrad())
+      for storage in Storage
+    ),
+    *((x, 'train.rows', ByOptimizer()) for x in (ADAPTIVE, ZERO_SHOT, GRAPHIC)),
+    (LISTED, 'train.rows', FusedAdam()),
   ],
 )
-def test_every_metric_of_a_run_may_choose_its_best_step(metric):
-  check_config(broken('train.best_metric', metric))
+def test_what_passes(whole, path, value):
+  check_config(broken(path, value, whole))
 
 
 def numbers(holder: object, path: str = '') -> Iterator[str]:
@@ -287,46 +322,6 @@ def test_every_number_has_a_range(path):
     check_config(broken(path, -2))
 
 
-def test_rows_that_training_changes_by_themselves():
-  for rows in (FusedSGD(), FusedAdagrad()):
-    for storage in Storage:
-      config = broken('train.rows', rows, FUSED)
-      check_config(broken('model.head.storage', storage, config))
-
-
-LISTED = Config(
-  model=NeuralModel(shortlist=StageShortlist()),
-  train=NeuralTrain(rows=FusedAdam()),
-)
-
-
-def test_rows_of_any_head_need_shortlists_in_training():
-  check_config(LISTED)
-  config = broken('model.shortlist.in_training', False, LISTED)
-  with pytest.raises(ConfigError, match='only the labels on shortlists'):
-    check_config(config)
-
-
-@pytest.mark.parametrize(
-  ('head', 'pooling'),
-  [(AdaptiveConfig(), MeanConfig()), (ZeroShotConfig(), NoPooling())],
-)
-def test_heads_without_label_rows_leave_them_to_the_optimizer(head, pooling):
-  config = broken('model.pooling', pooling, broken('model.head', head, LISTED))
-  check_config(broken('train.rows', ByOptimizer(), config))
-  with pytest.raises(ConfigError) as raised:
-    check_config(config)
-  assert f'{type(head).__name__}(...) has no rows' in str(raised.value)
-  assert len(str(raised.value).splitlines()) == 1
-
-
-def test_the_graph_is_trained_by_the_optimizer():
-  config = broken('model.head', UnifiedConfig(graph=GraphLayers()), LISTED)
-  check_config(broken('train.rows', ByOptimizer(), config))
-  with pytest.raises(ConfigError, match='must not read the parents of labels'):
-    check_config(config)
-
-
 def test_every_fault_has_its_line():
   config = Config(seed=-1, data=SyntheticData(n_train=0))
   config.train.steps = 'many'
@@ -338,37 +333,6 @@ def test_every_fault_has_its_line():
 def test_not_a_config():
   with pytest.raises(ConfigError, match='must return a Config, not dict'):
     check_config({})
-
-
-def test_integers_are_floats():
-  assert faults('train.clip_value', 5) == faults('train.clip_value', 5.0) == ''
-  assert 'config.train.clip_value' in faults('train.clip_value', True)
-  assert 'config.train.clip_value' in faults('train.clip_value', '5')
-
-
-def test_an_outlier_is_no_smaller_than_recent_gradients():
-  for ratio in (0.0, 1.0, 5.0):
-    assert faults('train.clip_outliers', ratio) == ''
-  for ratio in (0.5, -1.0, float('inf')):
-    fault = faults('train.clip_outliers', ratio)
-    assert fault.endswith('must be 0 or at least 1')
-
-
-def faults(path: str, value: object) -> str:
-  try:
-    check_config(broken(path, value))
-  except ConfigError as error:
-    return str(error)
-  return ''
-
-
-def test_weight_decay_is_for_adamw_alone():
-  for optimizer in (Adam(), AdamW(), AdamW(weight_decay=0.1)):
-    assert faults('train.optimizer', optimizer) == ''
-  config = broken('train.optimizer', Adam())
-  assert 'no such field' in field_fault(config, 'train.optimizer.weight_decay')
-  config = broken('train.optimizer', AdamW())
-  assert field_fault(config, 'train.optimizer.weight_decay') is None
 
 
 @pytest.mark.parametrize(
@@ -388,6 +352,12 @@ def test_weight_decay_is_for_adamw_alone():
 )
 def test_field_faults_are_told_their_neighbours(path, says):
   assert says in field_fault(Config(), path)
+
+
+def test_weight_decay_is_for_adamw_alone():
+  path = 'train.optimizer.weight_decay'
+  assert 'no such field' in field_fault(broken('train.optimizer', Adam()), path)
+  assert field_fault(broken('train.optimizer', AdamW()), path) is None
 
 
 def test_known_fields_pass():

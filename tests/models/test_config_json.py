@@ -4,7 +4,6 @@ import json
 import pytest
 
 from tests.fixtures.kinds import KINDS
-from tests.fixtures.shrink import shrink
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
@@ -125,6 +124,14 @@ def test_kinds_stand_in_the_json():
     'every': 100,
   }
   assert 'kind' not in written['mesh']
+  written = to_json(ROWS)
+  assert written['model']['head']['storage'] == 'compensated'
+  assert written['train']['rows'] == {
+    'kind': 'FusedAdagrad',
+    'learning_rate': 0.05,
+    'eps': 1e-6,
+    'weight_decay': 0.0,
+  }
 
 
 # The tags of kinds in config.json were these before they were class names.
@@ -189,30 +196,6 @@ def test_fields_stand_in_the_order_of_their_class(base):
     ]
 
 
-def test_rows_and_their_storage_stand_in_the_json():
-  written = to_json(ROWS)
-  assert written['model']['head']['storage'] == 'compensated'
-  assert written['train']['rows'] == {
-    'kind': 'FusedAdagrad',
-    'learning_rate': 0.05,
-    'eps': 1e-6,
-    'weight_decay': 0.0,
-  }
-  small = shrink(ROWS)
-  assert small.train.rows == ROWS.train.rows
-  assert small.model.head.storage is Storage.COMPENSATED
-
-
-def test_models_that_are_not_trained_shrink():
-  config = CONFIGS['exact match']
-  small = shrink(config)
-  assert (small.model, small.train) == (config.model, config.train)
-  assert isinstance(small.data, SyntheticData)
-  written = to_json(small)
-  assert written['model'] == {'kind': 'ExactMatchModel', 'alt': True}
-  assert written['train'] == {'kind': 'NoTrain'}
-
-
 def test_a_solver_of_earlier_runs_is_read():
   """LIBLINEAR, one label at a time; the run may be finished."""
   saved = to_json(CONFIGS['battery: linear'])
@@ -265,15 +248,6 @@ def test_wrong_json_is_named(value, says):
     from_json(value, Config)
 
 
-def test_damaged_file_is_a_data_error(tmp_path):
-  path = tmp_path / 'config.json'
-  with pytest.raises(DataError, match='config.json'):
-    load_config(path)
-  path.write_text('{"seed": ')
-  with pytest.raises(DataError, match='config.json'):
-    load_config(path)
-
-
 @pytest.mark.parametrize(
   ('text', 'says'),
   [
@@ -322,30 +296,6 @@ def test_diff_of_other_kinds():
   assert paths[0] == 'data.kind'
   assert 'data.n_train' in paths
   assert not diff(old, new)[0].may_change
-
-
-def sizes(value, path=''):
-  if dataclasses.is_dataclass(value):
-    for field in dataclasses.fields(value):
-      yield from sizes(getattr(value, field.name), f'{path}.{field.name}')
-  elif isinstance(value, tuple):
-    for item in value:
-      yield from sizes(item, path)
-  elif type(value) is int:
-    yield path, value
-
-
-def test_shrink_is_small_and_keeps_the_kinds():
-  small = shrink(rich())
-  vocabulary = {'.data.tokens.max_words'}
-  assert [p for p, n in sizes(small) if n > 16 and p not in vocabulary] == []
-  assert small.train.steps == 2
-  assert isinstance(small.data, SyntheticData)
-  assert small.train.optimizer == AdamW(weight_decay=0.1)
-  assert small.train.compute_dtype is Dtype.BFLOAT16
-  assert type(small.model) is type(rich().model)
-  assert small.train.average == SWAConfig(start=1, every=1)
-  assert small.train.loss == rich().train.loss
 
 
 def test_two_kinds_of_one_name_are_refused():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig, WordsConfig
 from xjax.data.documents import Documents
@@ -148,12 +147,3 @@ def test_what_cannot_be_read(given, made, tmp_path):
   words = config_of(SyntheticData(tokens=WordsConfig()))
   with pytest.raises(ConfigError, match='does not give the features that'):
     fitted(made[1].split('train'), words, tmp_path)
-
-
-def test_twins_of_both_are_fitted(given, made, tmp_path):
-  for number, (config, _) in enumerate((given, made)):
-    small = shrink(config)
-    train = load_corpus(small.data, 0).split('train')
-    folder = tmp_path / str(number)
-    rows = all_rows(fitted(train, small, folder), train)
-    assert rows.shape == (16, 64) and (np.diff(rows.indptr) > 0).all()

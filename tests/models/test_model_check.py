@@ -36,6 +36,7 @@ from xjax.models.linear.batched import OnDevices
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.linear.problem import SolverConfig
 from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.lookup.names import NamesModel, Units
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
 from xjax.models.stack.proposers import names_proposer, tree_proposer
@@ -60,7 +61,9 @@ TREES = [
   FrequencyTree((3, 9)),
   HuffmanTree(),
   TaxonomyTree('x'),
+  ClusterTree(arity=16, clusters=Clusters.TWO_MEANS),
 ]
+BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
 
 
 def of_trees(tree=None, data=TEXTS):
@@ -70,7 +73,16 @@ def of_trees(tree=None, data=TEXTS):
 
 
 MATCH = Config(model=ExactMatchModel(), train=NoTrain())
+NAMES, GERMAN, CHARACTERS = (
+  Config(model=model, train=NoTrain())
+  for model in (
+    NamesModel(),
+    NamesModel(language='german'),
+    NamesModel(units=Units.CHARACTERS, language='klingon'),
+  )
+)
 LINEAR = Config(data=TEXTS, model=LinearModel(), train=LinearTrain())
+NEURAL = Config(model=NeuralModel())
 TREE, OF_ROWS = of_trees(), of_trees(data=ROWS)
 ENSEMBLE = Config(data=TEXTS, model=EnsembleModel(('a', 'b')), train=NoTrain())
 STACK = Config(
@@ -85,8 +97,11 @@ def test_what_passes(data):
     check_config(of_trees(tree, data))
   for whole in (LINEAR, ENSEMBLE):
     check_config(dataclasses.replace(whole, data=data))
-  for whole in (MATCH, STACK, MATCHED, LEVELS):
+  for whole in (MATCH, STACK, MATCHED, LEVELS, GERMAN, CHARACTERS):
     check_config(whole)
+  for features in LabelFeatures:
+    tree = ClusterTree(features=features, spherical=features is not BY_LENGTH)
+    check_config(of_trees(tree))
 
 
 def tfidf(**changed):
@@ -99,7 +114,6 @@ def given(**changed):
 
 JSONL = JsonlData(tokens=GivenFeaturesConfig())
 NO_L2 = given(tokens=GivenFeaturesConfig(norm='l2'))
-BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
 HALVED = ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)
 LONG = ClusterTree(features=BY_LENGTH, spherical=False)
 NAMED = names_proposer('a')
@@ -122,6 +136,13 @@ FAULTS = [
   (MATCH, 'data.tokens', TfidfConfig(), 'Model(...) reads only WordsConfig(.'),
   (MATCH, 'data', given(tokens=WordsConfig()), 'data.tokens=Given'),
   (MATCH, 'train.steps', 3, 'no such field'),
+  (MATCH, 'train', NeuralTrain(), 'does not go with'),
+  (NEURAL, 'train', NoTrain(), 'does not go with'),
+  (NAMES, 'model.language', 'klingon', "='klingon'"),
+  *(
+    (LINEAR, 'train', train, 'does not go with')
+    for train in (NeuralTrain(), NoTrain(), TreeTrain())
+  ),
   (LINEAR, 'train.c', -1.0, 'must be above 0'),
   (LINEAR, 'train.c', 0.0, 'must be above 0'),
   (LINEAR, 'train.threshold', -0.1, 'must be at least 0'),
@@ -143,6 +164,10 @@ FAULTS = [
   (LINEAR, 'data', given(zones=('a',)), "s=('a',): must be (), since files of"),
   (LINEAR, 'data', given(on_error=OnError.SKIP), 'ids, which would change'),
   (LINEAR, 'data', NO_L2, 'Norm.NONE or L2'),
+  *(
+    (TREE, 'train', train, 'does not go with')
+    for train in (NeuralTrain(), NoTrain(), LinearTrain())
+  ),
   (TREE, 'train.c', 0.0, 'must be above 0'),
   (TREE, 'train.eps', 0.0, 'must be above 0'),
   (TREE, 'train.max_epochs', 0, 'must be at least 1'),
@@ -203,36 +228,6 @@ def test_a_faulty_field_is_named(whole, path, value, says):
   message = str(raised.value)
   assert message.startswith(f'config.{path}') and says in message
   assert '\n' not in message
-
-
-@pytest.mark.parametrize(
-  ('whole', 'others'),
-  [
-    (LINEAR, [NeuralTrain(), NoTrain(), TreeTrain()]),
-    (TREE, [NeuralTrain(), NoTrain(), LinearTrain()]),
-    (MATCH, [NeuralTrain()]),
-    (Config(model=NeuralModel()), [NoTrain()]),
-  ],
-)
-def test_models_and_trainings_that_do_not_go_together(whole, others):
-  for train in others:
-    with pytest.raises(ConfigError, match=r'^config\.train=.*does not go with'):
-      check_config(dataclasses.replace(whole, train=train))
-
-
-def test_powers_of_2_and_texts_pass():
-  halved = ClusterTree(arity=16, clusters=Clusters.TWO_MEANS)
-  check_config(of_trees(halved, ROWS))
-  for features in LabelFeatures:
-    tree = ClusterTree(features=features, spherical=features is not BY_LENGTH)
-    check_config(of_trees(tree))
-
-
-def test_shrunk_trees_are_small_and_read_no_file():
-  small = shrink(of_trees(ClusterTree(clusters=Clusters.TWO_MEANS)))
-  assert small.model.tree.arity == 2 and small.model.tree.max_leaf == 4
-  assert small.model.tree.clusters is Clusters.TWO_MEANS
-  assert shrink(of_trees(TaxonomyTree('file'))).model.tree == TaxonomyTree()
 
 
 @pytest.mark.parametrize(

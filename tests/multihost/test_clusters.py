@@ -81,18 +81,19 @@ K8sCluster.get_coordinator_address = classmethod(resolved)
 """
 
 
+def begin(program, environment):
+  return subprocess.Popen(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1', **environment},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
 def both(program, *environments):
-  processes = [
-    subprocess.Popen(
-      [sys.executable, '-c', program],
-      cwd=ROOT,
-      env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1', **environment},
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    for environment in environments
-  ]
+  processes = [begin(program, environment) for environment in environments]
   outputs = [process.communicate(timeout=120) for process in processes]
   assert all(p.returncode == 0 for p in processes), outputs
   return [output.splitlines()[-1] for output, _ in outputs]  # gloo says more
@@ -122,8 +123,7 @@ def pod(index, port, answers='{}'):
 
 
 def test_pods_of_a_jobset_find_each_other(free_port):
-  pods = pod(0, free_port), pod(1, free_port)
-  found = both(KUBERNETES + JOIN, *pods)
+  found = both(KUBERNETES + JOIN, pod(0, free_port), pod(1, free_port))
   assert found == ['0 2 [1, 2]', '1 2 [1, 2]']
 
 
@@ -135,16 +135,10 @@ def test_pods_of_a_jobset_find_each_other(free_port):
   ],
 )
 def test_what_kubernetes_refuses_is_one_error(answers, says):
-  done = subprocess.run(
-    [sys.executable, '-c', KUBERNETES + JOIN],
-    cwd=ROOT,
-    env={**os.environ, **pod(0, 1, answers)},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-  assert done.returncode == 1
-  (line,) = done.stderr.splitlines()
+  process = begin(KUBERNETES + JOIN, pod(0, 1, answers))
+  _, said = process.communicate(timeout=120)
+  assert process.returncode == 1
+  (line,) = said.splitlines()
   assert line.startswith(
     'error: --multihost: the other processes are not found'
   )

@@ -1,4 +1,4 @@
-"""Linear models of labels that lie on the devices of two processes."""
+"""Linear models, and rows of a batch, on the devices of two processes."""
 
 import importlib.util
 import pathlib
@@ -12,6 +12,11 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.models.linear.classifiers import Classifiers
 
 SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')
+ROWS = SCRIPT.with_name('rows_process.py')
+
+
+def test_each_process_puts_and_gets_its_rows(free_port):
+  finish(*(start(ROWS, free_port, process) for process in range(2)))
 
 
 @pytest.mark.thorough

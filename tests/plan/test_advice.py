@@ -7,14 +7,13 @@ import re
 
 import pytest
 
-from xjax.data.config import FeatureFilesConfig, WordsConfig
+from tests.plan import test_plan
+from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.encoder import NoEncoder
-from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
@@ -31,13 +30,7 @@ from xjax.train.optimizer_config import EMAConfig, NoAverage
 
 
 def one_vs_all(**train):
-  return Config(
-    data=JsonlData(dir='here', tokens=FeatureFilesConfig()),
-    model=NeuralModel(
-      FeaturesConfig(dim=128), NoEncoder(), MeanConfig(), OneVsAllConfig(2048)
-    ),
-    train=NeuralTrain(**train),
-  )
+  return dataclasses.replace(test_plan.one_vs_all(), train=NeuralTrain(**train))
 
 
 def pooled():

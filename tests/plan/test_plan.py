@@ -188,30 +188,20 @@ def computed(plan):
   return sum(plan.held.parts.get(part, 0) for part in (PASS, ACTIVATIONS))
 
 
-def plan_of(
-  config,
-  chip='h200',
-  devices=1,
-  labels=100_000,
-  architecture=None,
-  **fields,
-):
-  chip = dataclasses.replace(CHIPS[chip], **fields)
-  sizes = sizes_of(config, labels)
-  if architecture:
-    sizes = dataclasses.replace(sizes, architecture=architecture)
-  planner = Planner(sizes, chip)
-  return planner.plan(config, devices), planner
+def plan_of(config, chip='h200', devices=1, labels=100_000, sizes=None):
+  sizes = sizes or sizes_of(config, labels)
+  return Planner(sizes, CHIPS[chip]).plan(config, devices)
 
 
 def test_remat_and_micro_batches_hold_less():
   configs = bert(), bert(), bert()
-  deep = dataclasses.replace(TINY_BERT, layers=4)
+  deep = dataclasses.replace(
+    sizes_of(bert(), 1000),
+    architecture=dataclasses.replace(TINY_BERT, layers=4),
+  )
   configs[1].model.encoder.remat = True
   configs[2].train.accumulate = 4
-  usual, again, micro = (
-    plan_of(config, labels=1000, architecture=deep)[0] for config in configs
-  )
+  usual, again, micro = (plan_of(config, sizes=deep) for config in configs)
   activations = [p.held.parts[ACTIVATIONS] for p in (usual, again, micro)]
   assert activations[1] < 0.7 * activations[0]
   assert activations[2] < 0.7 * activations[0]
@@ -223,14 +213,14 @@ def test_remat_and_micro_batches_hold_less():
 def moved_by_label(config):
   """Returns the bytes moved per additional label; one chunk has all labels."""
   config.model.head.chunk = 1 << 20
-  few, many = (plan_of(config, labels=n)[0] for n in (4096, 8192))
+  few, many = (plan_of(config, labels=n) for n in (4096, 8192))
   labels = padded_labels(8192) - padded_labels(4096)
   return (many.longest.moved - few.longest.moved) / labels
 
 
 def test_each_micro_batch_passes_over_all_rows():
   config = one_vs_all()
-  operations = plan_of(config)[0].longest.operations
+  operations = plan_of(config).longest.operations
   once = moved_by_label(config)
   config.train.accumulate = 4
   weights, bias = 128 * 4, 4
@@ -242,7 +232,7 @@ def test_each_micro_batch_passes_over_all_rows():
   # The sum over micro-batches is one more array.
   expected = 3 * passes + 3 * (weights + bias)
   assert moved_by_label(config) - once == expected
-  assert plan_of(config)[0].longest.operations == operations
+  assert plan_of(config).longest.operations == operations
 
 
 # Logits of 64 documents in float32; they are read for the loss, and their
@@ -278,9 +268,9 @@ def test_what_a_fused_pass_moves_by_hand(storage, stored):
 
 def test_gradients_are_sent_once_a_micro_batch():
   config = bigru()
-  once, _ = plan_of(config, devices=2, labels=1000)
+  once = plan_of(config, devices=2, labels=1000)
   config.train.accumulate = 2
-  twice, _ = plan_of(config, devices=2, labels=1000)
+  twice = plan_of(config, devices=2, labels=1000)
   # In a ring of two devices each device sends as much as it holds.
   gradients = once.held.parts[GRADIENTS]
   assert twice.longest.sent - once.longest.sent == gradients
@@ -288,11 +278,11 @@ def test_gradients_are_sent_once_a_micro_batch():
 
 def test_operations_and_what_is_sent_of_a_head_by_hand():
   config = one_vs_all(FusedSGD(), storage=Storage.BFLOAT16)
-  alone, _ = plan_of(config)
+  alone = plan_of(config)
   rows, batch = padded_labels(100_000), 64
   assert alone.longest.operations == 6 * batch * rows * 128
   assert alone.longest.sent == 0 and alone.longest.network == 0
-  many, _ = plan_of(config, devices=8)
+  many = plan_of(config, devices=8)
   assert many.longest.operations * 8 == alone.longest.operations
   # The bytes are features and gold of 7 devices, 7/8 of the sums, and scalars.
   gathered = 7 * 8 * (128 * 2 + POSITIVES * 4 + 1)
@@ -304,7 +294,7 @@ def test_operations_and_what_is_sent_of_a_head_by_hand():
 def test_what_is_sent_is_what_programs_send(loss):
   config = one_vs_all(FusedSGD(), storage=Storage.BFLOAT16, bottleneck=64)
   config.mesh, config.train.loss = MeshConfig(2, 4), loss
-  plan, _ = plan_of(config, devices=8, labels=3000)
+  plan = plan_of(config, devices=8, labels=3000)
   lowered = lowered_step(config, plan.sizes, make_mesh(config.mesh))
   given = bytes_by_kind(lowered_collectives(lowered))
   label = 32 * 64 * 4  # the gradient of a device's documents
@@ -316,7 +306,7 @@ def test_what_is_sent_is_what_programs_send(loss):
 
 
 def test_an_epoch_is_all_batches_at_the_bound():
-  plan, _ = plan_of(one_vs_all())
+  plan = plan_of(one_vs_all())
   assert plan.steps == -(-10_000 // 64)
   assert plan.epoch == pytest.approx(plan.steps * plan.longest.bound)
   step = plan.longest
@@ -326,8 +316,8 @@ def test_an_epoch_is_all_batches_at_the_bound():
 
 def test_narrow_rows_are_held_twice_where_they_are_not_written_in_place():
   config = one_vs_all(FusedSGD(), storage=Storage.FLOAT8)
-  gpu, _ = plan_of(config)
-  tpu, _ = plan_of(config, 'v5e')
+  gpu = plan_of(config)
+  tpu = plan_of(config, 'v5e')
   rows = gpu.held.parts[ROWS]
   assert tpu.held.total == gpu.held.total + rows
 
@@ -365,7 +355,7 @@ def test_a_shortlist_takes_less_than_all_labels():
     config.model = dataclasses.replace(
       config.model, embedding=EmbeddingConfig(dim=128), shortlist=shortlist
     )
-    plans.append(plan_of(config)[0])
+    plans.append(plan_of(config))
   whole, short = plans
   assert short.sizes.longest.listed == 50
   assert short.longest.compute < whole.longest.compute / 10

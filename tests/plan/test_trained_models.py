@@ -35,11 +35,6 @@ from xjax.train.train_config import NoTrain
 LEVELS = LevelShortlist(LevelsConfig((64, 512)), (3, 4), kept=10)
 
 
-@pytest.fixture(scope='module')
-def n_devices():
-  return 1
-
-
 def neural(shortlist=None):
   return NeuralModel(
     EmbeddingConfig(dim=8),

@@ -1,6 +1,7 @@
 """Runs made by hand: folders as training leaves them, without training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import contextlib
 import dataclasses
 import html.parser
 import json
@@ -31,11 +32,21 @@ N_DOCS, N_LABELS, DEPTH = 12, 8, 8
 COUNTS = np.array([60, 55, 30, 12, 9, 3, 1, 0], np.int32)
 Maker = Callable[..., pathlib.Path]
 COLOUR = {'one': 'red'}
+DEV = 'eval/dev/metrics.json'
 
 
 def texts(table: Table) -> list[list[str]]:
   """Returns the texts of a table's cells."""
   return [[cell.text for cell in row] for row in table.rows]
+
+
+def luminance(*rgb: int) -> float:
+  """Returns the relative luminance of a colour (WCAG 2.1)."""
+  linear = [
+    c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+    for c in (part / 255 for part in rgb)
+  ]
+  return np.dot([0.2126, 0.7152, 0.0722], linear)
 
 
 def changed(group: Group, **fields) -> Group:
@@ -45,17 +56,24 @@ def changed(group: Group, **fields) -> Group:
 
 def by_propensity(path: pathlib.Path, *propensity: float) -> pathlib.Path:
   """Lets the config of a run name other propensities."""
-  config = json.loads((path / 'config.json').read_text())
-  config['eval']['propensity'] = propensity
-  write_json(path / 'config.json', config)
+  with edited(path / 'config.json') as config:
+    config['eval']['propensity'] = propensity
   return path
+
+
+@contextlib.contextmanager
+def edited(path: pathlib.Path) -> Iterator[dict]:
+  """Gives the content of a JSON file, and writes what becomes of it."""
+  content = json.loads(path.read_text())
+  yield content
+  write_json(path, content)
 
 
 class Reader(html.parser.HTMLParser):
   """Reads a page, and fails where tags do not match.
 
   Attributes:
-    found: every element: its tag, all text in it, and its attributes.
+    found: every element: its attributes, and its tag and all text in it.
   """
 
   def __init__(self, page: str) -> None:
@@ -65,7 +83,7 @@ class Reader(html.parser.HTMLParser):
     assert not self._open
 
   def handle_starttag(self, tag, attrs):
-    self.found.append({'tag': tag, 'text': '', 'attributes': dict(attrs)})
+    self.found.append({'tag': tag, 'text': '', **dict(attrs)})
     if tag not in ('meta', 'link', 'img', 'br', 'input'):
       self._open.append(self.found[-1])
 
@@ -76,18 +94,15 @@ class Reader(html.parser.HTMLParser):
     for element in self._open:
       element['text'] += data
 
-  def of(self, tag: str) -> list[dict[str, str | None]]:
-    """Returns the attributes of the elements with a tag."""
-    return [x['attributes'] for x in self.found if x['tag'] == tag]
+  def of(self, tag: str, class_: str = '') -> list[dict[str, str | None]]:
+    """Returns the elements with a tag, and with a class if one is given."""
+    found = [x for x in self.found if x['tag'] == tag]
+    return [x for x in found if class_ in ['', *x.get('class', '').split()]]
 
   def needs_nothing_else(self) -> bool:
     """Returns whether all links lead into the page."""
-    links = [
-      x['attributes'][name]
-      for x in self.found
-      for name in ('src', 'href')
-      if name in x['attributes']
-    ]
+    names = 'src', 'href'
+    links = [x[name] for x in self.found for name in names if name in x]
     return all(link.startswith(('data:', '#')) for link in links)
 
 

@@ -65,6 +65,11 @@ def result(workdir):
   )
 
 
+def card(result, **changes):
+  """Returns the card of a run whose result has other fields."""
+  return write_card(dataclasses.replace(result, **changes)).read_text()
+
+
 def rows_of(text, first):
   """Returns {first cell: other cells} of the table with this first header."""
   table = text[text.index(f'| {first} |') :].partition('\n\n')[0]
@@ -90,7 +95,7 @@ def test_a_card_says_what_the_run_was(result):
 
 
 def test_a_card_has_the_metrics_with_intervals(result):
-  text = write_card(result).read_text()
+  text = card(result)
   value = result.metrics['dev']['xjax']['all']['P@1']
   low, high = re.search(r' P@1 \[(\S+), (\S+)\]', text).groups()
   half = 1.96 * math.sqrt(value * (1 - value) / 11)  # 12 documents
@@ -100,11 +105,10 @@ def test_a_card_has_the_metrics_with_intervals(result):
 
 
 def test_a_card_has_the_recalls_of_the_search(result):
-  assert 'recall@' not in write_card(result).read_text()
+  assert 'recall@' not in card(result)
   metrics = dict(result.metrics['dev'])
   metrics['recalls'] = {'all': {'shortlist recall@20': 0.5}}
-  result = dataclasses.replace(result, metrics={'dev': metrics})
-  text = write_card(result).read_text()
+  text = card(result, metrics={'dev': metrics})
   assert '- shortlist recall@20: all 0.500\n' in text
 
 
@@ -119,18 +123,16 @@ def test_intervals_are_those_of_the_metrics_that_are_shown(result):
   assert 'P@5' not in document_intervals(predictions, metrics)
   saved = {'xjax': {'all': {'P@1': [0.25, 0.75], 'R@5': [0, 1]}}}
   metrics['intervals'] = saved
-  text = write_card(result).read_text()
+  text = card(result)
   assert 'slice all: P@1 [0.250, 0.750]\n' in text
 
 
-def with_dev(result, calibration, **changes):
-  """The result with another calibration, and other metrics of dev."""
+def calibrated_card(result, calibration, **changes):
+  """The card of a run with this calibration, and other metrics of dev."""
   dev = result.metrics['dev']
   values = {**dev['xjax']['all'], **changes}
   dev = {**dev, 'xjax': {**dev['xjax'], 'all': values}}
-  return dataclasses.replace(
-    result, metrics={'dev': dev}, calibration=calibration
-  )
+  return card(result, metrics={'dev': dev}, calibration=calibration)
 
 
 TUNED = {'threshold-tuned': -0.231, 'micro-F1-tuned': 0.861}
@@ -140,7 +142,7 @@ def test_the_tuned_threshold_is_a_probability(result):
   own = dataclasses.replace(
     result.calibration, others=(1.0, -1.0), a=1.0, b=0.0
   )
-  text = write_card(with_dev(result, own, **TUNED)).read_text()
+  text = calibrated_card(result, own, **TUNED)
   assert (
     '`--threshold=tuned` assigns labels with a probability of at least 0.44, '
     'or of at least 0.23 if they have fewer than 50 training documents '
@@ -148,9 +150,9 @@ def test_the_tuned_threshold_is_a_probability(result):
   )
   assert '-0.231' not in text
   own = dataclasses.replace(own, others=(1.0, 0.0))
-  text = write_card(with_dev(result, own, **TUNED)).read_text()
+  text = calibrated_card(result, own, **TUNED)
   assert 'at least 0.44 (micro-F1 0.861 on dev).' in text
-  text = write_card(with_dev(result, own)).read_text()
+  text = calibrated_card(result, own)
   assert '--threshold=tuned' not in text
 
 
@@ -160,13 +162,13 @@ def test_margins_have_a_tuned_score(result):
     Predictions.load(path), score_kind=ScoreKind.MARGIN
   )
   margins.save(path)
-  text = write_card(with_dev(result, None, **TUNED)).read_text()
+  text = calibrated_card(result, None, **TUNED)
   assert 'a score of at least -0.231, which is no probability (micro' in text
   assert '| probability |' not in text and 'ECE' not in text
 
 
 def test_bands_of_probability_show_how_many_labels_are_right(result):
-  text = write_card(result).read_text()
+  text = card(result)
   table = text[text.index('| split | probability |') :].partition('\n\n')[0]
   rows = [line.strip('| ').split(' | ') for line in table.splitlines()[2:]]
   predictions = Predictions.load(result.paths['dev'] / 'predictions.npz')
@@ -194,7 +196,7 @@ def test_the_error_of_likely_labels_comes_first(
 ):
   monkeypatch.setattr('xjax.report.card_probabilities._FEW', few)
   changes = {'ECE[>0.1]': error, 'ECE': 0.008}
-  text = write_card(with_dev(result, result.calibration, **changes)).read_text()
+  text = calibrated_card(result, result.calibration, **changes)
   assert told in text
   assert text.index('`ECE[>0.1]`') < text.index('0.008 (`ECE`)')
   low = dataclasses.replace(
@@ -203,28 +205,23 @@ def test_the_error_of_likely_labels_comes_first(
   # Probabilities of test are those of the run's calibration.
   test = result.metrics['dev']
   test['xjax']['all'].pop('ECE[>0.1]')
-  judged = dataclasses.replace(
-    result,
-    metrics={'test': test},
-    paths={'test': result.paths['dev']},
-    calibration=low,
-  )
-  text = write_card(judged).read_text()
+  paths = {'test': result.paths['dev']}
+  text = card(result, metrics={'test': test}, paths=paths, calibration=low)
   assert 'No label of test has a probability above 0.1.' in text
 
 
 def test_isotonic_probabilities_come_in_steps(result):
-  assert 'come in steps' not in write_card(result).read_text()
+  assert 'come in steps' not in card(result)
   own = dataclasses.replace(
     result.calibration, method=Method.ISOTONIC, knots=((-1.0, -2.0), (1.0, 2.0))
   )
-  text = write_card(with_dev(result, own)).read_text()
+  text = calibrated_card(result, own)
   assert 'come in steps' in text
 
 
 def test_the_readme_of_a_user_is_kept(result, caplog):
   path = result.workdir / CARD
-  first = write_card(result).read_text()
+  first = card(result)
   path.write_text(first + 'changed')
   assert write_card(result) == path and path.read_text() == first
   own = [first.removeprefix(MARK), '', MARK[:-1], f'{MARK} mine\n']
@@ -239,26 +236,19 @@ def test_the_readme_of_a_user_is_kept(result, caplog):
   assert write_card(result) is None and path.is_symlink()
 
 
-def test_documents_in_two_splits_are_a_warning_on_the_card(result):
-  splits = {
-    'train': split_of('train', TEXTS),
-    'dev': split_of('dev', np.arange(3, 6, dtype=np.uint64)),
-  }
-  corpus = dataclasses.replace(result.corpus, splits=splits)
-  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
-  assert '**Warning:** dev and train share documents: 1 of 3 documents' in text
-
-
-def test_twin_labels_and_left_out_records_are_warnings_on_the_card(result):
+def test_faults_of_the_corpus_are_warnings_on_the_card(result):
   space = result.corpus.label_space
   labels = [*space.labels]
   labels[1] = dataclasses.replace(labels[1], name='LABEL  <2>')
+  dev = split_of('dev', np.arange(3, 6, dtype=np.uint64))
   corpus = dataclasses.replace(
     result.corpus,
+    splits={**result.corpus.splits, 'dev': dev},
     label_space=dataclasses.replace(space, labels=Labels.of(labels)),
     left_out='left out 2 records, with 3 faults',
   )
-  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
+  text = card(result, corpus=corpus)
+  assert '**Warning:** dev and train share documents: 1 of 3 documents' in text
   assert '**Warning:** 1 group of labels differs only in case' in text
   assert '**Warning:** left out 2 records, with 3 faults.' in text
 
@@ -280,16 +270,13 @@ def test_what_labels_without_training_documents_get(result, model, told):
   else:
     config.model, config.data.tokens = model, TfidfConfig()
   write_json(Workdir.at(result.workdir).config, to_json(config))
-  text = ' '.join(write_card(result).read_text().split())
+  text = ' '.join(card(result).split())
   assert told in text and '1 label has no training document' in text
 
 
 def test_a_run_without_dev_has_a_card(result):
-  text = write_card(
-    dataclasses.replace(
-      result, metrics={}, prior={}, paths={}, calibration=None, steps=0
-    )
-  ).read_text()
+  nothing = {'metrics': {}, 'prior': {}, 'paths': {}, 'calibration': None}
+  text = card(result, steps=0, **nothing)
   assert 'It was not judged' in text and 'Scores are not calibrated.' in text
   assert '###' not in text and 'checkpoint of step' not in text
 
@@ -305,7 +292,7 @@ def test_a_run_without_dev_has_a_card(result):
 def test_the_example_reads_a_file_in_the_format_of_the_run(result, data, name):
   config = dataclasses.replace(Config(), data=data)
   write_json(Workdir.at(result.workdir).config, to_json(config))
-  text = write_card(result).read_text()
+  text = card(result)
   assert f'xjax predict --workdir=. --input={name} --output=' in text
 
 
@@ -326,7 +313,7 @@ def test_a_drawn_split_is_told_from_that_of_the_data(result):
   (result.workdir / 'splits').mkdir()
   (result.workdir / 'splits' / 'train.txt').write_text('of the user\n')
   corpus = dataclasses.replace(result.corpus, drawn=('dev',))
-  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
+  text = card(result, corpus=corpus)
   assert 'JsonlData from `my däta`, fingerprint `f00d`' in text
   splits = rows_of(text, 'split')
   assert splits['train'][-1] == 'the data'

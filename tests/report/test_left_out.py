@@ -1,11 +1,11 @@
 """Systems that leave labels out, beside systems that never had them."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
+from tests.fixtures.vector_files import json_lines
 from tests.judge.test_left_out import (
   KEPT,
   META,
@@ -33,33 +33,37 @@ from xjax.run.evaluate import evaluate_files
 PLAN = ComparisonPlan(('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9)
 
 
+def evaluated(folder, **systems):
+  """Returns the folders of the evaluations of systems."""
+  for name, predictions in systems.items():
+    save_evaluation(folder / name, predictions, judge(predictions))
+  return {name: str(folder / name) for name in systems}
+
+
 @pytest.fixture
 def folders(tmp_path):
   """Evaluations: with labels left out, without these labels, and whole."""
-  systems = {
-    'tree': predicted(np.arange(L), space_of(META)),
-    'flat': predicted(KEPT, small_space()),
-    'whole': predicted(np.arange(L), space_of()),
-  }
-  for name, predictions in systems.items():
-    save_evaluation(tmp_path / name, predictions, judge(predictions))
-  return {name: str(tmp_path / name) for name in systems}
+  return evaluated(
+    tmp_path,
+    tree=predicted(np.arange(L), space_of(META)),
+    flat=predicted(KEPT, small_space()),
+    whole=predicted(np.arange(L), space_of()),
+  )
 
 
 def test_hierarchies_are_compared_as_they_are_judged(tmp_path):
   # One system has the left-out labels as labels, and one does not have them.
   whole = predicted(np.arange(L), space_of(META), depth=20)
-  systems = {'tree': whole, 'flat': predicted(KEPT, small_space(), depth=20)}
-  for name, predictions in systems.items():
-    save_evaluation(tmp_path / name, predictions, judge(predictions))
-  folders = [str(tmp_path / name) for name in systems]
+  flat = predicted(KEPT, small_space(), depth=20)
+  folders = [*evaluated(tmp_path, tree=whole, flat=flat).values()]
   metrics = 'hF1', 'hR', 'consistency', 'micro-F1[level=3]'
   # The descriptors may come from a file, too.
-  path = tmp_path / 'labels.jsonl'
-  with path.open('w') as file:
-    for label in (*space_of().labels, *space_of().concepts):
-      line = {'id': label.id, 'name': label.id, 'parents': label.parents}
-      file.write(json.dumps(line) + '\n')
+  path, space = tmp_path / 'labels.jsonl', space_of()
+  rows = (
+    {'id': label.id, 'name': label.id, 'parents': label.parents}
+    for label in (*space.labels, *space.concepts)
+  )
+  json_lines(path, rows)
   judged = judge(whole)['xjax']['all']
   for labels in ('', str(path)):
     plan = ComparisonPlan(metrics, iterations=9, replicates=9, labels=labels)
@@ -113,10 +117,8 @@ def test_systems_with_other_parents_are_named(tmp_path, caplog, metric):
   ours = predicted(np.arange(L), space_of(), depth=20)
   labels = [Label(id_, parents=('top',)) for id_ in ours.labels]
   theirs = dataclasses.replace(ours, hierarchy=Hierarchy.of(labels))
-  folders = []
-  for name, predictions in (('ours', ours), ('same', ours), ('other', theirs)):
-    save_evaluation(tmp_path / name, predictions, judge(predictions))
-    folders.append(str(tmp_path / name))
+  systems = evaluated(tmp_path, ours=ours, same=ours, other=theirs)
+  folders = [*systems.values()]
   plan = ComparisonPlan((metric,), iterations=9, replicates=9)
   compare_runs(folders[:2], plan)
   assert 'other parents' not in caplog.text

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from tests.fixtures.xc_writers import write_inv_prop, write_xc
 from xjax.core.errors import DataError
 from xjax.core.types import PAD
+from xjax.data.formats.xc_files import XcFile
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.files.judged import JudgeFiles
@@ -25,14 +27,6 @@ def matrix(found, path, columns=None):
     scores[row, ids[ids != PAD]] = values[ids != PAD]
   scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(scores[:, :columns]))
   return path
-
-
-def gold_text(found, path):
-  lines = [f'{len(found)} {len(found.labels)}']
-  for row in range(len(found)):
-    lines.append(' '.join(f'{label}:1' for label in found.gold[row]))
-  path.write_text('\n'.join(lines) + '\n')
-  return str(path)
 
 
 @pytest.fixture
@@ -56,13 +50,15 @@ def test_a_matrix_takes_all_from_a_workdir(workdir, whole, tmp_path):
         assert values[metric] == pytest.approx(expected[name][metric])
 
 
-def test_a_file_takes_the_parents_of_labels(whole, tmp_path):
+def test_a_file_takes_all_from_the_first_with_ids(whole, tmp_path):
   parents = [Label(f'l{i}', parents=('l7', 'top')[:i]) for i in range(7)]
   hierarchy = Hierarchy.of([*parents, Label('l7')])
   with_ids = dataclasses.replace(whole, hierarchy=hierarchy)
   with_ids.save(tmp_path / 'ids.npz')
   file = matrix(whole, tmp_path / 'sparse.npz')
   run, lender = read_runs([file, tmp_path / 'ids.npz'])
+  assert tuple(run.predictions.doc_ids) == tuple(whole.doc_ids)
+  assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
   lent = run.predictions.hierarchy
   assert list(lent.ids) == list(lender.predictions.hierarchy.ids)
   assert lent.parents.values.tolist() == hierarchy.parents.values.tolist()
@@ -92,19 +88,13 @@ def test_a_file_takes_the_parents_of_labels(whole, tmp_path):
 
 def test_gold_of_columns_beside_a_workdir_of_ids(workdir, whole, tmp_path):
   file = matrix(whole, tmp_path / 'sparse.npz')
-  files = JudgeFiles('', gold=gold_text(whole, tmp_path / 'gold.txt'))
+  gold = XcFile(None, whole.gold, len(whole.labels))
+  write_xc(tmp_path / 'gold.txt', gold)
+  files = JudgeFiles('', gold=str(tmp_path / 'gold.txt'))
   _, run = read_runs([workdir('one', 0), file], files=files)
   assert tuple(run.predictions.doc_ids) == tuple(whole.doc_ids)
   assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
   assert run.predictions.n_train == 100
-
-
-def test_the_first_with_ids_lends_where_there_is_no_workdir(whole, tmp_path):
-  whole.save(tmp_path / 'ids.npz')
-  file = matrix(whole, tmp_path / 'sparse.npz')
-  run, _ = read_runs([file, tmp_path / 'ids.npz'])
-  assert tuple(run.predictions.doc_ids) == tuple(whole.doc_ids)
-  assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
 
 
 def test_lists_with_ids_come_into_the_order_of_the_lender(
@@ -170,12 +160,6 @@ def test_rows_and_columns_must_agree(
     read_runs([workdir('one', 0), file])
 
 
-def test_no_gold_anywhere(whole, tmp_path):
-  file = matrix(whole, tmp_path / 'sparse.npz')
-  with pytest.raises(DataError, match='sparse.npz: no gold .*--gold=FILE'):
-    read_runs([file])
-
-
 def test_no_gold_for_a_document(workdir, whole, tmp_path):
   ids = ('new', *whole.doc_ids[1:])
   bare = dataclasses.replace(whole, gold=None, doc_ids=ids)
@@ -191,7 +175,7 @@ def test_weights_of_columns_are_those_of_a_workdirs_labels(
   workdir, whole, tmp_path
 ):
   weights = np.arange(1.0, 9)
-  (tmp_path / 'inv.txt').write_text(''.join(f'{w}\n' for w in weights))
+  write_inv_prop(tmp_path / 'inv.txt', weights)
   file = matrix(whole, tmp_path / 'sparse.npz')
   files = JudgeFiles('', inv_prop=str(tmp_path / 'inv.txt'))
   runs = read_runs([workdir('one', 0), file], files=files)

@@ -5,8 +5,7 @@ import json
 
 import numpy as np
 
-from tests.report.conftest import by_propensity
-from xjax.core.atomic import write_json
+from tests.report.conftest import DEV, by_propensity, edited
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import judge
@@ -43,8 +42,7 @@ def test_what_was_judged_stays_and_what_was_not_is_judged(
 ):
   predictions_of(1).save(tmp_path / 'file.npz')
   one, file = judged([workdir('one', 0), tmp_path / 'file.npz'])
-  path = one.path / 'eval' / 'dev' / 'metrics.json'
-  assert one.metrics == json.loads(path.read_text())
+  assert one.metrics == json.loads((one.path / DEV).read_text())
   # At the cut-offs of what it stands beside.
   assert file.metrics == judge(predictions_of(1), Criteria(ks=(1, 5)))
   assert one.remark == file.remark == ''
@@ -53,7 +51,7 @@ def test_what_was_judged_stays_and_what_was_not_is_judged(
 def test_intervals_are_of_the_runs_own_propensities(workdir, predictions_of):
   path = by_others(workdir('one', 0), predictions_of(0))
   (run,) = judged([path], JudgeRequest(replicates=50))
-  saved = json.loads((path / 'eval' / 'dev' / 'metrics.json').read_text())
+  saved = json.loads((path / DEV).read_text())
   intervals = run.metrics.pop('intervals')
   assert run.metrics == saved
   expected = judge(
@@ -70,11 +68,10 @@ def test_intervals_are_of_the_runs_own_propensities(workdir, predictions_of):
 
 
 def test_intervals_that_are_there_stay(workdir):
-  path = workdir('one', 0) / 'eval' / 'dev' / 'metrics.json'
-  metrics = json.loads(path.read_text())
-  metrics['intervals'] = {'xjax': {'all': {'P@1': [0, 1]}}}
-  write_json(path, metrics)
-  (run,) = judged([path.parents[2]], JudgeRequest(replicates=20))
+  path = workdir('one', 0)
+  with edited(path / DEV) as metrics:
+    metrics['intervals'] = {'xjax': {'all': {'P@1': [0, 1]}}}
+  (run,) = judged([path], JudgeRequest(replicates=20))
   found = run.metrics['intervals']['xjax']['all']
   assert found['P@1'] == [0, 1]
   assert found['P@5'] not in ([0, 1], None)

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.report.conftest import Reader, by_propensity, changed
+from tests.report.conftest import DEV, Reader, by_propensity, changed, edited
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
@@ -53,10 +53,10 @@ def sections(page):
 def test_numbers_on_the_page_are_those_of_metrics_json(workdir):
   path = workdir('s0', 0)
   page = report([str(path)], 'command')
-  metrics = json.loads((path / 'eval/dev/metrics.json').read_text())['xjax']
-  cells = [x for x in Reader(render_html(page)).found if x['tag'] == 'td']
+  metrics = json.loads((path / DEV).read_text())['xjax']
+  cells = Reader(render_html(page)).of('td')
   rows = [
-    (name['text'], float(cell['attributes'].get('data-value', 'nan')))
+    (name['text'], float(cell.get('data-value', 'nan')))
     for name, cell in itertools.pairwise(cells)
   ]
   for values in metrics.values():
@@ -165,27 +165,10 @@ def results_text(groups):
   return sections(build_page(groups, 'c', ''))['Results'][0].text
 
 
-def test_metrics_that_a_system_was_not_judged_by_are_named(workdir):
-  paths = [workdir('a', 0), workdir('b', 1, units=8)]
-  file = paths[1] / 'eval' / 'dev' / 'metrics.json'
-  metrics = json.loads(file.read_text())
-  for values in metrics['xjax'].values():
-    values.pop('nDCG@5', None)
-  file.write_text(json.dumps(metrics))
-  fold = sections(report(paths, 'c'))['Results'][-1]
-  assert [i for i in fold.blocks[0].items if 'nDCG@5' in i] == [
-    'b was judged without nDCG@5; judge it again with `xjax evaluate`, with '
-    'these --metrics and --ks, and give the module of a metric of your own in '
-    '--import'
-  ]
-
-
 def test_a_metric_that_is_not_imported_is_shown_but_not_tested(workdir):
   paths = workdir('one', 1), workdir('two', 2, units=8)
-  file = paths[0] / 'eval' / 'dev' / 'metrics.json'
-  metrics = json.loads(file.read_text())
-  metrics['xjax']['all']['own-HR@5'] = 0.9
-  file.write_text(json.dumps(metrics))
+  with edited(paths[0] / DEV) as metrics:
+    metrics['xjax']['all']['own-HR@5'] = 0.9
   page = report(paths, 'c', metrics=['P@5', 'own-HR@5'])
   values = [row[-1].text for row in page.results.rows if row[0].text == 'all']
   assert values == ['0.900']
@@ -263,14 +246,13 @@ def test_the_dataset_is_told_by_the_config(workdir):
   assert (
     'is not known' in sections(report([path], 'c'))['Published numbers'][0].text
   )
-  config = json.loads((path / 'config.json').read_text())
   for data in (
     {'kind': 'Eurlex57kData'},
     {'kind': 'eurlex57k'},
     {'kind': 'JsonlData', 'dir': '/d/EURLEX57K'},
   ):
-    config['data'] = data
-    (path / 'config.json').write_text(json.dumps(config))
+    with edited(path / 'config.json') as config:
+      config['data'] = data
     said = sections(report([path], 'c'))['Published numbers'][0]
     assert 'EURLEX57K' in said.text
 

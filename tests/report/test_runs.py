@@ -125,26 +125,6 @@ def test_protocols_are_told_from_what_stands_beside_them():
     common_protocol([ours, run('c', metrics={'lmtc': slices})])
 
 
-def test_other_documents_are_refused(predictions_of):
-  one = predictions_of()
-  other = dataclasses.replace(one, doc_ids=('new', *one.doc_ids[1:]))
-  message = (
-    r'a \(/runs/a\) and b .* only one of the two systems has .*'
-    r'\(number of such documents: 2\)'
-  )
-  with pytest.raises(DataError, match=message):
-    check_same_documents([run('a', 0, one), run('b', 0, other)])
-
-
-def test_other_gold_is_refused(predictions_of):
-  one = predictions_of()
-  rows = [one.gold[row].tolist() for row in range(len(one))]
-  rows[3] = [row for row in range(8) if row not in rows[3]][:1]
-  other = dataclasses.replace(one, gold=Ragged.of(rows))
-  with pytest.raises(DataError, match="different gold labels for 'd3'"):
-    check_same_documents([run('a', 0, one), run('b', 0, other)])
-
-
 def test_another_order_is_the_same(predictions_of):
   """And a label more is found there as well, by the document's id."""
   one = predictions_of()

@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.report.conftest import DEV, edited
 from xjax.core.errors import ConfigError, DataError
 from xjax.judge.files.judged import JudgeFiles
 from xjax.report.figures.figures import reliability_blocks
@@ -25,24 +26,16 @@ def test_a_workdir(workdir):
   (run,) = read_runs([str(path)])
   assert (run.name, run.split, run.path) == ('one', 'dev', path)
   assert run.config['seed'] == 3
-  assert run.metrics == read_json(path / 'eval' / 'dev' / 'metrics.json')
+  assert run.metrics == read_json(path / DEV)
   assert run.names['l1'] == 'label <1>'
   assert 'l0' not in run.names  # a name that only repeats the id
   assert [record['kind'] for record in run.history] == ['train'] * 2 + ['judge']
 
 
-def test_a_calibration_counts_for_its_own_checkpoint(workdir):
+def test_the_calibration_of_a_run_counts_for_its_own_checkpoint(workdir):
   path = workdir('one', 3)
   (run,) = read_runs([path])
   assert run.calibration.step == 20
-  (path / 'eval' / 'dev' / 'judged.json').write_text('{"step": 10}')
-  (run,) = read_runs([path])
-  assert run.calibration is None
-
-
-def test_an_evaluation_has_the_calibration_of_its_run(workdir):
-  path = workdir('one', 3)
-  (run,) = read_runs([path])
   for source in ('eval/dev', 'eval/dev/predictions.npz'):
     (alone,) = read_runs([path / source])
     assert np.array_equal(
@@ -50,8 +43,9 @@ def test_an_evaluation_has_the_calibration_of_its_run(workdir):
     )
     assert 'calibrated' in str(reliability_blocks(group_by_seed([alone])))
   (path / 'eval' / 'dev' / 'judged.json').write_text('{"step": 10}')
-  (alone,) = read_runs([path / 'eval' / 'dev'])
-  assert alone.calibration is None
+  for source in (path, path / 'eval' / 'dev'):
+    (run,) = read_runs([source])
+    assert run.calibration is None
 
 
 def test_an_evaluation_and_a_file(workdir, predictions_of, tmp_path):
@@ -112,13 +106,6 @@ def test_which_split(workdir):
     read_runs([one, other])
 
 
-def test_names(workdir):
-  paths = [workdir('one', 0), workdir('two', 1)]
-  assert [run.name for run in read_runs(paths, names=['a', 'b'])] == ['a', 'b']
-  with pytest.raises(ConfigError, match='--names: 1 names for 2 systems'):
-    read_runs(paths, names=['a'])
-
-
 def test_neither_a_run_nor_predictions(tmp_path):
   (tmp_path / 'empty').mkdir()
   for path in (tmp_path / 'empty', tmp_path / 'gone'):
@@ -128,12 +115,6 @@ def test_neither_a_run_nor_predictions(tmp_path):
   (tmp_path / 'notes.txt').write_text('hello')
   with pytest.raises(DataError, match=r'notes\.txt'):
     read_runs([tmp_path / 'notes.txt'])
-
-
-def damage(path, change):
-  metrics = read_json(path)
-  change(metrics)
-  path.write_text(json.dumps(metrics))
 
 
 def with_ends(ends):
@@ -165,7 +146,8 @@ def with_ends(ends):
 )
 def test_metrics_that_do_not_belong(workdir, change, message):
   path = workdir('one', 0)
-  damage(path / 'eval' / 'dev' / 'metrics.json', change)
+  with edited(path / DEV) as metrics:
+    change(metrics)
   with pytest.raises(DataError, match=f'metrics.json: .*{message}'):
     read_runs([path])
 

@@ -1,6 +1,7 @@
-"""Fixtures: the devices of each module, an encoder, and a corpus for it."""
+"""Fixtures: the devices of each module, runs to change, an encoder's corpus."""
 
 import dataclasses
+import shutil
 
 import pytest
 
@@ -36,3 +37,9 @@ def settings(data_dir):
 def so_many_devices(devices, n_devices):
   with devices(n_devices):
     yield
+
+
+@pytest.fixture
+def workdir(finished, tmp_path):
+  """A copy of the finished run, to change and to go on in."""
+  return shutil.copytree(finished.workdir, tmp_path / 'run')

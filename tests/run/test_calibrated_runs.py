@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import logging
-import shutil
 
 import numpy as np
 import pytest
@@ -33,8 +32,8 @@ from xjax.train.workdir import Workdir
 
 
 @pytest.fixture
-def workdir(finished, tmp_path):
-  return Workdir(shutil.copytree(finished.workdir, tmp_path / 'run'))
+def workdir(workdir):
+  return Workdir(workdir)
 
 
 @pytest.fixture(scope='module')

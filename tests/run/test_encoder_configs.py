@@ -1,30 +1,38 @@
-"""Tests which values and combinations encoders, poolings and heads accept."""
+"""Values and combinations of parts that neural models accept, or refuse."""
 
 import copy
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tests.fixtures.shrink import shrink
+from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.schema import Label, LabelSpace
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
+from xjax.models.neural.neural_checks import check_hierarchy
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
-from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
-from xjax.networks.pooling import NoPooling, SelfAttentionConfig
+from xjax.networks.pooling import MeanConfig, NoPooling, SelfAttentionConfig
+from xjax.run.fit import fit
+from xjax.train.workdir import Workdir
 
 ATTENTION = NeuralModel(pooling=SelfAttentionConfig(), head=OneVsAllConfig())
+FEATURES = SyntheticData(tokens=FeatureFilesConfig())
 CONFIGS = {
   'bigru_att': Config(model=ATTENTION),
   'cnn_lwan': Config(model=NeuralModel(encoder=CNNConfig())),
@@ -32,50 +40,60 @@ CONFIGS = {
     data=SyntheticData(tokens=WordsConfig(by_zone=True)),
     model=dataclasses.replace(ATTENTION, encoder=HANConfig()),
   ),
+  'frozen': Config(
+    data=FEATURES,
+    model=NeuralModel(
+      *(FeaturesConfig(), NoEncoder()), *(MeanConfig(), OneVsAllConfig())
+    ),
+  ),
 }
-SIZES = ('filters', 'width', 'units', 'layers', 'zone_units')
-
-
-@pytest.mark.parametrize('name', CONFIGS)
-def test_these_go_together_and_shrink(name):
-  config = CONFIGS[name]
-  check_config(config)
-  small = shrink(config)
-  check_config(small)
-  assert type(small.model.encoder) is type(config.model.encoder)
-  sizes = vars(small.model.encoder)
-  assert all(sizes[name] <= 16 for name in sizes if name in SIZES)
-  assert small.data.tokens.by_zone == config.data.tokens.by_zone
+ENCODER = 'config.model.encoder'
 
 
 @pytest.mark.parametrize(
-  ('name', 'field', 'value'),
-  [('cnn_lwan', field, 0) for field in ('filters', 'width')]
-  + [('han', field, 0) for field in ('units', 'layers', 'zone_units')]
-  + [(name, 'dropout', 1.0) for name in CONFIGS],
-)
-def test_every_number_has_a_range(name, field, value):
-  config = copy.deepcopy(CONFIGS[name])
-  setattr(config.model.encoder, field, value)
-  with pytest.raises(ConfigError, match=f'config.model.encoder.{field}='):
-    check_config(config)
-
-
-@pytest.mark.parametrize(
-  ('name', 'part', 'value', 'says'),
+  ('name', 'path', 'value', 'says'),
   [
-    ('han', 'encoder', BiGRUConfig(), 'config.data.tokens.by_zone=True'),
-    ('bigru_att', 'encoder', HANConfig(), 'config.data.tokens.by_zone=False'),
-    ('bigru_att', 'pooling', NoPooling(), 'needs a pooling'),
-    ('bigru_att', 'head', LabelAttentionConfig(), 'and needs NoPooling()'),
+    ('han', 'model.encoder', BiGRUConfig(), 'data.tokens.by_zone=True'),
+    ('bigru_att', 'model.encoder', HANConfig(), 'data.tokens.by_zone=False'),
+    ('bigru_att', 'model.pooling', NoPooling(), 'needs a pooling'),
+    ('bigru_att', 'model.head', LabelAttentionConfig(), 'and needs NoPooling'),
+    ('frozen', 'data.tokens', WordsConfig(), 'model.embedding=FeaturesConfig'),
+    ('frozen', 'model.embedding', EmbeddingConfig(), 'ding=EmbeddingConfig'),
+    ('frozen', 'model.embedding.dim', 0, 'model.embedding.dim=0'),
+    ('frozen', 'model.embedding.dropout', 1.0, 'dropout=1.0'),
+    ('frozen', 'model.encoder', HANConfig(), 'by_zone'),
+    ('frozen', 'model.pooling', NoPooling(), 'needs a pooling'),
+    ('frozen', 'data.tokens', FeatureFilesConfig(max_tokens=2), 'buckets'),
+    *(
+      ('cnn_lwan', f'model.encoder.{field}', 0, f'{ENCODER}.{field}=')
+      for field in ('filters', 'width')
+    ),
+    *(
+      ('han', f'model.encoder.{field}', 0, f'{ENCODER}.{field}=')
+      for field in ('units', 'layers', 'zone_units')
+    ),
+    *(
+      (name, 'model.encoder.dropout', 1.0, f'{ENCODER}.dropout=')
+      for name in ('bigru_att', 'cnn_lwan', 'han')
+    ),
   ],
 )
-def test_what_does_not_go_together(name, part, value, says):
-  model = dataclasses.replace(CONFIGS[name].model, **{part: value})
+def test_what_cannot_be_is_one_line(name, path, value, says):
+  config = copy.deepcopy(CONFIGS[name])
+  check_config(config)
+  set_field(config, path, value)
   with pytest.raises(ConfigError) as raised:
-    check_config(dataclasses.replace(CONFIGS[name], model=model))
+    check_config(config)
   assert says in str(raised.value)
   assert '\n' not in str(raised.value)
+
+
+def set_field(config, path, value):
+  *parts, name = path.split('.')
+  holder = config
+  for part in parts:
+    holder = getattr(holder, part)
+  setattr(holder, name, value)
 
 
 def test_packed_rows_are_of_one_length():
@@ -98,10 +116,67 @@ def test_vectors_of_labels_are_made_of_no_words():
   """Checks that descriptor settings are refused where nothing reads them."""
   head = ZeroShotConfig()
   model = NeuralModel(embedding=FeaturesConfig(), head=head)
-  data = SyntheticData(tokens=FeatureFilesConfig())
-  config = Config(data=data, model=model)
+  config = Config(data=FEATURES, model=model)
   check_config(config)
   head.descriptor = DescriptorConfig(alt=True)
   with pytest.raises(ConfigError, match='config.model.head.descriptor=.*alt'):
     check_config(config)
   check_config(Config(model=NeuralModel(head=head)))
+
+
+@pytest.mark.parametrize(
+  ('system', 'path', 'value', 'says'),
+  [
+    ('hgclr', 'views.heads', 7, 'must divide'),
+    ('hgclr', 'views.segment', 1, 'must be at least .* path down to'),
+    ('radar', 'head.heads', 7, 'must divide'),
+    ('hbgl', 'head.pretraining.segment', 1, 'must be at least .* down to'),
+  ],
+)
+def test_a_wrong_size_leaves_no_config(system, path, value, says, tmp_path):
+  config = shrink(quickstart.get_config(system))
+  config.train = dataclasses.replace(config.train, rates=(), layer_decay=1.0)
+  set_field(config, f'model.{path}', value)
+  with pytest.raises(ConfigError, match=f'config.model.{path}={value}: {says}'):
+    fit(config, tmp_path)
+  workdir = Workdir.at(tmp_path)
+  assert not workdir.config.exists() and not workdir.corpus.exists()
+
+
+def model_of(system):
+  return shrink(quickstart.get_config(system)).model
+
+
+def space_of(labels, concepts=()):
+  """Makes a label space; `'ab'` is a label a with the parent b."""
+  labels, concepts = (
+    [Label(x[0], x[0], parents=tuple(x[1:])) for x in part]
+    for part in (labels, concepts)
+  )
+  n = len(labels)
+  return LabelSpace(labels, np.ones(n, int), 5, n, concepts=concepts)
+
+
+@pytest.mark.parametrize(
+  ('system', 'part', 'instead'),
+  [
+    ('hbgl', 'head', 'another head'),
+    ('radar', 'head', 'another head'),
+    ('hgclr', 'views', r'NoViews\(\)'),
+    ('graph', 'head.graph', r'NoGraph\(\)'),
+  ],
+)
+def test_parents_of_concepts_are_no_parents_of_labels(system, part, instead):
+  model = model_of(system)
+  check_hierarchy(model, space_of(['ax', 'b'], ['x']))
+  says = f'config.model.{part}=.* no label that the model scores has a parent; '
+  says += f'.* set config.model.{part} to {instead}'
+  with pytest.raises(ConfigError, match=says):
+    check_hierarchy(model, space_of(['a', 'b'], ['x', 'yx']))
+
+
+def test_only_a_graph_reads_children_that_are_concepts():
+  space = space_of(['a', 'b'], ['ya'])
+  check_hierarchy(model_of('graph'), space)
+  with pytest.raises(ConfigError, match='no label that the model scores has a'):
+    check_hierarchy(model_of('radar'), space)

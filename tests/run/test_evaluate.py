@@ -123,17 +123,9 @@ def test_what_is_of_another_checkpoint_or_corpus_is_not_believed(
 
 
 def test_an_unfinished_folder_is_not_believed(read_run, workdir):
-  folder = workdir.evaluation('dev')
-  complete = contents(folder)
-  (folder / 'judged.json').unlink()
-  assert saved_threshold(workdir, read_run.best_step) is None
-  (folder / 'judged.json').write_bytes(complete.pop('judged.json'))
-  for name, content in complete.items():
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=f'{name}: is missing'):
-      saved_threshold(workdir, read_run.best_step)
-    (folder / name).write_bytes(content)
   assert saved_threshold(workdir, read_run.best_step) is not None
+  workdir.judged('dev').unlink()
+  assert saved_threshold(workdir, read_run.best_step) is None
 
 
 @pytest.mark.parametrize('name', ['predictions.npz', 'metrics.json'])
@@ -299,9 +291,3 @@ def test_labels_of_the_run_have_descriptors(workdir):
     found = evaluate_split(workdir.path, 'dev', request=asked)
     values.append(found.metrics['xjax']['all']['ILD@3'])
   assert 0 < values[0] <= 1 and values[0] != values[1]
-
-
-def test_thresholds_are_tuned_on_the_dev_of_a_run(read_run):
-  files = JudgeFiles(read_run.paths['dev'] / 'predictions.npz')
-  with pytest.raises(ConfigError, match='micro-F1-tuned needs a dev split'):
-    evaluate_files(files, JudgeRequest(kinds=('P', 'micro-F1-tuned')))

@@ -219,8 +219,3 @@ def test_a_page_shows_the_first_documents(tag, monkeypatch):
   _, shown = tag([{'text': f'nipa {"mani " * n}'} for n in range(5)], explain=1)
   assert [x.document.id for x in shown.documents] == ['line-1', 'line-2']
   assert shown.n_documents == 5
-
-
-def test_no_such_number_of_words(tag):
-  with pytest.raises(ConfigError, match='--explain=-1'):
-    tag([{'text': 'nipa'}], explain=-1)

@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of
-from tests.run.tagging import read_rows, tag
 from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.data.text.words import split_terms
-from xjax.report.page.explanations import explanation_page
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 
 K = 4
 EXACT = 'svm'  # one classifier per label: contributions add up to the score
@@ -86,6 +83,7 @@ def test_the_contributions_of_all_words_and_the_bias_are_the_score(
 def test_words_are_those_of_the_text(finished):
   result = finished(EXACT)
   predictor = open_run(result.workdir)
+  assert not predictor.scorer.attends  # pages show contributions
   body = 'mani gipu x'
   zoned = Document('d', {'title': 'NIPA', 'empty': '', 'body': body})
   for text in (*documents_of(result), ODD, zoned):
@@ -149,26 +147,3 @@ def test_short_lists_have_no_words(finished):
   explained = predictor.explanations([ODD, 'nipa'], ids, 2, 1)
   assert len(explained.first) == 1 and not explained.first[0][1].any()
   assert explained.why(1) == [(), ()]
-
-
-@pytest.mark.parametrize('name', [EXACT, TREES])
-def test_lines_and_page_of_a_file(finished, tmp_path, name):
-  result = finished(name)
-  rows = [{'text': x.text()} for x in documents_of(result)] + [{'text': ODD}]
-  out = tag(result.workdir, tmp_path, rows, K)
-  plain = read_rows(out)
-  files = str(tmp_path / 'in.jsonl'), str(out)
-  shown = predict_file(
-    result.workdir, *files, K, explain=2, page=explanation_page
-  )
-  lines = read_rows(out)
-  for row, explained in zip(lines, shown.documents, strict=True):
-    for label, one in zip(row['labels'], explained.labels, strict=True):
-      why = label.pop('why')
-      assert [tuple(x['at']) for x in why] == [x.at for x in one.why]
-      assert len(one.weights_T) == len(explained.words)
-      assert len(why) <= 2 and all(x['weight'] > 0 for x in why)
-  assert lines == plain and not shown.attends
-  page = out.with_suffix('.html').read_text()
-  assert 'Weights of words for the labels of out.jsonl' in page
-  assert 'ttention' not in page and '&lt;' in page

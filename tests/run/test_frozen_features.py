@@ -11,17 +11,14 @@ import pytest
 from tests.fixtures.shrink import shrink
 from tests.run.tagging import read_rows, tag, write_rows
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import FeatureFilesConfig, WordsConfig
+from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
-from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
-from xjax.networks.encoders.han import HANConfig
-from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
@@ -184,21 +181,6 @@ def test_another_size_is_refused(settings, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-def test_missing_documents_and_values_that_are_not_finite(
-  settings, folder, tmp_path
-):
-  there = copied(folder, tmp_path / 'there')
-  vectors = vectors_of('train')
-  vectors[7, 3] = np.nan
-  save_features(there, 'train', vectors, ids('train'))
-  with pytest.raises(DataError, match=r"train\.npy: document 'train-7' has"):
-    fit(moved(settings, there), tmp_path / 'run')
-  save_features(there, 'train', vectors[:-1], ids('train')[:-1])
-  with pytest.raises(DataError, match="1 of 40 documents are.*'train-39'"):
-    fit(moved(settings, there), tmp_path / 'other')
-  assert not (tmp_path / 'other').exists()
-
-
 def test_documents_are_judged_and_predicted_alike(frozen):
   evaluate_split(frozen.workdir, 'test')
   saved = Predictions.load(frozen.paths['test'] / 'predictions.npz')
@@ -315,26 +297,6 @@ def test_words_are_not_features(finished, tmp_path):
     predictor.predict(['a'], features=[np.zeros(8)])
   with pytest.raises(ConfigError, match='reads the words'):
     tag(finished.workdir, tmp_path, [{'text': 'a'}], features='x')
-
-
-@pytest.mark.parametrize(
-  ('part', 'value', 'says'),
-  [
-    ('tokens', WordsConfig(), 'model.embedding=FeaturesConfig'),
-    ('embedding', EmbeddingConfig(), 'model.embedding=EmbeddingConfig'),
-    ('embedding', FeaturesConfig(dim=0), 'model.embedding.dim=0'),
-    ('embedding', FeaturesConfig(dropout=1.0), 'dropout=1.0'),
-    ('encoder', HANConfig(), 'by_zone'),
-    ('pooling', NoPooling(), 'needs a pooling'),
-    ('tokens', FeatureFilesConfig(max_tokens=2), 'buckets'),
-  ],
-)
-def test_parts_that_do_not_go_together(settings, part, value, says):
-  config = copy.deepcopy(settings)
-  setattr(config.data if part == 'tokens' else config.model, part, value)
-  with pytest.raises(ConfigError, match=says) as raised:
-    check_config(config)
-  assert '\n' not in str(raised.value)
 
 
 def test_the_synthetic_corpus_makes_its_own(settings, tmp_path):

@@ -7,16 +7,13 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.fixtures.shrink import shrink
 from tests.run.small_runs import assert_resumes
 from tests.run.tagging import read_rows, tag, write_rows
-from xjax.configs import quickstart
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.ranking import Query
 from xjax.data.config import SubwordsConfig
 from xjax.data.documents import Documents
-from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
@@ -28,7 +25,6 @@ from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers, Joining
-from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import intact_steps, read_params
@@ -193,9 +189,6 @@ def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):
   options = {'labels': str(labels)}
   (result,) = read_rows(tag(run.workdir, tmp_path, rows, 15, **options))
   assert 'new' in [x['id'] for x in result['labels']]
-  write_rows(labels, [{**row, 'parents': ['q']}])
-  with pytest.raises(DataError, match="the unknown parent 'q'"):
-    tag(run.workdir, tmp_path, rows, 15, **options)
 
 
 def test_words_explain_labels(predictor, split):
@@ -274,26 +267,3 @@ def test_a_graph_starts_another_run_and_a_run_without(
     assert ('head/graph/parents' in ours) == bool(i)
     for name, values in ours.items():
       assert_loaded(name, values, theirs[name], 12)
-
-
-@pytest.mark.parametrize('part', ['head.graph', 'views'])
-def test_labels_without_parents_are_an_error(part, described_config, tmp_path):
-  rows = [
-    {'id': f'{i}', 'text': f'nipa mani {i}', 'labels': [f'a{i % 4}']}
-    for i in range(9)
-  ]
-  for name in ('train', 'dev'):
-    write_rows(tmp_path / f'{name}.jsonl', rows)
-  data = JsonlData(dir=str(tmp_path), tokens=described_config.data.tokens)
-  if part == 'head.graph':
-    model = dataclasses.replace(described_config.model, head=CONCAT)
-  else:
-    model = shrink(quickstart.get_config('hgclr')).model
-  config = dataclasses.replace(described_config, data=data, model=model)
-  instead = {'head.graph': 'NoGraph', 'views': 'NoViews'}[part]
-  says = f'config.model.{part}=.* no label that the model scores has a parent; '
-  says += rf'.* set config.model.{part} to {instead}\(\)'
-  with pytest.raises(ConfigError, match=says):
-    fit(config, tmp_path / 'run')
-  with pytest.raises(ConfigError, match=says):
-    corpus_sizes(config)

@@ -112,26 +112,22 @@ def test_evaluate_leaves_labels_out_of_a_run_that_did_not(linear, listed):
 def test_labels_that_the_run_leaves_out_need_no_folder_of_their_own(
   linear, listed, tmp_path
 ):
-  shutil.copytree(linear[1].workdir, tmp_path / 'run')
-  judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=listed)
+  workdir, own = linear[1].workdir, predictions_of(linear[1].paths['dev'])
+  judged = evaluate_split(workdir, 'dev', leave_out=listed)
   assert judged.folder.name == 'dev'
   (tmp_path / 'one.txt').write_text('c01\n')
-  judged = evaluate_split(
-    tmp_path / 'run', 'dev', leave_out=str(tmp_path / 'one.txt')
-  )
+  one = str(tmp_path / 'one.txt')
+  judged = evaluate_split(workdir, 'dev', leave_out=one)
   assert judged.folder.name.startswith('dev.leave_out@')
-  assert len(judged.predictions.left_out) == 1 + len(
-    predictions_of(linear[1].paths['dev']).left_out
-  )
+  assert len(judged.predictions.left_out) == 1 + len(own.left_out)
 
 
 def test_every_list_has_a_folder_of_its_own(linear, tmp_path):
-  shutil.copytree(linear[0].workdir, tmp_path / 'run')
   folders = {}
   for ids in ('c01', 'c02', 'c02\nc01', 'c01\nc02'):
     (tmp_path / 'list.txt').write_text(ids)
     listed = str(tmp_path / 'list.txt')
-    judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=listed)
+    judged = evaluate_split(linear[0].workdir, 'dev', leave_out=listed)
     folders[ids] = judged.folder
     facts = json.loads((judged.folder / 'judged.json').read_text())
     digest = judged.folder.name.partition('@')[2]
@@ -142,7 +138,6 @@ def test_every_list_has_a_folder_of_its_own(linear, tmp_path):
 
 
 def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
-  shutil.copytree(linear[0].workdir, tmp_path / 'run')
   config = config_of(*RUNS['svm'])
   config.data.hold_out_labels = 0
   raw = config.data.read()
@@ -154,11 +149,11 @@ def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
   assert [space.ids[i] for i in space.left_out.tolist()] == ['c01']
   assert '2 ids are ignored' in caplog.text and "'wrong'" in caplog.text
   caplog.clear()
-  evaluate_split(tmp_path / 'run', 'dev', leave_out=str(path))
+  evaluate_split(linear[0].workdir, 'dev', leave_out=str(path))
   assert '2 ids are ignored' in caplog.text and "'wrong'" in caplog.text
   path.write_text('wrong\n')
   with pytest.raises(DataError, match='has none of these labels'):
-    evaluate_split(tmp_path / 'run', 'dev', leave_out=str(path))
+    evaluate_split(linear[0].workdir, 'dev', leave_out=str(path))
 
 
 def test_the_file_beside_the_data_comes_first(tmp_path, monkeypatch, caplog):
@@ -208,8 +203,7 @@ def test_held_out_labels_are_others(tmp_path, listed):
 
 
 def test_the_list_belongs_to_the_run(linear, tmp_path):
-  workdir = tmp_path / 'run'
-  shutil.copytree(linear[1].workdir, workdir)
+  workdir = shutil.copytree(linear[1].workdir, tmp_path / 'run')
   (workdir / 'left_out.txt').write_text('c01\n')
   with pytest.raises(DataError, match='is not the file that this run wrote'):
     open_run(workdir)
@@ -274,22 +268,6 @@ def test_a_neural_model_is_judged_and_chosen_without_them(
   model = open_run(result.workdir)
   shown = {x.id for row in model.predict(TEXTS, k=60) for x in row}
   assert len(shown) == model.n_labels - len(rows) and not shown & set(ids)
-
-
-def test_a_neural_run_can_be_judged_without_labels(finished, tmp_path):
-  shutil.copytree(finished.workdir, tmp_path / 'run')
-  (tmp_path / 'list.txt').write_text('c01\nc04\n')
-  path = str(tmp_path / 'list.txt')
-  judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=path)
-  whole = predictions_of(finished.paths['dev'])
-  assert judged.folder.name.startswith('dev.leave_out@')
-  # The lists of so few labels are complete, so they can be cut.
-  cut = whole.leaving_out(judged.predictions.left_out)
-  for name, lists in judged.predictions.lists.items():
-    real = lists.ids != PAD
-    n = min(lists.ids.shape[1], cut.lists[name].ids.shape[1])
-    np.testing.assert_array_equal(lists.ids[:, :n], cut.lists[name].ids[:, :n])
-    assert (real == np.isfinite(lists.scores)).all()
 
 
 @pytest.mark.parametrize('averaging', [Averaging.RANK, Averaging.SOFTMAX])

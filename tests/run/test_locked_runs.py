@@ -1,26 +1,26 @@
-"""One process at a time writes to a workdir; readers need no lock."""
+"""Workdirs that others write to, that were killed, or changed by hand."""
 
 import functools
+import json
+import logging
 import os
-import shutil
 
 import pytest
 
+from tests.fixtures.kills import kill
+from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.run.tagging import contents
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import NAME, locked
 from xjax.models.neural import neural_model as neural
+from xjax.run import fit as fit_module
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir
 
 BUSY = 'another process is running here: process'
-
-
-@pytest.fixture
-def workdir(finished, tmp_path):
-  shutil.copytree(finished.workdir, tmp_path / 'run')
-  return tmp_path / 'run'
 
 
 @pytest.fixture
@@ -71,12 +71,6 @@ def test_a_workdir_that_nobody_has_made_yet_is_kept_too(
   assert list(tmp_path.iterdir()) == []
 
 
-def test_evaluate_makes_no_workdir(tmp_path):
-  with pytest.raises(Exception, match='has no run of xjax'):
-    evaluate_split(tmp_path / 'run', 'dev')
-  assert list(tmp_path.iterdir()) == []
-
-
 def test_the_next_start_removes_what_a_killed_one_left(workdir, config):
   before = contents(workdir).keys()
   dead = f'xjax-{os.getpid()}-abcdefgh.tmp'
@@ -88,3 +82,40 @@ def test_the_next_start_removes_what_a_killed_one_left(workdir, config):
   after = {name for name in contents(workdir) if not name.startswith('tb/')}
   # Every start adds a file of TensorBoard's.
   assert after == {x for x in before if not x.startswith('tb/')} | {mine}
+
+
+@pytest.mark.parametrize(
+  ('work', 'after'), [('judge_splits', True), ('write_results', False)]
+)
+def test_a_run_killed_after_its_judging_still_gets_its_record(
+  tmp_path, monkeypatch, work, after
+):
+  config = config_of(*RUNS['lr'])
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    kill(patch, fit_module, work, after=after)
+    fit(config, tmp_path)
+  fit(config, tmp_path)
+  record = RunRecord.read(Workdir.at(tmp_path))
+  assert record and record.finished
+  assert list((tmp_path / 'tb').iterdir())
+
+
+def test_a_changed_config_is_said_and_a_changed_corpus_an_error(
+  tmp_path, caplog
+):
+  caplog.set_level(logging.WARNING)
+  workdir = fit(config_of(*RUNS['lr']), tmp_path).workdir
+  assert open_run(workdir).config.eval.depth == 20
+  assert not caplog.records
+  config = json.loads((workdir / 'config.json').read_text())
+  config['eval']['depth'] = 1
+  (workdir / 'config.json').write_text(json.dumps(config))
+  assert open_run(workdir).config.eval.depth == 1
+  assert 'config.json: is not the file that this run wrote' in caplog.text
+  # The propensities of labels depend on the number of documents.
+  path = workdir / 'corpus.json'
+  described = json.loads(path.read_text())
+  described['n_train'] += 1
+  path.write_text(json.dumps(described))
+  with pytest.raises(DataError, match='corpus.json: is not the file that this'):
+    open_run(workdir)

@@ -57,64 +57,59 @@ DAMAGES = {
   'config.json': ['', '{"data": {"kind": "x"}}'],
   'corpus.json': ['', '{}', '[]'],
   'labels.jsonl': ['{', '{"id": "a"}\n'],
-  'features/vocab.txt': ['two words\n', 'cut'],
 }
 
 
 @pytest.mark.parametrize('name', DAMAGES)
-def test_a_damaged_or_missing_file_is_named(finished, tmp_path, name):
-  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
+def test_a_damaged_or_missing_file_is_named(workdir, name):
   for content in DAMAGES[name]:
-    (folder / name).write_text(content)
+    (workdir / name).write_text(content)
     with pytest.raises(DataError, match=name.rpartition('/')[2]):
-      open_run(folder)
-  (folder / name).unlink()
+      open_run(workdir)
+  (workdir / name).unlink()
   with pytest.raises(DataError, match=name.rpartition('/')[2]):
-    open_run(folder)
+    open_run(workdir)
 
 
-def test_damaged_and_missing_checkpoints(finished, tmp_path):
-  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
-  meta = folder / 'checkpoints' / str(finished.best_step) / 'meta' / 'metadata'
+def test_damaged_and_missing_checkpoints(finished, workdir):
+  meta = workdir / 'checkpoints' / str(finished.best_step) / 'meta' / 'metadata'
   if finished.best_step == finished.steps:
     pytest.fail('the run should have its best before its end')
   meta.write_text('{')
   with pytest.raises(DataError, match='is damaged'):
-    open_run(folder)
-  shutil.rmtree(folder / 'checkpoints')
+    open_run(workdir)
+  shutil.rmtree(workdir / 'checkpoints')
   with pytest.raises(DataError, match='no complete checkpoint'):
-    open_run(folder)
+    open_run(workdir)
 
 
 def test_a_lost_best_checkpoint_is_not_replaced_by_another(
-  finished, config, tmp_path, caplog
+  finished, config, workdir, caplog
 ):
-  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
-  shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
+  shutil.rmtree(workdir / 'checkpoints' / str(finished.best_step))
   says = (
     f'/{finished.best_step}: no such checkpoint; .* with step=N or --step=N'
   )
   with pytest.raises(DataError, match=says):
-    open_run(folder)
-  assert open_run(folder, step=finished.steps).step == finished.steps
-  fit(config, folder)  # from now on, the newest counts as the best
+    open_run(workdir)
+  assert open_run(workdir, step=finished.steps).step == finished.steps
+  fit(config, workdir)  # from now on, the newest counts as the best
   assert f'(step {finished.best_step}) is lost' in caplog.text
-  assert open_run(folder).step == finished.steps
+  assert open_run(workdir).step == finished.steps
 
 
-def test_another_vocabulary_does_not_fit(finished, tmp_path):
-  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
-  with (folder / 'features' / 'vocab.txt').open('a') as file:
+def test_another_vocabulary_does_not_fit(workdir):
+  with (workdir / 'features' / 'vocab.txt').open('a') as file:
     file.write('another\n')
   with pytest.raises(DataError, match='not the vocabulary'):
-    open_run(folder)
-  corpus = json.loads((folder / 'corpus.json').read_text())
+    open_run(workdir)
+  corpus = json.loads((workdir / 'corpus.json').read_text())
   del corpus['vocabulary']  # as an older run has it
-  (folder / 'corpus.json').write_text(json.dumps(corpus))
-  (folder / 'digests.json').unlink()
+  (workdir / 'corpus.json').write_text(json.dumps(corpus))
+  (workdir / 'digests.json').unlink()
   says = 'the parameters of this checkpoint do not fit'
   with pytest.raises(DataError, match=says):
-    open_run(folder)
+    open_run(workdir)
 
 
 def test_no_run_there(tmp_path):
@@ -122,19 +117,17 @@ def test_no_run_there(tmp_path):
     open_run(tmp_path)
 
 
-def test_needs_nothing_but_the_workdir(finished, tmp_path, predictor):
-  folder = shutil.copytree(finished.workdir, tmp_path / 'elsewhere')
-  path = folder / 'config.json'
+def test_needs_nothing_but_the_workdir(workdir, predictor):
+  path = workdir / 'config.json'
   config = json.loads(path.read_text())
   config['data']['dir'] = '/gone'
   config['mesh'] = {'data': 3, 'label': 5}  # devices of another machine
   path.write_text(json.dumps(config))
-  moved = open_run(folder)
+  moved = open_run(workdir)
   assert moved.predict(['nipa'], 3) == predictor.predict(['nipa'], 3)
 
 
-def test_recall_is_that_of_the_run(finished, predictor, tmp_path):
-  workdir = shutil.copytree(finished.workdir, tmp_path / 'run')
+def test_recall_is_that_of_the_run(workdir, predictor):
   saved = json.loads((workdir / 'config.json').read_text())
   assert (saved['eval']['recall'], predictor.scorer.recall) == (1, 1)
   saved['eval']['recall'] = 0.5

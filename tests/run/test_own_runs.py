@@ -340,6 +340,3 @@ def test_wrong_columns_leave_no_files(table, tmp_path):
   with pytest.raises(DataError, match="there is no column 'nothing'"):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
-  config = own_config('')
-  with pytest.raises(ConfigError, match='data.dir is not set'):
-    fit(config, tmp_path / 'run')

@@ -1,22 +1,36 @@
-"""Tests whole runs that are averaged, partly frozen, or have other losses."""
+"""Runs that are averaged, partly frozen, or have other losses and heads."""
 
+import dataclasses
+import logging
+
+import jax
 import numpy as np
 import pytest
 
-from tests.run.small_runs import assert_resumes, records, with_head
+from tests.run.small_runs import (
+  assert_predicts_what_was_judged,
+  assert_resumes,
+  records,
+  with_head,
+)
 from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Method
 from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.neural.neural_plan import plan_neural
+from xjax.networks.heads.adaptive import AdaptiveConfig, places
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
+from xjax.train.initial.warm_start import warm_start
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 RECIPE = {
   'clip_outliers': 1.0,
@@ -74,3 +88,62 @@ def test_a_group_that_is_empty_leaves_nothing_behind(config, tmp_path):
     with pytest.raises(ConfigError, match="'encodr/.* matches no parameter"):
       fit(by_recipe(config, **fields), tmp_path / 'run')
   assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope='module')
+def adaptive(config):
+  return with_head(config, AdaptiveConfig(chunk=8, cutoffs=(4, 9)))
+
+
+@pytest.fixture(scope='module')
+def adaptive_run(adaptive, tmp_path_factory):
+  return fit(adaptive, tmp_path_factory.mktemp('adaptive') / 'run')
+
+
+def test_places_are_saved_and_stay(adaptive_run):
+  workdir = Workdir.at(adaptive_run.workdir)
+  params = read_params(workdir.checkpoints, adaptive_run.best_step)
+  space = workdir.label_space()
+  n = space.n_trained
+  wanted = places(space.train_counts[:n])
+  np.testing.assert_array_equal(params['head/place'][:n], wanted)
+  for i, size in enumerate((5, n - 9)):
+    assert params[f'head/tails/{i}/rows'].shape[0] == size
+
+
+def test_a_loaded_run_predicts_what_was_judged(adaptive_run):
+  assert_predicts_what_was_judged(adaptive_run)
+
+
+def started(config, workdir, space):
+  """Returns the first parameters of a run that starts from another run."""
+  vocab = workdir.vocabulary()
+  mesh = make_mesh(config.mesh)
+  with jax.set_mesh(mesh):
+    plan = plan_neural(config, space, len(vocab), mesh)
+    state = plan.init(jax.random.key(9))
+  state, _ = warm_start(state, str(workdir.path), space, vocab)
+  return jax.tree.map(np.array, by_path(state.params))
+
+
+def test_rows_are_taken_only_of_labels_in_the_same_order(
+  adaptive, adaptive_run, caplog
+):
+  caplog.set_level(logging.INFO)
+  workdir = Workdir.at(adaptive_run.workdir)
+  space = workdir.label_space()
+  saved = read_params(workdir.checkpoints, adaptive_run.best_step)
+  after = started(adaptive, workdir, space)
+  parts = 'frequent', 'roots', 'tails/1/rows', 'tails/0/reduce'
+  names = [f'head/{part}' for part in parts]
+  for name in names:
+    np.testing.assert_array_equal(after[name], saved[name], err_msg=name)
+  # The same labels, of which others are frequent now.
+  other = dataclasses.replace(space, train_counts=space.train_counts[::-1])
+  after = started(adaptive, workdir, other)
+  for name in names:
+    assert (after[name] != saved[name]).any(), name
+  table = 'embedding/table'
+  np.testing.assert_array_equal(after[table], saved[table])
+  why = 'skipped head/frequent: belongs to labels in another order by frequency'
+  assert why in caplog.text

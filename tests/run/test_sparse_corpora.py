@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.fixtures.sparse_runs import RUNS, config_of, contents
+from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -35,9 +35,6 @@ def test_runs_on_files_of_features(tmp_path, name):
   config.data = XcFeaturesData(dir=str(tmp_path), tokens=tokens)
   result = fit(config, tmp_path / 'run')
   assert result.metrics['test']['xjax']['all']['P@1'] > 0.9
-  before = contents(tmp_path / 'run')
-  assert fit(config, tmp_path / 'run').metrics == result.metrics
-  assert contents(tmp_path / 'run') == before
   predictor = open_run(tmp_path / 'run')
   with pytest.raises(ConfigError, match='reads sparse features, not text'):
     predictor.predict(['text'])

@@ -1,7 +1,7 @@
-"""Files of vectors: what is in them, what resumes, what is refused."""
+"""Files of vectors, by an encoder or a run: contents, resuming, refusals."""
 
-import copy
 import dataclasses
+import logging
 import re
 import shutil
 
@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.encoders import write_encoder
 from tests.fixtures.kills import kill
 from tests.fixtures.shrink import shrink
+from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.fixtures.vector_files import (
   DIM,
   LABELS,
@@ -20,13 +21,27 @@ from tests.fixtures.vector_files import (
 )
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import locked
-from xjax.data.config import GivenFeaturesConfig
+from xjax.data.config import (
+  FeatureFilesConfig,
+  GivenFeaturesConfig,
+  SubwordsConfig,
+  TextVectorsConfig,
+)
+from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.load import load_corpus
 from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.text_vectors import TextVectors
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
+from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig, MeanConfig
 from xjax.run import vector_files
+from xjax.run.export import export_encoder
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.run.vector_files import embed_corpus, embed_run
 
 
@@ -53,13 +68,10 @@ def test_a_folder_has_vectors_of_all_splits_and_of_labels(embedded, encoder):
     np.testing.assert_allclose(
       vectors, expected.vectors(texts_of(name)), atol=1e-6
     )
-
-
-def test_names_without_a_letter_have_the_vector_0(embedded, encoder):
-  vectors = vectors_in(embedded, 'labels')
-  expected = TextVectors.fit(encoder, []).vectors([*LABELS.values()])
-  np.testing.assert_allclose(vectors[[0, 2]], expected[[0, 2]], atol=1e-6)
-  assert not vectors[1].any()
+  vectors, names = vectors_in(embedded, 'labels'), [*LABELS.values()]
+  named = expected.vectors(names)[[0, 2]]
+  np.testing.assert_allclose(vectors[[0, 2]], named, atol=1e-6)
+  assert not vectors[1].any()  # a name without a letter
 
 
 def test_only_labels_of_the_label_space_have_vectors(
@@ -81,18 +93,6 @@ def test_small_chunks_give_the_same_vectors(
   for name in (*SPLITS, 'labels'):
     vectors = vectors_in(tmp_path / 'vectors', name)
     np.testing.assert_allclose(vectors, vectors_in(embedded, name), atol=1e-6)
-
-
-def test_lines_say_what_is_in_the_files(settings, encoder, embedded, tmp_path):
-  folder = tmp_path / 'new' / 'vectors'
-  lines = embed_corpus(settings, encoder, folder, ('dev',))
-  assert lines == [
-    f'{folder}/dev.npy: 5 vectors of size {DIM}',
-    f'{folder}/labels.npy: 3 vectors of size {DIM}',
-  ]
-  for name in ('dev.npy', 'dev.ids.txt', 'labels.npy', 'labels.ids.txt'):
-    assert (folder / name).read_bytes() == (embedded / name).read_bytes()
-  assert not (folder / 'train.npy').exists()
 
 
 def test_what_is_complete_is_not_computed_again(
@@ -219,9 +219,140 @@ def test_one_command_at_a_time_writes_to_a_folder(
     embed_corpus(settings, encoder, tmp_path / 'vectors')
 
 
-def test_the_synthetic_corpus_has_vectors(encoder, tmp_path):
-  config = copy.deepcopy(shrink(Config()))
-  embed_corpus(config, encoder, tmp_path / 'vectors', ('train',))
-  corpus = load_corpus(config.data, config.seed)
-  vectors = np.load(tmp_path / 'vectors' / 'train.npy')
-  assert vectors.shape == (len(corpus.split('train')), DIM)
+def encoded(run, texts):
+  """Returns the vectors that the encoder of a run computes for texts."""
+  return run.scorer.vectors(Documents(texts))
+
+
+def neural(config, **parts):
+  """The config of two steps of training with a pretrained encoder."""
+  model = NeuralModel(
+    NoEmbedding(), BertConfig(), MeanConfig(), OneVsAllConfig(chunk=8)
+  )
+  tokens = SubwordsConfig(max_tokens=16, buckets=(8, 16))
+  when = {'steps': 2, 'checkpoint_every': 1, 'judge_every': 2}
+  return dataclasses.replace(
+    config,
+    data=dataclasses.replace(config.data, tokens=tokens),
+    model=dataclasses.replace(model, **parts),
+    train=dataclasses.replace(config.train, **when),
+  )
+
+
+@pytest.fixture(scope='module')
+def tuned(encoder, data_dir, tmp_path_factory):
+  """The workdir of a run that has trained a pretrained encoder."""
+  data = JsonlData(dir=str(data_dir), labels='all', workers=1)
+  small = dataclasses.replace(shrink(Config()), data=data)
+  config = neural(small, encoder=BertConfig(folder=encoder.folder))
+  return fit(config, tmp_path_factory.mktemp('tuned') / 'run').workdir
+
+
+def test_vectors_of_a_run_are_those_of_its_encoder(tuned, encoder, tmp_path):
+  lines = embed_run(str(tuned), tmp_path / 'vectors')
+  assert [line.rsplit('/')[-1] for line in lines] == [
+    *(f'{x}.npy: {n} vectors of size {DIM}' for x, n in SPLITS.items()),
+    f'labels.npy: 3 vectors of size {DIM}',
+  ]
+  predictor = open_run(tuned)
+  for name in SPLITS:
+    vectors = vectors_in(tmp_path / 'vectors', name)
+    np.testing.assert_allclose(
+      vectors, encoded(predictor, texts_of(name)), atol=1e-5
+    )
+  labels = vectors_in(tmp_path / 'vectors', 'labels')
+  names = encoded(predictor, [*LABELS.values()])[[0, 2]]
+  names /= np.linalg.norm(names, axis=1, keepdims=True)
+  np.testing.assert_allclose(labels[[0, 2]], names, atol=1e-5)
+  assert not labels[1].any()
+  untrained = TextVectors.fit(encoder, []).vectors(['ko'])[0]
+  assert not np.allclose(labels[2], untrained, atol=1e-3)
+
+
+def test_each_checkpoint_has_vectors_of_its_own(tuned, tmp_path):
+  best = open_run(tuned).step
+  embed_run(f'{tuned}@1', tmp_path / 'first', splits=('dev',))
+  embed_run(f'{tuned}@2', tmp_path / 'second', splits=('dev',))
+  first, second = (
+    vectors_in(tmp_path / name, 'dev') for name in ('first', 'second')
+  )
+  assert not np.allclose(first, second, atol=1e-4)
+  with pytest.raises(ConfigError, match='step 1; now: .*step 2'):
+    embed_run(f'{tuned}@2', tmp_path / 'first', splits=('dev',))
+  embed_run(str(tuned), tmp_path / 'best', splits=('dev',))
+  expected = first if best == 1 else second
+  np.testing.assert_array_equal(vectors_in(tmp_path / 'best', 'dev'), expected)
+
+
+def test_a_tuned_encoder_that_is_exported_gives_vectors_too(
+  tuned, settings, tmp_path
+):
+  """Means of last states, whose length is 1 in the second case only."""
+  export_encoder(tuned, tmp_path / 'model')
+  exported = TextVectorsConfig(str(tmp_path / 'model'), max_tokens=16)
+  embed_corpus(settings, exported, tmp_path / 'exported', ('dev',))
+  embed_run(str(tuned), tmp_path / 'run', splits=('dev',))
+  ours = vectors_in(tmp_path / 'run', 'dev')
+  ours /= np.linalg.norm(ours, axis=1, keepdims=True)
+  vectors = vectors_in(tmp_path / 'exported', 'dev')
+  np.testing.assert_allclose(vectors, ours, atol=1e-5)
+  labels = [vectors_in(tmp_path / x, 'labels') for x in ('exported', 'run')]
+  np.testing.assert_allclose(*labels, atol=1e-5)
+
+
+def test_the_data_may_have_moved(tuned, data_dir, tmp_path):
+  changed = shutil.copytree(data_dir, tmp_path / 'data')
+  (changed / 'dev.jsonl').write_text(
+    '{"id": "new", "text": "te", "labels": ["b"]}\n'
+  )
+  embed_run(str(tuned), tmp_path / 'vectors', str(changed), ('dev',))
+  folder = tmp_path / 'vectors'
+  assert (folder / 'dev.ids.txt').read_text() == 'new\n'
+  expected = encoded(open_run(tuned), ['te'])
+  vectors = np.load(folder / 'dev.npy')
+  np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_labels_are_left_out_if_the_encoder_is_not_pretrained(
+  finished, tmp_path, caplog
+):
+  with caplog.at_level(logging.INFO):
+    lines = embed_run(str(finished.workdir), tmp_path / 'vectors')
+  said = [x.message for x in caplog.records if 'labels.npy' in x.message]
+  assert len(said) == 1 and 'not pretrained' in said[0]
+  names = {path.name for path in (tmp_path / 'vectors').iterdir()}
+  assert 'labels.npy' not in names and 'train.npy' in names
+  split = finished.corpus.split('dev')
+  vectors = np.load(tmp_path / 'vectors' / 'dev.npy')
+  texts = [split.documents[row].text() for row in range(len(split))]
+  expected = encoded(open_run(finished.workdir), texts)
+  np.testing.assert_allclose(vectors, expected, atol=1e-6)
+  assert len(lines) == len(finished.corpus.splits)
+
+
+def test_runs_without_an_encoder_of_texts_are_refused(
+  settings, encoder, tmp_path
+):
+  tree = config_of(*RUNS['xr'])
+  fit(tree, tmp_path / 'tree')
+  with pytest.raises(ConfigError, match='is a TreeModel, which has no encoder'):
+    embed_run(str(tmp_path / 'tree'), tmp_path / 'vectors')
+  frozen = neural(settings, encoder=NoEncoder())
+  embed_corpus(settings, encoder, tmp_path / 'embedded')
+  frozen.data.tokens = FeatureFilesConfig(dir=str(tmp_path / 'embedded'))
+  frozen.model.embedding = FeaturesConfig(dim=DIM)
+  fit(frozen, tmp_path / 'frozen')
+  with pytest.raises(ConfigError, match='this run reads vectors, not text'):
+    embed_run(str(tmp_path / 'frozen'), tmp_path / 'vectors')
+  assert not (tmp_path / 'vectors').exists()
+
+
+def test_a_pooler_is_part_of_the_vectors(encoder, settings, tmp_path):
+  parts = {'encoder': BertConfig(folder=encoder.folder)}
+  config = neural(settings, pooling=ClsConfig(pooler=True), **parts)
+  fit(config, tmp_path / 'run')
+  embed_run(str(tmp_path / 'run'), tmp_path / 'vectors', splits=('dev',))
+  vectors = vectors_in(tmp_path / 'vectors', 'dev')
+  expected = encoded(open_run(tmp_path / 'run'), texts_of('dev'))
+  np.testing.assert_allclose(vectors, expected, atol=1e-5)
+  assert (np.abs(vectors) < 1).all()  # the pooler ends with tanh

@@ -157,8 +157,6 @@ def test_each_workdir_has_a_name_of_its_own(launcher, session_of):
 @pytest.mark.parametrize(
   ('launcher', 'workers', 'gpus', 'says'),
   [
-    (Launcher.LOCAL, 3, ['0', '1'], '--gpus: list 3 GPUs, one per worker'),
-    (Launcher.PRINT, 2, [], '--launcher=print starts nothing'),
     (Launcher.SLURM, 2, ['0', '1'], '--launcher=slurm does not use'),
     (Launcher.TPU, 1, ['0'], '--launcher=tpu does not use'),
   ],

@@ -53,7 +53,6 @@ def test_is_asked_to_leave(tmp_path):
 # This program starts a process as a sweep does, and is then killed.
 PARENT = """
 import pathlib, sys, time
-from tests.sweep.conftest import wait_for
 from xjax.sweep.local_process import LocalProcess
 folder = pathlib.Path(sys.argv[1])
 LocalProcess(

@@ -1,4 +1,4 @@
-"""Whole sweeps, whose runs a stand-in trains in no time."""
+"""Whole sweeps, whose runs a stand-in trains in no time, and their signals."""
 
 import contextlib
 import os
@@ -29,6 +29,7 @@ from xjax.sweep.config import (
   Sweep,
   Tpe,
 )
+from xjax.sweep.signals import Signals
 from xjax.sweep.store import Store, TrialStatus, best_trial
 from xjax.train.preemption import Preempted
 
@@ -147,18 +148,6 @@ def test_a_second_signal_leaves_what_hangs(session_of, monkeypatch):
   assert starts(session, 0) == 2
 
 
-def test_a_trial_that_was_preempted_goes_on(session_of):
-  session = session_of([{RATE: 0.25, WAIT: 1}])
-  place = session.folder.place(0, None)
-
-  def preempt():
-    wait_for(lambda: judgings(place.workdir) == 2)
-    os.kill(int(place.pid.read_text()), signal.SIGTERM)
-
-  with meanwhile(preempt):
-    assert states(run(session)) == ['complete']
-
-
 @pytest.mark.thorough
 def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(8)]
@@ -240,3 +229,28 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
     path.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
     Store(path, search, NoPruning())
+
+
+def test_a_second_signal_is_urgent_an_echo_is_not(monkeypatch):
+  with Signals() as seen:
+    assert not seen.noticed
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert seen.noticed
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert not seen.urgent
+    with pytest.raises(Preempted, match='have saved'):
+      seen.leave()
+    monkeypatch.setattr(signals, '_ECHO', 0)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert seen.urgent
+    with pytest.raises(Preempted, match='^not all trials have saved'):
+      seen.leave()
+
+
+def test_ctrl_c_leaves_as_ctrl_c():
+  before = signal.getsignal(signal.SIGINT)
+  with Signals() as seen:
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+      seen.leave()
+  assert signal.getsignal(signal.SIGINT) is before

@@ -15,7 +15,7 @@ SETTINGS = {
   'IMAGE': 'registry/xjax:1&2',
   'ACCELERATOR': 'tpu-v5-lite-podslice',
   'TOPOLOGY': '4x4',
-  'HOSTS': '4',
+  'HOSTS': '1',
   'DEVICES': '4',
   'CLAIM': 'nfs',
 }
@@ -24,7 +24,7 @@ EXCLUSIVE = 'alpha.jobset.sigs.k8s.io/exclusive-topology'
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch):
-  for name, value in {**SETTINGS, 'HOSTS': '1'}.items():
+  for name, value in SETTINGS.items():
     monkeypatch.setenv(name, value)
 
 

@@ -40,3 +40,12 @@ def write(folder, plan, advance, steps, keep=3, best=None):
         checkpoints.save(state, step, iterator, {'third': step / 3}, best)
         # The state is donated while the write goes on.
   return held
+
+
+def equal(found, expected):
+  return all(
+    np.array_equal(a, b)
+    for a, b in zip(
+      jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+    )
+  )

@@ -337,7 +337,6 @@ def test_a_judging_that_was_not_saved_is_recorded_once(run):
 
 
 def test_a_metric_without_a_value(run):
-  run.values = {}
   with pytest.raises(UserError, match='best_metric=all/m'):
     run(values={4: None})
 

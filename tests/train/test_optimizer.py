@@ -8,8 +8,9 @@ import pytest
 
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer import clip_outliers, make_optimizer, make_schedule
-from xjax.train.optimizer_config import Adam, AdamW
+from xjax.train.optimizer_config import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.train.parameters import by_path
+from xjax.train.step import update_mean
 
 
 def rates(**fields):
@@ -125,23 +126,6 @@ def test_gradients_of_zero_do_not_stop_training():
     np.testing.assert_array_equal(grads, [norm])
 
 
-def test_first_adam_step_has_the_learning_rate():
-  params = {'w': jnp.ones((2, 2))}
-  updates = update(
-    NeuralTrain(learning_rate=0.1), {'w': jnp.full((2, 2), 7.0)}, params
-  )
-  np.testing.assert_allclose(updates['w'], -0.1, rtol=1e-5)
-
-
-def test_weight_decay_of_matrices_alone():
-  params = {'w': jnp.ones((2, 2)), 'b': jnp.ones(2)}
-  grads = {'w': jnp.zeros((2, 2)), 'b': jnp.zeros(2)}
-  config = NeuralTrain(learning_rate=0.1, optimizer=AdamW(weight_decay=0.5))
-  updates = update(config, grads, params)
-  np.testing.assert_allclose(updates['w'], -0.05, rtol=1e-6)
-  np.testing.assert_array_equal(updates['b'], 0)
-
-
 def test_groups_learn_at_rates_of_their_own():
   params = {
     'encoder': {
@@ -189,3 +173,52 @@ def test_minimises(optimizer):
     updates, state = tx.update({'w': 2 * params['w']}, state, params)
     params = optax.apply_updates(params, updates)
   assert float(jnp.abs(params['w']).max()) < 0.05
+
+
+STEPS = 12
+
+
+def means(config):
+  """The mean after each of some steps whose parameters are drawn."""
+  drawn = np.random.default_rng(0).normal(size=(STEPS + 1, 3))
+  drawn = drawn.astype(np.float32)
+
+  @jax.jit
+  def take(mean, newest, step):
+    return update_mean(mean, newest, config.newest_share(step))
+
+  found = [drawn[0]]
+  for step in range(1, STEPS + 1):
+    found.append(np.asarray(take(found[-1], drawn[step], jnp.int32(step))))
+  return drawn, found
+
+
+@pytest.mark.parametrize(
+  ('start', 'every'), [(0, 1), (0, 5), (3, 2), (4, 4), (11, 3)]
+)
+def test_swa_is_the_plain_mean(start, every):
+  drawn, found = means(SWAConfig(start, every))
+  for step in range(STEPS + 1):
+    taken = drawn[start : step + 1 : every] if step > start else drawn[[step]]
+    np.testing.assert_allclose(found[step], taken.mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize('start', [0, 4])
+def test_ema_is_the_weighted_mean(start):
+  drawn, found = means(EMAConfig(0.75, start))
+  expected = drawn[start].astype(np.float64)
+  for step in range(start + 1, STEPS + 1):
+    expected = 0.75 * expected + 0.25 * drawn[step]
+    np.testing.assert_allclose(found[step], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('config', [SWAConfig(4, 2), EMAConfig(0.9, 4)])
+def test_up_to_the_start_it_is_the_parameters(config):
+  drawn, found = means(config)
+  assert config.averages
+  for step in range(STEPS + 1):
+    assert config.differs(step) == (step > 4)
+    if step <= 4:
+      np.testing.assert_array_equal(found[step], drawn[step])
+    else:
+      assert (found[step] != drawn[step]).all()

@@ -23,45 +23,35 @@ def joined(monkeypatch):
   return calls
 
 
-def test_one_process_joins_nobody(joined):
+def test_who_is_joined(joined):
   start(False)
   assert joined == []
-
-
-def test_who_is_joined(joined):
   start(True)
   start(True, 'host:1', 2, 1)
   assert joined == [(), ('host:1', 2, 1)]
 
 
-@pytest.mark.parametrize(
-  ('flags', 'name'),
-  [
-    (('host:1', 0, -1), '--coordinator'),
-    (('', 2, -1), '--num_processes'),
-    (('', 0, 0), '--process_id'),
-  ],
-)
-def test_flags_that_would_be_ignored(joined, flags, name):
-  with pytest.raises(ConfigError, match=f'{name} needs --multihost'):
-    start(False, *flags)
+TOGETHER = 'must be given together'
 
 
 @pytest.mark.parametrize(
-  'flags',
+  ('flags', 'message'),
   [
-    ('host:1', 0, -1),
-    ('host:1', 2, -1),
-    ('host:1', 2, 2),
-    ('host:1', 0, 0),
-    ('', 2, -1),
-    ('', 2, 1),
-    ('', 0, 0),
+    ((False, 'host:1', 0, -1), '--coordinator needs --multihost'),
+    ((False, '', 2, -1), '--num_processes needs --multihost'),
+    ((False, '', 0, 0), '--process_id needs --multihost'),
+    ((True, 'host:1', 0, -1), TOGETHER),
+    ((True, 'host:1', 2, -1), TOGETHER),
+    ((True, 'host:1', 2, 2), TOGETHER),
+    ((True, 'host:1', 0, 0), TOGETHER),
+    ((True, '', 2, -1), TOGETHER),
+    ((True, '', 2, 1), TOGETHER),
+    ((True, '', 0, 0), TOGETHER),
   ],
 )
-def test_flags_that_need_others(joined, flags):
-  with pytest.raises(ConfigError, match='must be given together'):
-    start(True, *flags)
+def test_flags_that_need_others(joined, flags, message):
+  with pytest.raises(ConfigError, match=message):
+    start(*flags)
   assert joined == []
 
 

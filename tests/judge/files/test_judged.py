@@ -58,10 +58,6 @@ def saved_by_scipy(kind: str, array: bool = True):
   return save
 
 
-def score_text(path: pathlib.Path, matrix: sparse.csr_array) -> None:
-  write_xc_scores(path, matrix)
-
-
 def gzipped_text(path: pathlib.Path, matrix: sparse.csr_array) -> None:
   write_xc_scores(path, matrix)
   path.write_bytes(gzip.compress(path.read_bytes()))
@@ -70,7 +66,7 @@ def gzipped_text(path: pathlib.Path, matrix: sparse.csr_array) -> None:
 MATRICES = {
   **{kind: saved_by_scipy(kind) for kind in ('csr', 'csc', 'coo')},
   'a matrix of old': saved_by_scipy('csr', array=False),
-  'text': score_text,
+  'text': write_xc_scores,
   'gzipped text': gzipped_text,
 }
 
@@ -143,7 +139,7 @@ def test_scores_of_every_format(files, kind):
 
 @pytest.mark.parametrize('kind', GOLDS)
 def test_gold_and_training_labels_of_every_format(files, kind, tmp_path):
-  score_text(files['scores'], SCORES)
+  write_xc_scores(files['scores'], SCORES)
   GOLDS[kind](files['gold'], GOLD)
   GOLDS[kind](files['train'], [[0, 1], [1], [4, 1], []])
   found, _ = read(files, 'gold', 'train', depth=2)
@@ -266,13 +262,13 @@ def test_saved_predictions_and_columns(files):
 
 
 def test_a_filter_comes_before_selection(files):
-  score_text(files['scores'], WHOLE)
+  write_xc_scores(files['scores'], WHOLE)
   write_pairs(files['filter'], np.array([[0, 1], [1, 0], [2, 0], [2, 4]]))
   found, _ = read(files, 'filter', depth=2)
   # The labels that move up are known; the score of 0 in the second row stays.
   assert found.lists['all'].ids.tolist() == [[0, 4], [3, 2], [2, PAD]]
   # In rows that were cut, nobody knows which labels would move up.
-  score_text(files['scores'], SCORES)
+  write_xc_scores(files['scores'], SCORES)
   with pytest.raises(DataError, match='predict more labels'):
     write_pairs(files['filter'], np.array([[0, 1], [0, 0], [0, 4]]))
     read(files, 'filter')
@@ -281,20 +277,12 @@ def test_a_filter_comes_before_selection(files):
   assert found.lists['all'].ids.tolist() == [[0, 4], [2, PAD], [0, 2]]
 
 
-def test_inverse_propensities(files):
-  score_text(files['scores'], SCORES)
-  write_inv_prop(files['weights'], np.array([1.5, 2, 3, 4, 5]))
-  _, weights = read(files, 'weights')
-  assert weights.tolist() == [1.5, 2, 3, 4, 5]
-  assert weights.dtype == np.float64
-
-
 def test_the_kind_of_scores(files):
-  score_text(files['scores'], abs(SCORES))
+  write_xc_scores(files['scores'], abs(SCORES))
   kind = ScoreKind.PROBABILITY
   found, _ = read(files, score_kind=kind)
   assert found.score_kind is kind
-  score_text(files['scores'], SCORES)
+  write_xc_scores(files['scores'], SCORES)
   with pytest.raises(DataError, match='scores:3: .* label 2 is not from 0'):
     read(files, score_kind=kind)
   saved(files['scores'])

@@ -1,4 +1,4 @@
-"""Fitted sigmoids and reliability, against slow loops and scikit-learn."""
+"""Fitted sigmoids, rising curves, reliability: slow loops and scikit-learn."""
 
 import itertools
 import math
@@ -7,12 +7,15 @@ from hypothesis import example, given, settings, strategies as st
 import numpy as np
 import pytest
 from sklearn.calibration import _sigmoid_calibration
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from xjax.judge.metrics.calibration_error import (
   IDENTITY,
   CannotFit,
+  Curve,
   Sigmoid,
+  fit_isotonic,
   fit_platt,
   fit_temperature,
   log_loss,
@@ -29,6 +32,17 @@ def drawn(n, a, b, seed=0, spread=3.0):
   rng = np.random.default_rng(seed)
   scores = rng.normal(0, spread, n).astype(np.float32)
   return scores, rng.random(n) < sigmoid(a * scores + b)
+
+
+def risen(n):
+  """Scores whose probability of being right rises to 0.6."""
+  rng = np.random.default_rng(0)
+  scores = rng.normal(0, 3, n).astype(np.float32)
+  return scores, rng.random(n) < 0.6 * sigmoid(2.0 * scores)
+
+
+def fitted(scores, correct):
+  return fit_isotonic(scores, correct, fit_platt(scores, correct))
 
 
 def slow_ece(probabilities, correct, n_bins):
@@ -103,18 +117,12 @@ def test_blocks_do_not_matter(monkeypatch):
 
 def test_the_same_bits_again():
   scores, correct = drawn(5000, 0.5, 1)
-  for fit in FITS:
+  for fit in (*FITS, fitted):
     assert fit(scores, correct) == fit(scores.copy(), correct.copy())
 
 
-decisions = st.lists(
-  st.tuples(st.floats(-50, 50, width=32), st.booleans()), min_size=1
-)
-
-
+FINITE = st.floats(-50, 50, width=32)
 EXTREME = st.sampled_from([-1e30, -1, -1e-30, 0, 1e-30, 2, 1e30])
-
-
 SHARES = st.floats(0, 1) | st.sampled_from([0, 1 / 15, 0.2, 0.5, 1.0])
 # The loss of these falls by rounding alone.
 ROUNDING = [(-1e30, True), *[(-1.0, False)] * 2, *[(-1.0, True)] * 4]
@@ -122,7 +130,7 @@ ROUNDING += [(1e30, True), (1e-30, False), *[(1e-30, True)] * 3]
 
 
 @settings(max_examples=200, deadline=None)
-@given(decisions)
+@given(st.lists(st.tuples(FINITE, st.booleans()), min_size=1))
 def test_no_sigmoid_on_a_grid_is_better(pairs):
   scores = np.array([z for z, _ in pairs], np.float32)
   correct = np.array([c for _, c in pairs])
@@ -200,15 +208,6 @@ def test_separated_scores_have_no_temperature_but_a_sigmoid():
   np.testing.assert_allclose(means, 1)  # what the targets allow
 
 
-def test_sigmoid_has_no_overflow():
-  scores = np.array([-np.inf, -1e30, -800, -1, 0, 1, 800, 1e30], np.float32)
-  e = np.e
-  np.testing.assert_allclose(
-    sigmoid(scores), [0, 0, 0, 1 / (1 + e), 0.5, e / (1 + e), 1, 1]
-  )
-  np.testing.assert_allclose(Sigmoid(2.0, 1.0)(scores), sigmoid(2 * scores + 1))
-
-
 def test_the_edges_of_bins_can_be_given():
   probabilities = np.array([0.1, 0.2, 0.3, 0.4, 1.0])
   correct = np.array([False, True, False, True, True])
@@ -256,3 +255,62 @@ def test_extremes_of_reliability():
   for wrong in (1.5, -0.1, np.nan):
     with pytest.raises(ValueError, match='from 0 to 1'):
       reliability(np.array([0.5, wrong]), np.array([True, False]))
+
+
+def test_between_knots_the_logit_is_a_line_and_outside_too():
+  curve = Curve(((0.0, -1.0), (2.0, 3.0)), 0.5)
+  np.testing.assert_allclose(
+    curve(np.array([-np.inf, -2, 0, 1, 2, 4, np.inf])),
+    sigmoid(np.array([-np.inf, -2, -1, 1, 3, 4, np.inf])),
+  )
+
+
+def test_isotonic_regression_as_scikit_learn_has_it():
+  scores, correct = risen(20_000)
+  theirs = IsotonicRegression().fit(scores, correct).predict(scores)
+  ours = fitted(scores, correct)(scores)
+  # Steps of few decisions are nearer to the sigmoid than theirs.
+  assert np.mean(np.abs(ours - theirs)) < 0.003
+  assert np.abs(ours - theirs)[(theirs > 0.05) & (theirs < 0.55)].max() < 0.05
+
+
+def test_few_scores_have_their_own_shares():
+  scores = np.repeat([1.0, 2.0, 4.0], 1000)
+  correct = np.tile(np.arange(1000) < 100, 3)
+  correct[1000:2000] = np.arange(1000) < 600
+  correct[2000:] = np.arange(1000) < 650
+  shown = fitted(scores, correct)(np.array([1.0, 2.0, 4.0]))
+  np.testing.assert_allclose(shown, [0.1, 0.6, 0.65], atol=2e-3)
+
+
+def test_steps_keep_the_order_of_their_scores():
+  scores, correct = risen(3000)
+  shown = fitted(scores, correct)(np.unique(scores))
+  assert (np.diff(shown) > 0).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+  st.lists(st.tuples(FINITE | EXTREME, st.booleans()), min_size=2, max_size=60)
+)
+def test_any_decisions_give_a_rising_curve(pairs):
+  scores = np.array([z for z, _ in pairs], np.float32)
+  correct = np.array([c for _, c in pairs])
+  try:
+    curve = fitted(scores, correct)
+  except CannotFit:
+    return
+  knots = np.array(curve.knots)
+  assert np.isfinite(knots).all() and (np.diff(knots, axis=0) > 0).all()
+  shown = curve(np.concatenate([[-np.inf], np.unique(scores), [np.inf]]))
+  assert (np.diff(shown) >= 0).all()
+  assert shown[0] == 0 and shown[-1] == 1
+  assert ((shown[1:-1] > 0) & (shown[1:-1] < 1)).all()
+
+
+def test_a_constant_prior_is_no_fault():
+  curve = fit_isotonic(
+    np.array([1.0, 2.0]), np.array([False, True]), Sigmoid(1e-9, 0.0)
+  )
+  low, high = curve(np.array([1.0, 2.0]))
+  assert 0 < low < 0.5 < high < 1

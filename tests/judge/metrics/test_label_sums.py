@@ -11,7 +11,6 @@ from xjax.judge.metrics.label_sums import (
   bin_name,
   in_bins,
   label_sums,
-  named_sums,
 )
 from xjax.judge.metrics.metric import LabelMetric, SumLayout, metric_classes
 
@@ -126,19 +125,6 @@ def test_labels_without_decisions_may_be_left_out():
   part = summed(*counts, table.take(kept))
   for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-15)
-
-
-def test_names():
-  bins = {'1-9': np.array([1, 0, 1, 0, 0], bool)}
-  found = named_sums(
-    *(CORRECT, PREDICTED, GOLD, '@5', list(bins)),
-    *(LabelTable.of(EVERY, bins), N_DOCS, every(FORM)),
-  )
-  assert found['correct@5'] == 3
-  assert found['AlphaCoverage.over[alpha=0.25]@5'] == 2
-  assert found[f'{F1}@5[1-9]'] == pytest.approx(2 / 3 + 2 / 5)
-  assert found['labels up to largest@5'] == 4
-  assert all(type(value) is float for value in found.values())
 
 
 def test_names_of_bins():

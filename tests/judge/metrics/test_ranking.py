@@ -11,13 +11,18 @@ from xjax.core.types import PAD
 from xjax.judge.metrics import sums
 from xjax.judge.metrics.documents import (
   NDCG,
+  NormalPSR,
+  NormalPSRByCount,
   Precision,
+  PSnDCGOfMeans,
   Recall,
   RecallAtMost,
   RPrecision,
 )
+from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.metric import MetricPoints, measures
 from xjax.judge.metrics.protocols import XJAX
+from xjax.judge.metrics.ranking import RankedLists, Weights
 from xjax.judge.metrics.sums import DocumentBlock, Form, Sums
 
 KS = (1, 3, 5, 10)
@@ -136,3 +141,61 @@ def test_sums_have_64_bits_in_any_mesh():
     assert len(state.terms_M.devices()) == 1
   assert values_of(inside) == values_of(plain)
   assert not jax.config.jax_enable_x64
+
+
+def terms(ids, gold, weights, ks):
+  with exact():
+    whole = np.ones(len(ids), bool)
+    lists = RankedLists.of(ids, gold, whole, ks, Weights(weights))
+    found = {
+      'w-hits': lists.weighed_hits_BJ,
+      'w-best': lists.weighed_best_BJ,
+      'w-DCG': lists.weighed_dcg_BJ,
+      'w-best-DCG': lists.weighed_best_dcg_BJ,
+      'w-nDCG': PSnDCGOfMeans().over(lists),
+      'w-best-nDCG': PSnDCGOfMeans().under(lists),
+      'PSR': NormalPSR().over(lists),
+      'PSR-best': NormalPSR().under(lists),
+      'w-R': NormalPSRByCount().over(lists),
+      'w-best-R': NormalPSRByCount().under(lists),
+    }
+  return {name: np.asarray(values) for name, values in found.items()}
+
+
+def test_propensity_scored_terms_by_hand():
+  # Gold 1, 2, 4 weigh 2, 4, 16; hits are 1 first and 4 third.
+  ids, gold = np.int32([[1, 0, 4]]), np.int32([[4, 1, 2, PAD]])
+  found = terms(ids, gold, np.array([1.0, 2.0, 4.0, 8.0, 16.0]), (1, 3))
+  whole = 1 + 1 / math.log2(3) + 1 / 2
+  best = 16 + 4 / math.log2(3) + 2 / 2
+  assert {name: values[0].tolist() for name, values in found.items()} == {
+    'w-hits': [2, 18],
+    'w-best': [16, 22],
+    'w-DCG': [2, pytest.approx(2 + 16 / 2)],
+    'w-best-DCG': [16, pytest.approx(best)],
+    'w-nDCG': [2, pytest.approx(10 / whole)],
+    'w-best-nDCG': [16, pytest.approx(best / whole)],
+    'PSR': [pytest.approx(2 / 22), pytest.approx(18 / 22)],
+    'PSR-best': [pytest.approx(16 / 22), 1],
+    'w-R': [pytest.approx(2 / 3), 6],
+    'w-best-R': [pytest.approx(16 / 3), pytest.approx(22 / 3)],
+  }
+
+
+@pytest.mark.parametrize('width', [3, 64, 65, 100])
+def test_the_best_of_much_gold(width):
+  # Up to 64 gold labels are compared in pairs, more are sorted.
+  rng = np.random.default_rng(width)
+  weights = 1 + rng.integers(0, 9, 300).astype(np.float64)  # many are the same
+  gold = np.full((20, width), PAD, np.int32)
+  for row, n in enumerate(rng.integers(0, width + 1, 20)):
+    gold[row, :n] = rng.choice(300, n, replace=False)
+  ids = np.array([rng.permutation(300)[:7] for _ in range(20)], np.int32)
+  found = terms(ids, gold, weights, (1, 5, 7))
+  for row in range(20):
+    real = weights[gold[row][gold[row] != PAD]]
+    best = np.sort(real)[::-1]
+    for j, k in enumerate((1, 5, 7)):
+      assert found['w-best'][row, j] == best[:k].sum()
+      gains = best[:k] / np.log2(np.arange(2, len(best[:k]) + 2))
+      assert found['w-best-DCG'][row, j] == pytest.approx(gains.sum())

@@ -9,11 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.judge.reference import (
-  documents as reference,
-  labels as by_label,
-  propensity as scored,
-)
+from tests.judge.reference import documents as reference, labels as by_label
 from tests.judge.reference.judged import BINS, Problem, judge
 from xjax.judge.metrics.metric import Ratio
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
@@ -41,13 +37,6 @@ COUNTED = dataclasses.replace(XJAX, skip_without_gold=False)
 T = 0.6309297535714575
 I2 = 1.6309297535714575
 I3 = 2.1309297535714575
-
-
-def test_constants():
-  assert reference.discount(2) == pytest.approx(T, abs=1e-15)
-  assert reference.discount(3) == 0.5
-  assert reference.ideal(2) == pytest.approx(I2, abs=1e-15)
-  assert reference.ideal(3) == pytest.approx(I3, abs=1e-15)
 
 
 def expect(ks, protocol, table, problem=PROBLEM):
@@ -204,7 +193,3 @@ def test_extremes():
   worst = judge(dataclasses.replace(PROBLEM, lists=[[7]] * 3), (3,), XJAX)
   zeros = f'P@3 PSnDCG@3 coverage@3 entropy@3 {ones}'
   assert {worst[name] for name in zeros.split()} == {0.0}
-
-
-def test_best_list():
-  assert scored.best_list({0, 1, 5}, WEIGHTS) == [5, 1, 0]

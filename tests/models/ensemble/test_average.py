@@ -109,11 +109,13 @@ TWO = table_of({2: 3.0, 7: 1.0, 4: 0.0}, {1: -1.0})
 
 
 @pytest.mark.parametrize(
-  'averaging, wanted',
+  'averaging, weights, wanted',
   [
-    (Averaging.RANK, {2: (1 / 2 + 1) / 2, 4: 1 / 2, 7: 1 / 4}),
+    (Averaging.RANK, (), {2: (1 / 2 + 1) / 2, 4: 1 / 2, 7: 1 / 4}),
+    (Averaging.RANK, (3.0, 1.0), {4: 3 / 4, 2: 5 / 8, 7: 1 / 8}),
     (
       Averaging.SOFTMAX,
+      (),
       {
         2: (1 / (1 + np.e) + 1 / (1 + np.exp(-2))) / 2,
         4: 1 / (1 + np.exp(-1)) / 2,
@@ -122,6 +124,7 @@ TWO = table_of({2: 3.0, 7: 1.0, 4: 0.0}, {1: -1.0})
     ),
     (
       Averaging.SIGMOID,
+      (),
       {
         2: (probability(1.0) + probability(3.0)) / 2,
         4: probability(2.0) / 2,
@@ -130,22 +133,16 @@ TWO = table_of({2: 3.0, 7: 1.0, 4: 0.0}, {1: -1.0})
     ),
   ],
 )
-def test_averages_by_hand(averaging, wanted):
+def test_averages_by_hand(averaging, weights, wanted):
   """Checks two models that list two labels; a missing label counts 0."""
-  ids, scores = top([Table(ONE), Table(TWO)], averaging)
-  assert ids.tolist() == [[[2, 4, 7, PAD], [1, PAD, PAD, PAD]]]
+  ids, scores = top([Table(ONE), Table(TWO)], averaging, weights=weights)
+  assert ids.tolist() == [[[*wanted, PAD], [1, PAD, PAD, PAD]]]
   assert scores.dtype == np.float32
   means = scores[0, 0, :3].astype(np.float64)
   if averaging is Averaging.SIGMOID:
     means = probability(means)
   np.testing.assert_allclose(means, list(wanted.values()), rtol=1e-6)
   assert scores[0, 0, 3] == NONE
-
-
-def test_models_have_weights():
-  members = [Table(ONE), Table(TWO)]
-  _, scores = top(members, Averaging.RANK, weights=(3.0, 1.0))
-  np.testing.assert_allclose(scores[0, 0, :3], [3 / 4, 5 / 8, 1 / 8])
 
 
 def test_ties_are_broken_by_label():

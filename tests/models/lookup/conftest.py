@@ -6,8 +6,9 @@ import json
 import pytest
 
 from tests.fixtures.shrink import shrink
-from xjax.data.config import TfidfConfig, WordsConfig
+from xjax.data.config import GivenFeaturesConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config
 from xjax.run.fit import fit
 from xjax.train.train_config import NoTrain
@@ -58,3 +59,14 @@ def own_corpus(tmp_path):
     return Config(data=data, model=model, train=NoTrain())
 
   return config
+
+
+@pytest.fixture
+def feature_files(tmp_path):
+  """A function (norm) -> config of files of four documents."""
+  rows = '4 3 3\n0 0:1 1:0.1\n1 1:1\n0,1 0:1 1:1\n2 2:1\n'
+  for name in ('train', 'test'):
+    (tmp_path / f'{name}.txt').write_text(rows)
+  return lambda norm: XcFeaturesData(
+    dir=str(tmp_path), tokens=GivenFeaturesConfig(norm)
+  )

@@ -1,14 +1,21 @@
-"""What models of names, prototypes and neighbours have in common."""
+"""Models of names, prototypes and neighbours: runs, and what they share."""
+
+import dataclasses
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import ScoreKind
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.text.words import split_words
 from xjax.judge.predictions import Predictions
 from xjax.models.lookup.exact_match import ExactMatchModel
-from xjax.models.lookup.names import NamesModel
+from xjax.models.lookup.names import NamesModel, Units, UnitSplitter
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 
@@ -23,10 +30,14 @@ def kinds(*models):
   return pytest.mark.parametrize('model', models, ids=names)
 
 
+def dev_of(result):
+  return Predictions.load(result.paths['dev'] / 'predictions.npz')
+
+
 @kinds(ExactMatchModel(), NamesModel())
 def test_held_out_labels_are_scored_like_all_others(by_words, model):
   result = by_words(model)
-  dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  dev = dev_of(result)
   assert dev.n_scored == len(dev.labels)
   assert (dev.lists['held_out'].ids >= dev.held_out.min()).any()
   values = result.metrics['dev']['xjax']['held_out']
@@ -117,3 +128,106 @@ def test_damage_is_found(own_corpus, tmp_path, model, damage, message):
   np.savez(path, **damage(arrays))
   with pytest.raises(DataError, match=f'{path.name}: {message}'):
     open_run(tmp_path / 'run')
+
+
+@pytest.fixture(scope='module')
+def matched(by_words):
+  return by_words(ExactMatchModel())
+
+
+def test_labels_are_listed_where_their_names_are_found(matched):
+  split, space = matched.corpus.split('dev'), matched.corpus.label_space
+  names = [' '.join(split_words(label.name)) for label in space.labels]
+  dev, n_listed = dev_of(matched), 0
+  for row in range(len(split)):
+    text = f' {" ".join(split_words(split.documents[row].text()))} '
+    found = [i for i, name in enumerate(names) if f' {name} ' in text]
+    for name, mask in dev.masks.items():
+      listed = dev.lists[name].ids[row]
+      wanted = {i for i in found if mask[i]}
+      assert len(wanted) <= len(listed)
+      assert set(listed[listed >= 0].tolist()) == wanted
+    n_listed += len(found)
+  assert n_listed > len(split)
+  assert dev.score_kind is ScoreKind.MARGIN and dev.assigned_above == 0
+  listed = dev.lists['all']
+  assert (listed.scores[listed.ids >= 0] > 0).all()
+  assert open_run(matched.workdir).predict(['', '?'], 3) == [[], []]
+
+
+def test_nothing_is_found_at_all(own_corpus, tmp_path):
+  """Empty lists are judged, and cannot be calibrated."""
+  config = own_corpus(ExactMatchModel(), [{'id': '7', 'name': 'sea animals'}])
+  result = fit(config, tmp_path / 'run')
+  values = result.metrics['dev']['xjax']['all']
+  assert values['RP@5'] == values['micro-F1'] == 0
+  assert run_summary(fit(config, tmp_path / 'run')) == run_summary(result)
+
+
+def test_what_is_next_is_told_as_the_run_reads_documents(matched):
+  told = run_summary(matched)
+  assert (
+    'echo ' in told and 'xjax serve --workdir=' not in told.split('echo')[0]
+  )
+  assert 'Instead of --k=5, --threshold=tuned writes only' in told
+  assert ' serve --workdir=' in told
+  rows = sparse.csr_array((60, 3), dtype=np.float32)
+  splits = {
+    name: dataclasses.replace(
+      split, documents=SparseDocuments(f'my files/{name}.txt', rows)
+    )
+    for name, split in matched.corpus.splits.items()
+  }
+  corpus = dataclasses.replace(matched.corpus, splits=splits)
+  told = run_summary(dataclasses.replace(matched, corpus=corpus))
+  assert 'predict --workdir' in told and 'echo ' not in told
+  assert "--k=5 --input='my files/dev.txt'\n" in told
+
+
+def test_labels_that_share_a_stem_with_the_text_are_listed(by_words):
+  fitted = by_words(NamesModel())
+  dev = dev_of(fitted)
+  split, space = fitted.corpus.split('dev'), fitted.corpus.label_space
+  stems = UnitSplitter(Units.STEMS, 'english').words
+  names = [
+    [stems(name) for name in (label.name, *label.alt)]
+    for label in space.labels[: space.n_inside]
+  ]
+  for row, ids in enumerate(dev.lists['all'].ids):
+    words = stems(split.documents[row].text())
+    shared = {i for i, x in enumerate(names) if set(sum(x, [])) & set(words)}
+    listed = ids[ids >= 0].tolist()
+    assert set(listed) <= shared
+    assert len(listed) == min(len(shared), len(ids))
+    scores = dev.lists['all'].scores[row, : len(listed)]
+    assert (np.diff(scores) <= 0).all() and (scores > 0).all()
+  assert dev.score_kind is ScoreKind.MARGIN and dev.assigned_above == 20
+
+
+TEXT = 'The sea has many fishes'
+NAMED = [
+  {'id': '7', 'name': 'sea fish', 'alt': ['herring']},
+  {'id': '8', 'name': 'olive oil'},
+  {'id': '9', 'name': 'fish oil'},
+]
+
+
+@pytest.mark.parametrize('units', Units)
+def test_names_are_found_by_parts(own_corpus, tmp_path, units):
+  result = fit(own_corpus(NamesModel(units=units), NAMED), tmp_path / 'run')
+  texts = [TEXT, 'Oil of olives', '', '?', 'Seafishing']
+  rows = open_run(result.workdir).predict(texts)
+  compound = ['7', '9'] if units is Units.CHARACTERS else []
+  listed = [[label.id for label in row] for row in rows]
+  assert listed == [['7', '9'], ['8', '9'], [], [], compound]
+
+
+def test_the_matched_words_explain_a_label(own_corpus, tmp_path):
+  result = fit(own_corpus(NamesModel(), NAMED), tmp_path / 'run')
+  predictor = open_run(result.workdir)
+  (labels,) = predictor.explain([TEXT], 9, 9)
+  words = {x.id: {word.word for word in x.why} for x in labels}
+  assert words == {'7': {'sea', 'fishes'}, '9': {'fishes'}}
+  scores = predictor.lists([TEXT], 2).scores[0]
+  sums = [sum(word.weight for word in label.why) for label in labels]
+  assert sums == pytest.approx(scores.tolist(), abs=1e-5)

@@ -11,7 +11,6 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.dense_lists import dense_topk
-from xjax.core.errors import DataError
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.config import WordsConfig
@@ -60,24 +59,6 @@ def test_occurrences(name, text, n):
   assert [int(score) for score in scores.values()] == [n] * (n > 0)
 
 
-def test_names_within_names_are_found_too():
-  text = 'the common agricultural policy'
-  names = ['policy', 'agricultural policy', 'common agricultural policy', 'the']
-  assert matched(names, text) == pytest.approx(
-    {0: 1.5, 1: 5 / 3, 2: 1.75, 3: 1.5}
-  )
-
-
-def test_labels_of_one_name_are_both_found():
-  assert list(matched(['Fish', 'meat', 'fish'], 'fish')) == [0, 2]
-
-
-def test_occurrences_come_before_length_and_both_before_the_index():
-  names = ['one two three', 'four', 'five', 'six seven']
-  scores = matched(names, 'six seven. four four. one two three. five')
-  assert sorted(scores, key=lambda x: (-scores[x], x)) == [1, 0, 3, 2]
-
-
 def test_a_label_of_several_names():
   names = [('fish', 'sea animals', 'FISH'), ('meat',)]
   assert matched(names, 'fish, sea animals, fish') == pytest.approx(
@@ -89,12 +70,6 @@ def test_a_label_of_several_names():
 def test_names_without_letters_are_never_found():
   names = ['17', '', ' - ', 'fish', '2003 87']
   assert list(matched(names, '17 - 2003/87, of fish')) == [3]
-
-
-@pytest.mark.parametrize('names', [[], [()], [('17',), ('',)]])
-def test_labels_without_names_are_an_error(names):
-  with pytest.raises(DataError, match='no label has a name'):
-    DescriptorMatcher(names, PLENTY)
 
 
 def test_no_further_than_the_first_words():

@@ -87,12 +87,6 @@ def test_units_and_phrases_that_are_often_in_a_text_count_more():
   assert scores_of(names, text) == pytest.approx(wanted)
 
 
-def test_words_that_training_never_had_count_most():
-  assert COUNTS.idf(['zzz', 'fish', 'sea']) == pytest.approx([NEVER, FISH, SEA])
-  scores = scores_of(['sea zebra', 'sea fish'], 'fish and a zebra')
-  assert scores[0] > scores[1]
-
-
 def test_parts_of_compound_words_are_runs_of_characters():
   names = ['Fischerei', 'ei', 'Haus']
   counts = counts_of(9, **{'^fis': 4})
@@ -109,12 +103,6 @@ def test_parts_of_compound_words_are_runs_of_characters():
 def test_texts_without_a_part_of_a_name_have_no_scores(text):
   assert scores_of(['sea fish', '17', ''], text) == {}
   assert coverage_of(['sea'])([]).shape == (0, 1)
-
-
-@pytest.mark.parametrize('names', [[], [()], ['17', ' - ']])
-def test_labels_without_names_are_an_error(names):
-  with pytest.raises(DataError, match='no label has a name'):
-    coverage_of(names)
 
 
 def test_only_the_first_words_of_a_text_are_read():

@@ -25,8 +25,7 @@ def proposer(name, model):
 
 
 def split_texts(corpus, name):
-  split = corpus.split(name)
-  return [split.documents[row].text() for row in range(len(split))]
+  return [document.text() for document in corpus.split(name).documents]
 
 
 @pytest.fixture(scope='module')
@@ -69,11 +68,8 @@ def test_members_of_a_stack_encode_a_text_once(stacked):
 def test_members_of_a_stack_have_the_same_encoder(stacked):
   folder = stacked[0].workdir / 'stages'
   paths = sorted(folder.glob('*/features/text_vectors.npz'))
-  assert [path.parts[-3] for path in paths] == [
-    'names',
-    'neighbours',
-    'prototypes',
-  ]
+  stages = [path.parts[-3] for path in paths]
+  assert stages == ['names', 'neighbours', 'prototypes']
   assert len({path.read_bytes() for path in paths}) == 1
 
 

@@ -10,15 +10,9 @@ import numpy as np
 import pytest
 
 import xjax
-from xjax.core.errors import (
-  ConfigError,
-  DataError,
-)
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import LABEL
-from xjax.core.mesh_config import (
-  LABEL_MULTIPLE,
-  MeshConfig,
-)
+from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.core.ranking import Query
 from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
@@ -165,13 +159,6 @@ def test_labels_of_unknown_words_are_refused_by_name(predictor):
   more = predictor.with_labels([Label('b', f'qqqq {known}'), Label('c', known)])
   rows = np.asarray(by_path(more.scorer.params)[DESCRIPTORS])
   np.testing.assert_array_equal(rows[16], rows[17])
-
-
-def test_ids_that_the_run_has_are_refused(predictor):
-  space = predictor.space
-  taken = space.labels[space.held_out[0]]
-  with pytest.raises(DataError, match=f"that no other label has: '{taken.id}'"):
-    predictor.with_labels([taken])
 
 
 def test_words_that_are_gone(described, tmp_path):

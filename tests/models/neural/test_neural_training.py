@@ -14,10 +14,7 @@ from xjax.data.load import load_corpus
 from xjax.losses.bce import BCEConfig
 from xjax.models.contract import Config, Run
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.neural_plan import (
-  check_mesh,
-  plan_neural,
-)
+from xjax.models.neural.neural_plan import check_mesh, plan_neural
 from xjax.models.neural.neural_training import NeuralTraining
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
@@ -35,10 +32,6 @@ from xjax.train.parameters import by_path
 COUNTS = np.random.default_rng(0).permutation(
   [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
 )
-
-
-def config_of(head, seed=0):
-  return Config(seed=seed, model=NeuralModel(head=head))
 
 
 @pytest.mark.parametrize('n', [1, 8, 80])
@@ -134,7 +127,7 @@ def test_rows_on_all_devices_divide_among_them(count):
   """Those of a head whose rows lie on the label axis alone need not."""
   devices = np.array(jax.devices()[:count])[:, None]
   mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
-  config = config_of(OneVsAllConfig())
+  config = Config(model=NeuralModel(head=OneVsAllConfig()))
   config.train.batch_size = config.eval.batch_size = 60 * 7
   if count == 6:
     check_mesh(config, mesh)

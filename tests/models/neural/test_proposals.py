@@ -1,6 +1,5 @@
 """Runs that rank the labels of another run, or of clusters."""
 
-import dataclasses
 import shutil
 
 import jax
@@ -20,29 +19,38 @@ from tests.fixtures.shortlist_runs import (
   recalls,
   reranker,
 )
-from tests.fixtures.shrink import shrink
+from tests.models.test_config_check import broken
 from xjax.core.errors import ConfigError, Preempted
 from xjax.core.mesh_config import MeshConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
 from xjax.models.neural import proposals
 from xjax.models.neural.level_stages import level_config
-from xjax.models.neural.shortlists import (
-  AllLabels,
-  RunShortlist,
-  StageShortlist,
-)
+from xjax.models.neural.shortlists import AllLabels, RunShortlist
+from xjax.models.stage_config import StageConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.batches.candidates import Candidates
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import SWAConfig
+
+
+def of_run(workdir):
+  """The config of a run that ranks the labels of another run."""
+  config = reranker()
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(workdir))
+  return config
+
+
+def proposer_of(result):
+  return result.workdir / 'stages' / 'proposer'
 
 
 def test_only_labels_of_the_tree_are_ranked(reranked):
   model = open_run(reranked.workdir)
-  tree = open_run(reranked.workdir / 'stages' / 'proposer')
+  tree = open_run(proposer_of(reranked))
   assert model.selected_by == 'shortlist=20'
   for ours, theirs in zip(model.predict(TEXTS, 20), tree.predict(TEXTS, 20)):
     assert {x.id for x in ours} == {x.id for x in theirs}
@@ -57,27 +65,22 @@ def test_with_a_large_prior_the_order_is_that_of_the_tree(reranked, tmp_path):
   assert result.metrics != reranked.metrics  # the run is judged again
   ours, theirs = (
     open_run(path).predict(TEXTS, 20)
-    for path in (tmp_path / 'run', reranked.workdir / 'stages' / 'proposer')
+    for path in (tmp_path / 'run', proposer_of(reranked))
   )
   for one, other in zip(ours, theirs):
     assert [x.id for x in one] == [x.id for x in other]
 
 
 def test_a_finished_run_is_copied(reranked, tmp_path):
-  source = tmp_path / 'source'
-  shutil.copytree(reranked.workdir / 'stages' / 'proposer', source)
-  config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
-  result = fit(config, tmp_path / 'run')
+  source = shutil.copytree(proposer_of(reranked), tmp_path / 'source')
+  result = fit(of_run(source), tmp_path / 'run')
   assert result.metrics == reranked.metrics
   shutil.rmtree(source)
   again = open_run(tmp_path / 'run').predict(TEXTS, 3)
   assert again == open_run(reranked.workdir).predict(TEXTS, 3)
 
 
-def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
-  reranked,
-):
+def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(reranked):
   lists = Predictions.load(reranked.paths['dev'] / 'predictions.npz')
   for name, found in recalls(reranked).items():
     mask_L = lists.masks[name]
@@ -124,10 +127,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
       return by_levels((16,), **CANDIDATES[kind])
     if kind == 'bootstrapped':
       return by_levels(bootstrap=True)
-    config = reranker()
-    source = str(whole.workdir / 'stages' / 'proposer')
-    config.model.shortlist = RunShortlist(20, 2.0, workdir=source)
-    return config
+    return of_run(proposer_of(whole))
 
   if kind in CANDIDATES:
     whole = fit(config(), tmp_path / 'whole')
@@ -178,37 +178,30 @@ def test_training_can_score_all_labels(tmp_path):
   assert recalls(result)['all'].keys() == {'shortlist recall@2'}
 
 
-def test_a_document_with_more_gold_labels_is_an_error(tmp_path):
-  config = reranker()
-  config.model.shortlist.size = 2
-  with pytest.raises(ConfigError, match='shortlist.size=2: document .* has'):
-    fit(config, tmp_path / 'run')
-  few = by_levels(kept=1)
-  with pytest.raises(ConfigError, match='shortlist.kept=1: document .* has'):
-    fit(few, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
-def test_a_run_with_other_labels_is_an_error(reranked, tmp_path):
-  config = reranker()
-  source = reranked.workdir / 'stages' / 'proposer'
-  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
-  config.data.corpus_seed = 5
-  with pytest.raises(ConfigError, match='use a run with the same labels'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
-def test_a_fault_of_the_proposer_is_found_before_the_first_write(
-  stage, tmp_path
+@pytest.mark.parametrize(
+  ('kind', 'path', 'value', 'says'),
+  [
+    ('own', 'model.shortlist.size', 2, 'shortlist.size=2: document .* has'),
+    (
+      'own',
+      'model.shortlist.stage',
+      StageConfig(train=NeuralTrain(rates=('no/*=0.5',))),
+      r'config\.model\.shortlist\.stage\.train\.rates',
+    ),
+    ('levels', 'model.shortlist.kept', 1, 'shortlist.kept=1: document .* has'),
+    ('run', 'data.corpus_seed', 5, 'use a run with the same labels'),
+    ('run', 'data.zones', ('title',), 'choose all zones that a run reads'),
+    ('run', 'model.shortlist.workdir', 'no', 'there is no run of xjax'),
+  ],
+)
+def test_faults_are_found_before_the_first_write(
+  kind, path, value, says, reranked, tmp_path
 ):
-  train = dataclasses.replace(stage.train, rates=('no_such/*=0.5',))
-  wrong = dataclasses.replace(stage, train=train)
-  config = reranker()
-  config.model.shortlist.stage = wrong
-  message = r'config\.model\.shortlist\.stage\.train\.rates'
-  with pytest.raises(ConfigError, match=message):
-    fit(config, tmp_path / 'run')
+  whole = by_levels() if kind == 'levels' else reranker()
+  if kind == 'run':
+    whole = of_run(proposer_of(reranked))
+  with pytest.raises(ConfigError, match=says):
+    fit(broken(path, value, whole), tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
 
@@ -248,42 +241,19 @@ def test_levels_of_clusters_have_no_slices(metric):
 
 
 def test_weights_must_be_averaged_at_each_level():
-  config = by_levels()
-  config.train.steps = 9
+  config = broken('train.steps', 9, by_levels())
   config.train.average = SWAConfig(start=3)
-  message = (
-    r'shortlist\.steps=\(3, 4\): config\.train\.average\.start=3: must be '
-    'below the steps of a level=3'
-  )
-  with pytest.raises(ConfigError, match=message):
+  says = 'config.train.average.start=3: must be below the steps of a level=3'
+  with pytest.raises(ConfigError, match=rf'shortlist\.steps=\(3, 4\): {says}'):
+    check_config(config)
+
+
+def test_there_must_be_a_level():
+  config = broken('model.shortlist.levels.sizes', (), by_levels())
+  config.model.shortlist.steps = ()
+  with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
     check_config(config)
 
 
 def test_a_warm_model_compiles_nothing_more(levelled, compiled):
   assert_warm_compiles_nothing(open_run(levelled.workdir), compiled)
-
-
-def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
-  config = reranker()
-  none = str(tmp_path / 'none')
-  config.model.shortlist = RunShortlist(20, 2.0, workdir=none)
-  with pytest.raises(ConfigError, match='there is no run of xjax'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-  config = reranker()
-  config.data.zones = ('title',)
-  config.model.shortlist = RunShortlist(
-    20, 2.0, workdir=str(reranked.workdir / 'stages' / 'proposer')
-  )
-  with pytest.raises(ConfigError, match='choose all zones that a run reads'):
-    fit(config, tmp_path / 'run')
-  config = by_levels()
-  config.model.shortlist.levels.sizes = config.model.shortlist.steps = ()
-  with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
-    check_config(config)
-
-
-def test_a_shrunk_config_trains_its_proposer():
-  config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0, workdir='somewhere')
-  assert isinstance(shrink(config).model.shortlist, StageShortlist)

@@ -1,4 +1,4 @@
-"""Shortlists at prediction, against all scores in NumPy."""
+"""Shortlists at prediction, and their recalls, against NumPy."""
 
 import dataclasses
 
@@ -7,9 +7,10 @@ import pytest
 
 from tests.fixtures.dense_lists import dense_topk
 from tests.models.neural.test_neural_scorer import L, draw, made, mesh_of
-from xjax.core.ranking import Lists, Query, RankWeights
+from xjax.core.ranking import Lists, Query, RankWeights, mask_of
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
+from xjax.judge.predict import recalls_of
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.models.neural.proposer import ClusterMap, Combination, Proposer
 from xjax.models.neural.shortlist_scorer import ShortlistScorer
@@ -59,8 +60,7 @@ class Reader:
 
 def logits():
   mesh = mesh_of(1, 1)
-  graphdef, params = made(mesh)
-  scorer = NeuralScorer(graphdef, params, mesh, L, reader=Reader())
+  scorer = NeuralScorer(*made(mesh), mesh, L, reader=Reader())
   lists = scorer.rank(DOCUMENTS, Query(L))
   z = np.zeros((B, L), np.float32)
   np.put_along_axis(z, lists.ids_GNK[0], lists.scores_GNK[0], axis=1)
@@ -74,23 +74,25 @@ def ranked(scorer, weights=None, slices=(), allowed=None, sigmoid=AS_LOGITS):
   return lists.ids_GNK, lists.scores_GNK
 
 
-def scorer_of(proposer, combination, weight=1.0, mesh=(1, 1)):
+def scorer_of(
+  proposer, combination, weight=1.0, mesh=(1, 1), kind=ScoreKind.LOGIT
+):
   mesh = mesh_of(*mesh)
-  graphdef, params = made(mesh)
+  options = {'combination': combination, 'weight': weight, 'reader': Reader()}
   return ShortlistScorer(
-    graphdef,
-    params,
-    mesh,
-    L,
-    proposer=proposer,
-    combination=combination,
-    weight=weight,
-    reader=Reader(),
+    *made(mesh), mesh, L, kind, proposer=proposer, **options
   )
 
 
-def expected(scores, weights, slices, allowed, sigmoid=AS_LOGITS):
-  return zip(*dense_topk(scores, K, weights, slices, allowed, sigmoid))
+def assert_best(
+  scorer, scores, weights, allowed=None, sigmoid=AS_LOGITS, tolerance=1e-4
+):
+  """Checks that all labels and slices have the best of these scores."""
+  found = ranked(scorer, weights, SLICES, allowed, sigmoid)
+  wanted = zip(*dense_topk(scores, K, weights, SLICES, allowed, sigmoid))
+  for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_allclose(best, want, tolerance, tolerance)
 
 
 @pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
@@ -101,12 +103,8 @@ def test_all_labels_on_the_shortlist_give_the_best_of_all_sums(
 ):
   table = Table(L)
   scorer = scorer_of(Proposer(table, L), Combination.SUM, 0.5, mesh)
-  found = ranked(scorer, weights, SLICES, allowed, (0.7, 0.1))
   scores = logits() + 0.5 * table.scores_BN
-  wanted = expected(scores, weights, SLICES, allowed, (0.7, 0.1))
-  for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
-    np.testing.assert_array_equal(ids, want_ids)
-    np.testing.assert_allclose(best, want, 1e-4, 1e-4)
+  assert_best(scorer, scores, weights, allowed, (0.7, 0.1))
   assert scorer.selected_by == f'shortlist={L}'
   assert scorer.score_kind is ScoreKind.MARGIN
 
@@ -121,17 +119,13 @@ def test_all_clusters_give_the_exact_product_over_the_tree(
   table = Table(N_CLUSTERS, ScoreKind.LOGIT)
   proposer = Proposer(table, N_CLUSTERS, ClusterMap(CHILDREN, PARENTS))
   scorer = scorer_of(proposer, Combination.PRODUCT, mesh=mesh)
-  found = ranked(scorer, weights, SLICES, allowed)
 
   def probability(z):
     return 1 / (1 + np.exp(-z.astype(np.float64)))
 
   product = probability(logits()) * probability(table.scores_BN)[:, PARENTS]
   scores = np.log(product) - np.log1p(-product)
-  wanted = expected(scores, weights, SLICES, allowed)
-  for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
-    np.testing.assert_array_equal(ids, want_ids)
-    np.testing.assert_allclose(best, want, 1e-4, 1e-4)
+  assert_best(scorer, scores, weights, allowed)
 
 
 def test_each_slice_has_a_shortlist_of_its_own():
@@ -168,25 +162,124 @@ def test_a_product_of_margins_is_that_of_a_label_tree():
   table = Table(N_CLUSTERS)
   clusters = ClusterMap(CHILDREN, PARENTS)
   proposer = Proposer(table, N_CLUSTERS, clusters, hinged=True)
-  mesh = mesh_of(1, 1)
-  scorer = ShortlistScorer(
-    *made(mesh),
-    mesh,
-    L,
-    ScoreKind.MARGIN,
-    proposer=proposer,
-    combination=Combination.PRODUCT,
-    reader=Reader(),
-  )
+  scorer = scorer_of(proposer, Combination.PRODUCT, kind=ScoreKind.MARGIN)
 
   def hinge(z):
     return -(np.maximum(0, 1 - z) ** 3)
 
   scores = hinge(logits()) + hinge(table.scores_BN)[:, PARENTS]
   for weights in (None, WEIGHTS):
-    found = ranked(scorer, weights, SLICES)
-    wanted = expected(scores, weights, SLICES, None)
-    for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
-      np.testing.assert_array_equal(ids, want_ids)
-      np.testing.assert_allclose(best, want, 1e-3, 1e-3)
+    assert_best(scorer, scores, weights, tolerance=1e-3)
   assert scorer.assigned_above == -1.0
+
+
+MASKS = dict(zip(('few', 'zero'), SLICES))
+DRAWN = np.random.default_rng(5)
+GOLD = np.array([DRAWN.choice(L, 6, replace=False) for _ in range(B)], np.int32)
+GOLD[2] = PAD  # a document without gold labels
+GOLD[3, 1:] = PAD
+GOLD[4, 0] = L + 3  # a gold label outside the label space
+LONGER = {name: np.append(mask, [True] * 5) for name, mask in MASKS.items()}
+
+
+def measured(scorer):
+  """Ranks documents; returns the recalls after checking the lists."""
+  masks = tuple(LONGER.values())
+  gold = Ragged.of([row[row != PAD] for row in GOLD])
+  documents = dataclasses.replace(DOCUMENTS, gold=gold)
+  query = Query(K, (*masks, masks[0] | masks[1]))
+  plain = scorer.rank(documents, query)
+  found = scorer.rank(documents, dataclasses.replace(query, measured=2))
+  np.testing.assert_array_equal(found.ids_GNK, plain.ids_GNK)
+  np.testing.assert_array_equal(found.scores_GNK, plain.scores_GNK)
+  assert plain.kept == {}
+  ours = recalls_of(found.kept, gold, LONGER)
+  for name, mask in LONGER.items():
+    # If only the labels of a slice are allowed, they are all labels.
+    cut = scorer.rank(documents, Query(K, allowed=mask, measured=0))
+    inside = gold.keep(mask_of(gold.values, mask))
+    assert recalls_of(cut.kept, inside, {}).get('all') == ours.get(name)
+  return ours
+
+
+def shares_of(kept_of):
+  """Returns {slice: mean share}; kept_of(row, mask) are the kept labels."""
+  shares = {}
+  for name, mask in {'all': np.ones(L + 5, bool), **LONGER}.items():
+    for row, gold in enumerate(GOLD):
+      cut = [x for x in gold if x != PAD and mask[x]]
+      if cut:
+        share = len(set(cut) & set(kept_of(row, mask))) / len(cut)
+        shares.setdefault(name, []).append(share)
+  return {name: np.mean(values) for name, values in shares.items()}
+
+
+def best(scores_N, inside_N, k):
+  masked = np.where(inside_N, scores_N, -np.inf)
+  order = np.argsort(-masked, kind='stable')[:k]
+  return order[masked[order] > -np.inf]
+
+
+def test_a_shortlist_of_labels_is_measured_in_each_slice():
+  table = Table(L)
+  scorer = scorer_of(Proposer(table, 20), Combination.SUM)
+  recalls = measured(scorer)
+  wanted = shares_of(lambda row, mask: best(table.scores_BN[row], mask[:L], 20))
+  for name, share in wanted.items():
+    assert recalls[name] == {'shortlist recall@20': pytest.approx(share)}
+
+
+def test_each_level_of_clusters_is_measured():
+  coarse = np.int32(np.arange(N_CLUSTERS) % 6)
+  children = np.int32([np.flatnonzero(coarse == c) for c in range(6)])
+  top, middle = Table(6), Table(N_CLUSTERS)
+
+  class Middle(Scorer):
+    """Ranks the clusters inside the coarse clusters that `top` proposes."""
+
+    n_labels, score_kind = N_CLUSTERS, middle.score_kind
+    proposer = Proposer(top, 2, ClusterMap(children, coarse))
+
+    def rank(self, documents, query):
+      nodes, _ = self.proposer.nodes(documents, query)
+      lists, every = [], np.ones(N_CLUSTERS, bool)
+      allowed = every if query.allowed is None else query.allowed
+      for mask, nodes_NK in zip([every, *query.slices], nodes):
+        inside = (coarse[None, :, None] == nodes_NK[:, None]).any(2) & allowed
+        asked = Query(query.k, allowed=mask & inside)
+        lists.append(middle.rank(documents, asked))
+      parts = zip(*((x.ids_GNK, x.scores_GNK) for x in lists))
+      return Lists(*map(np.concatenate, parts))
+
+  proposer = Proposer(Middle(), 4, ClusterMap(CHILDREN, PARENTS))
+  scorer = scorer_of(proposer, Combination.SUM)
+  recalls = measured(scorer)
+
+  def kept_coarse(row, mask):
+    clusters = np.unique(PARENTS[mask[:L]])
+    inside = np.isin(np.arange(6), coarse[clusters])
+    kept = best(top.scores_BN[row], inside, 2)
+    return np.flatnonzero(np.isin(coarse[PARENTS], kept))
+
+  def kept_fine(row, mask):
+    inside = np.isin(np.arange(N_CLUSTERS), PARENTS[mask[:L]])
+    above = PARENTS[kept_coarse(row, mask)]
+    inside &= np.isin(np.arange(N_CLUSTERS), above)
+    kept = best(middle.scores_BN[row], inside, 4)
+    return np.flatnonzero(np.isin(PARENTS, kept))
+
+  size = 4 * CHILDREN.shape[1]
+  fine, coarse_shares = shares_of(kept_fine), shares_of(kept_coarse)
+  assert recalls.keys() == fine.keys() == {'all', 'few', 'zero'}
+  for name, shares in recalls.items():
+    assert shares == {
+      f'shortlist recall@{size}': pytest.approx(fine[name]),
+      'level 1 recall@4': pytest.approx(fine[name]),
+      'level 0 recall@2': pytest.approx(coarse_shares[name]),
+    }
+
+
+def test_a_search_over_all_labels_is_not_measured():
+  mesh = mesh_of(1, 1)
+  scorer = NeuralScorer(*made(mesh), mesh, L, reader=Reader())
+  assert measured(scorer) == {}

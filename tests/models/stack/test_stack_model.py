@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -167,21 +166,6 @@ def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
   model = open_run(tmp_path / 'run')
   assert set(model.stages) == {'tree'}
   assert len(model.predict(TEXTS, k=3)) == 3
-
-
-def test_a_missing_stage_is_named(stacked, tmp_path):
-  shutil.copytree(stacked.workdir, tmp_path / 'run')
-  shutil.rmtree(tmp_path / 'run' / 'stages' / 'tree')
-  with pytest.raises(DataError, match='stages/tree'):
-    open_run(tmp_path / 'run')
-
-
-def test_a_stack_that_ranks_with_a_changed_stage_is_refused(stacked, tmp_path):
-  shutil.copytree(stacked.workdir, tmp_path / 'run')
-  config = everything()
-  config.model.proposers[0].model.beam = 3
-  with pytest.raises(ConfigError, match=r'proposers'):
-    fit(config, tmp_path / 'run')
 
 
 def test_the_folder_of_an_encoder_is_asked_for_once(tmp_path):

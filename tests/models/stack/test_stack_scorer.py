@@ -1,5 +1,6 @@
 """Tests that a ranker orders the labels that several models propose."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,11 +10,7 @@ from tests.models.ensemble.test_average import Table, ranked, rows_of
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
-from xjax.models.scorer import Scorer
-from xjax.models.stack.pair_features import (
-  NONE as FEATURE_NONE,
-  PairFeatures,
-)
+from xjax.models.stack.pair_features import NONE as FEATURE_NONE, PairFeatures
 from xjax.models.stack.ranker import PairRanker
 from xjax.models.stack.stack_explanations import RunWords
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
@@ -210,15 +207,8 @@ def test_a_label_has_one_score_whatever_lists_are_asked_for(tables):
 def test_ties_are_broken_by_label():
   rows = np.full((1, 9), NONE)
   rows[0, [7, 2, 5]] = 3.0
-  stack = stack_of(
-    [Table(rows)],
-    features=PairFeatures(
-      **dict.fromkeys(
-        ['ranks', 'gaps', 'frequency', 'names', 'relatives'], False
-      )
-    ),
-    n_labels=9,
-  )
+  features = dataclasses.replace(SIMPLE, ranks=False)
+  stack = stack_of([Table(rows)], features=features, n_labels=9)
   ids, scores = ranked(stack, 1, 4)
   assert ids.tolist() == [[[2, 5, 7, PAD]]]
   assert len(set(scores[0, 0, :3].tolist())) == 1
@@ -249,7 +239,6 @@ def test_features_of_pairs_are_those_that_ranked_them(tables):
 
 def test_a_stack_is_a_scorer(tables):
   stack = stack_of(tables)
-  assert isinstance(stack, Scorer)
   assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
   assert stack.selected_by == 'proposers=3' and stack.n_labels == L
   assert stack.union_size == 20

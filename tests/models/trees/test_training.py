@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.models.linear.test_block_weights import assert_same, dense
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.complete import complete_tree
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.classifiers import Classifiers
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees import training
 from xjax.models.trees.training import ProposedClusters, fit_tree
+from xjax.models.trees.tree_matcher import TreeMatcher
+from xjax.models.trees.tree_search import Link
 
 N, D, L = 80, 25, 9
 SOLVER = Solver(Loss.SQUARED_HINGE, 1.0, 1e-3, 500)
@@ -54,13 +59,7 @@ def train(data, tree, folder, **changes):
 
 def columns(weights):
   """Dense weights of each node but the root, and their biases."""
-  weights_DV = np.zeros((D, len(weights.bias)), np.float32)
-  for block, first in enumerate(weights.columns[:-1]):
-    for row in range(weights.rows[block], weights.rows[block + 1]):
-      entries = slice(*weights.entries[row : row + 2])
-      places = first + weights.places[entries].astype(int)
-      weights_DV[weights.features[row], places] = weights.values[entries]
-  return weights_DV, weights.bias
+  return dense(weights), weights.bias
 
 
 def test_nodes_learn_from_the_documents_of_their_parents(data, tree, tmp_path):
@@ -83,12 +82,7 @@ def test_nodes_learn_from_the_documents_of_their_parents(data, tree, tmp_path):
     ]
     seed = np.random.SeedSequence([0, first]).generate_state(1)[0]
     features, wanted, bias = solve_block(
-      rows,
-      np.array(own),
-      np.array(positive).T,
-      SOLVER,
-      int(seed),
-      Workspace(D),
+      rows, np.array(own), np.array(positive).T, SOLVER, int(seed), Workspace(D)
     )
     whole = np.zeros((D, last - first), np.float32)
     whole[features] = wanted
@@ -112,11 +106,6 @@ def test_small_weights_are_left_out(data, tree, tmp_path):
   cut, _ = columns(train(data, tree, tmp_path / 'b', threshold=0.2))
   np.testing.assert_array_equal(cut, np.where(np.abs(whole) < 0.2, 0, whole))
   assert 0 < (cut != 0).sum() < (whole != 0).sum()
-
-
-def assert_same(one, other):
-  for name, array in one.arrays().items():
-    assert array.tobytes() == other.arrays()[name].tobytes(), name
 
 
 @pytest.fixture(scope='module')
@@ -210,11 +199,7 @@ def test_parts_of_other_data_are_not_taken(data, tree, tmp_path, caplog):
   calls = []
   for key in ('one', 'one', 'other'):
     train(
-      data,
-      tree,
-      tmp_path,
-      parts=parts.of(key),
-      between=lambda: calls.append(1),
+      data, tree, tmp_path, parts=parts.of(key), between=lambda: calls.append(1)
     )
   assert len(calls) == 4  # two depths, twice
   assert 'was made from other data or settings' in caplog.text
@@ -297,3 +282,18 @@ def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
       assert one[..., :3].any()
       np.testing.assert_array_equal(one[..., 3:], other[..., 3:])
       assert not other[..., :3].any()
+
+
+def test_the_best_leaves_are_listed_whatever_the_number_of_threads():
+  rng = np.random.default_rng(0)
+  rows = sparse.csr_array(rng.normal(size=(9, 5)).astype(np.float32))
+  tree = complete_tree(6, 6)
+  kernel = rng.normal(size=(5, 6)).astype(np.float32)
+  classifiers = Classifiers.from_dense(kernel, np.zeros(6), 0.0)
+  weights = BlockWeights.of([classifiers], tree.columns, kernel.size)
+  expected = np.argsort(-(rows @ kernel), axis=1)[:, :2]
+  for workers in (1, 2):
+    matcher = TreeMatcher(2, Link.NONE)
+    np.testing.assert_array_equal(
+      matcher(rows, tree, weights, workers), expected
+    )

@@ -1,5 +1,6 @@
 """Trees on TF-IDF features joined with the vectors of an encoder."""
 
+import copy
 import dataclasses
 import shutil
 
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from tests.fixtures.kills import assert_same_dev, kill, kill_training
 from tests.fixtures.sparse_runs import contents
+from tests.models.test_config_check import broken
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import locked
 from xjax.data.config import TfidfConfig
@@ -20,8 +22,6 @@ from xjax.data.load import cut_corpus
 from xjax.data.text.words import Vocabulary
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.config_check import check_config
-from xjax.models.config_json import from_json, to_json
-from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.shortlists import LevelShortlist
 from xjax.models.trees import tree_model
@@ -58,13 +58,23 @@ def test_features_are_tfidf_and_scaled_vectors_of_the_stage(joined):
   np.testing.assert_allclose(got, 2 * expected / length, atol=1e-6)
 
 
-def test_the_run_of_another_workdir_is_copied(joined, joined_config, tmp_path):
-  source = tmp_path / 'source'
-  shutil.copytree(joined.workdir / 'stages' / 'encoder', source)
-  vectors = RunVectors(weight=2.0, workdir=str(source))
-  model = dataclasses.replace(joined_config.model, vectors=vectors)
-  config = dataclasses.replace(joined_config, model=model)
-  result = fit(config, tmp_path / 'run')
+def of_run(config, workdir):
+  """A config that reads the vectors of another run instead of a stage's."""
+  vectors = RunVectors(weight=2.0, workdir=str(workdir))
+  return broken('model.vectors', vectors, config)
+
+
+@pytest.fixture
+def source(joined, tmp_path):
+  """A copy of the run of the encoder."""
+  encoder = joined.workdir / 'stages' / 'encoder'
+  return shutil.copytree(encoder, tmp_path / 'source')
+
+
+def test_the_run_of_another_workdir_is_copied(
+  joined, joined_config, source, tmp_path
+):
+  result = fit(of_run(joined_config, source), tmp_path / 'run')
   assert result.metrics == joined.metrics
   shutil.rmtree(source)
   again = open_run(tmp_path / 'run').predict(TEXTS, k=3)
@@ -73,7 +83,7 @@ def test_the_run_of_another_workdir_is_copied(joined, joined_config, tmp_path):
 
 def fresh(config):
   """Returns a copy, because a killed run has changed its config."""
-  return from_json(to_json(config), Config)
+  return copy.deepcopy(config)
 
 
 def test_a_stage_killed_and_resumed_gives_the_same_model(
@@ -225,13 +235,9 @@ def test_a_run_with_a_stage_resumes_on_other_hardware(
 
 
 def test_the_vectors_of_an_unfinished_run_are_not_used(
-  joined, joined_config, tmp_path
+  joined_config, source, tmp_path
 ):
-  source = tmp_path / 'source'
-  shutil.copytree(joined.workdir / 'stages' / 'encoder', source)
-  vectors = RunVectors(weight=2.0, workdir=str(source))
-  model = dataclasses.replace(joined_config.model, vectors=vectors)
-  config = dataclasses.replace(joined_config, model=model)
+  config = of_run(joined_config, source)
   RunClock(Workdir.at(source)).save(RunRecord())
   with pytest.raises(ConfigError, match=f'{source} is not finished'):
     fit(config, tmp_path / 'run')
@@ -242,7 +248,7 @@ def test_the_vectors_of_an_unfinished_run_are_not_used(
 
 
 def test_faults_of_a_stage_have_the_path_of_the_stage(joined_config):
-  config = from_json(to_json(joined_config), Config)
+  config = fresh(joined_config)
   config.model.vectors.stage.train.accumulate = 7
   config.model.vectors.stage.zones = ('title',)
   config.model.vectors.stage.tokens = TfidfConfig()
@@ -256,7 +262,7 @@ def test_faults_of_a_stage_have_the_path_of_the_stage(joined_config):
 
 
 def test_a_stage_of_vectors_must_have_an_encoder(joined_config):
-  config = from_json(to_json(joined_config), Config)
+  config = fresh(joined_config)
   config.model.vectors.stage.model = ExactMatchModel()
   with pytest.raises(ConfigError, match='must be NeuralModel'):
     check_config(config)
@@ -264,11 +270,7 @@ def test_a_stage_of_vectors_must_have_an_encoder(joined_config):
 
 @pytest.mark.parametrize('workdir', ['', 'missing'])
 def test_a_missing_run_is_an_error(joined_config, tmp_path, workdir):
-  source = str(tmp_path / workdir) if workdir else ''
-  model = dataclasses.replace(
-    joined_config.model, vectors=RunVectors(workdir=source)
-  )
-  config = dataclasses.replace(joined_config, model=model)
+  config = of_run(joined_config, workdir and tmp_path / workdir)
   with pytest.raises(ConfigError, match='config.model.vectors.workdir'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run' / 'config.json').exists()

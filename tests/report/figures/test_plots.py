@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from tests.report.conftest import luminance
 from xjax.judge.metrics.calibration_error import reliability
 from xjax.report.figures.plots import (
   PALETTE,
@@ -111,12 +112,8 @@ def test_any_name_is_shown_as_it_is(name):
 
 
 def contrast(colour):
-  """Returns the contrast of a colour to white (WCAG 2.1)."""
-  parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-  linear = [
-    c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts
-  ]
-  return 1.05 / (np.dot(linear, [0.2126, 0.7152, 0.0722]) + 0.05)
+  """Returns the contrast of a colour to white."""
+  return 1.05 / (luminance(*bytes.fromhex(colour[1:])) + 0.05)
 
 
 def test_colours_can_be_seen():

@@ -44,7 +44,7 @@ def predictions(gold, predicted, labels=tuple(PARENTS), **fields):
     lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of([sorted(map(labels.index, row)) for row in gold]),
     hierarchy=Hierarchy.of(
-      [Label(id_, parents=PARENTS[id_]) for id_ in labels], [Label('z')]
+      [Label(id_, parents=PARENTS.get(id_, ())) for id_ in labels], [Label('z')]
     ),
   )
   return dataclasses.replace(system, **fields)
@@ -68,24 +68,13 @@ def test_widths_are_supports_or_the_sum_of_what_is_below():
   widths = dict(zip(tree.ids, tree.widths))
   # c is below b, its first parent; b is as wide as c, and z as a and b.
   assert widths == {'a': 2, 'b': 3, 'c': 3, 'd': 1, 'z': 5}
-  above = {
-    id_: '' if place < 0 else tree.ids[place]
-    for id_, place in zip(tree.ids, tree.parents)
-  }
-  assert above == {'a': 'z', 'b': 'z', 'c': 'b', 'd': '', 'z': ''}
-  assert dict(zip(tree.ids, tree.counts)) == {
-    'a': 2,
-    'b': 1,
-    'c': 3,
-    'd': 1,
-    'z': None,
-  }
-  assert dict(zip(tree.ids, tree.levels)) == {
-    'a': 2,
-    'b': 2,
-    'c': 3,
-    'd': 1,
-    'z': 1,
+  above = [tree.ids[place] if place >= 0 else '' for place in tree.parents]
+  assert dict(zip(tree.ids, zip(above, tree.counts, tree.levels))) == {
+    'a': ('z', 2, 2),
+    'b': ('z', 1, 2),
+    'c': ('b', 3, 3),
+    'd': ('', 1, 1),
+    'z': ('', None, 1),
   }
   assert tree.names[tree.ids.index('z')] == 'zone'
   caption = tree.still.caption
@@ -147,16 +136,7 @@ def test_a_short_way_to_a_label_does_not_cut_the_drawing():
   parents = {'root': (), 'inner': ('root',), 'deep': ('inner', 'root')}
   labels = tuple(parents)
   hierarchy = Hierarchy.of([Label(x, parents=parents[x]) for x in labels])
-  system = predictions([['a']], [['a']], ('a', 'b', 'c'))
-  system = dataclasses.replace(
-    system,
-    labels=labels,
-    gold=Ragged.of([[2]]),
-    lists={
-      'all': LabelLists(np.full((1, 1), 2, np.int32), np.ones((1, 1), 'f'))
-    },
-    hierarchy=hierarchy,
-  )
+  system = predictions([['deep']], [['deep']], labels, hierarchy=hierarchy)
   tree, _ = blocks_of(system, hierarchy=hierarchy)
   (svg,) = tree.still.svgs
   assert all(f'<!-- {label} -->' in svg for label in labels)

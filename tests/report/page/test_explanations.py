@@ -1,11 +1,11 @@
 import dataclasses
-import html.parser
 import pathlib
 import re
 
 import numpy as np
 import pytest
 
+from tests.report.conftest import Reader, luminance
 from xjax.data.schema import Document
 from xjax.data.text.words import WordPlace, document_words
 from xjax.judge.prediction_lines import (
@@ -18,36 +18,6 @@ from xjax.judge.prediction_lines import (
 from xjax.report.page.explanations import explanation_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'
-
-
-class Elements(html.parser.HTMLParser):
-  """Every element with its attributes and all text in it."""
-
-  def __init__(self, text):
-    super().__init__()
-    self.found, self._open = [], []
-    self.feed(text)
-    assert not self._open
-
-  def handle_starttag(self, tag, attributes):
-    element = {'tag': tag, 'text': '', **dict(attributes)}
-    self.found.append(element)
-    if tag not in ('meta', 'link'):
-      self._open.append(element)
-
-  def handle_endtag(self, tag):
-    assert self._open.pop()['tag'] == tag
-
-  def handle_data(self, data):
-    for element in self._open:
-      element['text'] += data
-
-  def of(self, tag, class_=''):
-    return [
-      x
-      for x in self.found
-      if x['tag'] == tag and class_ in x.get('class', '').split(' ') + ['']
-    ]
 
 
 def label(id_, weights, **more):
@@ -89,7 +59,7 @@ def page():
 
 @pytest.fixture(scope='module')
 def elements(page):
-  return Elements(explanation_page(page))
+  return Reader(explanation_page(page))
 
 
 def test_the_text_is_all_there_and_escaped(elements):
@@ -179,24 +149,16 @@ def test_pieces_of_one_character():
   document = Document('d', {'text': 'a éé b'})
   shown = ExplainedDocument(document, places, [label('x', [0.4, 0.3, 0.3])])
   page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
-  (text,) = Elements(page).of('div', 'text')
+  (text,) = Reader(page).of('div', 'text')
   assert text['text'] == 'a éé b'
 
 
 def test_how_many_are_shown(page, elements):
   assert elements.of('p')[0]['text'].startswith('The first 4 of 1,234 doc')
   whole = Explanations(page.path, page.documents, 4, 2)
-  (intro, *_) = Elements(explanation_page(whole)).of('p')
+  (intro, *_) = Reader(explanation_page(whole)).of('p')
   assert intro['text'].startswith('4 documents. ')
   assert len(elements.of('li')) == 4
-
-
-def luminance(red, green, blue):
-  parts = [
-    x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4
-    for x in (red / 255, green / 255, blue / 255)
-  ]
-  return np.dot([0.2126, 0.7152, 0.0722], parts)
 
 
 @pytest.mark.parametrize('letter', 'ab')
@@ -219,7 +181,7 @@ def test_even_attention_is_pale():
   document = Document('d', {'text': 'a b c d ' * 25})
   even = explained(document, [label('x', [0.01] * 100)], 100)
   page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
-  spans = Elements(page).of('span')
+  spans = Reader(page).of('span')
   assert len(spans) == 100
   assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
 
@@ -236,7 +198,7 @@ def contributions():
 
 
 def test_words_that_lower_a_score_have_another_tint():
-  elements = Elements(explanation_page(contributions()))
+  elements = Reader(explanation_page(contributions()))
   words, buttons = shaded(elements, 'document-0')
   # The sizes of the weights are 1.5, 0.7 and 0.5 of 2.7, times 4 words.
   assert [(x['text'], x['class'], x['title']) for x in words] == [
@@ -254,7 +216,7 @@ def test_words_that_lower_a_score_have_another_tint():
 
 def test_a_page_of_contributions_says_so():
   text = explanation_page(contributions())
-  elements = Elements(text)
+  elements = Reader(text)
   (heading,) = elements.of('h1')
   assert heading['text'] == 'Weights of words for the labels of X.jsonl'
   assert 'blue words lower it' in elements.of('p')[0]['text']

@@ -51,15 +51,10 @@ PAGE = Page(
 )
 
 
-@pytest.mark.parametrize(
-  ('value', 'text'),
-  [(None, '-'), (1234567, '1,234,567'), (2 / 3, '0.6667'), (0.0, '0.0000')],
-)
-def test_numbers(value, text):
-  assert number_cell(value) == Cell(text, value)
-
-
-def test_words_and_counts():
+def test_numbers_words_and_counts():
+  numbers = {None: '-', 1234567: '1,234,567', 2 / 3: '0.6667', 0.0: '0.0000'}
+  for value, text in numbers.items():
+    assert number_cell(value) == Cell(text, value)
   assert text_cell(12345) == Cell('12,345', 12345)
   assert text_cell('a') == Cell('a')
 
@@ -89,7 +84,8 @@ def test_html_has_whole_numbers_pictures_and_rows_that_stand_out(page):
   assert image['alt'] == 'a "picture"' and second['alt'] == ''
   assert image['src'] == 'data:image/svg+xml;base64,PHN2Zz4mPC9zdmc+'
   assert [a.get('class') for a in page.of('tr')] == [None, 'marked', 'start']
-  assert page.of('details') == [{}, {'open': None}]
+  outer, inner = page.of('details')
+  assert 'open' not in outer and 'open' in inner
 
 
 def test_links_lead_somewhere(page):

@@ -53,12 +53,15 @@ def group(name, *tables):
   return Group(name, tuple(runs))
 
 
+def tables_of(*groups):
+  return {g.name: group_metrics(g, 'xjax') for g in groups}
+
+
 COLUMNS = ['P@1', 'P@5', 'RP@5', 'micro-F1']
 
 
 def test_main_table():
-  groups = group('one', ONE), group('two', TWO)
-  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
+  tables = tables_of(group('one', ONE), group('two', TWO))
   table = main_table(tables, COLUMNS, COLOURS, {'one': 'mean of 2 seeds'})
   assert table.columns == ('slice', 'system', *COLUMNS)
   assert texts(table) == [
@@ -77,8 +80,7 @@ def test_main_table():
 
 
 def test_only_what_a_test_says_is_bold():
-  groups = group('one', ONE), group('two', TWO)
-  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
+  tables = tables_of(group('one', ONE), group('two', TWO))
   untested = main_table(tables, COLUMNS)
   assert not any(cell.best for row in untested.rows for cell in row)
   # RP@5 of `two` is the smaller mean, so it is not bold even if its best run
@@ -93,10 +95,9 @@ def test_a_system_judged_without_a_metric_has_a_dash_and_a_reason():
   own = {**ONE, 'xjax': {'all': {**ONE['xjax']['all'], 'HR@5': 0.9}}}
   del own['xjax']['all']['RP@5']
   groups = group('one', own), group('two', TWO)
-  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
   columns = ['P@1', 'RP@5', 'HR@5']
   best = {'all': {'RP@5': 'one', 'HR@5': 'one'}}
-  table = main_table(tables, columns, best=best)
+  table = main_table(tables_of(*groups), columns, best=best)
   assert [row[2:] for row in texts(table)] == [
     ['0.500', '-', '0.900'],
     ['0.750', '0.200', '-'],
@@ -113,7 +114,7 @@ def test_slices_without_values_are_left_out():
   none = {**COUNTS, 'P@1': None}
   tables = [{'xjax': {**ONE['xjax'], 'zero': none, 'few': none}}, ONE]
   groups = [group(n, t) for n, t in zip(('one', 'two'), tables)]
-  by_name = {g.name: group_metrics(g, 'xjax') for g in groups}
+  by_name = tables_of(*groups)
   assert empty_slices(by_name.values()) == ['zero']
   rows = main_table(by_name, COLUMNS).rows
   assert [row[0].text for row in rows] == ['all', '', 'few', '']
@@ -131,14 +132,13 @@ def test_columns_are_the_usual_or_the_wanted_metrics():
 
 
 def test_half_of_an_interval_or_the_error():
-  tables = {g.name: group_metrics(g, 'xjax') for g in (group('one', ONE),)}
   intervals = {'one': intervals_of(ONE, 'xjax')}
+  tables = tables_of(group('one', ONE))
   table = main_table(tables, COLUMNS, intervals=intervals)
   assert [c.below for c in table.rows[0][2:4]] == ['± 0.100', '']
   assert not any(cell.below for cell in table.rows[1][1:])
   # With several seeds the cell shows the error instead of the interval.
-  seeds = group('one', ONE, TWO)
-  tables = {'one': group_metrics(seeds, 'xjax')}
+  tables = tables_of(group('one', ONE, TWO))
   table = main_table(tables, COLUMNS, intervals=intervals)
   assert table.rows[0][2].below == '± 0.125'
   assert table.rows[0][2].spread == 0.125

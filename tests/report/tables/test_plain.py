@@ -95,26 +95,18 @@ def test_a_prior_that_says_nothing_has_no_row():
   assert 'too short' not in table
 
 
-def test_metrics_without_cut_offs():
-  row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, 'R-Precision': 0.5}
-  header, line = plain_slice_table({'xjax': {'all': row}}).splitlines()
-  assert header.split()[5:] == ['R-Precision'] and line.endswith(' 0.500')
-
-
-def test_nothing_to_call_out():
-  lines = plain_slice_table(PRIOR, PRIOR).splitlines()
-  assert len(lines) == 5
-
-
-def test_without_a_prior():
-  lines = plain_slice_table(MODEL).splitlines()
+def test_a_table_has_no_other_lines_if_nothing_is_to_be_said():
+  assert len(plain_slice_table(PRIOR, PRIOR).splitlines()) == 5
+  lines = plain_slice_table(MODEL).splitlines()  # without a prior
   assert len(lines) == 1 + 2 + 1
 
 
-def test_other_cut_offs():
-  row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, 'P@2': 0.5, 'RP@2': 1.0}
-  header = plain_slice_table({'xjax': {'all': row}}).splitlines()[0]
-  assert header.split()[5:] == ['P@2', 'RP@2']
+def test_other_cut_offs_and_metrics_without_cut_offs():
+  for values in ({'P@2': 0.5, 'RP@2': 1.0}, {'R-Precision': 0.5}):
+    row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, **values}
+    header, line = plain_slice_table({'xjax': {'all': row}}).splitlines()
+    assert header.split()[5:] == [*values]
+    assert line.split()[4:] == [f'{value:.3f}' for value in values.values()]
 
 
 def test_an_empty_slice_is_one_reason():

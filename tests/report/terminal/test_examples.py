@@ -1,12 +1,13 @@
-"""Documents shown with their predictions."""
+"""Documents shown with their predictions, and beginnings of texts."""
 
 import numpy as np
+import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Document, Label, Split
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
-from xjax.report.terminal.fitted import example_text
+from xjax.report.terminal.fitted import example_text, excerpt
 
 LABELS = (Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries'))
 SPLIT = Split(
@@ -51,3 +52,26 @@ def test_gold_and_predicted_stand_side_by_side():
 
 def test_no_more_than_there_are():
   assert example_text(PREDICTIONS, SPLIT, LABELS, n=9).count('gold') == 3
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
+    ('', ''),
+    (' two\n words ', 'two words'),
+    ('exactly 10', 'exactly 10'),
+    ('eight to ten', 'eight to'),
+    ('six or seven', 'six or'),
+    ('four toolong', 'four toolo'),
+    ('x' * 11, 'x' * 10),
+    ('d1: ' + '文' * 30, 'd1: ' + '文' * 6),
+  ],
+)
+def test_ten_columns(text, expected):
+  assert excerpt(text, 10) == expected
+
+
+def test_what_is_left_out_is_shown():
+  assert excerpt('some words and more', 14, ' ...') == 'some words ...'
+  assert excerpt('unbreakable' * 3, 14, ' ...') == 'unbreakabl ...'
+  assert excerpt('all of it', 14, ' ...') == 'all of it'

@@ -17,6 +17,7 @@ import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
 from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
 
 
 @pytest.fixture(scope='module')
@@ -180,13 +181,14 @@ def test_a_run_without_dev_has_no_probabilities(train):
       use(['a'])
 
 
-def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
-  run = shutil.copytree(finished.workdir, tmp_path / 'run')
-  model = xjax.load(run)
+def test_a_saved_neural_model_is_the_same_and_small(
+  finished, workdir, tmp_path, caplog
+):
+  model = xjax.load(workdir)
   model.save(tmp_path / 'saved')
   texts = ['nipa mani', 'gipu']
   wanted = model.predict(texts), model.explain(texts)
-  shutil.rmtree(run)
+  shutil.rmtree(workdir)
   saved = xjax.load(tmp_path / 'saved')
   assert (saved.predict(texts), saved.explain(texts)) == wanted
   assert 'NeuralModel with' in repr(saved)
@@ -217,11 +219,9 @@ def test_a_moved_workdir_is_loaded_judged_saved_and_pickled(train, tmp_path):
     assert str(tmp_path) not in path.read_text()
 
 
-def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(
-  finished, tmp_path
-):
-  model = xjax.load(shutil.copytree(finished.workdir, tmp_path / 'run'))
-  (tmp_path / 'run').rename(tmp_path / 'moved')
+def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(workdir, tmp_path):
+  model = xjax.load(workdir)
+  workdir.rename(tmp_path / 'moved')
   for use in (
     pickle.dumps,
     lambda model: model.save(tmp_path / 'saved'),
@@ -234,11 +234,9 @@ def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(
   assert model.predict('nipa')
 
 
-def test_a_saved_step_has_its_own_threshold(finished, tmp_path):
-  run = shutil.copytree(finished.workdir, tmp_path / 'run')
-  step = finished.steps
-  evaluate_split(run, 'dev', step=step)
-  model = xjax.load(run, step)
+def test_a_saved_step_has_its_own_threshold(finished, workdir, tmp_path):
+  evaluate_split(workdir, 'dev', step=finished.steps)
+  model = xjax.load(workdir, finished.steps)
   wanted = model.predict('nipa mani', threshold='tuned')
   model.save(tmp_path / 'saved')
   copies = xjax.load(tmp_path / 'saved'), pickle.loads(pickle.dumps(model))
@@ -249,8 +247,6 @@ def test_a_saved_step_has_its_own_threshold(finished, tmp_path):
 
 
 def test_a_saved_neural_model_cannot_train_on(finished, config, tmp_path):
-  from xjax.run.fit import fit
-
   xjax.load(finished.workdir).save(tmp_path / 'saved')
   with pytest.raises(DataError, match='was saved for predicting, without the'):
     fit(config, tmp_path / 'saved')
@@ -287,12 +283,11 @@ def test_pickles_and_copies_predict_the_same(train, neural):
   assert pickle.loads(data).predict(texts) == wanted
 
 
-def test_after_warmup_nothing_is_compiled(finished, compiled, tmp_path):
-  run = shutil.copytree(finished.workdir, tmp_path / 'run')
-  config = json.loads((run / 'config.json').read_text())
+def test_after_warmup_nothing_is_compiled(workdir, compiled):
+  config = json.loads((workdir / 'config.json').read_text())
   config['eval']['batch_size'] = 2
-  (run / 'config.json').write_text(json.dumps(config))
-  model = xjax.load(run)
+  (workdir / 'config.json').write_text(json.dumps(config))
+  model = xjax.load(workdir)
   model.warmup(explain=True)
   assert compiled
   compiled.clear()

@@ -66,6 +66,16 @@ class Client:
   def predict(self, body: Any) -> tuple[int, Any]:
     return self.json('POST', '/predict', body)
 
+  def lines(self, body: Any) -> list[dict]:
+    """The answers for the documents of a body without faults."""
+    status, answer = self.predict(body)
+    assert status == 200
+    return answer['predictions']
+
+  def metric(self, name: str) -> float:
+    text = self.send('GET', '/metrics')[1].decode()
+    return float(dict(x.rsplit(' ', 1) for x in text.splitlines())[name])
+
 
 @contextlib.contextmanager
 def serving(service: Any, limits: Limits | None = None) -> Iterator[Client]:

@@ -9,13 +9,16 @@ import threading
 import time
 
 from hypothesis import given, settings, strategies as st
+import numpy as np
 import pytest
 
 from tests.run.serve.conftest import Client, SlowService, serving
 import xjax
 from xjax.core.errors import ConfigError, DataError
+from xjax.report.page import served
 from xjax.run.serve.limits import Limits
 from xjax.run.serve.server import bind
+from xjax.run.serve.service import Service
 
 FIELDS = 'documents text zones id labels k threshold explain'.split()
 TEXTS = ['a cat and a dog', 'one horse', 'nothing known']
@@ -32,9 +35,7 @@ def test_answers_are_those_of_the_model(client, model, threshold):
   body = {'documents': documents, 'k': 6}
   if threshold is not None:
     body['threshold'] = threshold
-  status, answer = client.predict(body)
-  assert status == 200
-  lines = answer['predictions']
+  lines = client.lines(body)
   assert [line['id'] for line in lines] == ['d0', 'd1', 'd2']
   wanted = model.predict(TEXTS, k=6, threshold=threshold)
   assert [line['labels'] for line in lines] == [
@@ -43,17 +44,13 @@ def test_answers_are_those_of_the_model(client, model, threshold):
 
 
 def test_one_document_needs_no_list(client):
-  status, answer = client.predict({'text': 'a cat', 'k': 2})
-  assert status == 200
-  (line,) = answer['predictions']
+  (line,) = client.lines({'text': 'a cat', 'k': 2})
   assert [len(line['labels']), line['labels'][0]['id']] == [2, 'cat']
 
 
 def test_explanations_are_those_of_the_model(client, model):
   body = {'documents': TEXTS[:1], 'k': 2, 'explain': 1}
-  status, answer = client.predict(body)
-  assert status == 200
-  (labels,), (line,) = model.explain(TEXTS[:1], 2, 1), answer['predictions']
+  (labels,), (line,) = model.explain(TEXTS[:1], 2, 1), client.lines(body)
   assert [[word['word'] for word in x['why']] for x in line['labels']] == [
     [word.word for word in label.why] for label in labels
   ]
@@ -76,8 +73,8 @@ def test_lists_may_be_shorter_than_usual(service):
   short = SlowService(service, 0.0)
   short.max_k, short.facts = 3, {**service.facts, 'max_k': 3}
   with serving(short) as client:
-    status, answer = client.predict({'text': 'a cat'})
-    assert (status, len(answer['predictions'][0]['labels'])) == (200, 3)
+    (line,) = client.lines({'text': 'a cat'})
+    assert len(line['labels']) == 3
     assert b'max="3" value="3"' in client.send('GET', '/')[1]
 
 
@@ -101,15 +98,11 @@ def test_the_health_says_what_is_served_and_the_tuned_threshold(client, model):
 
 
 def test_metrics_count_requests(client):
-  def count() -> float:
-    text = client.send('GET', '/metrics')[1].decode()
-    values = dict(line.rsplit(' ', 1) for line in text.splitlines())
-    return float(values['xjax_requests_total{code="200",path="/predict"}'])
-
+  counted = 'xjax_requests_total{code="200",path="/predict"}'
   client.predict({'text': 'a'})
-  before = count()
+  before = client.metric(counted)
   client.predict({'text': 'a'})
-  assert count() == before + 1
+  assert client.metric(counted) == before + 1
 
 
 @pytest.mark.parametrize(
@@ -226,10 +219,24 @@ def test_many_clients_share_batches(service):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
       answers = list(pool.map(client.predict, [body] * 48))
     assert all(answer == answers[0] for answer in answers)
-    text = client.send('GET', '/metrics')[1].decode()
-    values = dict(line.rsplit(' ', 1) for line in text.splitlines())
-    assert float(values['xjax_batch_documents_sum']) == 48 * len(TEXTS)
-    assert float(values['xjax_batch_documents_count']) < 24
+    assert client.metric('xjax_batch_documents_sum') == 48 * len(TEXTS)
+    assert client.metric('xjax_batch_documents_count') < 24
+
+
+@pytest.mark.thorough
+def test_no_request_to_a_neural_model_compiles(finished):
+  rng, words = np.random.default_rng(0), np.array('puma sa funu x'.split())
+  with serving(Service.load(finished.workdir, served)) as client:
+    most = client.json('GET', '/health')[1]['max_k']
+    for path in ('/predict', '/shaded') * 10:
+      texts = [
+        ' '.join(rng.choice(words, rng.integers(1, 60)))
+        for _ in range(rng.integers(1, 20))
+      ]
+      body = {'documents': texts, 'k': int(rng.integers(1, most + 1))}
+      body['explain'] = int(rng.integers(0, 9))
+      assert client.json('POST', path, body)[0] == 200
+    assert client.metric('xjax_compiled_programs_total') == 0
 
 
 @pytest.mark.fuzzed

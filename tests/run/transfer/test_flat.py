@@ -85,19 +85,6 @@ def test_twenty_levels_are_no_more_than_two(tmp_path, moved):
   assert contents(back) == contents(deep)
 
 
-def test_a_cycle_and_an_unknown_parent_are_errors(tmp_path, moved):
-  cycle = [Label('a', 'a', (), ('b',)), Label('b', 'b', (), ('a',))]
-  rows = {'train': [('a',), ('b',)]}
-  folder = write_corpus(tmp_path / 'cycle', rows, cycle)
-  with pytest.raises(DataError, match="label 'b' is its own ancestor"):
-    moved(folder, 'flat', 'flat')
-  orphan = [Label('a', 'a', (), ('gone',)), Label('b', 'b')]
-  folder = write_corpus(tmp_path / 'orphan', rows, orphan)
-  with pytest.raises(DataError, match="unknown parent 'gone'"):
-    moved(folder, 'flat', 'flat')
-  assert not (tmp_path / 'flat').exists()
-
-
 def test_a_corpus_without_descriptors_gets_none(plain, moved):
   flat, _ = moved(plain, 'flat', 'flat')
   assert not (flat / 'labels.jsonl').exists()

@@ -18,7 +18,6 @@ from tests.run.transfer.conftest import (
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.htc import HtcData
-from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label
 from xjax.run.transfer.clusters import clustering_features, labels_to_cluster
 from xjax.run.transfer.request import Target, TransferRequest
@@ -201,14 +200,6 @@ def test_many_levels_are_possible(tmp_path, moved):
   tree, lines = moved(source, 'hierarchical', 'tree', branching=(2,) * 8)
   assert lines[1] == 'levels: 2 - 4 - 8 - 16 - 32 - 64 - 128 - 256 - 256'
   assert len(gold_of(contents(tree)[0])[0]) == 9
-
-
-def test_texts_are_needed(tmp_path):
-  config = config_of(tmp_path)
-  config.data = XcFeaturesData(dir=str(tmp_path))
-  request = TransferRequest(Target.FLAT, str(tmp_path / 'flat'))
-  with pytest.raises(ConfigError, match='the documents are features'):
-    transfer(config, request)
 
 
 def test_train_is_needed(tmp_path, moved):

@@ -13,7 +13,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
@@ -140,17 +140,6 @@ def test_threads_do_not_matter(workers):
       assert_same(next(iterator), batches[i])
 
 
-@pytest.mark.parametrize('count', [2, 4])
-def test_shares_of_all_processes_make_the_batch(count):
-  whole = train()
-  parts = [train(share=Share((i,), count)) for i in range(count)]
-  for i in range(2 * whole.steps_per_epoch):
-    shares = [part[i] for part in parts]
-    assert all(len(s.doc_B) == 8 // count for s in shares)
-    joined = jax.tree.map(lambda *x: np.concatenate(x), *shares)
-    assert_same(joined, whole[i])
-
-
 def test_resumes_exactly_from_any_point():
   batches = train(30)
   total = 2 * batches.steps_per_epoch + 1
@@ -254,11 +243,6 @@ def test_eval_shares_are_alike_and_make_the_batch():
 def test_impossible_settings(changes, said):
   with pytest.raises(ConfigError, match=said):
     train(**changes)
-
-
-def test_no_documents_to_train_on():
-  with pytest.raises(DataError, match='no documents'):
-    train(0)
 
 
 def test_leaving_python_in_mid_epoch_is_quiet():

@@ -165,7 +165,7 @@ def test_shapes_are_few():
   assert len(heights) <= 8
 
 
-@pytest.mark.parametrize('packing', [Packing(4), Packing(4, 2)])
+@pytest.mark.parametrize('packing', [None, Packing(4), Packing(4, 2)])
 @pytest.mark.parametrize('count', [2, 4])
 def test_shares_of_all_processes_make_the_batch(packing, count):
   def read(share):

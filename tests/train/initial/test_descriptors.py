@@ -14,7 +14,6 @@ from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.losses.bce import bce
 from xjax.models.neural.neural_plan import plan_neural
-from xjax.networks.pretrained.descriptors import descriptor_words
 from xjax.train.batches.inputs import TokenReader
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
@@ -124,14 +123,6 @@ def test_a_runs_rows_are_means_of_its_words(described, corpus, vocab):
   assert not found[16:].any()
 
 
-def test_every_word_of_a_label_is_in_the_vocabulary(
-  described_config, corpus, vocab
-):
-  for label in corpus.label_space.labels:
-    words = descriptor_words(label, described_config.model.head.descriptor)
-    assert words and set(words) <= vocab.index.keys()
-
-
 def test_frozen_parameters_stay_and_have_no_slots(
   described_config, corpus, vocab, planned
 ):
@@ -185,13 +176,6 @@ def test_unseen_and_hidden_labels_keep_their_empty_rows(described, corpus):
   for name in ('head/attention', 'head/output'):
     np.testing.assert_array_equal(params[name].any(axis=1), seen)
   assert params['head/unseen_scale'] != 1 and params['head/unseen_offset'] != 0
-
-
-def test_held_out_labels_are_ranked(described_config, corpus, described):
-  n_labels = described_config.model.scored_labels(corpus.label_space)
-  assert n_labels == corpus.label_space.n_trained + 2
-  with np.load(described.paths['dev'] / 'predictions.npz') as file:
-    assert int(file['n_scored']) == n_labels
 
 
 VOCAB = Vocabulary(('a', 'b'))

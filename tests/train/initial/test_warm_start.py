@@ -65,10 +65,9 @@ def test_the_same_run_loads_everything(config, finished, source, caplog):
 
 
 def test_a_named_step(config, finished, source):
-  space, vocab = source
   steps = intact_steps(finished.workdir / 'checkpoints')
   other = next(step for step in steps if step != finished.best_step)
-  _, after = started(config, f'{finished.workdir}@{other}', space, vocab)
+  _, after = started(config, f'{finished.workdir}@{other}', *source)
   saved = read_params(finished.workdir / 'checkpoints', other)
   np.testing.assert_array_equal(
     after['embedding/table'], saved['embedding/table']
@@ -119,8 +118,7 @@ def test_other_shapes_are_skipped_and_told(config, finished, source, caplog):
       encoder=dataclasses.replace(config.model.encoder, units=5, layers=2),
     ),
   )
-  space, vocab = source
-  before, after = started(wider, str(finished.workdir), space, vocab)
+  before, after = started(wider, str(finished.workdir), *source)
   assert 'loaded  embedding/table' in caplog.text
   assert 'skipped head/output: shape (1536, 16), not (1536, 10)' in caplog.text
   assert 'fresh   encoder/' in caplog.text
@@ -164,19 +162,17 @@ def test_of_a_named_step_no_other_checkpoint_is_read(finished, monkeypatch):
 
 @pytest.mark.parametrize('suffix', ['@77', '/nothing', '@x'])
 def test_what_is_not_there(config, finished, source, suffix):
-  space, vocab = source
-  state = fresh(config, space, vocab)
+  state = fresh(config, *source)
   with pytest.raises(ConfigError, match='train.init_from='):
-    warm_start(state, f'{finished.workdir}{suffix}', space, vocab)
+    warm_start(state, f'{finished.workdir}{suffix}', *source)
 
 
 def test_a_damaged_source(config, finished, source, tmp_path):
-  space, vocab = source
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   (folder / 'labels.jsonl').write_text('{')
-  state = fresh(config, space, vocab)
+  state = fresh(config, *source)
   with pytest.raises(DataError, match='labels.jsonl'):
-    warm_start(state, str(folder), space, vocab)
+    warm_start(state, str(folder), *source)
 
 
 def test_rows_that_are_not_trained_stay(described_config, described, caplog):

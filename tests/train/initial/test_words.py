@@ -1,4 +1,4 @@
-"""Runs whose words begin with pretrained vectors."""
+"""Words that begin with pretrained vectors, or with rows of another run."""
 
 import dataclasses
 
@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.tokenizer_json import word_pieces
 from xjax.data.text.word_vectors import write_word_vectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.models.neural.neural_plan import plan_neural
@@ -18,7 +19,14 @@ from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.run.fit import fit
 from xjax.train.batches.inputs import fit_vocabulary
 from xjax.train.checkpoint import read_params
-from xjax.train.initial.words import check_word_vectors, start_words
+from xjax.train.initial.words import (
+  check_word_vectors,
+  matching_rows,
+  piece_rows,
+  replace_rows,
+  start_words,
+  word_rows,
+)
 from xjax.train.parameters import by_path
 
 TABLE = 'embedding/table'
@@ -113,5 +121,31 @@ def test_home_is_known(vectors, monkeypatch):
   check_word_vectors(EmbeddingConfig(dim=8, vectors=f'~/{path.name}'))
 
 
-def test_a_shrunk_config_reads_no_file(config):
-  assert shrink(with_vectors(config, 'x')).model.embedding.vectors == ''
+def test_matches():
+  found = matching_rows(['a', None, 'b', 'c'], ['c', None, 'a'])
+  assert found.tolist() == [2, -1, -1, 0]
+
+
+def test_words_follow_padding_and_the_unknown_word():
+  found = word_rows(Vocabulary(('x', 'b')), Vocabulary(('a', 'b')))
+  assert found.tolist() == [0, 1, -1, 3]
+
+
+def test_pieces_are_known_by_their_ids():
+  special = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+
+  def tokenizer(*pieces):
+    ids = {name: i for i, name in enumerate((*special, *pieces))}
+    ids.pop('', None)
+    return Subwords(word_pieces(ids), 'here')
+
+  ours, theirs = tokenizer('a', 'b', '', '##c'), tokenizer('##c', '', 'a')
+  assert ours.pieces == [*special, 'a', 'b', None, '##c']
+  assert piece_rows(ours, theirs).tolist() == [0, 1, 2, 3, 4, 7, -1, -1, 5]
+
+
+def test_rows_come_from_another_table():
+  own, other = np.zeros((4, 2)), np.arange(6.0).reshape(3, 2)
+  mixed = replace_rows(own, np.array([-1, 2, 0]), other)
+  assert mixed.tolist() == [[0, 0], [4, 5], [0, 1], [0, 0]]
+  assert not own.any()
