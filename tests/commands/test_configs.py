@@ -97,8 +97,12 @@ def test_every_trial_is_valid(name):
   check_sweep(sweep_of(name), config_of(name), seeds=5)
 
 
+# Some configs differ only in what is made small: they are one case.
+SMALL = {str(to_json(shrink(trial_of(name)))): name for name in TRAINED[::-1]}
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize('name', TRAINED)
+@pytest.mark.parametrize('name', sorted(SMALL.values()))
 def test_two_steps(name, tmp_path, devices):
   config = shrink(trial_of(name))
   check_config(config)

@@ -57,6 +57,9 @@ def test_biases_begin_at_the_priors():
   np.testing.assert_allclose(
     1 / (1 + np.exp(-bias[:130])), (counts + 0.5) / 201, rtol=1e-5
   )
+  np.testing.assert_array_equal(bias[130:], 0)
+  assert model.head.attention.shape == (ROWS_OF_130, 6)
+  assert model.head.output.shape == (ROWS_OF_130, 6)
   np.testing.assert_array_equal(built(small()).head.bias[...], 0)
   with pytest.raises(ValueError, match='between 0 and 1'):
     built(small(), label_priors=counts / 200)

@@ -152,36 +152,24 @@ def test_filters_longer_than_the_head():
 
 
 @pytest.mark.parametrize('mesh', MESHES)
-def test_weights(mesh):
-  scores = draw()
+@pytest.mark.parametrize('sigmoid', [AS_LOGITS, (1.7, -0.4)])
+def test_weights_multiply_probabilities(mesh, sigmoid):
+  scores, (a, b) = draw(), sigmoid
   weights = np.random.default_rng(2).random(L).astype(np.float32)
   weights[::3] = 0
-  ids, found = streamed(scores, mesh=mesh, weights=weights)
-  probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
-  product = np.take_along_axis(probability * weights, ids[0], axis=1)
-  best = -np.sort(-probability * weights, axis=1)[:, :K]
+  given = {'weights': weights, 'sigmoid': sigmoid}
+  ids, found = streamed(scores, mesh=mesh, **given)
+  gains = weights / (1 + np.exp(-(a * scores.astype(np.float64) + b)))
+  product = np.take_along_axis(gains, ids[0], axis=1)
+  best = -np.sort(-gains, axis=1)[:, :K]
   np.testing.assert_allclose(product, best, rtol=1e-5)
   np.testing.assert_allclose(found[0], np.log(best), atol=1e-5)
   assert (ids[0] % 3 > 0).all()
-
-
-@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
-def test_weights_multiply_the_probabilities_of_margins(mesh):
-  scores, (a, b) = draw(), (1.7, -0.4)
-  weights = np.random.default_rng(2).random(L).astype(np.float32)
-  given = {'weights': weights, 'sigmoid': (a, b)}
-  ids, found = streamed(scores, mesh=mesh, **given)
-  gains = weights / (1 + np.exp(-(a * scores.astype(np.float64) + b)))
-  best = -np.sort(-gains, axis=1)[:, :K]
-  np.testing.assert_allclose(
-    np.take_along_axis(gains, ids[0], axis=1), best, rtol=1e-5
-  )
-  np.testing.assert_allclose(found[0], np.log(best), atol=1e-5)
-  assert (ids != streamed(scores, mesh=mesh, weights=weights)[0]).any()
-  dense = dense_topk(
-    jnp.asarray(scores), K, **given | {'weights': jnp.asarray(weights)}
-  )
-  np.testing.assert_array_equal(dense[0], ids)
+  given['weights'] = jnp.asarray(weights)
+  dense_ids, _ = dense_topk(jnp.asarray(scores), K, **given)
+  np.testing.assert_array_equal(dense_ids, ids)
+  if sigmoid != AS_LOGITS:
+    assert (ids != streamed(scores, mesh=mesh, weights=weights)[0]).any()
 
 
 def test_weight_0_is_never_selected():

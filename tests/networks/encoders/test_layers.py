@@ -1,15 +1,19 @@
+import math
+
 from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xjax.networks.encoders.bert import activate
 from xjax.networks.encoders.layers import (
   EmbeddingConfig,
   LayerNorm,
   WordEmbedding,
   dropout,
 )
+from xjax.networks.pretrained.architecture import Activation
 
 
 def drawn(seed):
@@ -24,13 +28,6 @@ def test_dropout_keeps_the_mean(rate):
   np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-4)
   assert (dropout(x, rate, drawn(1)) != y).any()
   np.testing.assert_array_equal(dropout(x, rate, drawn(0)), y)
-
-
-def test_dropout_shared_along_axes():
-  x = jnp.ones((9, 40, 30))
-  y = np.asarray(dropout(x, 0.5, drawn(0), shared=(0,)))
-  assert (y == y[:1]).all()
-  assert 0.4 < (y == 0).mean() < 0.6
 
 
 def test_no_dropout_without_randomness():
@@ -92,3 +89,27 @@ def test_sixteen_bits_are_normed_in_32():
   assert out.dtype == jnp.bfloat16
   expected = normed(np.asarray(x, np.float64), norm)
   np.testing.assert_allclose(out.astype(np.float32), expected, atol=0.02)
+
+
+def gelu(x):
+  return x * 0.5 * math.erfc(-x / 2**0.5)
+
+
+def gelu_tanh(x):
+  return 0.5 * x * (1 + math.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize(
+  ('kind', 'by_hand'),
+  [
+    (Activation.GELU, gelu),
+    (Activation.GELU_TANH, gelu_tanh),
+    (Activation.RELU, lambda x: max(x, 0.0)),
+  ],
+)
+def test_activations_by_definition(kind, by_hand):
+  x = np.linspace(-8, 8, 41).astype(np.float32)
+  expected = [by_hand(float(value)) for value in x]
+  np.testing.assert_allclose(
+    activate(jnp.asarray(x), kind), expected, atol=1e-6
+  )

@@ -46,31 +46,22 @@ def by_definition(h_TD, model):
   return sum(np.exp(score) / total * h for score, h in zip(scores, h_TD))
 
 
-def test_definition():
-  features, model = draw(), random_attention()
+@pytest.mark.parametrize('tokens', [T, 9])
+def test_definition(tokens):
+  features, model = draw(tokens), random_attention()
   expected = [
     by_definition(np.asarray(h, np.float64)[:n], model)
     for h, n in zip(features.hidden_BTD, LENGTHS)
   ]
-  np.testing.assert_allclose(model(features), expected, atol=1e-5)
-
-
-def test_padding_changes_nothing():
-  model = random_attention()
-  np.testing.assert_allclose(model(draw()), model(draw(tokens=9)), atol=1e-6)
-
-
-def test_time_may_be_first():
-  features, model = draw(), random_attention()
-  real_TB = jnp.arange(T)[:, None] < LENGTHS
-  first = model.over_time(features.hidden_BTD.swapaxes(0, 1), real_TB)
-  np.testing.assert_allclose(first, model(features), atol=1e-6)
-
-
-def test_one_token_is_the_document():
-  features, model = draw(), random_attention()
   document_BD = np.asarray(model(features))
+  np.testing.assert_allclose(document_BD, expected, atol=1e-5)
+  np.testing.assert_allclose(document_BD, model(draw()), atol=1e-6)
+  # One token is the document.
   np.testing.assert_array_equal(document_BD[2], features.hidden_BTD[2, 0])
+  # Time may be first.
+  real_TB = jnp.arange(tokens)[:, None] < LENGTHS
+  first = model.over_time(features.hidden_BTD.swapaxes(0, 1), real_TB)
+  np.testing.assert_allclose(first, document_BD, atol=1e-6)
 
 
 def gradients(graphdef, params, features):

@@ -1,6 +1,4 @@
-"""XLNet: one layer by hand, padding on the left, packing."""
-
-import functools
+"""XLNet: attention by hand, positions, and the summary of a document."""
 
 from flax import nnx
 import jax
@@ -10,91 +8,17 @@ import pytest
 
 from xjax.networks.encoders import xlnet as module
 from xjax.networks.encoders.xlnet import (
-  XLNet,
-  XLNetConfig,
   relative_attention,
   relative_positions,
 )
 from xjax.networks.heads.head import TokenFeatures
 from xjax.networks.pooling import Cls, ClsConfig
-from xjax.networks.pretrained.architecture import Activation, XLNetArchitecture
 
 D, HEADS = 16, 4
-ARCHITECTURE = XLNetArchitecture(
-  vocab_size=50,
-  dim=D,
-  layers=2,
-  heads=HEADS,
-  inner=24,
-  activation=Activation.GELU,
-  norm_eps=1e-12,
-  pad_id=0,
-)
-LENGTHS = [7, 3, 5, 1, 4]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _run(graphdef, params, ids_TB, segments_TB):
-  return nnx.merge(graphdef, params)(ids_TB, segments_TB, None)
-
-
-def run(encoder, ids_TB, segments_TB):
-  return np.asarray(_run(*nnx.split(encoder), ids_TB, segments_TB))
-
-
-def built():
-  """Returns an encoder whose biases and norms are random as well."""
-  encoder = XLNet(ARCHITECTURE, XLNetConfig(), rngs=nnx.Rngs(0))
-  graphdef, params = nnx.split(encoder)
-  rng = np.random.default_rng(1)
-  params = jax.tree.map(
-    lambda x: x + jnp.asarray(rng.normal(0, 0.2, x.shape), x.dtype), params
-  )
-  return nnx.merge(graphdef, params)
-
-
-def documents(width=8, left=False):
-  """Returns ids_TB and real_TB, padded after or before the documents."""
-  ids = np.zeros((len(LENGTHS), width), np.int32)
-  rng = np.random.default_rng(0)
-  for row, n in zip(ids, LENGTHS):
-    row[width - n if left else 0 :][:n] = rng.integers(5, 50, n)
-  return ids.T, (ids != 0).T
 
 
 def close(one, other, atol=1e-5):
   np.testing.assert_allclose(one, other, rtol=0, atol=atol)
-
-
-def test_padding_before_documents_changes_nothing():
-  encoder = built()
-  ids_TB, real_TB = documents()
-  states = run(encoder, ids_TB, real_TB)
-  left = run(encoder, *documents(12, left=True))
-  for row, n in enumerate(LENGTHS):
-    close(left[12 - n :, row], states[:n, row])
-
-
-def test_documents_of_a_packed_row_do_not_see_one_another():
-  encoder = built()
-  ids_TB, real_TB = documents()
-  states = run(encoder, ids_TB, real_TB)
-  packed = np.concatenate([ids_TB[:n, row] for row, n in enumerate(LENGTHS)])
-  segments = np.repeat(np.arange(1, 6), LENGTHS)
-  padded = [np.append(x, [0, 0])[:, None] for x in (packed, segments)]
-  rows = run(encoder, *(x.astype(np.int32) for x in padded))[:, 0]
-  assert (rows[-2:] == 0).all()
-  close(rows[:-2], states.swapaxes(0, 1)[real_TB.T])
-
-
-def test_the_order_of_tokens_and_the_last_one_matter():
-  encoder = built()
-  ids = np.array([[7], [8], [9], [9]], np.int32)
-  turned = run(encoder, ids[::-1], ids > 0)[::-1]
-  assert np.abs(run(encoder, ids, ids > 0) - turned).max() > 0.01
-  # Two equal tokens differ by their position and by their segment.
-  first, last = run(encoder, ids, ids > 0)[2:, 0]
-  assert np.abs(first - last).max() > 0.01
 
 
 def by_hand(inputs_BTX, offset_keys, biases, lengths):

@@ -4,26 +4,13 @@ from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from tests.fixtures.attending_heads import ALL, D, L, Perceptrons, attention_mlp
+from tests.fixtures.attending_heads import D, L, attention_mlp
 from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.mesh import padded_labels
 from xjax.networks.heads.attention_mlp import AttentionMLP
 from xjax.networks.heads.chunks import split_head
-
-
-def test_scores_of_one_hidden_layer_are_those_of_the_equations(
-  trial_of, documents
-):
-  kind = Perceptrons(lambda chunk: attention_mlp(chunk, (5,)), ALL)
-  features, params = documents()[0], kind.params()
-  hidden_BTD = np.asarray(features.hidden_BTD, np.float64)
-  expected = [
-    kind.by_equations(params, hidden_TD[:n])
-    for hidden_TD, n in zip(hidden_BTD, features.lengths_B)
-  ]
-  scores_BL = trial_of(kind.make, ALL).scores()
-  np.testing.assert_allclose(scores_BL, expected, atol=2e-5)
 
 
 def plain(hidden_BTD, lengths_B, params):
@@ -32,35 +19,41 @@ def plain(hidden_BTD, lengths_B, params):
   real = jnp.arange(hidden_BTD.shape[1]) < lengths_B[:, None]
   alpha = jax.nn.softmax(jnp.where(real[..., None], score, -1e30), axis=1)
   x = jnp.einsum('BTL,BTD->BLD', alpha, hidden_BTD)
-  for i in range(3):
+  last = len(params['kernels']) - 1
+  for i in range(last + 1):
     x = x @ params['kernels'][i] + params['biases'][i]
-    x = x if i == 2 else jax.nn.relu(x)
+    x = x if i == last else jax.nn.relu(x)
   return x[..., 0]
 
 
-def test_gradient(documents):
+@pytest.mark.parametrize('mlp', [(5,), (7, 4)])
+def test_logits_and_gradients(documents, mlp):
   features, _ = documents()
   weight_BL = jnp.asarray(np.random.default_rng(1).normal(size=(8, L)))
   with on_mesh():
-    graphdef, params = nnx.split(attention_mlp(48))
+    graphdef, params = nnx.split(attention_mlp(48, mlp))
 
     def ours(params, hidden_BTD):
       head = nnx.merge(graphdef, params)
       rows = nnx.to_pure_dict(split_head(head).rows)
       prepared = head.prepare(features.replace(hidden_BTD=hidden_BTD))
       rows = {name: x[:L] for name, x in rows.items()}
-      return (head.logits(prepared, rows) * weight_BL).sum()
+      logits_BL = head.logits(prepared, rows)
+      return (logits_BL * weight_BL).sum(), logits_BL
 
     def theirs(params, hidden_BTD):
       values = nnx.to_pure_dict(params)
-      logits = plain(hidden_BTD, features.lengths_B, values)
-      return (logits * weight_BL).sum()
+      logits_BL = plain(hidden_BTD, features.lengths_B, values)
+      return (logits_BL * weight_BL).sum(), logits_BL
 
-    gradients = (
-      jax.jit(jax.grad(f, argnums=(0, 1)))(params, features.hidden_BTD)
+    (d_ours, found), (d_theirs, expected) = (
+      jax.jit(jax.grad(f, argnums=(0, 1), has_aux=True))(
+        params, features.hidden_BTD
+      )
       for f in (ours, theirs)
     )
-    assert_close(*gradients, 0.0001, 0.0001)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    assert_close(d_ours, d_theirs, 0.0001, 0.0001)
 
 
 def test_only_attention_rows_belong_to_labels_and_no_array_is_of_label_vectors(

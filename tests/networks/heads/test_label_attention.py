@@ -14,11 +14,9 @@ from tests.fixtures.attending_heads import (
   values_of,
 )
 from tests.fixtures.networks import equations, on_mesh, products
-from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.networks.heads.attention_weights import attention_weights
 from xjax.networks.heads.chunks import split_head
-from xjax.networks.heads.label_attention import LabelAttention
 from xjax.networks.topk import head_topk
 
 K, KIND = 5, KINDS['label attention']
@@ -65,16 +63,6 @@ def test_float32_products_are_not_rounded(head, features, dtype, exact):
   inputs = features.replace(hidden_BTD=features.hidden_BTD.astype(dtype))
   run = jax.grad(lambda rows: head.logits(inputs, rows).sum())
   assert products(run, rows_of(head)) == (6, exact)
-
-
-def test_rows_are_padded_and_biases_given():
-  with on_mesh():
-    head = LabelAttention(
-      130, 6, chunk=2, bias=np.arange(130.0), rngs=nnx.Rngs(0)
-    )
-  assert head.attention.shape == head.output.shape == (padded_labels(130), 6)
-  np.testing.assert_array_equal(head.bias[:130], np.arange(130))
-  np.testing.assert_array_equal(head.bias[130:], 0)
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])

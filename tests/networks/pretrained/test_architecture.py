@@ -56,9 +56,17 @@ def test_sizes_are_those_of_the_config():
   assert sizes.max_tokens == 512
 
 
-def test_absent_fields_have_the_values_of_transformers():
-  sizes = architecture_of(CONFIG | {'hidden_act': None}, 'c')
-  assert sizes.activation is Activation.GELU
+@pytest.mark.parametrize(
+  ('given', 'activation'),
+  [
+    (None, Activation.GELU),
+    ('gelu_new', Activation.GELU_TANH),
+    ('gelu_pytorch_tanh', Activation.GELU_TANH),
+  ],
+)
+def test_absent_fields_have_the_values_of_transformers(given, activation):
+  sizes = architecture_of(CONFIG | {'hidden_act': given}, 'c')
+  assert sizes.activation is activation
   assert (sizes.token_types, sizes.norm_eps, sizes.pad_id) == (2, 1e-12, 0)
   assert architecture_of(CONFIG | {'model_type': 'roberta'}, 'c').pad_id == 1
 
@@ -73,47 +81,59 @@ def test_roberta_keeps_positions_for_padding(kind):
   assert (sizes.position_offset, sizes.max_tokens) == (4, 510)
 
 
-@pytest.mark.parametrize('name', ['gelu_new', 'gelu_pytorch_tanh'])
-def test_activations_of_one_kind(name):
-  sizes = architecture_of(CONFIG | {'hidden_act': name}, 'c')
-  assert sizes.activation is Activation.GELU_TANH
+FAULTS = [
+  ({'model_type': 'deberta-v2'}, '"model_type" is "deberta-v2"; only'),
+  ({'model_type': None}, '"model_type" is missing'),
+  ({'model_type': ['bert']}, r'"model_type" is \["bert"\]'),
+  ({'position_embedding_type': 'relative_key'}, 'only absolute positions'),
+  ({'is_decoder': True}, '"is_decoder" is true'),
+  ({'add_cross_attention': True}, '"add_cross_attention"'),
+  ({'pruned_heads': {'0': [1]}}, '"pruned_heads"'),
+  ({'quantization_config': {}}, 'quantized weights'),
+  ({'embedding_size': 128}, '"embedding_size" is 128 and "hidden_size"'),
+  ({'num_attention_heads': 7}, r'384, which is not a multiple of .* \(7\)'),
+  (
+    {'hidden_act': 'silu'},
+    '"hidden_act" is "silu"; only these activations are implemented: gelu',
+  ),
+  ({'hidden_act': {'a': 1}}, '"hidden_act" is'),
+  ({'hidden_size': -384}, '"hidden_size" is -384; it must be a whole'),
+  ({'hidden_size': 384.0}, '"hidden_size" is 384.0'),
+  ({'hidden_size': True}, '"hidden_size" is true'),
+  ({'hidden_size': None}, '"hidden_size" is missing'),
+  ({'vocab_size': 10**12}, '"vocab_size" is 1000000000000'),
+  ({'num_hidden_layers': 0}, '"num_hidden_layers" is 0'),
+  ({'layer_norm_eps': 0}, '"layer_norm_eps" is 0'),
+  ({'layer_norm_eps': float('nan')}, '"layer_norm_eps" is NaN'),
+  ({'layer_norm_eps': '1e-12'}, '"layer_norm_eps" is "1e-12"'),
+  ({'pad_token_id': 30522}, '"vocab_size" is only 30522'),
+  ({'pad_token_id': -1}, '"pad_token_id" is -1'),
+  ({'max_position_embeddings': 2}, 'leaves no room'),
+]
+XLNET_FAULTS = [
+  ({'attn_type': 'uni'}, '"attn_type" is "uni"; only "bi" is implemented'),
+  ({'bi_data': True}, '"bi_data" is true; only false'),
+  ({'clamp_len': 128}, '"clamp_len" is 128; only -1'),
+  ({'summary_type': 'mean'}, '"summary_type" is "mean"; only "last"'),
+  ({'d_head': 32}, r'"d_head" is 32; it must be "d_model" / "n_head" \(64\)'),
+  ({'n_head': 7}, r'"d_model" is 768, which is not a multiple of "n_head"'),
+  ({'d_model': 9, 'n_head': 3}, '"d_model" is 9; it must be even'),
+  ({'n_layer': None}, '"n_layer" is missing'),
+  ({'ff_activation': 'swish'}, '"ff_activation" is "swish"; only these'),
+  ({'pad_token_id': 32000}, '"vocab_size" is only 32000'),
+]
 
 
 @pytest.mark.parametrize(
-  ('fields', 'said'),
+  ('config', 'fields', 'said'),
   [
-    ({'model_type': 'deberta-v2'}, '"model_type" is "deberta-v2"; only'),
-    ({'model_type': None}, '"model_type" is missing'),
-    ({'model_type': ['bert']}, r'"model_type" is \["bert"\]'),
-    ({'position_embedding_type': 'relative_key'}, 'only absolute positions'),
-    ({'is_decoder': True}, '"is_decoder" is true'),
-    ({'add_cross_attention': True}, '"add_cross_attention"'),
-    ({'pruned_heads': {'0': [1]}}, '"pruned_heads"'),
-    ({'quantization_config': {}}, 'quantized weights'),
-    ({'embedding_size': 128}, '"embedding_size" is 128 and "hidden_size"'),
-    ({'num_attention_heads': 7}, r'384, which is not a multiple of .* \(7\)'),
-    (
-      {'hidden_act': 'silu'},
-      '"hidden_act" is "silu"; only these activations are implemented: gelu',
-    ),
-    ({'hidden_act': {'a': 1}}, '"hidden_act" is'),
-    ({'hidden_size': -384}, '"hidden_size" is -384; it must be a whole'),
-    ({'hidden_size': 384.0}, '"hidden_size" is 384.0'),
-    ({'hidden_size': True}, '"hidden_size" is true'),
-    ({'hidden_size': None}, '"hidden_size" is missing'),
-    ({'vocab_size': 10**12}, '"vocab_size" is 1000000000000'),
-    ({'num_hidden_layers': 0}, '"num_hidden_layers" is 0'),
-    ({'layer_norm_eps': 0}, '"layer_norm_eps" is 0'),
-    ({'layer_norm_eps': float('nan')}, '"layer_norm_eps" is NaN'),
-    ({'layer_norm_eps': '1e-12'}, '"layer_norm_eps" is "1e-12"'),
-    ({'pad_token_id': 30522}, '"vocab_size" is only 30522'),
-    ({'pad_token_id': -1}, '"pad_token_id" is -1'),
-    ({'max_position_embeddings': 2}, 'leaves no room'),
+    *((CONFIG, *fault) for fault in FAULTS),
+    *((XLNET, *fault) for fault in XLNET_FAULTS),
   ],
 )
-def test_what_is_not_implemented_is_refused(fields, said):
+def test_what_is_not_implemented_is_refused(config, fields, said):
   with pytest.raises(DataError, match=said) as error:
-    architecture_of(CONFIG | fields, 'm/config.json')
+    architecture_of(config | fields, 'm/config.json')
   assert str(error.value).startswith('m/config.json: ')
   assert '\n' not in str(error.value)
 
@@ -139,27 +159,6 @@ def test_sizes_of_xlnet():
   absent = architecture_of(XLNET, 'c')
   assert absent.activation is Activation.GELU
   assert (absent.norm_eps, absent.pad_id) == (1e-12, 5)
-
-
-@pytest.mark.parametrize(
-  ('fields', 'said'),
-  [
-    ({'attn_type': 'uni'}, '"attn_type" is "uni"; only "bi" is implemented'),
-    ({'bi_data': True}, '"bi_data" is true; only false'),
-    ({'clamp_len': 128}, '"clamp_len" is 128; only -1'),
-    ({'summary_type': 'mean'}, '"summary_type" is "mean"; only "last"'),
-    ({'d_head': 32}, r'"d_head" is 32; it must be "d_model" / "n_head" \(64\)'),
-    ({'n_head': 7}, r'"d_model" is 768, which is not a multiple of "n_head"'),
-    ({'d_model': 9, 'n_head': 3}, '"d_model" is 9; it must be even'),
-    ({'n_layer': None}, '"n_layer" is missing'),
-    ({'ff_activation': 'swish'}, '"ff_activation" is "swish"; only these'),
-    ({'pad_token_id': 32000}, '"vocab_size" is only 32000'),
-  ],
-)
-def test_what_is_not_implemented_for_xlnet(fields, said):
-  with pytest.raises(DataError, match=said) as error:
-    architecture_of(XLNET | fields, 'c')
-  assert '\n' not in str(error.value)
 
 
 def test_all_faults_are_told_at_once():

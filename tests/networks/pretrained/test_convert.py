@@ -1,3 +1,4 @@
+import json
 import re
 
 from flax import nnx
@@ -6,6 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from xjax.core.errors import DataError
 from xjax.networks.encoders.bert import Bert, BertConfig
@@ -15,6 +17,10 @@ from xjax.networks.pretrained.convert import (
   from_hugging_face,
   parameter_shapes,
   to_hugging_face,
+)
+from xjax.networks.pretrained.model_folder import (
+  ModelFolder,
+  write_model_folder,
 )
 from xjax.train.parameters import by_path
 
@@ -34,16 +40,27 @@ TINY = architecture_of(
 LAYER = 'encoder.layer.1.'
 
 
-def params_of(pooler=True):
+XLNET = {
+  'model_type': 'xlnet',
+  'vocab_size': V,
+  'd_model': 6,
+  'n_layer': 2,
+  'n_head': 3,
+  'd_inner': 10,
+}
+TINY_XLNET = architecture_of(XLNET, 'c')
+
+
+def params_of(pooler=True, sizes=TINY):
   rng = np.random.default_rng(0)
   return {
     path: rng.normal(size=shape).astype(np.float32)
-    for path, shape in parameter_shapes(TINY, pooler).items()
+    for path, shape in parameter_shapes(sizes, pooler).items()
   }
 
 
-def tensors_of(pooler=True):
-  return to_hugging_face(params_of(pooler), TINY, 'ours')
+def tensors_of(pooler=True, sizes=TINY):
+  return to_hugging_face(params_of(pooler, sizes), sizes, 'ours')
 
 
 def same(one, other):
@@ -58,12 +75,6 @@ def fault(tensors):
   return str(error.value)
 
 
-XLNET = {'d_model': 6, 'n_layer': 2, 'n_head': 3, 'd_inner': 10}
-TINY_XLNET = architecture_of(
-  XLNET | {'model_type': 'xlnet', 'vocab_size': V}, 'c'
-)
-
-
 @pytest.mark.parametrize(
   ('module', 'config', 'sizes'),
   [(Bert, BertConfig, TINY), (XLNet, XLNetConfig, TINY_XLNET)],
@@ -75,14 +86,6 @@ def test_parameters_are_those_of_the_encoder(module, config, sizes):
     for path, x in by_path(nnx.state(like, nnx.Param)).items()
   }
   assert shapes == parameter_shapes(sizes)
-
-
-def test_a_pooler_has_parameters_of_its_own():
-  pooled, shapes = (parameter_shapes(TINY, pooler) for pooler in (True, False))
-  assert {p: pooled[p] for p in pooled.keys() - shapes.keys()} == {
-    'pooling/dense/kernel': (D, D),
-    'pooling/dense/bias': (D,),
-  }
 
 
 def test_names_and_axes_are_theirs():
@@ -108,14 +111,42 @@ def test_names_and_axes_are_theirs():
   )
 
 
+def test_names_and_axes_are_theirs_in_xlnet():
+  params, tensors = params_of(sizes=TINY_XLNET), tensors_of(sizes=TINY_XLNET)
+  assert len(tensors) == 1 + 2 * 17 + 2
+  assert all(x.flags.c_contiguous for x in tensors.values())
+  name, ours = 'layer.1.rel_attn', 'encoder/layers/1/attention'
+  inputs = params[f'{ours}/inputs/kernel']
+  for part, letter in enumerate('qkv'):
+    kernel = inputs[:, part * 6 : (part + 1) * 6].reshape(6, 3, 2)
+    np.testing.assert_array_equal(tensors[f'{name}.{letter}'], kernel)
+  output = params[f'{ours}/output/kernel']
+  np.testing.assert_array_equal(tensors[f'{name}.o'], output.T.reshape(6, 3, 2))
+  assert tensors[f'{name}.seg_embed'].shape == (2, 3, 2)
+  assert tensors['layer.1.ff.layer_1.weight'].shape == (10, 6)
+  np.testing.assert_array_equal(
+    tensors['sequence_summary.summary.weight'], params['pooling/dense/kernel'].T
+  )
+
+
 @pytest.mark.parametrize('pooler', [True, False])
-@pytest.mark.parametrize('prefix', ['', 'bert.', 'roberta.'])
-def test_back_and_forth_is_the_same(prefix, pooler):
-  tensors = {prefix + name: x for name, x in tensors_of(pooler).items()}
-  params = from_hugging_face(tensors, TINY, 'm')
-  assert same(params, params_of(pooler))
+@pytest.mark.parametrize(
+  ('sizes', 'prefix'),
+  [
+    *((TINY, prefix) for prefix in ('', 'bert.', 'roberta.')),
+    *((TINY_XLNET, prefix) for prefix in ('', 'transformer.')),
+  ],
+)
+def test_back_and_forth_is_the_same(sizes, prefix, pooler):
+  plain = tensors_of(pooler, sizes)
+  tensors = {prefix + name: x for name, x in plain.items()}
+  if sizes is TINY_XLNET:  # these do not change what is encoded
+    extra = ('transformer.mask_emb', 'lm_loss.weight', 'logits_proj.bias')
+    tensors |= dict.fromkeys(extra, np.zeros(3, np.float32))
+  params = from_hugging_face(tensors, sizes, 'm')
+  assert same(params, params_of(pooler, sizes))
   assert all(x.dtype == np.float32 for x in params.values())
-  assert same(to_hugging_face(params, TINY, 'ours'), tensors_of(pooler))
+  assert same(to_hugging_face(params, sizes, 'ours'), plain)
 
 
 def test_parameters_of_jax_and_of_the_rest_of_a_model():
@@ -199,3 +230,27 @@ def test_our_own_faults_are_told_as_well():
   )
   with pytest.raises(DataError, match=said):
     to_hugging_face(params, TINY, 'ours')
+
+
+@pytest.mark.parametrize(
+  ('name', 'tensor', 'said'),
+  [
+    ('0.rel_attn.seg_embed', None, 'missing: layer.0.rel_attn.seg_embed'),
+    (
+      '1.rel_attn.o',
+      np.zeros((6, 6), np.float32),
+      r'layer.1.rel_attn.o is \[6, 6\], not \[6, 3, 2\]',
+    ),
+  ],
+)
+def test_damaged_folders_of_xlnet(name, tensor, said, tmp_path):
+  write_model_folder(tmp_path / 'm', XLNET, params_of(False, TINY_XLNET))
+  config = json.loads((tmp_path / 'm' / 'config.json').read_text())
+  assert config['architectures'] == ['XLNetModel']
+  weights = tmp_path / 'm' / 'model.safetensors'
+  tensors = load_file(weights)
+  tensors[f'layer.{name}'] = tensor
+  tensors = {name: x for name, x in tensors.items() if x is not None}
+  save_file(tensors, weights)
+  with pytest.raises(DataError, match=said):
+    ModelFolder.at(str(tmp_path / 'm')).parameters()

@@ -40,31 +40,28 @@ def encoder(labels=LABELS, missing=(), **fields):
   return DescriptorEncoder.of(labels, config, VOCAB, words(missing))
 
 
-def test_words_of_a_label():
-  config = DescriptorConfig()
-  label = Label('x', 'Export REFUNDS, of 1999', alt=('a b',), description='c')
-  assert descriptor_words(label, config) == ('export', 'refunds', 'of', 'DDDD')
-  config = DescriptorConfig(alt=True)
-  assert descriptor_words(label, config)[4:] == ('a', 'b')
-  assert descriptor_words(Label('x'), config) == ()
+REFUNDS = Label('x', 'Export REFUNDS, of 1999', alt=('a b',), description='c')
+LETTERS = Label('x', 'a b c d', alt=('e f g', 'h'))
+# As without a name the id is used, mere numbers say nothing.
+NUMBERS = Label('17', '17'), Label('18', '18', alt=('2003/87', 'fish 2'))
 
 
-def test_mere_numbers_say_nothing():
-  """Checks labels whose name is a number, as without a name the id is used."""
-  config = DescriptorConfig(alt=True)
-  labels = [Label('17', '17'), Label('18', '18', alt=('2003/87', 'fish 2'))]
-  assert descriptor_words(labels[0], config) == ()
-  assert descriptor_words(labels[1], config) == ('fish', 'D')
-  assert list(all_words(labels)) == ['fish', 'D']
-
-
-def test_the_first_words_of_each_name():
-  label = Label('x', 'a b c d', alt=('e f g', 'h'))
-  config = DescriptorConfig(max_words=2)
-  assert descriptor_words(label, config) == ('a', 'b')
-  config = DescriptorConfig(alt=True, max_words=2)
-  assert descriptor_words(label, config) == ('a', 'b', 'e', 'f', 'h')
-  assert len(descriptor_words(Label('x', 'a ' * 20), DescriptorConfig())) == 15
+@pytest.mark.parametrize(
+  ('label', 'config', 'words'),
+  [
+    (REFUNDS, {}, 'export refunds of DDDD'),
+    (REFUNDS, {'alt': True}, 'export refunds of DDDD a b'),
+    (Label('x'), {'alt': True}, ''),
+    (NUMBERS[0], {'alt': True}, ''),
+    (NUMBERS[1], {'alt': True}, 'fish D'),
+    (LETTERS, {'max_words': 2}, 'a b'),
+    (LETTERS, {'max_words': 2, 'alt': True}, 'a b e f h'),
+    (Label('x', 'a ' * 20), {}, 'a ' * 15),
+  ],
+)
+def test_words_of_a_label(label, config, words):
+  config = DescriptorConfig(**config)
+  assert descriptor_words(label, config) == tuple(words.split())
 
 
 def test_all_words_has_every_name_whole():
@@ -73,6 +70,7 @@ def test_all_words_has_every_name_whole():
     *['a'] * 20,
     *('b', 'c', 'b', 'fish', 'trade'),
   ]
+  assert list(all_words(NUMBERS)) == ['fish', 'D']
 
 
 def test_uniform_means():

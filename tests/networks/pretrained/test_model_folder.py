@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import pathlib
 
@@ -16,6 +17,7 @@ from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
 from xjax.networks.pretrained.model_folder import (
   ModelFolder,
   check_vocabulary,
+  find_model,
   write_model_folder,
 )
 
@@ -66,37 +68,64 @@ def same(one, other):
   )
 
 
-@pytest.mark.parametrize('shards', [0, 1, 3])
-def test_reads_files_and_shards(shards, tmp_path):
-  make(tmp_path / 'm', shards=shards)
+@pytest.mark.parametrize(
+  ('dtype', 'shards'),
+  [
+    *((np.float32, shards) for shards in (0, 1, 3)),
+    # These need no torch.
+    *((dtype, 0) for dtype in (np.float16, ml_dtypes.bfloat16)),
+  ],
+)
+def test_reads_files_and_shards_of_any_precision(dtype, shards, tmp_path):
+  make(tmp_path / 'm', dtype, shards)
   folder = ModelFolder.at(str(tmp_path / 'm'))
   assert folder.architecture == TINY and folder.config == CONFIG
-  assert same(folder.parameters(), params_of())
-
-
-@pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16])
-def test_half_precision_needs_no_torch(dtype, tmp_path):
-  make(tmp_path / 'm', dtype)
   expected = {
     path: x.astype(dtype).astype(np.float32) for path, x in params_of().items()
   }
-  assert same(ModelFolder.at(str(tmp_path / 'm')).parameters(), expected)
+  assert same(folder.parameters(), expected)
 
 
-def test_a_snapshot_of_the_cache_is_links_to_blobs(tmp_path, monkeypatch):
-  make(tmp_path / 'm', shards=2)
-  model = tmp_path / 'hub' / 'models--org--name'
-  snapshot = model / 'snapshots' / 'abc123'
-  snapshot.mkdir(parents=True)
-  (model / 'blobs').mkdir()
+COMMIT = 'c' * 40
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+  for name in ('HUGGINGFACE_HUB_CACHE', 'HF_HOME', 'XDG_CACHE_HOME'):
+    monkeypatch.delenv(name, raising=False)
+  folder = tmp_path / 'cache'
+  monkeypatch.setenv('HF_HUB_CACHE', str(folder))
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(folder))
+  return folder
+
+
+def cache_folder() -> pathlib.Path:
+  """Where a run begun now looks."""
+  spec = importlib.util.find_spec('huggingface_hub.constants')
+  anew = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(anew)
+  return pathlib.Path(anew.HF_HUB_CACHE)
+
+
+def put(cache, name, commit=COMMIT):
+  """A model in the cache; its snapshot is of COMMIT."""
+  model = cache / name
+  (model / 'snapshots' / COMMIT).mkdir(parents=True)
   (model / 'refs').mkdir()
-  (model / 'refs' / 'main').write_text('abc123\n')
+  (model / 'refs' / 'main').write_text(commit)
+  return model / 'snapshots' / COMMIT
+
+
+def test_a_snapshot_of_the_cache_is_links_to_blobs(cache, tmp_path):
+  make(tmp_path / 'm', shards=2)
+  snapshot = put(cache, 'models--org--name', f'{COMMIT}\n')
+  blobs = cache / 'models--org--name' / 'blobs'
+  blobs.mkdir()
   for number, file in enumerate(sorted((tmp_path / 'm').iterdir())):
-    file.rename(model / 'blobs' / str(number))
+    file.rename(blobs / str(number))
     link = pathlib.Path('..', '..', 'blobs', str(number))
     (snapshot / file.name).symlink_to(link)
-  monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path / 'hub'))
-  monkeypatch.chdir(tmp_path)
   assert same(ModelFolder.at('org/name').parameters(), params_of())
 
 
@@ -145,36 +174,94 @@ def test_nothing_half_written_stays(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-  ('size', 'rows'), [(30522, 30522), (30522, 30528), (30522, 30592), (5, 8)]
-)
-def test_tokenizers_that_fit(size, rows):
-  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  check_vocabulary(size, architecture, 't')
+FITTING = [(30522, 30522), (30522, 30528), (30522, 30592), (5, 8)]
+SPARE = [(250002, 250037), (31102, 32102), (1, 9)]
 
 
 @pytest.mark.parametrize(
-  ('size', 'rows'), [(250002, 250037), (31102, 32102), (1, 9)]
+  ('sizes', 'spare_rows'),
+  [*((sizes, False) for sizes in FITTING), *((sizes, True) for sizes in SPARE)],
 )
-def test_spare_rows_are_asked_for(size, rows):
-  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  check_vocabulary(size, architecture, 't', spare_rows=True)
-  with pytest.raises(DataError, match=f' {rows - size} rows .*spare_rows=True'):
-    check_vocabulary(size, architecture, 't')
-
-
-@pytest.mark.parametrize(('size', 'rows'), [(30523, 30522), (0, 8)])
-def test_no_rows_are_to_spare(size, rows):
-  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  with pytest.raises(DataError, match='belongs to the weights$'):
-    check_vocabulary(size, architecture, 't', spare_rows=True)
+def test_tokenizers_that_fit(sizes, spare_rows):
+  architecture = architecture_of(CONFIG | {'vocab_size': sizes[1]}, 'c')
+  check_vocabulary(sizes[0], architecture, 't', spare_rows)
 
 
 @pytest.mark.parametrize(
-  ('size', 'rows'),
-  [(30523, 30522), (30521, 30522), (30000, 30528), (0, 8), (7, 11)],
+  ('size', 'rows', 'spare_rows', 'says'),
+  [
+    (250002, 250037, False, ' 35 rows .*spare_rows=True'),
+    (31102, 32102, False, ' 1000 rows .*spare_rows=True'),
+    (1, 9, False, ' 8 rows .*spare_rows=True'),
+    (30523, 30522, True, 'belongs to the weights$'),
+    (0, 8, True, 'belongs to the weights$'),
+    (30523, 30522, False, 't: .* 30523 ids .* 30522 rows'),
+    (30521, 30522, False, 't: .* 30521 ids .* 30522 rows'),
+    (30000, 30528, False, 't: .* 30000 ids .* 30528 rows'),
+    (0, 8, False, 't: .* 0 ids .* 8 rows'),
+    (7, 11, False, 't: .* 7 ids .* 11 rows'),
+  ],
 )
-def test_tokenizers_of_another_model(size, rows):
+def test_tokenizers_of_another_model(size, rows, spare_rows, says):
   architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  with pytest.raises(DataError, match=f't: .* {size} ids .* {rows} rows'):
-    check_vocabulary(size, architecture, 't')
+  with pytest.raises(DataError, match=says):
+    check_vocabulary(size, architecture, 't', spare_rows)
+
+
+@pytest.mark.parametrize(
+  ('name', 'folder'),
+  [('org/na-me.v2', 'models--org--na-me.v2'), ('plain', 'models--plain')],
+)
+def test_a_name_is_looked_up(name, folder, cache):
+  snapshot = put(cache, folder)
+  assert find_model(name) == snapshot
+
+
+def test_a_folder_comes_first(cache, tmp_path):
+  put(cache, 'models--org--name')
+  (tmp_path / 'org' / 'name').mkdir(parents=True)
+  assert find_model('org/name').resolve() == tmp_path / 'org' / 'name'
+  assert find_model(str(tmp_path)) == tmp_path
+
+
+def test_the_cache_is_where_the_variables_say(cache, tmp_path, monkeypatch):
+  assert cache_folder() == cache
+  monkeypatch.setenv('HF_HOME', str(tmp_path / 'home'))
+  assert cache_folder() == cache
+  monkeypatch.delenv('HF_HUB_CACHE')
+  assert cache_folder() == tmp_path / 'home' / 'hub'
+  monkeypatch.delenv('HF_HOME')
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert cache_folder() == tmp_path / '.cache' / 'huggingface' / 'hub'
+
+
+def test_an_absent_model_says_where_it_was_looked_for(cache):
+  with pytest.raises(DataError) as error:
+    find_model('org/name')
+  said = str(error.value)
+  assert str(cache) in said and 'models--org--name/refs/main' in said
+  assert 'hf download org/name' in said
+
+
+@pytest.mark.parametrize(
+  'name', ['', '../x', '/nowhere/at/all', 'a/b/c', 'a/../b', '-x', 'a\0b', 'é']
+)
+def test_what_is_no_name_is_a_folder_that_is_not_there(name, cache):
+  put(cache, 'models--a--b')
+  says = 'is neither a folder nor the name|is not a folder'
+  with pytest.raises(DataError, match=says):
+    find_model(name)
+
+
+def test_a_file_is_no_folder(cache, tmp_path):
+  (tmp_path / 'm').write_text('')
+  with pytest.raises(DataError, match='m: is a file; give the folder'):
+    find_model('m')
+
+
+@pytest.mark.parametrize('commit', ['', '..', '../../other', 'd' * 40, '\0'])
+def test_a_broken_reference(commit, cache):
+  put(cache, 'models--org--name', commit)
+  (cache / 'models--org--name' / 'other').mkdir()
+  with pytest.raises(DataError, match='refs/main: does not name a folder'):
+    find_model('org/name')

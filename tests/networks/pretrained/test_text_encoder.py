@@ -1,4 +1,4 @@
-"""Vectors of texts from an encoder that is not trained."""
+"""Vectors of texts and of label names from an encoder that is not trained."""
 
 from flax import nnx
 import jax
@@ -6,11 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import EncoderInputs
 from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.pretrained.architecture import architecture_of, small_encoder
+from xjax.networks.pretrained.name_embeddings import NameEncoder
 from xjax.networks.pretrained.text_encoder import TextEncoder
 
 WORDS = 'fishing rights in the sea of ports and airports'.split()
@@ -107,3 +110,33 @@ def test_few_programs_are_compiled(encoder, monkeypatch):
   encoder.vectors(['sea'])
   assert {rows for rows, _ in shapes} <= {1, 16, 128}
   assert {width for _, width in shapes} == {8, LONGEST}
+
+
+def embedded(encoder, *labels, max_words=9, **config):
+  config = DescriptorConfig(max_words=max_words, **config)
+  names = NameEncoder(config, encoder.tokenizer, encoder.encoder)
+  return names.encode([Label(str(i), *x) for i, x in enumerate(labels)])
+
+
+def test_names_have_the_vectors_of_their_texts(encoder):
+  texts = ['fishing rights', 'sea', 'ports of the sea in ports']
+  rows = embedded(encoder, *((text,) for text in texts), ('1957',))
+  for row, text in zip(rows, texts):
+    np.testing.assert_allclose(row, by_hand(encoder, text), atol=1e-6)
+  assert not rows[3].any()  # numbers say nothing
+
+
+def test_other_names_count_where_asked(encoder):
+  label = 'sea', ('ports', '1957')
+  one, alone = (embedded(encoder, x)[0] for x in (label, ('sea',)))
+  np.testing.assert_array_equal(one, alone)
+  both = (by_hand(encoder, 'sea') + by_hand(encoder, 'ports')) / 2
+  (found,) = embedded(encoder, label, alt=True)
+  np.testing.assert_allclose(found, both, atol=1e-6)
+
+
+def test_the_first_pieces_of_names_alone(encoder):
+  long, short = ('sea ports rights',), ('sea ports',)
+  assert not np.allclose(*embedded(encoder, long, short))
+  cut = embedded(encoder, long, short, max_words=2)
+  np.testing.assert_allclose(cut[0], cut[1], atol=1e-6)

@@ -79,9 +79,6 @@ def test_places():
   slots = kahan_slots(both, D)
   assert slots[PLACE][:6].tolist() == [0, 1, PAD, PAD, PAD, 0]
   assert slots[LEFT_OUT].shape == (2 * LABEL_MULTIPLE, D)
-
-
-def test_no_labels_to_compensate():
   slots = kahan_slots(np.zeros(3, bool), D)
   assert (np.asarray(slots[PLACE]) == PAD).all()
   assert slots[LEFT_OUT].shape == (LABEL_MULTIPLE, D)

@@ -1,7 +1,5 @@
 """Views of HGCLR: which words they keep, and how the views are compared."""
 
-import copy
-import dataclasses
 import math
 
 from flax import nnx
@@ -10,22 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
-from xjax.data.config import SubwordsConfig
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.models.config_check import check_config
-from xjax.models.contract import Config
 from xjax.networks.batch import TokenBatch
-from xjax.networks.encoders.encoder import NoEmbedding
-from xjax.networks.encoders.xlnet import XLNetConfig
-from xjax.networks.heads.label_attention import LabelAttentionConfig
-from xjax.networks.pooling import ClsConfig, NoPooling
-from xjax.networks.rows.update import FusedSGD
 from xjax.networks.views.hierarchy_views import HierarchyViews, contrast_losses
 from xjax.networks.views.label_encoder import _between
 from xjax.networks.views.view import ViewInputs
@@ -208,49 +197,3 @@ def test_heads_must_divide_the_size_of_a_word_vector():
   inputs = ViewInputs(D, D, jnp.float32, TREE)
   with pytest.raises(ConfigError, match='views.heads=3: must divide 8'):
     HierarchyViews(heads=3).build(inputs, nnx.Rngs(0))
-
-
-def changed(**parts) -> Config:
-  """The quickstart of HGCLR with other parts of the model."""
-  config = copy.deepcopy(quickstart.get_config('hgclr'))
-  config.model = dataclasses.replace(config.model, **parts)
-  return config
-
-
-def by_zone() -> Config:
-  config = changed()
-  config.data.tokens.by_zone = True
-  return config
-
-
-def packed() -> Config:
-  config = changed(embedding=NoEmbedding(), encoder=XLNetConfig())
-  config.model.pooling = ClsConfig()
-  config.data.tokens = SubwordsConfig(max_tokens=16, buckets=(16,), packed=True)
-  return config
-
-
-def fused() -> Config:
-  config = changed()
-  config.train.rows = FusedSGD()
-  return config
-
-
-@pytest.mark.parametrize(
-  ('config', 'says'),
-  [
-    (
-      changed(pooling=NoPooling(), head=LabelAttentionConfig()),
-      'needs a config.model.pooling',
-    ),
-    (packed(), 'must not have by_zone=True or packed=True'),
-    (packed(), r'needs config.model.encoder=BertConfig\(...\) or '),
-    (by_zone(), 'one row of words or pieces for each document'),
-    (fused(), r'needs config.train.rows=ByOptimizer\(\)'),
-  ],
-)
-def test_what_views_cannot_work_with_is_refused(config, says):
-  where = r'config.model.views=HierarchyViews\(...\): .*'
-  with pytest.raises(ConfigError, match=where + says) as raised:
-    check_config(config)
-  assert 'must not read the parents of labels' not in str(raised.value)

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.generation import (
-  KINDS,
   LEVELS,
-  SIZES,
   L,
   T,
   batch,
@@ -21,26 +19,13 @@ from tests.fixtures.generation import (
 )
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
-from xjax.data.config import SubwordsConfig
-from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import bce
-from xjax.losses.focal import FocalConfig
 from xjax.losses.loss import LabelWeights
-from xjax.models.config_check import check_config
-from xjax.models.contract import Config
-from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.shortlists import RunShortlist
-from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.levels import label_levels
-from xjax.networks.pooling import ClsConfig
-from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.text_model import build
 from xjax.networks.topk import head_topk
 
 FULL = HBGLConfig(ranking=Ranking.FULL, chunk=4)
@@ -69,19 +54,17 @@ def ranked():
   return result
 
 
-def test_labels_that_are_not_emitted_are_in_no_list(ranked):
+def test_a_full_list_starts_with_the_emitted_labels_and_others_have_no_more(
+  ranked,
+):
   ids, scores = ranked[Ranking.EMITTED]
-  assert ((ids == PAD) == (scores == -np.inf)).all()
-  assert (scores[ids != PAD] > 0).all()
-  lengths = (ids != PAD).sum(axis=1)
+  listed = ids != PAD
+  assert (listed == (scores > -np.inf)).all()
+  assert (scores[listed] > 0).all()
+  lengths = listed.sum(axis=1)
   assert lengths.min() < lengths.max() < L  # some documents end early
-
-
-def test_a_full_list_starts_with_the_emitted_labels(ranked):
-  ids, scores = ranked[Ranking.EMITTED]
   full_ids, full_scores = ranked[Ranking.FULL]
   assert (np.sort(full_ids) == np.arange(L)).all()
-  listed = ids != PAD
   np.testing.assert_array_equal(full_ids[listed], ids[listed])
   np.testing.assert_array_equal(full_scores[listed], scores[listed])
   assert (full_scores[~listed] <= 0).all()
@@ -198,53 +181,3 @@ def test_twenty_levels_are_generated():
   assert model.head.n_levels == 20
   assert np.isfinite(loss) and np.isfinite(scores).all()
   assert len(np.unique(scores)) == 40
-
-
-@pytest.mark.parametrize('priors', [True, False])
-def test_biases_start_at_priors_or_at_0(priors):
-  shares = np.linspace(0.1, 0.9, L)
-  with jax.set_mesh(mesh_of()):
-    model = build(
-      NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig(priors=priors)),
-      vocab_size=30,
-      n_labels=L,
-      architecture=architecture_of(SIZES | KINDS['bert'], 'sizes'),
-      label_priors=shares,
-      hierarchy=hierarchy(),
-      rngs=nnx.Rngs(0),
-    )
-  expected = np.log(shares / (1 - shares)) if priors else np.zeros(L)
-  np.testing.assert_allclose(model.head.bias[:L], expected, atol=1e-6)
-
-
-WRONG = {
-  'config.model.encoder=BiGRUConfig': {'encoder': BiGRUConfig()},
-  'config.model.encoder.joined=': {'encoder': BertConfig(joined=(1, 2))},
-  'config.model.pooling=ClsConfig': {'pooling': ClsConfig()},
-  'config.model.shortlist: ': {'shortlist': RunShortlist(workdir='runs/x')},
-}
-
-
-@pytest.mark.parametrize('path', WRONG)
-def test_parts_that_do_not_suit_are_refused(path):
-  config = config_of(**WRONG[path])
-  with pytest.raises(ConfigError, match=path):
-    check_config(config)
-
-
-def test_packed_documents_and_other_losses_are_refused():
-  config = config_of()
-  check_config(config)
-  config.train.loss = FocalConfig()
-  config.data.tokens = SubwordsConfig(max_tokens=64, buckets=(64,), packed=True)
-  with pytest.raises(ConfigError) as error:
-    check_config(config)
-  assert 'config.train.loss=FocalConfig' in str(error.value)
-  assert 'config.data.tokens.packed=True' in str(error.value)
-
-
-def config_of(**parts):
-  tokens = SubwordsConfig(max_tokens=64, buckets=(64,))
-  model = NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig())
-  model = dataclasses.replace(model, **parts)
-  return Config(data=SyntheticData(tokens=tokens), model=model)

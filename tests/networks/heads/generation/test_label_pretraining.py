@@ -42,7 +42,7 @@ def test_concepts_that_are_no_ancestors_are_left_out(nodes):
   assert nodes.n_labels == 9
 
 
-def test_a_node_sees_its_parents_and_children(nodes):
+def test_a_node_sees_its_family_and_leaves_of_one_parent_are_together(nodes):
   (whole,) = segments_of(nodes, 512)
   segment = make_segment(nodes, whole, len(whole))
   edges = 'ac ad ae be bx xf cg ch'.split()
@@ -50,16 +50,11 @@ def test_a_node_sees_its_parents_and_children(nodes):
   expected |= {frozenset(('root', root)) for root in 'abi'}
   assert pairs(nodes, segment, segment.sees) == expected
   assert segment.sees.diagonal().all()
-  by_id = dict(zip([nodes.ids[n] for n in whole], segment.levels_X))
-  assert by_id == dict(zip('abcdefghix', [1, 1, 2, 2, 2, 3, 3, 3, 1, 2]))
-
-
-def test_leaves_with_a_common_parent_are_together(nodes):
-  (whole,) = segments_of(nodes, 512)
-  segment = make_segment(nodes, whole, len(whole))
   # i is the only leaf below the root, and f the only one below x.
   expected = {frozenset('de'), frozenset('gh')}
   assert pairs(nodes, segment, segment.together) == expected
+  by_id = dict(zip([nodes.ids[n] for n in whole], segment.levels_X))
+  assert by_id == dict(zip('abcdefghix', [1, 1, 2, 2, 2, 3, 3, 3, 1, 2]))
 
 
 @pytest.mark.parametrize('limit', [3, 4, 6])

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD
-from xjax.data.hierarchy import Hierarchy
-from xjax.data.schema import Label
 from xjax.networks.heads.generation.label_sequences import (
   Order,
   label_ranks,
@@ -44,36 +42,39 @@ def written(row, levels, counts, order):
   return [*targets, n + 1]
 
 
-def test_labels_stand_level_by_level_and_frequent_ones_first():
-  # Labels 0 to 4; 5 ends a level; 6 starts and ends the sequence.
-  levels, counts = [2, 1, 2, 1, 3], [3, 5, 9, 6, 1]
-  ((inputs, targets),) = sequences_of([[4, 1, 0, 3, 2]], levels, counts)
-  assert targets == [3, 1, 5, 2, 0, 5, 4, 5, 6]
-  assert inputs == [6, 3, 1, 5, 2, 0, 5, 4, 5]
-  leaves = sequences_of([[4, 1, 0, 3, 2]], levels, counts, Order.LEAVES_FIRST)
-  assert leaves[0][1] == [4, 5, 2, 0, 5, 3, 1, 5, 6]
+LEVELS, COUNTS = [2, 1, 2, 1, 3], [3, 5, 9, 6, 1]
 
 
-def test_labels_of_equal_frequency_stand_by_index():
-  for counts in (None, [4, 4, 4]):
-    ((_, targets),) = sequences_of([[2, 0, 1]], [1, 1, 1], counts)
-    assert targets == [0, 1, 2, 3, 4]
-
-
-def test_repeated_labels_padding_and_labels_of_no_head_are_left_out():
-  result = sequences_of(
-    [[1, 0, 1, 1], [7, 0], [PAD, 2, PAD, 2], [3]], [1, 2, 2]
-  )
-  assert [targets for _, targets in result] == [
-    [0, 3, 1, 3, 4],
-    [0, 3, 4],
-    [2, 3, 4],
-    [4],  # only the end
-  ]
-
-
-def test_a_document_without_labels_has_only_the_end():
-  assert sequences_of([[], [0]], [1, 2])[0] == ([3], [3])
+@pytest.mark.parametrize(
+  ('row', 'levels', 'counts', 'order', 'expected'),
+  [
+    # 5 ends a level; 6 starts and ends the sequence. Frequent ones come first.
+    (
+      [4, 1, 0, 3, 2],
+      *(LEVELS, COUNTS, Order.ROOTS_FIRST),
+      [3, 1, 5, 2, 0, 5, 4, 5, 6],
+    ),
+    (
+      [4, 1, 0, 3, 2],
+      *(LEVELS, COUNTS, Order.LEAVES_FIRST),
+      [4, 5, 2, 0, 5, 3, 1, 5, 6],
+    ),
+    # Labels of equal frequency stand by index.
+    ([2, 0, 1], [1] * 3, None, Order.ROOTS_FIRST, [0, 1, 2, 3, 4]),
+    ([2, 0, 1], [1] * 3, [4] * 3, Order.ROOTS_FIRST, [0, 1, 2, 3, 4]),
+    # Repeated labels, padding and labels of no head are left out.
+    ([1, 0, 1, 1], [1, 2, 2], None, Order.ROOTS_FIRST, [0, 3, 1, 3, 4]),
+    ([7, 0], [1, 2, 2], None, Order.ROOTS_FIRST, [0, 3, 4]),
+    ([PAD, 2, PAD, 2], [1, 2, 2], None, Order.ROOTS_FIRST, [2, 3, 4]),
+    # Without labels there is only the end.
+    ([3], [1, 2, 2], None, Order.ROOTS_FIRST, [4]),
+    ([PAD], [1, 2], None, Order.ROOTS_FIRST, [3]),
+  ],
+)
+def test_sequences_by_hand(row, levels, counts, order, expected):
+  ((inputs, targets),) = sequences_of([row], levels, counts, order)
+  assert targets == expected
+  assert inputs == [len(levels) + 1, *targets[:-1]]
 
 
 @pytest.mark.parametrize('order', Order)
@@ -87,18 +88,3 @@ def test_random_documents(order):
   ):
     assert targets == written(row, levels, counts, order)
     assert inputs == [61, *targets[:-1]]
-
-
-def test_levels_are_those_of_the_hierarchy():
-  """Several roots and parents, an orphan, and a parent that is no label."""
-  labels = [
-    Label('leaf', parents=('mid', 'root b')),
-    Label('mid', parents=('root a',)),
-    Label('root a'),
-    Label('orphan'),
-    Label('child', parents=('concept',)),
-  ]
-  hierarchy = Hierarchy.of(labels, [Label('root b'), Label('concept')])
-  levels = hierarchy.levels[: len(labels)]
-  ((_, targets),) = sequences_of([[0, 1, 2, 3, 4]], levels)
-  assert targets == [2, 3, 5, 0, 1, 4, 5, 6]

@@ -1,6 +1,5 @@
 """Tests RADAr against decoding by hand, on any mesh, and in whole models."""
 
-import dataclasses
 import functools
 
 from flax import nnx
@@ -13,27 +12,13 @@ from tests.fixtures.dense_lists import dense_topk
 from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
-from xjax.data.config import WordsConfig
-from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.losses.bce import BCEConfig
-from xjax.losses.label_weights import PropensityWeights
-from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
-from xjax.models.config_check import check_config
-from xjax.models.contract import Config
-from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.shortlists import RunShortlist
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.losses.sequence import SequenceLoss
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.head import HeadInputs, TokenFeatures
-from xjax.networks.heads.label_attention import LabelAttentionConfig
-from xjax.networks.pooling import MeanConfig
-from xjax.networks.rows.update import FusedSGD
 from xjax.networks.topk import head_topk
-from xjax.train.neural_train import NeuralTrain
 
 B, T, D, L = 8, 6, 16, 11
 LENGTHS = np.array([6, 4, 1, 2, 5, 3, 6, 0], np.int32)
@@ -316,16 +301,12 @@ def test_the_loss_is_that_of_the_sequences_written_by_hand():
   np.testing.assert_allclose(losses(loss=loss)[0], total, rtol=1e-5)
 
 
-def test_rows_that_only_fill_the_batch_add_nothing():
+def test_rows_that_only_fill_the_batch_and_padding_add_nothing():
   total, (_, d_hidden) = losses()
   spoilt = HIDDEN.copy()
   spoilt[-1] = 5.0
   assert losses(hidden=spoilt)[0] == total
   assert not d_hidden[-1].any() and d_hidden[0].any()
-
-
-def test_padding_gets_no_gradient():
-  _, (_, d_hidden) = losses()
   assert not d_hidden[np.arange(T) >= LENGTHS[:, None]].any()
 
 
@@ -358,50 +339,6 @@ def test_a_mesh_gives_the_same_scores(mesh):
     for x in (mesh, (1, 1))
   )
   np.testing.assert_allclose(result, wanted, 1e-5, 1e-5)
-
-
-def config(shortlist=None, pooling=None, head=None, **train):
-  model = NeuralModel(
-    EmbeddingConfig(dim=4), BiGRUConfig(units=4), head=head or RadarConfig()
-  )
-  if shortlist:
-    model = dataclasses.replace(model, shortlist=shortlist)
-  if pooling:
-    model = dataclasses.replace(model, pooling=pooling)
-  train = NeuralTrain(**{'steps': 1, 'loss': SequenceLossConfig()} | train)
-  data = SyntheticData(tokens=WordsConfig())
-  return Config(data=data, model=model, train=train)
-
-
-@pytest.mark.parametrize(
-  ('wrong', 'message'),
-  [
-    (config(pooling=MeanConfig()), r'pooling=MeanConfig.*needs NoPooling\(\)'),
-    (
-      config(shortlist=RunShortlist(size=4, workdir='runs/x')),
-      r'config.model.shortlist: must be AllLabels\(\)',
-    ),
-    (
-      config(loss=BCEConfig()),
-      r'train.loss=BCEConfig\(...\): config.model.head=RadarConfig\(...\) '
-      r'needs SequenceLossConfig\(...\)',
-    ),
-    (
-      config(head=LabelAttentionConfig()),
-      r'config.train.loss=SequenceLossConfig\(...\): needs '
-      r'config.model.head=RadarConfig\(...\)',
-    ),
-    (
-      config(label_weights=PropensityWeights()),
-      r'label_weights=.*needs EvenWeights\(\)',
-    ),
-    (config(rows=FusedSGD()), 'needs config.model.head=OneVsAllConfig'),
-    (config(head=RadarConfig(most_symbols=0)), 'most_symbols=0: must be at le'),
-  ],
-)
-def test_configs_that_it_cannot_use(wrong, message):
-  with pytest.raises(ConfigError, match=message):
-    check_config(wrong)
 
 
 def test_heads_must_divide_the_size_of_vectors():

@@ -42,13 +42,15 @@ def arguments(storage, rule, chunk=CHUNK):
   return graphdef, (params, slots, documents, gold)
 
 
-def fused(graphdef, rule, loss):
-  def run(params, slots, document_BD, positives_BP):
+def fused(graphdef, rule, loss, function=fused_loss):
+  """Returns a step; `gold` are gold labels, or shortlists."""
+
+  def run(params, slots, document_BD, gold):
     def total(document_BD):
       pace = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
       head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, pace)
       mask_B = jnp.ones(B, bool)
-      return fused_loss(head, document_BD, positives_BP, mask_B, loss, step)
+      return function(head, document_BD, gold, mask_B, loss, step)
 
     return jax.value_and_grad(total, has_aux=True)(document_BD)
 
@@ -149,15 +151,7 @@ def test_rows_of_shortlists_are_overwritten_where_they_lie(storage):
     graphdef, (*state, documents, _) = arguments(storage, rule, chunk=64)
     lists = jax.ShapeDtypeStruct((B, 11), jnp.int32)
     gold = jax.ShapeDtypeStruct((B, 11), bool)
-
-    def run(params, slots, document_BD, shortlist):
-      pace = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
-      head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, pace)
-      mask_B = jnp.ones(B, bool)
-      return fused_shortlist_loss(
-        head, document_BD, shortlist, mask_B, bce, step
-      )
-
+    run = fused(graphdef, rule, bce, fused_shortlist_loss)
     given = *state, documents, Shortlist(lists, gold)
     compiled = jax.jit(run, donate_argnums=(0, 1)).lower(*given).compile()
   used = compiled.memory_analysis()

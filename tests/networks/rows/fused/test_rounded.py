@@ -62,12 +62,6 @@ def test_weights_become_neighbours(step):
   assert 0.7 < nearest(kernel_LD[drawn], exact_LD[drawn], numbers) < 0.8
 
 
-def test_numbers_of_types():
-  assert len(numbers_of(E4M3)) == 253  # 256 less -0 and two NaN
-  assert numbers_of(E4M3).max() == 448
-  assert np.diff(numbers_of(jnp.bfloat16)).min() > 0
-
-
 def left_out(result):
   """Returns LEFT_OUT by label, in float64; each block has one row here."""
   return result.slots[LEFT_OUT].view(jnp.bfloat16).astype(np.float64)
