@@ -150,8 +150,6 @@ def folder(tmp_path_factory) -> pathlib.Path:
     rows = ({'id': str(i), 'labels': ids(row)} for i, row in enumerate(labels))
     json_lines(here / f'{name}.jsonl', rows)
   xc_text(here / 'other.txt', train[:N_DOCS])
-  words = ({'id': str(i), 'name': f'w{i % 2}'} for i in range(L))
-  json_lines(here / 'words.jsonl', words)
   np.savetxt(here / 'inv_prop.txt', np.linspace(1, 9, L))
   right = zip(*np.nonzero(gold[:20] & (scores[:20] > 0)), strict=True)
   (here / 'filter.txt').write_text(''.join(f'{d} {i}\n' for d, i in right))

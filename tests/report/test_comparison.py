@@ -130,7 +130,8 @@ def test_another_order_changes_nothing(turn, predictions_of, tmp_path):
   [
     (
       lambda p: dataclasses.replace(p, doc_ids=('x', *p.doc_ids[1:])),
-      'different documents',
+      r'have different documents: only one of the two systems has .*'
+      r'\(number of such documents: 2\)',
     ),
     (renamed, "different gold labels for 'd0'$"),
     (

@@ -55,6 +55,9 @@ def test_all_have_labels(tag, rows, finished):
   assert values == judge(predictions, Criteria(), threshold, shown_NK)
   assert values['xjax']['all']['micro-F1-tuned'] is not None
   assert [row['id'] for row in read_rows(lines)] == [row['id'] for row in rows]
+  # The next input has no labels, so the metrics of this one go.
+  assert tag([without_labels(row) for row in rows])[0].exists()
+  assert not metrics.exists() and Predictions.load(npz).gold is None
 
 
 def written(path):

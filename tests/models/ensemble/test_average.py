@@ -77,11 +77,6 @@ def tables():
   return [Table(rng.normal(0, 3, (5, L))) for _ in range(3)]
 
 
-def listed_in(mask, ids_BK):
-  """The labels of each list that are in a mask."""
-  return [{x for x in ids_K if x != PAD and mask[x]} for ids_K in ids_BK]
-
-
 class Calibrated(Member):
   """Reads margins as logits, as a calibration could."""
 

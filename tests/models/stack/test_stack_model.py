@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -142,7 +143,8 @@ def test_shares_of_features_add_up_to_the_score(stacked):
 def test_explanations_are_written(stacked, tmp_path):
   source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   source.write_text('{"text": "Puma sa funu mesi teba malu"}\n')
-  predict_file(stacked.workdir, str(source), str(output), 3, explain=4)
+  shown = predict_file(stacked.workdir, str(source), str(output), 3, explain=4)
+  assert not shown.attends  # a page says that words have weights
   (line,) = output.read_text().splitlines()
   for label in json.loads(line)['labels']:
     assert len(label['features']) == 4
@@ -166,6 +168,17 @@ def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
   model = open_run(tmp_path / 'run')
   assert set(model.stages) == {'tree'}
   assert len(model.predict(TEXTS, k=3)) == 3
+
+
+def test_a_stage_is_neither_changed_nor_missing(stacked, tmp_path):
+  run = shutil.copytree(stacked.workdir, tmp_path / 'run')
+  config = everything()
+  config.model.proposers[0].model.beam = 3
+  with pytest.raises(ConfigError, match='proposers'):
+    fit(config, run)
+  shutil.rmtree(run / 'stages' / 'tree')
+  with pytest.raises(DataError, match='stages/tree'):
+    open_run(run)
 
 
 def test_the_folder_of_an_encoder_is_asked_for_once(tmp_path):

@@ -5,6 +5,9 @@ chunk is in cache. So neither a [B, L] array nor a second forward pass for the
 gradient is needed. A normalised loss takes one more pass over the chunks. Renee
 (Jain et al. 2023, Section 4) uses this method for one-vs-all heads. Here, the
 method works for any head.
+
+Losses over a few labels of each document are made of the same terms: slot_loss
+and Normaliser.
 """
 
 from collections.abc import Callable
