@@ -20,7 +20,9 @@ def tree(run_main, tmp_path_factory):
   flags = '--to=hierarchical', '--branching=4,2', f'--output={output}'
   first, *rest = run_main('transfer', *QUICK, *flags).stdout.splitlines()
   assert first.startswith(f'{output}: 88 documents, ')
-  assert first.endswith(' labels, 12 meta-labels') and len(rest) >= 2
+  assert first.endswith(' labels, 12 meta-labels')
+  assert rest[0].startswith('levels: 4 - 8 - ')
+  assert rest[1].startswith('children of a node, by level: 4 / 2 / ')
   return output
 
 

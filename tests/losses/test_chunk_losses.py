@@ -95,6 +95,11 @@ def test_extremes(loss_trial, loss, cases, rtol):
     np.testing.assert_allclose(found, expected, rtol=rtol)
 
 
+def test_focal_loss_without_gamma_is_cross_entropy():
+  given = jnp.linspace(-30, 30, 9)[None], jnp.arange(9)[None] % 2 == 0
+  assert_close(Focal(0.0)(*given), bce(*given), 1e-5, atol=1e-6)
+
+
 def test_digits_of_what_is_nearly_right(loss_trial):
   found, _ = loss_trial(Focal(2.0), None).at(-8.0, False)
   p = 1 / (1 + np.exp(8))

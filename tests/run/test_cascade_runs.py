@@ -10,11 +10,14 @@ from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
+from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
+from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.load import load_corpus
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predictions import Predictions
@@ -107,7 +110,22 @@ def test_a_requested_slice_has_a_shortlist_of_its_own(
   path.write_text(''.join(f'{label}\n' for label in odd))
   request = JudgeRequest(ks=(5,), slices=(str(path),))
   found = evaluate_split(workdir, 'dev', request=request)
-  assert found.metrics['xjax']['odd']['RP@5'] is not None
+  predictor = open_run(workdir)
+  corpus = load_corpus(
+    predictor.config.data, predictor.config.seed, predictor.space, ['dev']
+  )
+  split, space = corpus.split('dev'), corpus.label_space
+  mask_L = np.isin(np.asarray(space.ids), np.asarray(odd))
+  shares = []
+  documents = Documents.of_split(split)
+  lists = predictor.scorer.rank(documents, Query(5, slices=(mask_L,)))
+  for row, ids_K in enumerate(lists.ids_GNK[1]):
+    gold = split.gold[row]
+    gold = gold[mask_L[gold]]
+    if len(gold):
+      shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
+  values = found.metrics['xjax']['odd']
+  assert values['RP@5'] == pytest.approx(np.mean(shares))
   assert found.metrics['recalls'] == finished.metrics['dev']['recalls']
   # The saved lists are cut from a shortlist of other labels.
   files = JudgeFiles(found.folder / 'predictions.npz')

@@ -12,7 +12,10 @@ from xjax.networks.rows.kahan import PLACE
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.checkpoint import read_params
 from xjax.train.neural_train import Dtype
+from xjax.train.parameters import by_path
 
 STEPS, EVERY = 96, 32
 RULES = {
@@ -93,6 +96,29 @@ def test_frequent_labels_keep_what_rounding_leaves_out(runs):
 @pytest.mark.parametrize('storage', [Storage.COMPENSATED, Storage.FLOAT8])
 def test_resuming_is_bitwise(config, runs, storage, tmp_path):
   assert_resumes(by_rows(config, storage), runs(storage), tmp_path, EVERY)
+
+
+def test_what_is_loaded_is_what_was_saved(runs):
+  run = runs(Storage.FLOAT8)
+  predictor = open_run(run.workdir)
+  saved = read_params(run.workdir / 'checkpoints', run.best_step)
+  found = by_path(predictor.scorer.params)
+  assert found.keys() == saved.keys() >= {'head/kernel', 'head/exponent'}
+  for name, param in saved.items():
+    np.testing.assert_array_equal(found[name], param, err_msg=name)
+
+
+@pytest.mark.parametrize(('present', 'used'), [(5, 4), (7, 6)])
+def test_loading_leaves_devices_out_that_do_not_divide_rows(
+  runs, present, used, devices
+):
+  run = runs(Storage.FLOAT8)
+  with devices(present):
+    predictor = open_run(run.workdir)
+    kernel = by_path(predictor.scorer.params)['head/kernel']
+    assert len(kernel.sharding.device_set) == used
+    (found,) = predictor.predict(['a text'], k=1)
+  assert len(found) == 1
 
 
 def test_products_in_bfloat16(config, runs, tmp_path):

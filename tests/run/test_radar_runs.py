@@ -11,17 +11,21 @@ from tests.run.small_runs import (
   with_head,
 )
 from tests.run.tagging import write_rows
+from xjax import load as load_model
 from xjax.core.types import PAD
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
 from xjax.losses.sequence import SequenceLossConfig
+from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
 
 def config_with(config, **fields):
@@ -63,6 +67,22 @@ def test_f1_judges_the_labels_that_are_written(run):
   micro_f1 = run.metrics['dev']['xjax']['all']['micro-F1']
   np.testing.assert_allclose(micro_f1, wanted, rtol=1e-6)
   assert (lists.scores[lists.ids != PAD] > 0).all()
+
+
+def test_a_shape_of_batches_is_compiled_once(run, compiled):
+  model = load_model(run.workdir)
+  model.predict(TEXTS, k=4)
+  assert compiled
+  compiled.clear()
+  model.predict(['Other words', *TEXTS[:2]], k=4)
+  assert compiled == []
+
+
+def test_the_full_ranking_has_all_labels(config, tmp_path):
+  result = fit(config_with(config, ranking=Ranking.FULL), tmp_path / 'run')
+  lists = Predictions.load(result.paths['dev'] / 'predictions.npz').lists['all']
+  n_scored = open_run(result.workdir).n_labels
+  assert ((lists.ids != PAD).sum(axis=1) == n_scored).all()
 
 
 def test_a_run_can_be_planned(radar):

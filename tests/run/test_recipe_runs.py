@@ -111,7 +111,7 @@ def test_places_are_saved_and_stay(adaptive_run):
     assert params[f'head/tails/{i}/rows'].shape[0] == size
 
 
-def test_a_loaded_run_predicts_what_was_judged(adaptive_run):
+def test_a_loaded_adaptive_run_predicts_what_was_judged(adaptive_run):
   assert_predicts_what_was_judged(adaptive_run)
 
 

@@ -24,6 +24,7 @@ def plan():
 
 @pytest.fixture(scope='module')
 def advance(plan):
+  """A step of the plan, which a module may have of its own: adds 1."""
   return jax.jit(
     lambda state: jax.tree.map(lambda x: x + 1, state),
     donate_argnums=0,

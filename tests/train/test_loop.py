@@ -61,15 +61,6 @@ def plan(mesh):
   return plan_state(Weight, optax.sgd(1.0), mesh)
 
 
-@pytest.fixture(scope='module')
-def advance(plan):
-  return jax.jit(
-    lambda state: jax.tree.map(lambda x: x + 1, state),
-    donate_argnums=0,
-    out_shardings=plan.shardings,
-  )
-
-
 def batch(index):
   rows = np.arange(8, dtype=np.int32)
   return TokenBatch(

@@ -158,6 +158,21 @@ def test_labels_without_parents_have_the_metrics_of_flat_labels(seed, n):
   assert values['consistency'] in (1, None)
 
 
+@hypothesis.given(st.integers(0, 10**6), SIZES)
+@hypothesis.settings(max_examples=20, deadline=None)
+def test_closed_predictions_are_consistent(seed, n):
+  predicted, gold, labels, parents = problem(seed, n)
+  complete = [
+    [label for label in labels if label in paths.closed(row, parents)]
+    for row in predicted
+  ]
+  values = values_of(predictions(complete, gold, parents, labels))
+  assert values['consistency'] in (1, None)
+  # Ancestors that are predicted anyway change nothing.
+  before = values_of(predictions(predicted, gold, parents, labels))
+  assert values['hF1'] == before['hF1']
+
+
 def test_twenty_levels():
   names = [f'n{i}' for i in range(20)]
   chain = dict(zip(names, [(), *((n,) for n in names)], strict=False))

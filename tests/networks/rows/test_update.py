@@ -24,6 +24,7 @@ def taken(rule, gradient, slots, step=0):
 
 def test_momentum():
   plain = SGD()
+  assert plain.names == ()
   assert taken(plain, FIRST, plain.slots(2, 2)) == (FIRST, {})
   rule = SGD(momentum=0.5)
   assert set(rule.names) == {'kernel_momentum', 'bias_momentum'}
@@ -94,3 +95,8 @@ def test_slots_have_a_row_per_label(rule):
     assert slot.dtype == jnp.float32
     assert slot.shape in ((5,), (5, 3))
     np.testing.assert_array_equal(slot, 0)
+
+
+def test_equal_rules_are_one_key():
+  assert {SGD(0.9), SGD(0.9)} == {SGD(0.9)} != {SGD(0.8)}
+  assert AdagradRow(1e-8) == AdagradRow()

@@ -8,7 +8,7 @@ from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.trees.tree_model import TreeModel
 from xjax.report.runs import Group, JudgedRun
-from xjax.report.tables.systems import config_table, cost_table
+from xjax.report.tables.systems import config_table, cost_table, system_table
 from xjax.train.run_record import RunRecord
 
 RECORD = RunRecord(
@@ -23,6 +23,11 @@ def group(name, config, *records):
     for record in records or (None,)
   ]
   return Group(name, tuple(runs))
+
+
+def test_systems():
+  table = system_table([('a', 'runs/a', 'dev', 'logit')])
+  assert texts(table) == [['a', 'runs/a', 'dev', 'logit']]
 
 
 def test_costs_of_every_run():
