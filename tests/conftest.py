@@ -23,11 +23,12 @@ jax.config.update('jax_num_cpu_devices', 8)
 
 # Programs of tests run only a few times, so LLVM's optimizer and the emitters
 # that fuse through MLIR would take most of the time. XLA's own passes, which
-# decide how results are computed, stay on. XLA exits at an unknown flag.
+# decide how results are computed, stay on. XLA exits at an unknown flag. Flags
+# of whoever starts the tests come last, and so win.
 FLAGS = ['--xla_backend_optimization_level=0']
 if jax.__version_info__[:2] == (0, 10):
   FLAGS.append('--xla_cpu_use_fusion_emitters=false')  # a third of the time
-os.environ['XLA_FLAGS'] = ' '.join([os.environ.get('XLA_FLAGS', ''), *FLAGS])
+os.environ['XLA_FLAGS'] = ' '.join([*FLAGS, os.environ.get('XLA_FLAGS', '')])
 
 # Tests have no deadline, since the machine may be busy. The profile decides how
 # many examples fixtures/fuzzing.py draws.
