@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
-import gc
 import importlib.util
 import os
 import pathlib
@@ -30,10 +29,6 @@ FLAGS = ['--xla_backend_optimization_level=0']
 if jax.__version_info__[:2] == (0, 10):
   FLAGS.append('--xla_cpu_use_fusion_emitters=false')  # a third of the time
 os.environ['XLA_FLAGS'] = ' '.join([*FLAGS, os.environ.get('XLA_FLAGS', '')])
-
-# Traces and programs stay alive. With Python's own thresholds the collector
-# reads them again and again, for a twelfth of the tests' time.
-gc.set_threshold(200_000, 20, 100)
 
 # Tests have no deadline, since the machine may be busy. The profile decides how
 # many examples fixtures/fuzzing.py draws.
