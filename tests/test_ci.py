@@ -18,7 +18,8 @@ TOOLS = {
 
 def fake(path, body):
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> calls\n{body}\n')
+  call = '${XLA_FLAGS:+XLA_FLAGS=$XLA_FLAGS }$(basename "$0") $*'
+  path.write_text(f'#!/bin/sh\necho "{call}" >> calls\n{body}\n')
   path.chmod(0o755)
 
 
@@ -31,10 +32,11 @@ def run(tmp_path):
     for name, folder in TOOLS.items():
       body = f'case "$*" in *"{at}"*) exit 3;; esac' if name == failing else ''
       fake(tmp_path / 'clone' / folder / name, body)
+    path = f'{tmp_path}/clone/bin:{os.environ["PATH"]}'
     done = subprocess.run(
       ['bash', '.ci/run'],
       cwd=tmp_path / 'clone',
-      env={**os.environ, 'PATH': f'{tmp_path}/clone/bin:{os.environ["PATH"]}'},
+      env={**os.environ, 'PATH': path, 'XLA_FLAGS': ''},
       timeout=60,
     )
     calls = (tmp_path / 'clone' / 'calls').read_text().splitlines()
@@ -54,6 +56,7 @@ def test_all_of_it(run):
     'ruff format --check .',
     'python -m pytest -n 3 --dist=worksteal -m thorough or fuzzed '
     '--hypothesis-profile=thorough --ignore=tests/commands/test_overfit.py',
+    'XLA_FLAGS=--xla_backend_optimization_level=1 '
     'python -m pytest -n 3 --dist=worksteal -m thorough '
     'tests/commands/test_overfit.py',
     'pip install torch==2.13.0',

@@ -64,7 +64,7 @@ def run(script: str, folder: pathlib.Path) -> str:
   environment |= {
     'PATH': f'{folder}/bin:{environment["PATH"]}',
     'PYTHONPATH': str(ROOT),
-    # No page kills what it starts, so pages may share compiled programs.
+    # Pages stop what they start gently, so no entry is left half written.
     'JAX_COMPILATION_CACHE_DIR': os.environ['XJAX_TESTS_FOLDER'] + '/docs/xla',
   }
   done = subprocess.run(
