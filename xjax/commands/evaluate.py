@@ -92,4 +92,4 @@ def _evaluate() -> 'Evaluation':
 
 
 if __name__ == '__main__':
-  program.run(main)
+  program.run(main, compiles=True)

@@ -92,4 +92,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  program.run(main, heartbeat=False)
+  program.run(main, heartbeat=False, compiles=True)

@@ -56,4 +56,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  program.run(main)
+  program.run(main, compiles=True)

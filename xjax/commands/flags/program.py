@@ -10,7 +10,12 @@ import threading
 
 from absl import app, flags
 
-from xjax.commands.flags import config, imports, processes
+from xjax.commands.flags import (
+  compile_cache,
+  config,
+  imports,
+  processes,
+)
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
@@ -35,14 +40,19 @@ def words() -> list[str]:
   return _WORDS
 
 
-def run(main: Callable[[], None], heartbeat: bool = True) -> None:
+def run(
+  main: Callable[[], None], heartbeat: bool = True, compiles: bool = False
+) -> None:
   """Parses the flags, calls main and exits.
 
   The exit code is 0 after success. After a user's mistake it is 1, and one
   message is printed without a traceback. If the run was preempted, the exit
   code is 75, and the same command must be started again. With `heartbeat`, a
-  line is written after each ten seconds of silence.
+  line is written after each ten seconds of silence. A command that `compiles`
+  has --compile_cache.
   """
+  if compiles:
+    compile_cache.define()
   _run(main, lambda _: main(), takes_arguments=False, heartbeat=heartbeat)
 
 
@@ -96,6 +106,7 @@ def _run_guarded(
       shown,
       writing_output(),
       processes.connected(),
+      compile_cache.keeping_programs(),
     ):
       main(list(argv[1:]))
   except UserError as error:

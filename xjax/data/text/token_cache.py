@@ -53,6 +53,12 @@ class Tokenizer(Protocol):
     ...
 
 
+def user_cache_dir() -> pathlib.Path:
+  """Returns the user's folder for caches."""
+  default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
+  return pathlib.Path(default).expanduser()
+
+
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
   """Returns the folder for prepared data.
 
@@ -61,8 +67,7 @@ def default_cache_dir(config: DataConfig) -> pathlib.Path:
   its cache_dir cannot be used on this machine, a warning is logged once, and
   the user's folder is returned.
   """
-  default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
-  user_folder = pathlib.Path(default).expanduser()
+  user_folder = user_cache_dir()
   if not config.cache_dir:
     return user_folder
   folder = pathlib.Path(config.cache_dir).expanduser()
