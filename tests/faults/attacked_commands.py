@@ -23,7 +23,7 @@ from xjax.sweep.sweep_file import write_config
 from xjax.train.writers import CLOCK_FIELDS
 
 STEPS = 24
-_COMPLETE = 'checkpoints/*/files.json'
+_COMPLETE = 'checkpoints/*/checkpoint.json'
 N_TEST = 20
 # The contents of these files and folders of a run depend on the time.
 _WITH_TIME = 'tb', 'checkpoints', 'README.md', 'run.json', 'metrics.jsonl'

@@ -16,7 +16,8 @@ import pytest
 from tests.fixtures.shrink import shrink
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
-from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.checkpoint import read_params
+from xjax.train.saved_steps import intact_steps, read_meta
 from xjax.train.writers import CLOCK_FIELDS
 
 pytestmark = pytest.mark.thorough

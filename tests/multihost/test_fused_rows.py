@@ -23,8 +23,9 @@ from xjax.networks.rows.rounding import E4M3
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
-from xjax.train.checkpoint import Checkpoints, intact_steps
+from xjax.train.checkpoint import Checkpoints
 from xjax.train.parameters import by_path
+from xjax.train.saved_steps import intact_steps
 from xjax.train.workdir import Workdir
 
 pytestmark = pytest.mark.thorough

@@ -17,7 +17,8 @@ from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.run.fit import fit
-from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.checkpoint import read_params
+from xjax.train.saved_steps import intact_steps, read_meta
 
 STEPS = 20
 # The mesh (1, 8) runs in two processes, in a test of its own.

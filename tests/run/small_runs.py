@@ -16,7 +16,7 @@ from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.checkpoint import intact_steps
+from xjax.train.saved_steps import intact_steps
 from xjax.train.writers import CLOCK_FIELDS
 
 

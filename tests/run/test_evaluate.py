@@ -215,7 +215,7 @@ def test_a_damaged_newest_checkpoint_is_an_error(
   read_config, read_run, workdir
 ):
   before = contents(workdir.path / 'eval')
-  (workdir.checkpoints / '6' / 'meta' / 'metadata').write_text('{')
+  (workdir.checkpoints / '6' / 'checkpoint.json').write_text('{')
   says = r'checkpoints/6: .* damaged.*train.*--step=N \(N: 3, '
   for use in (open_run, lambda path: evaluate_split(path, 'dev')):
     with pytest.raises(DataError, match=says):

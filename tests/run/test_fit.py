@@ -21,11 +21,12 @@ from xjax.models.contract import load_config
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train import checkpoint
-from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.checkpoint import read_params
 from xjax.train.loop import Loop
 from xjax.train.neural_train import Schedule
 from xjax.train.preemption import Preempted
 from xjax.train.run_record import RunRecord
+from xjax.train.saved_steps import intact_steps, read_meta
 from xjax.train.workdir import Workdir
 
 
@@ -158,7 +159,7 @@ def test_a_damaged_best_checkpoint_is_not_used(config, workdir, caplog):
   best = fit(config, workdir).best_step
   assert best != 6
   shutil.rmtree(workdir / 'eval')
-  (workdir / 'checkpoints' / str(best) / 'meta' / 'metadata').write_text('{')
+  (workdir / 'checkpoints' / str(best) / 'checkpoint.json').write_text('{')
   assert fit(config, workdir).best_step == 6
   assert f'checkpoints/{best} is damaged' in caplog.text
   assert (workdir / 'checkpoints' / 'damaged' / str(best)).is_dir()
@@ -171,7 +172,7 @@ def test_a_damaged_newest_checkpoint_counts_no_steps(config, workdir, caplog):
   The other checkpoints are removed, so that training begins anew.
   """
   folder = workdir / 'checkpoints'
-  (folder / '6' / 'meta' / 'metadata').write_text('{')
+  (folder / '6' / 'checkpoint.json').write_text('{')
   for step in intact_steps(folder):
     shutil.rmtree(folder / str(step))
   assert fit(changed(config, train__steps=3), workdir).steps == 3

@@ -27,8 +27,9 @@ from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers, Joining
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.checkpoint import read_params
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS, by_path
+from xjax.train.saved_steps import intact_steps
 from xjax.train.workdir import Workdir
 
 PRETRAINED = UnifiedConfig(

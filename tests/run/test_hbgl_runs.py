@@ -25,9 +25,10 @@ from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.report.terminal.plan import plan_text
 from xjax.run.fit import fit
-from xjax.train.checkpoint import complete_steps, read_params
+from xjax.train.checkpoint import read_params
 from xjax.train.initial import label_vectors
 from xjax.train.parameters import by_path
+from xjax.train.saved_steps import complete_steps
 from xjax.train.workdir import Workdir
 
 

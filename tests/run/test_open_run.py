@@ -72,7 +72,7 @@ def test_a_damaged_or_missing_file_is_named(workdir, name):
 
 
 def test_damaged_and_missing_checkpoints(finished, workdir):
-  meta = workdir / 'checkpoints' / str(finished.best_step) / 'meta' / 'metadata'
+  meta = workdir / 'checkpoints' / str(finished.best_step) / 'checkpoint.json'
   if finished.best_step == finished.steps:
     pytest.fail('the run should have its best before its end')
   meta.write_text('{')

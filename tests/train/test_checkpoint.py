@@ -20,15 +20,10 @@ from tests.train.small_states import Small, batches, equal, fresh, write
 from xjax.core.errors import DataError, UserError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.train import checkpoint
-from xjax.train.checkpoint import (
-  Checkpoints,
-  intact_steps,
-  read_meta,
-  read_params,
-)
+from xjax.train.checkpoint import Checkpoints, read_params
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
+from xjax.train.saved_steps import fault_of, intact_steps, read_meta
 from xjax.train.state import plan_state
 
 
@@ -118,25 +113,12 @@ def test_restores_onto_another_mesh(tmp_path, plan, advance):
   assert jax.tree.map(lambda x: x.sharding, state) == other.shardings
 
 
-def test_iterator_state_of_another_number_of_processes(tmp_path, plan, advance):
-  write(tmp_path, plan, advance, [2])
-  data = tmp_path / '2' / 'data'
-  (data / 'process_0-of-1.json').rename(data / 'process_1-of-4.json')
-  iterator = batches()
-  # Past the check of files, which would call this damage.
-  listed = checkpoint.list_files(tmp_path / '2', checkpoint._ITEMS)
-  (tmp_path / '2' / 'files.json').write_text(json.dumps(listed))
-  with Checkpoints(tmp_path, 3) as checkpoints:
-    checkpoints.restore(2, plan.abstract, iterator)
-  assert next(iterator) == 2
-
-
 def test_saving_a_step_again_replaces_it(tmp_path, plan, advance):
   write(tmp_path, plan, advance, [1, 2])
   with Checkpoints(tmp_path, 3) as checkpoints:
     state, _ = checkpoints.restore(2, plan.abstract, batches())
     checkpoints.save(state, 2, batches(), {'third': 9}, None)
-  assert read_meta(tmp_path, 2) == {'third': 9}
+  assert read_meta(tmp_path, 2)['third'] == 9
   assert intact_steps(tmp_path) == [1, 2]
 
 
@@ -148,9 +130,9 @@ def test_saving_a_step_again_never_deletes_it(
   replace, moments = os.replace, []
 
   def spy(source, target):
-    moments.append((intact_steps(tmp_path), read_meta(tmp_path, 1)))
+    moments.append((intact_steps(tmp_path), read_meta(tmp_path, 1)['third']))
     replace(source, target)
-    moments.append((intact_steps(tmp_path), read_meta(tmp_path, 1)))
+    moments.append((intact_steps(tmp_path), read_meta(tmp_path, 1)['third']))
 
   with Checkpoints(tmp_path, 3) as checkpoints:
     state, _ = checkpoints.restore(1, plan.abstract, batches())
@@ -158,16 +140,10 @@ def test_saving_a_step_again_never_deletes_it(
     monkeypatch.setattr(ocp.CheckpointManager, 'delete', None)
     checkpoints.save(state, 1, batches(), {'third': 9}, 1)
     checkpoints.wait()
-  old, new = {'third': 1 / 3}, {'third': 9}
-  assert moments == [([1], old)] * 3 + [([1], new)]
-  path = tmp_path / '1' / 'meta' / 'judged.json'
-  content = path.read_text()
-  path.write_text(content.replace('9', '8'))
-  assert intact_steps(tmp_path) == []
-  path.write_text(content)
+  assert moments == [([1], 1 / 3), ([1], 9)]
   with Checkpoints(tmp_path, 3) as checkpoints:
     state, meta = checkpoints.restore(1, plan.abstract, batches())
-  assert equal(state, held[1]) and meta == new
+  assert equal(state, held[1]) and meta == {'third': 9}
 
 
 def test_a_step_saved_again_as_the_best_frees_the_last_best(
@@ -178,12 +154,6 @@ def test_a_step_saved_again_as_the_best_frees_the_last_best(
     assert checkpoints.steps == [1, 2, 3]
     checkpoints.save(fresh(plan), 3, batches(), {}, 3)
     assert checkpoints.steps == [2, 3]
-
-
-def files_of(folder):
-  return sorted(
-    p for item in folder.iterdir() if item.is_dir() for p in item.rglob('*')
-  )
 
 
 def damage_kinds(content):
@@ -201,7 +171,8 @@ def test_any_damage_to_any_file_falls_back_to_the_one_before(
   tmp_path, plan, advance, caplog
 ):
   held = write(tmp_path, plan, advance, [1, 2])
-  paths = [p for p in files_of(tmp_path / '2') if p.is_file()]
+  own = json.loads((tmp_path / '2' / 'checkpoint.json').read_text())['files']
+  paths = [tmp_path / '2' / name for name in ('checkpoint.json', *own)]
   assert len(paths) > 8
   for path in paths:
     content = path.read_bytes()
@@ -226,38 +197,24 @@ def test_any_damage_to_any_file_falls_back_to_the_one_before(
   assert intact_steps(tmp_path) == [1, 2]
 
 
-@pytest.mark.parametrize(
-  'content', ['[]', '{}', '3', '{"params/a": 1}', '[' * 100_000]
-)
-def test_a_list_of_files_of_another_type_is_damage(
-  tmp_path, plan, advance, content
-):
+@pytest.mark.parametrize('content', ['[]', '{}', '3', '{', '[' * 100_000])
+def test_a_record_of_another_type_is_damage(tmp_path, plan, advance, content):
   write(tmp_path, plan, advance, [1])
-  (tmp_path / '1' / 'files.json').write_text(content)
-  assert checkpoint.fault_of(tmp_path, 1) == 'files.json is damaged'
+  (tmp_path / '1' / 'checkpoint.json').write_text(content)
+  assert fault_of(tmp_path, 1) == 'checkpoint.json is damaged'
 
 
-@pytest.mark.parametrize('end', ['x' * 10**5, r'\u0000'])
-def test_a_list_of_files_with_an_impossible_name(tmp_path, plan, advance, end):
-  write(tmp_path, plan, advance, [1])
-  path = tmp_path / '1' / 'files.json'
-  path.write_text(path.read_text().replace('params', 'params' + end, 1))
-  fault = checkpoint.fault_of(tmp_path, 1)
-  assert fault.endswith(' cannot be read') and len(fault) < 200
-
-
-def test_unfinished_checkpoints_go_without_a_word(
-  tmp_path, plan, advance, caplog
-):
+def test_unfinished_checkpoints_go(tmp_path, plan, advance, caplog):
   write(tmp_path, plan, advance, [1, 2])
-  (tmp_path / '2' / 'files.json').unlink()
+  (tmp_path / '2' / 'checkpoint.json').unlink()
   (tmp_path / '3.orbax-checkpoint-tmp').mkdir()
-  caplog.set_level(logging.WARNING)
   caplog.clear()
   with Checkpoints(tmp_path, 3) as checkpoints:
     assert checkpoints.steps == [1]
-  assert caplog.text == ''
-  assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == ['1']
+  assert '2 is damaged (the checkpoint was never completed)' in caplog.text
+  assert len(caplog.records) == 1
+  left = sorted(p.name for p in tmp_path.iterdir() if p.is_dir())
+  assert left == ['1', 'damaged']
 
 
 def test_read_params(tmp_path, plan, advance):
@@ -281,11 +238,8 @@ def test_read_params_refuses(tmp_path, plan, advance):
   del like['bias']
   with pytest.raises(DataError, match='of this checkpoint do not fit'):
     read_params(tmp_path, 1, like)
-  (tmp_path / '1' / 'meta' / 'metadata').write_text('{')
-  with pytest.raises(DataError, match='meta/metadata is damaged'):
-    read_params(tmp_path, 1)
-  (tmp_path / '1' / 'files.json').write_text('{')
-  with pytest.raises(DataError, match='files.json is damaged'):
+  (tmp_path / '1' / 'params' / '_METADATA').write_text('{')
+  with pytest.raises(DataError, match='params/_METADATA is damaged'):
     read_params(tmp_path, 1)
 
 
@@ -368,30 +322,27 @@ def test_a_checkpoint_that_cannot_be_written_is_one_error(
   assert left <= {'1', '2.orbax-checkpoint-tmp'}
 
 
-@pytest.mark.parametrize('kind', ['file', 'folder', 'link'])
-def test_what_has_the_name_of_a_checkpoint_is_an_error(
-  tmp_path, plan, advance, kind
+def test_what_has_the_name_of_a_checkpoint_is_moved_not_lost(
+  tmp_path, plan, advance
 ):
-  write(tmp_path, plan, advance, [1])
-  path = tmp_path / '7'
-  if kind == 'file':
-    path.write_text('mine')
-  elif kind == 'link':
-    path.symlink_to(tmp_path / 'nowhere')
-  else:
-    path.mkdir()
-    (path / 'mine').write_text('mine')
-  with pytest.raises(DataError, match='7: is no checkpoint of this run'):
-    Checkpoints(tmp_path, 3)
-  assert os.path.lexists(path)
-  assert intact_steps(tmp_path) == [1]
+  write(tmp_path, plan, advance, [2])
+  (tmp_path / '1').mkdir()
+  (tmp_path / '1' / 'mine').write_text('mine')
+  (tmp_path / '7').write_text('mine')
+  (tmp_path / '8').symlink_to(tmp_path / 'nowhere')
+  with Checkpoints(tmp_path, 1) as checkpoints:
+    assert checkpoints.steps == [2]
+  moved = tmp_path / 'damaged'
+  assert (moved / '1' / 'mine').read_text() == 'mine'
+  assert (moved / '7').read_text() == 'mine'
+  assert (moved / '8').is_symlink()
 
 
 def test_damaged_checkpoints_of_one_step_all_stay(tmp_path, plan, advance):
   for number in range(3):
     write(tmp_path, plan, advance, [1])
-    (tmp_path / '1' / 'meta' / 'metadata').write_text(str(number))
+    (tmp_path / '1' / 'checkpoint.json').write_text(str(number))
   with Checkpoints(tmp_path, 3) as checkpoints:
     assert checkpoints.steps == []
-  left = sorted((tmp_path / 'damaged').glob('*/meta/metadata'))
+  left = sorted((tmp_path / 'damaged').glob('*/checkpoint.json'))
   assert [path.read_text() for path in left] == ['0', '1', '2']

@@ -22,16 +22,12 @@ from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.networks.batch import TokenBatch
-from xjax.train.checkpoint import (
-  Checkpoints,
-  intact_steps,
-  read_meta,
-  read_params,
-)
+from xjax.train.checkpoint import Checkpoints, read_params
 from xjax.train.loop import Loop, Position
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.preemption import Preempted, Preemption
+from xjax.train.saved_steps import intact_steps, read_meta
 from xjax.train.state import plan_state
 from xjax.train.step import StepMetrics
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress

@@ -87,7 +87,7 @@ def _copy(run: Run, step: int, target: pathlib.Path) -> None:
     elif os.path.lexists(path):
       shutil.copyfile(path, target / path.name)
   if source.checkpoints.is_dir():
-    from xjax.train.checkpoint import copy_for_loading  # loads JAX
+    from xjax.train.saved_steps import copy_for_loading
 
     copy_for_loading(source.checkpoints, step, saved.checkpoints)
   # The evaluation of dev has the tuned threshold. The copy has one checkpoint,

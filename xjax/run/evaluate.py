@@ -46,7 +46,7 @@ from xjax.run.judging import (
 )
 from xjax.run.open_run import OpenRun, open_run
 from xjax.run.strategies.strategy_request import StrategyRequest, StrategyRunner
-from xjax.train.initial.warm_start import best_step
+from xjax.train.saved_steps import best_step
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # this file says how labels were chosen

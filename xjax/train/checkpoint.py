@@ -1,77 +1,55 @@
-"""Writes checkpoints in the background, and verifies them before use.
+"""Writes checkpoints in the background by Orbax, and reads them.
 
 The folder of a step holds:
 
-  params      the parameters of the model
-  optimizer   the step, and the slots of the optimizer and of label rows
-  averages    the means of parameters, if means are kept
-  data        the position of the batch iterator
-  meta        JSON values, such as the best step
-  files.json  the size and the CRC-32 of each file of the items above
+  params           the parameters of the model
+  optimizer        the step, and the slots of the optimizer and of label rows
+  averages         the means of parameters, if means are kept
+  checkpoint.json  the position of training, and sums of all files (saved_steps)
 
-files.json is written last. If it is missing, the process was killed before the
-checkpoint was complete. If a file does not match its entry in files.json, the
-checkpoint is damaged. To verify a checkpoint, all its files must be read. So a
-checkpoint is verified only shortly before it is restored.
+checkpoint.json is written last. If it is missing, the process was killed before
+the checkpoint was complete.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 import contextlib
-import itertools
-import json
+import functools
+import logging
 import os
 import pathlib
-import shutil
+import re
+import sys
 import types
 from typing import Any
 
-from absl import logging
 import grain
 import jax
-from jax.experimental import multihost_utils
 import numpy as np
 import orbax.checkpoint as ocp
 
-from xjax.core.atomic import WriteError, write_json, writing
-from xjax.core.distributed import barrier, host0_says, is_host0
+from xjax.core.atomic import WriteError, writing
+from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
-from xjax.train.checkpoint_storage import (
-  FILES,
-  first_fault,
-  hide_tracebacks,
-  is_step,
-  list_files,
-  remove_unfinished,
-  saving,
-  size_and_crc,
-)
 from xjax.train.parameters import by_path, from_paths
+from xjax.train.saved_steps import (
+  ARRAYS,
+  fault_of,
+  read_meta,
+  replace_meta,
+  sweep,
+  write_record,
+)
 from xjax.train.state import TrainState
 
-_DAMAGED = 'damaged'
-_JUDGED = 'meta/judged.json'  # replaces meta if files.json has this file
 _SLOTS = 'row_slots'
-_ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
+_BATCHES = 'batches'  # where the iterator of batches is, in meta
 
-
-class _NewestAndBest:
-  """Makes Orbax keep the best checkpoint and a few newest checkpoints."""
-
-  def __init__(self, keep: int) -> None:
-    self.keep = keep
-    self.best: int | None = None
-
-  def should_preserve(
-    self, checkpoints: Sequence[Any], *, context: Any
-  ) -> Sequence[bool]:
-    del context
-    kept = self.kept([info.step for info in checkpoints])
-    return [info.step in kept for info in checkpoints]
-
-  def kept(self, steps: Sequence[int]) -> set[int]:
-    """Returns the steps to keep; `steps` must be in ascending order."""
-    return {*steps[-self.keep :], self.best}
+# TensorStore adds the number of the system's error to its messages.
+_NUMBER = re.compile(r"os_error_code='([0-9]+)'")
+_ORBAX = re.compile('[/ ]orbax/|OCDBT')  # in messages of Orbax's tasks
+_CLOSED = 'Event loop is closed'
+_SHOWN = 200  # characters of a message without such a number
 
 
 class Checkpoints(contextlib.AbstractContextManager):
@@ -85,21 +63,20 @@ class Checkpoints(contextlib.AbstractContextManager):
     is the number of newest checkpoints to keep, besides the best.
     """
     self._folder = pathlib.Path(folder).absolute()
-    self._policy = _NewestAndBest(keep)
-    self._saving = 0
+    self._keep, self._best = keep, None
+    self._saving = 0, {}  # step and meta
     if is_host0():
       with writing(self._folder):
         self._folder.mkdir(parents=True, exist_ok=True)
-      _sweep(self._folder)
+      sweep(self._folder)
     barrier('xjax:checkpoints')
-    hide_tracebacks()
+    _hide_tracebacks()
     self._manager = ocp.CheckpointManager(
       self._folder,
-      item_names=_ITEMS,
+      item_names=ARRAYS,
       options=ocp.CheckpointManagerOptions(
-        preservation_policy=self._policy,
         async_options=ocp.AsyncOptions(
-          post_finalization_callback=self._write_file_list,
+          post_finalization_callback=self._write_record,
           # If a folder cannot be made in the background, Orbax says so only
           # after five minutes.
           create_directories_asynchronously=False,
@@ -114,8 +91,11 @@ class Checkpoints(contextlib.AbstractContextManager):
     trace: types.TracebackType | None,
   ) -> None:
     try:
-      with saving(self._folder):
-        self._manager.close()
+      with _saving(self._folder):
+        try:
+          self._finish()
+        finally:
+          self._manager.close()
     except WriteError:
       if error is None:
         raise
@@ -147,43 +127,33 @@ class Checkpoints(contextlib.AbstractContextManager):
       meta: the position of the loop, as JSON values.
       best: step whose checkpoint must not be deleted, or None.
     """
-    with saving(self._folder):
-      self._save(state, step, iterator, meta, best)
-
-  def _save(
-    self,
-    state: TrainState,
-    step: int,
-    iterator: grain.DatasetIterator,
-    meta: dict[str, Any],
-    best: int | None,
-  ) -> None:
-    self._manager.wait_until_finished()
-    if not self._folder.is_dir():  # Orbax would make a new folder
-      raise WriteError(f'{self._folder}: cannot be written: it was deleted')
-    self._policy.best = best
-    if step in self.steps:
+    meta = {**meta, _BATCHES: iterator.get_state()}
+    with _saving(self._folder):
+      self._finish()
+      if not self._folder.is_dir():  # Orbax would make a new folder
+        raise WriteError(f'{self._folder}: cannot be written: it was deleted')
+      self._best, again = best, step in self.steps
+      if not again:
+        self._saving = step, meta
+        leaves = _leaves(state).items()
+        arrays = {item: ocp.args.StandardSave(x) for item, x in leaves}
+        args = ocp.args.Composite(**arrays)
+        self._manager.save(step, force=True, args=args)
+        return
       # A step that was saved at SIGTERM, before its judging, is saved again
       # after its judging.
       if is_host0():
-        _replace_meta(self._folder / str(step), meta)
-      for other in set(self.steps) - self._policy.kept(self.steps):
-        self._manager.delete(other)
-      return
-    self._saving = step
-    arrays = {
-      item: ocp.args.StandardSave(leaves)
-      for item, leaves in _leaves(state).items()
-    }
-    self._manager.save(
-      step,
-      force=True,
-      args=ocp.args.Composite(
-        **arrays,
-        data=grain.checkpoint.CheckpointSave(iterator),
-        meta=ocp.args.JsonSave(meta),
-      ),
-    )
+        replace_meta(self._folder / str(step), meta)
+      self._finish()
+
+  def _finish(self) -> None:
+    """Waits for the last save, and then deletes what is not kept any more.
+
+    The last best checkpoint goes only after a later checkpoint names another.
+    """
+    self._manager.wait_until_finished()
+    for step in set(self.steps[: -self._keep]) - {self._best}:
+      self._manager.delete(step)
 
   def restore(
     self, step: int, like: TrainState, iterator: grain.DatasetIterator
@@ -211,8 +181,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     }
     with Progress(f'reading the checkpoint of step {step}'):
       items = self._manager.restore(step, args=ocp.args.Composite(**arrays))
-    data = self._folder / str(step) / 'data'
-    iterator.set_state(json.loads(min(data.glob('process_*.json')).read_text()))
+    meta = read_meta(self._folder, step)
+    iterator.set_state(meta.pop(_BATCHES))
     optimizer = dict(items['optimizer'])
     means = None
     if like.averages is not None:
@@ -224,95 +194,23 @@ class Checkpoints(contextlib.AbstractContextManager):
       averages=means,
       row_slots=from_paths({_SLOTS: like.row_slots}, optimizer)[_SLOTS],
     )
-    return state, read_meta(self._folder, step)
+    return state, meta
 
   def wait(self) -> None:
     """Waits until all checkpoints are written; WriteError if one cannot be."""
-    with saving(self._folder):
-      self._manager.wait_until_finished()
+    with _saving(self._folder):
+      self._finish()
 
-  def _write_file_list(self) -> None:
-    """Writes files.json on host 0, in the background, after all other files.
+  def _write_record(self) -> None:
+    """Writes checkpoint.json on host 0, in the background, after the arrays.
 
     Orbax calls this function just before it gives the temporary folder its
-    final name. So a folder with a final name always has files.json. With a
-    version of Orbax that renames first, a process that is killed right after
-    the renaming leaves a folder without files.json.
+    final name. So a folder with a final name always has checkpoint.json.
     """
-    temporary = self._folder.glob(f'{self._saving}.*tmp*')
-    folder = next(temporary, self._folder / str(self._saving))
-    write_json(folder / FILES, list_files(folder, _ITEMS))
-
-
-def complete_steps(folder: str | os.PathLike) -> list[int]:
-  """Returns the steps of complete checkpoints, in ascending order.
-
-  A complete checkpoint may be damaged, since its files are not read here. All
-  hosts must call this function, and get the same answer.
-  """
-  steps = _complete(pathlib.Path(folder)) if is_host0() else []
-  if jax.process_count() == 1:
-    return steps
-  count = int(multihost_utils.broadcast_one_to_all(np.int32(len(steps))))
-  padded = np.zeros(count, np.int32)
-  padded[: len(steps)] = steps
-  return multihost_utils.broadcast_one_to_all(padded).tolist()
-
-
-def intact_steps(
-  folder: str | os.PathLike, newest: int | None = None
-) -> list[int]:
-  """Returns the steps of intact checkpoints, in ascending order.
-
-  Every file of a checkpoint is read to verify it, starting with the newest,
-  until `newest` intact ones are found (None: all). All hosts must call this
-  function, and get the same answer.
-  """
-  steps = reversed(complete_steps(folder))
-  intact = (step for step in steps if not fault_of(folder, step))
-  return sorted(itertools.islice(intact, newest))
-
-
-def fault_of(folder: str | os.PathLike, step: int) -> str:
-  """Returns the fault of a step's checkpoint, or '' if it is intact.
-
-  Host 0 reads every file. All hosts must call this function.
-  """
-  path = pathlib.Path(folder) / str(step)
-  fault = first_fault(path) if is_host0() else ''
-  intact = host0_says(not fault)
-  return fault or ('' if intact else 'host 0 finds it damaged')
-
-
-def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
-  """Records another best step in the newest checkpoint, `step`.
-
-  It must be intact. All hosts must call this function.
-  """
-  if is_host0():
-    meta = read_meta(folder, step) | {'best_step': best}
-    _replace_meta(pathlib.Path(folder) / str(step), meta)
-  barrier('xjax:best')
-
-
-def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
-  """Moves a step's checkpoint to damaged/ if it is damaged; returns whether.
-
-  Host 0 reads every file, and warns of a move. All hosts must call this.
-  """
-  fault = fault_of(folder, step)
-  if fault and is_host0():
-    _move_away(pathlib.Path(folder), step, fault, 'the newest checkpoint')
-  barrier('xjax:damaged')
-  return bool(fault)
-
-
-def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
-  """Returns the meta of an intact checkpoint, or what has replaced it."""
-  path = pathlib.Path(folder).absolute() / str(step)
-  if _JUDGED in json.loads((path / FILES).read_text('utf-8')):
-    return json.loads((path / _JUDGED).read_text('utf-8'))
-  return ocp.JsonCheckpointHandler().restore(path / 'meta')
+    step, meta = self._saving
+    temporary = self._folder.glob(f'{step}.*tmp*')
+    # On a bucket, Orbax writes into the folder with the final name.
+    write_record(next(temporary, self._folder / str(step)), meta)
 
 
 def read_params(
@@ -380,23 +278,6 @@ def read_some(
   return params
 
 
-def copy_for_loading(
-  folder: str | os.PathLike, step: int, target: str | os.PathLike
-) -> None:
-  """Copies an intact checkpoint to another folder of checkpoints, for loading.
-
-  The optimizer and the position of the batch iterator are left out. The copy
-  says that its own step is the best.
-  """
-  source = pathlib.Path(folder).absolute() / str(step)
-  copy = pathlib.Path(target).absolute() / str(step)
-  for item in ('params', 'averages', 'meta'):
-    if (source / item).is_dir():
-      shutil.copytree(source / item, copy / item)
-  write_json(copy / FILES, list_files(copy, _ITEMS))
-  _replace_meta(copy, read_meta(folder, step) | {'best_step': step})
-
-
 def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
   args = ocp.args.PyTreeRestore(
     item=target,
@@ -443,49 +324,40 @@ def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
   return leaves
 
 
-def _complete(folder: pathlib.Path) -> list[int]:
-  """Returns the ascending steps of the folders that have files.json."""
-  if not folder.is_dir():
-    return []
-  names = (p.name for p in folder.iterdir() if (p / FILES).exists())
-  return sorted(int(name) for name in names if is_step(name))
+@contextlib.contextmanager
+def _saving(folder: pathlib.Path) -> Iterator[None]:
+  """Turns errors of the storage in this context into a WriteError."""
+  with writing(folder):
+    try:
+      yield
+    except ValueError as error:
+      # TensorStore raises no other type. Orbax also raises it for files that
+      # have vanished.
+      text = str(error)
+      number = _NUMBER.search(text)
+      why = os.strerror(int(number[1])) if number else text[:_SHOWN]
+      raise OSError(why if folder.is_dir() else 'it was deleted') from error
 
 
-def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
-  """Replaces meta; if killed here, the checkpoint stays complete."""
-  write_json(folder / _JUDGED, meta)
-  listed = json.loads((folder / FILES).read_text('utf-8'))
-  listed[_JUDGED] = size_and_crc(folder / _JUDGED)
-  write_json(folder / FILES, listed)
+@functools.cache
+def _hide_tracebacks() -> None:
+  """Hides tracebacks of Orbax's threads and tasks from now on.
 
-
-def _sweep(folder: pathlib.Path) -> None:
-  """Removes incomplete checkpoints, and moves damaged ones to damaged/.
-
-  Checkpoints are verified from the newest, until an intact one is found.
+  Orbax raises the same errors in the main thread too. Some of its tasks print a
+  traceback only when Python exits, so the tracebacks stay hidden.
   """
-  remove_unfinished(folder, FILES, _ITEMS)
-  for step in reversed(_complete(folder)):
-    fault = first_fault(folder / str(step))
-    if not fault:
-      break
-    _move_away(folder, step, fault, 'the previous checkpoint')
+  for name in ('absl', 'asyncio'):
+    logging.getLogger(name).addFilter(_is_shown)
+  sys.unraisablehook = functools.partial(_show, sys.unraisablehook)
 
 
-def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
-  """Moves a checkpoint to damaged/, and warns that `other` is used instead."""
-  path, target = folder / str(step), folder / _DAMAGED / str(step)
-  for number in itertools.count(2):
-    if not os.path.lexists(target):
-      break
-    target = target.with_name(f'{step}_{number}')
-  logging.warning(
-    'checkpoint %s is damaged (%s) and was moved to %s; %s is used instead',
-    path,
-    fault,
-    target,
-    other,
-  )
-  with writing(target):
-    target.parent.mkdir(exist_ok=True)
-    path.rename(target)
+def _is_shown(record: logging.LogRecord) -> bool:
+  source = f'{record.pathname} {record.getMessage()}'
+  return not record.exc_info or not _ORBAX.search(source)
+
+
+def _show(shown: Callable[[Any], object], error: Any) -> None:
+  """Shows an error that nothing can catch, unless it is one of Orbax."""
+  closed = error.object is None and str(error.exc_value) == _CLOSED
+  if not closed and 'async_serialize' not in repr(error.object):
+    shown(error)

@@ -195,7 +195,7 @@ def test_a_saved_neural_model_is_the_same_and_small(
   assert saved.run.step == finished.best_step != finished.steps
   (step,) = (tmp_path / 'saved/checkpoints').iterdir()
   names = sorted(path.name for path in step.iterdir())
-  assert names == ['files.json', 'meta', 'params']
+  assert names == ['checkpoint.json', 'params']
   assert 'is lost' not in caplog.text
 
 

@@ -14,10 +14,11 @@ from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
 from xjax.train import checkpoint
-from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
 from xjax.train.parameters import by_path
+from xjax.train.saved_steps import intact_steps
 from xjax.train.workdir import Workdir
 
 

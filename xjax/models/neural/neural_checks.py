@@ -14,7 +14,6 @@ from xjax.networks.heads.chunks import is_label_row
 from xjax.networks.heads.head import DescriptorHeadConfig
 from xjax.networks.text_model import TextModelConfig
 from xjax.train.batches.inputs import check_features, label_features
-from xjax.train.checkpoint import complete_steps, intact_steps
 from xjax.train.initial.encoder import (
   SOME_WORDS,
   check_encoder,
@@ -24,6 +23,7 @@ from xjax.train.initial.warm_start import find_start
 from xjax.train.initial.words import check_word_vectors
 from xjax.train.neural_train import Schedule
 from xjax.train.parameters import by_path, check_groups
+from xjax.train.saved_steps import complete_steps, intact_steps
 from xjax.train.workdir import Workdir
 
 _LARGE_BATCH = 1024  # a smaller batch may be larger than the split train

@@ -67,25 +67,22 @@ from xjax.train.batches.inputs import (
   TokenReader,
   fit_vocabulary,
 )
-from xjax.train.checkpoint import (
-  complete_steps,
-  move_if_damaged,
-  read_meta,
-  read_params,
-  record_best,
-  saved_params,
-)
+from xjax.train.checkpoint import read_params, saved_params
 from xjax.train.initial.encoder import (
   keep_encoder,
 )
 from xjax.train.initial.view_names import encoded_labels
-from xjax.train.initial.warm_start import (
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.parameters import from_paths
+from xjax.train.saved_steps import (
   best_step,
   check_checkpoint,
   chosen_step,
+  complete_steps,
+  move_if_damaged,
+  read_meta,
+  record_best,
 )
-from xjax.train.neural_train import NeuralTrain
-from xjax.train.parameters import from_paths
 from xjax.train.workdir import Workdir
 
 _TRIES = 5  # a second apart

@@ -25,20 +25,13 @@ import jax
 import numpy as np
 
 from xjax.core.distributed import is_host0
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.data.label_trees.frequency import by_frequency
 from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
-from xjax.train.checkpoint import (
-  complete_steps,
-  fault_of,
-  intact_steps,
-  read_meta,
-  read_some,
-  saved_params,
-)
+from xjax.train.checkpoint import read_some, saved_params
 from xjax.train.initial.view_names import encoded_labels
 from xjax.train.initial.warm_rows import (
   EXPONENT,
@@ -60,6 +53,7 @@ from xjax.train.parameters import (
   from_paths,
   replace_values,
 )
+from xjax.train.saved_steps import best_step, fault_of, intact_steps
 from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir, split_step
 
@@ -109,65 +103,6 @@ class WarmStarted:
   descriptor_run: Workdir | None = None
   paths: Set[str] = frozenset()
   label_L: np.ndarray | None = None
-
-
-# How users of Python and of commands choose a checkpoint.
-_CHOICE = 'step=N or --step=N'
-
-
-def best_step(workdir: Workdir, choice: str = _CHOICE) -> int | None:
-  """Returns the verified best step; None if there is no complete checkpoint.
-
-  The newest checkpoint records which step was the best. If no step has been
-  judged yet, the newest checkpoint counts as the best. `choice` tells users in
-  messages how to choose another step.
-
-  Raises:
-    DataError: the newest or the best checkpoint is damaged, or the best
-      checkpoint is missing. No other checkpoint is used instead, because its
-      results could be worse.
-  """
-  steps = complete_steps(workdir.checkpoints)
-  if not steps:
-    return None
-  newest = steps[-1]
-  check_checkpoint(workdir, newest, choice)
-  best = read_meta(workdir.checkpoints, newest)['best_step']
-  if best in (None, newest):
-    return newest
-  check_checkpoint(workdir, best, choice)
-  return best
-
-
-def check_checkpoint(
-  workdir: Workdir, step: int, choice: str = _CHOICE
-) -> None:
-  """Verifies a checkpoint; all hosts must call this function.
-
-  Raises DataError if it is missing or damaged, with the other steps and
-  `choice`, which tells users how to choose one.
-  """
-  if fault := fault_of(workdir.checkpoints, step):
-    others = [n for n in complete_steps(workdir.checkpoints) if n != step]
-    advice = 'start the training again, which repairs the run'
-    if others:
-      steps = ', '.join(map(str, others))
-      advice += f', or use another checkpoint with {choice} (N: {steps})'
-    raise DataError(f'{workdir.checkpoints / str(step)}: {fault}; {advice}')
-
-
-def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
-  """Returns the step `best`, or `newest` if `best` is None or is lost."""
-  if best is None or (workdir.checkpoints / str(best)).is_dir():
-    return newest if best is None else best
-  logging.warning(
-    '%s: the best checkpoint (step %d) is lost; the checkpoint of step %d is '
-    'used instead',
-    workdir.path,
-    best,
-    newest,
-  )
-  return newest
 
 
 def warm_start(
