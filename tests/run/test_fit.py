@@ -20,7 +20,7 @@ from xjax.data.text.words import Vocabulary
 from xjax.models.contract import load_config
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train import checkpoint
+from xjax.train import saved_steps
 from xjax.train.checkpoint import read_params
 from xjax.train.loop import Loop
 from xjax.train.neural_train import Schedule
@@ -140,13 +140,13 @@ def test_steps_may_change_before_any_is_saved(config, tmp_path, monkeypatch):
 
 
 def test_only_what_is_restored_is_verified(config, workdir, monkeypatch):
-  read, fault = [], checkpoint.first_fault
+  read, fault = [], saved_steps._first_fault
 
   def spy(folder):
     read.append(int(folder.name))
     return fault(folder)
 
-  monkeypatch.setattr(checkpoint, 'first_fault', spy)
+  monkeypatch.setattr(saved_steps, '_first_fault', spy)
   fit(config, workdir)
   assert read == [6]
   read.clear()
