@@ -45,7 +45,7 @@ from xjax.networks.pooling import MeanConfig, PoolingConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad, RowUpdateConfig
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
-from xjax.train.optimizer_config import Adam, AdamW, AverageConfig, SWAConfig
+from xjax.train.optimizer_config import AdamW, AverageConfig, SWAConfig
 from xjax.train.train_config import NoTrain, TrainConfig
 
 
@@ -171,15 +171,6 @@ def test_earlier_tags_are_read(base):
   every = kinds(base) or (base,)
   shipped = {k for k in every if k.__module__.startswith('xjax.')}
   assert set(read) == {k for k in shipped if k.__name__ not in LATER}
-
-
-def test_adams_settings_of_earlier_runs_are_read():
-  earlier = {'kind': 'gradient', 'b1': 0.8, 'weight_decay': 0.1}
-  adam = from_json({**earlier, 'optimizer': 'adam'}, TrainConfig)
-  assert adam.optimizer == Adam(b1=0.8)
-  assert from_json(earlier, TrainConfig).optimizer == Adam(b1=0.8)
-  adamw = from_json({**earlier, 'optimizer': 'adamw'}, TrainConfig)
-  assert adamw.optimizer == AdamW(b1=0.8, weight_decay=0.1)
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)

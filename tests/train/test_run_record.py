@@ -28,7 +28,7 @@ def test_seconds_add_up_over_starts(home):
   assert first.peak_memory > 10_000_000
   with RunClock(home) as clock:
     pass
-  assert clock.is_new(6, judged=False) and clock.is_new(6, judged=True)
+  assert clock.is_new(6)
   clock.save(clock.finished(6, 1234))
   last = RunRecord.read(home)
   assert (last.seconds, last.steps, last.model_bytes) == (20, 6, 1234)
@@ -42,14 +42,8 @@ def test_a_finished_run_is_not_new(home):
   before = home.record.read_bytes()
   with RunClock(home) as clock:
     pass
-  assert not clock.is_new(6, judged=True) and clock.is_new(7, judged=True)
+  assert not clock.is_new(6) and clock.is_new(7)
   assert home.record.read_bytes() == before
-
-
-def test_a_run_of_an_earlier_version_stays_without_a_record(home):
-  with RunClock(home) as clock:
-    pass
-  assert not clock.is_new(6, judged=True) and clock.is_new(6, judged=False)
 
 
 @pytest.mark.parametrize(

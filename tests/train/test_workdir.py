@@ -107,12 +107,6 @@ def test_a_run_is_not_resumed_with_other_parents(taxonomy, tmp_path, changed):
   says = 'was started with another taxonomy: since'
   with pytest.raises(DataError, match=says):
     workdir.record_corpus(other)
-  # Older versions of xjax recorded no taxonomy.
-  described = read_json(workdir.corpus)
-  del described['taxonomy']
-  write_json(workdir.corpus, described)
-  workdir.record_corpus(other)
-  assert read_json(workdir.corpus) == described
 
 
 def test_the_record_of_labels_without_parents_has_no_taxonomy(

@@ -89,7 +89,7 @@ def fit(
       model.fit(corpus, run)
     steps, best = model.steps(run)
     metrics, kind = read_splits(corpus, folder, best), None
-    is_new = clock.is_new(steps, judged=metrics is not None)
+    is_new = clock.is_new(steps)
     if is_new:
       # A run that is killed from here on gets its record at the next start.
       clock.save(clock.unfinished())

@@ -63,7 +63,9 @@ class Checkpoints(contextlib.AbstractContextManager):
     is the number of newest checkpoints to keep, besides the best.
     """
     self._folder = pathlib.Path(folder).absolute()
-    self._keep, self._best = keep, None
+    self._keep = keep
+    self._best: int | None = None
+    self._has_saved = False
     self._saving = 0, {}  # step and meta
     if is_host0():
       with writing(self._folder):
@@ -132,7 +134,8 @@ class Checkpoints(contextlib.AbstractContextManager):
       self._finish()
       if not self._folder.is_dir():  # Orbax would make a new folder
         raise WriteError(f'{self._folder}: cannot be written: it was deleted')
-      self._best, again = best, step in self.steps
+      again = step in self.steps
+      self._best, self._has_saved = best, True
       if not again:
         self._saving = step, meta
         leaves = _leaves(state).items()
@@ -152,8 +155,9 @@ class Checkpoints(contextlib.AbstractContextManager):
     The last best checkpoint goes only after a later checkpoint names another.
     """
     self._manager.wait_until_finished()
-    for step in set(self.steps[: -self._keep]) - {self._best}:
-      self._manager.delete(step)
+    if self._has_saved:  # otherwise the best step is not known
+      for step in set(self.steps[: -self._keep]) - {self._best}:
+        self._manager.delete(step)
 
   def restore(
     self, step: int, like: TrainState, iterator: grain.DatasetIterator

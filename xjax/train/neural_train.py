@@ -241,16 +241,3 @@ class NeuralTrain(TrainConfig):
           "of parameters, such as 'encoder/*'"
         )
     yield from metric_faults(self.best_metric, config.eval.ks)
-
-  @classmethod
-  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Converts an earlier version, which had Adam's settings in train."""
-    rule = fields.get('optimizer', 'adam')
-    if not isinstance(rule, str):
-      return fields
-    names = {'b1', 'b2', 'eps', 'weight_decay'}
-    settings = {name: fields[name] for name in names & fields.keys()}
-    if rule == 'adam':
-      settings.pop('weight_decay', None)
-    rest = {name: x for name, x in fields.items() if name not in names}
-    return rest | {'optimizer': {'kind': rule, **settings}}

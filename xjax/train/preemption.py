@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import Interrupted, Preempted
-from xjax.core.processes.interrupts import RetrySignal, handling
+from xjax.core.processes.interrupts import handling
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT
@@ -62,14 +62,11 @@ class Preemption(contextlib.AbstractContextManager):
     self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
     self._calls = 0
-    self._error = RetrySignal(self._raise)
     self._handlers = contextlib.ExitStack()
 
   def __enter__(self) -> 'Preemption':
     if threading.current_thread() is threading.main_thread():
       enter = self._handlers.enter_context
-      # Entered first, so that this context is left last, and may then raise.
-      enter(self._error)
       enter(handling(signal.SIGTERM, self._notice))
       enter(handling(signal.SIGINT, self._notice))
       enter(_watching_signals(self._watch))
@@ -122,12 +119,10 @@ class Preemption(contextlib.AbstractContextManager):
     raise (Interrupted if is_ctrl_c else Preempted)(message)
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
+    del frame
     if self._noticed == number == signal.SIGINT and _is_interactive():
       raise KeyboardInterrupt
     self._noticed = self._noticed or number
-    self._error.raise_error(frame)
-
-  def _raise(self) -> None:
     if not self._deferred and self._is_alone:
       self.check()
 

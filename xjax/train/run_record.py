@@ -20,40 +20,35 @@ from xjax.version import __version__
 class RunRecord:
   """Holds what a run has cost; it is saved as run.json.
 
-  Attributes:
-    seconds: time of fitting the model, summed over all starts of the run. The
-      time since the last start is missing if that start was killed.
-    peak_memory: the most memory of a process of the run, in bytes.
-    device_memory: the same of an accelerator; None if the device does not tell.
-    model_bytes: size of the parameters of a neural model, or of the files of
-      another model.
-    finished: time of the end, as ISO 8601 in UTC; '' before the end.
-    version: version of xjax that wrote the record.
+  The seconds are summed over all starts of the run. The time since the last
+  start is missing if that start was killed.
   """
 
   seconds: float = 0.0
-  peak_memory: int = 0
-  device_memory: int | None = None
+  peak_memory: int = 0  # the most memory of a process of the run, in bytes
+  device_memory: int | None = None  # of an accelerator, if the device tells
   steps: int = 0
-  model_bytes: int = 0
-  finished: str = ''
-  version: str = __version__
+  model_bytes: int = 0  # of a neural model's parameters, or another's files
+  finished: str = ''  # time of the end, as ISO 8601 in UTC; '' before the end
+  version: str = __version__  # of xjax that wrote the record
 
   @classmethod
   def read(cls, workdir: Workdir) -> 'RunRecord | None':
-    """Reads run.json; returns None if there is none, as in older workdirs."""
+    """Reads run.json; returns None if there is none."""
     path = workdir.record
     if not path.is_file():
       return None
     values = read_json(path)
-    for field in dataclasses.fields(cls):
-      if not _fits(values.get(field.name), field.type):
+    fields = dataclasses.fields(cls)
+    for field in fields:
+      kind = int | float if field.type is float else field.type
+      value = values.get(field.name)
+      if not isinstance(value, kind) or isinstance(value, bool):
         raise DataError(
           f'{path}: {field.name} is missing or has a wrong type; remove the '
           'file, which only records what the run has cost'
         )
-    names = {field.name for field in dataclasses.fields(cls)}
-    return cls(**{name: values[name] for name in names})
+    return cls(**{field.name: values[field.name] for field in fields})
 
   def with_time(self, seconds: float) -> 'RunRecord':
     """Adds seconds, and the memory that this process has used so far."""
@@ -67,16 +62,6 @@ class RunRecord:
     )
 
 
-def _fits(value: object, kind: object) -> bool:
-  number = float if kind is float else int
-  if kind is str:
-    return isinstance(value, str)
-  if value is None:
-    return kind not in (int, float)
-  is_number = isinstance(value, int | number) and not isinstance(value, bool)
-  return is_number and 0 <= value < float('inf')
-
-
 class RunClock(contextlib.AbstractContextManager):
   """Measures the time of a `with` block that fits a model.
 
@@ -85,9 +70,7 @@ class RunClock(contextlib.AbstractContextManager):
 
   def __init__(self, workdir: Workdir) -> None:
     self._workdir = workdir
-    saved = RunRecord.read(workdir)
-    self._is_recorded = saved is not None
-    self.record = saved or RunRecord()
+    self.record = RunRecord.read(workdir) or RunRecord()
 
   def __enter__(self) -> 'RunClock':
     self._start = time.monotonic()
@@ -105,15 +88,8 @@ class RunClock(contextlib.AbstractContextManager):
       with contextlib.suppress(WriteError):
         self.save(self.unfinished())
 
-  def is_new(self, steps: int, judged: bool) -> bool:
-    """Returns whether the record lacks a run that has taken so many steps.
-
-    `judged` says whether the run was judged before this start. If such a run
-    has no record, an earlier version of xjax fitted it, in an unknown time. So
-    it stays without a record.
-    """
-    if not self._is_recorded:
-      return not judged
+  def is_new(self, steps: int) -> bool:
+    """Returns whether the record lacks a run that has taken so many steps."""
     return not self.record.finished or self.record.steps != steps
 
   def unfinished(self) -> RunRecord:

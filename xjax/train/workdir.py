@@ -36,8 +36,7 @@ from xjax.data.text.words import Vocabulary
 from xjax.judge.files.evaluation import MARK
 from xjax.networks.pretrained.architecture import Architecture, architecture_of
 
-_VOCABULARY, _TAXONOMY = 'vocabulary', 'taxonomy'  # fields of corpus.json
-_STAGES = 'stages'  # folder of the workdirs of stages
+_VOCABULARY = 'vocabulary'  # field of corpus.json
 _REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
@@ -49,11 +48,38 @@ def split_step(source: str) -> tuple[str, int | None]:
   return source, None
 
 
+def _at(name: str) -> property:
+  """Returns the property that gives the path of a file in a workdir."""
+  return property(lambda self: self.path / name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Workdir:
   """Holds the folder of a run, and gives the paths of its files."""
 
   path: pathlib.Path
+
+  config = _at('config.json')
+  labels = _at('labels.jsonl')
+  concepts = _at('concepts.jsonl')  # of the taxonomy, that are not labels
+  left_out = _at('left_out.txt')  # ids of labels that are left out of judging
+  corpus = _at('corpus.json')
+  vocab = _at('features/vocab.txt')
+  tokenizer = _at('features/tokenizer.json')
+  tfidf = _at('features/tfidf.npz')
+  word_vectors = _at('features/word_vectors.npz')  # embed label descriptors
+  encoder = _at('features/encoder.json')  # the sizes of the encoder
+  encoder_weights = _at('features/encoder.npz')  # embed label descriptors
+  text_vectors = _at('features/text_vectors.npz')  # computes vectors of texts
+  model = _at('model')  # the folder of linear models and label trees
+  levels = _at('model/levels.npz')  # of clusters, which a neural model uses
+  shortlists = _at('model/shortlists.npz')  # nodes proposed in training
+  checkpoints = _at('checkpoints')
+  stages = _at('stages')
+  profile = _at('profile')
+  calibration = _at('calibration.json')
+  record = _at('run.json')
+  digest_list = _at('digests.json')
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'Workdir':
@@ -109,108 +135,15 @@ class Workdir:
         raise fault or ConfigError(f'{self.path}: host 0 cannot lock it')
       yield
 
-  @property
-  def config(self) -> pathlib.Path:
-    return self.path / 'config.json'
-
-  @property
-  def labels(self) -> pathlib.Path:
-    return self.path / 'labels.jsonl'
-
-  @property
-  def concepts(self) -> pathlib.Path:
-    # Concepts of the taxonomy that are not labels.
-    return self.path / 'concepts.jsonl'
-
-  @property
-  def left_out(self) -> pathlib.Path:
-    # Ids of labels that are left out of judging.
-    return self.path / 'left_out.txt'
-
-  @property
-  def vocab(self) -> pathlib.Path:
-    return self.path / 'features' / 'vocab.txt'
-
-  @property
-  def word_vectors(self) -> pathlib.Path:
-    # These embed label descriptors.
-    return self.path / 'features' / 'word_vectors.npz'
-
-  @property
-  def encoder(self) -> pathlib.Path:
-    # The sizes of the encoder.
-    return self.path / 'features' / 'encoder.json'
-
-  @property
-  def encoder_weights(self) -> pathlib.Path:
-    # These embed label descriptors.
-    return self.path / 'features' / 'encoder.npz'
-
-  @property
-  def tokenizer(self) -> pathlib.Path:
-    return self.path / 'features' / 'tokenizer.json'
-
-  @property
-  def tfidf(self) -> pathlib.Path:
-    return self.path / 'features' / 'tfidf.npz'
-
-  @property
-  def text_vectors(self) -> pathlib.Path:
-    """Returns the path of the encoder that computes vectors of texts."""
-    return self.path / 'features' / 'text_vectors.npz'
-
-  @property
-  def model(self) -> pathlib.Path:
-    """Returns the folder of linear models and label trees."""
-    return self.path / 'model'
-
-  @property
-  def levels(self) -> pathlib.Path:
-    """Returns the path of the levels of clusters that a neural model uses."""
-    return self.model / 'levels.npz'
-
-  @property
-  def shortlists(self) -> pathlib.Path:
-    """Returns the path of the nodes that are proposed in training."""
-    return self.model / 'shortlists.npz'
-
-  @property
-  def corpus(self) -> pathlib.Path:
-    return self.path / 'corpus.json'
-
-  @property
-  def checkpoints(self) -> pathlib.Path:
-    return self.path / 'checkpoints'
-
   def stage(self, name: str) -> 'Workdir':
     """Returns the workdir of a stage, a model that the run uses."""
     return Workdir(self.stages / name)
 
   @property
-  def stages(self) -> pathlib.Path:
-    return self.path / _STAGES
-
-  @property
   def is_stage(self) -> bool:
     """Returns whether this is the workdir of a stage of another run."""
-    folder = self.path.parent
-    return folder.name == _STAGES and Workdir(folder.parent).config.exists()
-
-  @property
-  def profile(self) -> pathlib.Path:
-    return self.path / 'profile'
-
-  @property
-  def calibration(self) -> pathlib.Path:
-    return self.path / 'calibration.json'
-
-  @property
-  def record(self) -> pathlib.Path:
-    return self.path / 'run.json'
-
-  @property
-  def digest_list(self) -> pathlib.Path:
-    return self.path / 'digests.json'
+    run = Workdir(self.path.parent.parent)
+    return run.stages == self.path.parent and run.config.exists()
 
   def drawn(self, name: str) -> pathlib.Path:
     """Returns the path of the ids of a split that was drawn, one per line."""
@@ -267,8 +200,8 @@ class Workdir:
   def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
     """Checks that a file of the run is as it was written.
 
-    A file without a digest is not checked: earlier versions of xjax wrote no
-    digests. `remedy` tells the user what to do if the file has changed.
+    A file without a digest is not checked. `remedy` tells the user what to do
+    if the file has changed.
 
     Raises:
       DataError: the file is missing or has changed, or digests.json is damaged.
@@ -308,40 +241,38 @@ class Workdir:
     if left_out := corpus.label_space.left_out_ids:
       text = ''.join(f'{id_}\n' for id_ in left_out)
       described['left_out'] = hashlib.sha256(text.encode()).hexdigest()
+    if taxonomy := corpus.label_space.taxonomy_digest:
+      described['taxonomy'] = taxonomy
     # If config.json is absent, these files are from an interrupted start.
     has_run = self.config.exists() and self.corpus.exists()
     before = dict(read_json(self.corpus) if has_run else described)
     before.pop(_VOCABULARY, None)
-    taxonomy = corpus.label_space.taxonomy_digest
-    # Older versions of xjax recorded no taxonomy.
-    taxonomy_before = before.pop(_TAXONOMY, taxonomy)
-    if before != described:
-      raise DataError(
-        f'{self.path}: was started on another corpus (before: '
-        f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
-        'workdir, or judge this model on other data with xjax evaluate'
-      )
-    if taxonomy_before != taxonomy:
+    fields = dict.fromkeys((*before, *described))
+    changed = [x for x in fields if before.get(x) != described.get(x)]
+    if changed == ['taxonomy']:
       raise DataError(
         f'{self.path}: was started with another taxonomy: since then, parents '
         'of labels, or concepts that are no labels, have changed in the '
         'corpus; use a new workdir, or restore the old taxonomy, which is in '
         f'{self.labels.name} and {self.concepts.name} of the workdir'
       )
-    if taxonomy is not None:
-      described[_TAXONOMY] = taxonomy
+    if changed:
+      raise DataError(
+        f'{self.path}: was started on another corpus (before: '
+        f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
+        'workdir, or judge this model on other data with xjax evaluate'
+      )
     barrier('xjax:corpus')
     if is_host0():
       space = corpus.label_space
-      if not has_run or not self.labels.exists():
-        with self.recording(self.labels):
-          space.save(self.labels)
-      if len(space.concepts) and not (has_run and self.concepts.exists()):
-        with self.recording(self.concepts):
-          space.save_concepts(self.concepts)
-      if space.left_out_ids and not (has_run and self.left_out.exists()):
-        with self.recording(self.left_out):
-          space.save_left_out(self.left_out)
+      for path, save, some in (
+        (self.labels, space.save, True),
+        (self.concepts, space.save_concepts, len(space.concepts)),
+        (self.left_out, space.save_left_out, space.left_out_ids),
+      ):
+        if some and not (has_run and path.exists()):
+          with self.recording(path):
+            save(path)
       for name in corpus.drawn:
         if not has_run or not self.drawn(name).exists():
           with atomic_write(self.drawn(name)) as file:
@@ -411,7 +342,7 @@ class Workdir:
     return architecture
 
   def _check_digest(self, path: pathlib.Path, digest: str) -> None:
-    # Runs of older versions of xjax have no digest and are not checked.
+    # A run that was killed before record_vocabulary has no digest yet.
     if self._read_corpus().get(_VOCABULARY, digest) != digest:
       raise DataError(
         f'{path}: is not the vocabulary that this run was started with; the '

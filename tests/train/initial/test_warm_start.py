@@ -13,7 +13,7 @@ from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
-from xjax.train import checkpoint
+from xjax.train import saved_steps
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
@@ -148,13 +148,13 @@ def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
 
 
 def test_of_a_named_step_no_other_checkpoint_is_read(finished, monkeypatch):
-  read, fault = [], checkpoint.first_fault
+  read, fault = [], saved_steps._first_fault
 
   def spy(folder):
     read.append(folder.name)
     return fault(folder)
 
-  monkeypatch.setattr(checkpoint, 'first_fault', spy)
+  monkeypatch.setattr(saved_steps, '_first_fault', spy)
   for step in intact_steps(finished.workdir / 'checkpoints'):
     read.clear()
     _, found = find_start(f'{finished.workdir}@{step}')

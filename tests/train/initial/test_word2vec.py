@@ -2,9 +2,9 @@
 
 import dataclasses
 import functools
-import json
 import logging
 import os
+import shutil
 
 from gensim.models import KeyedVectors, Word2Vec
 import numpy as np
@@ -17,12 +17,8 @@ from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import read_word_vectors
 from xjax.data.text.words import Vocabulary, split_words
-from xjax.train.initial.word2vec import (
-  StateFolder,
-  WordState,
-  WordTraining,
-  train_word_vectors,
-)
+from xjax.train.initial import word2vec
+from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
 DATA = SyntheticData(n_train=120, n_dev=0, n_test=0, n_labels=32)
 TRAINING = WordTraining(dim=12, epochs=3, min_count=3, seed=5)
@@ -37,15 +33,15 @@ def trained(tmp_path_factory):
 
 def interrupted(monkeypatch, path, after):
   """Trains until so many epochs are saved, then stops in the middle."""
-  save = StateFolder.save
+  save = word2vec.save_state
 
-  def save_or_stop(self, state):
+  def save_or_stop(file, settings, state):
     if state.epoch > after:
       raise KeyboardInterrupt
-    save(self, state)
+    save(file, settings, state)
 
   with monkeypatch.context() as patch:
-    patch.setattr(StateFolder, 'save', save_or_stop)
+    patch.setattr(word2vec, 'save_state', save_or_stop)
     with pytest.raises(KeyboardInterrupt):
       train_word_vectors(DATA, TRAINING, path, workers=1)
   assert not path.exists()
@@ -103,8 +99,7 @@ def test_the_next_start_removes_what_a_killed_one_left(
   train_word_vectors(DATA, TRAINING, path, workers=1)
   assert path.read_bytes() == trained[0].read_bytes()
   assert {*tmp_path.iterdir()} == {*others, path, state}
-  names = sorted(file.name for file in state.iterdir())
-  assert names == ['settings.json', 'state.npz']
+  assert [file.name for file in state.iterdir()] == ['state.npz']
 
 
 @pytest.mark.parametrize('after', [0, 2])
@@ -228,82 +223,20 @@ def test_only_the_zones_of_the_config_are_read(tmp_path):
   training = WordTraining(dim=2, epochs=1)
   state = train_word_vectors(data, training, tmp_path / 'v', workers=1)
   assert state.words == ('a',)
-  assert load_corpus(data, 0).split('train').digest in (
-    (tmp_path / 'v.state' / 'settings.json').read_text()
-  )
+  settings = np.load(tmp_path / 'v.state' / 'state.npz')['settings']
+  assert load_corpus(data, 0).split('train').digest in str(settings)
 
 
-STATE = WordState(
-  epoch=3,
-  words=('the', 'über', 'DD'),
-  counts=np.array([9, 4, 2]),
-  vectors=np.arange(6, dtype=np.float32).reshape(3, 2),
-  contexts=np.ones((3, 2), np.float32),
-)
-
-
-@pytest.fixture
-def folder(tmp_path):
-  return StateFolder(tmp_path / 'new' / 'x.bin.state')
-
-
-def test_saved_and_loaded_is_the_same(folder):
-  assert folder.load() is None
-  folder.save(STATE)
-  folder.save(dataclasses.replace(STATE, epoch=4))
-  got = folder.load()
-  assert got.epoch == 4 and got.words == STATE.words
-  for name in ('counts', 'vectors', 'contexts'):
-    ours, theirs = getattr(STATE, name), getattr(got, name)
-    np.testing.assert_array_equal(ours, theirs)
-    assert ours.dtype == theirs.dtype
-  assert [path.name for path in folder.path.iterdir()] == ['state.npz']
-
-
-def test_other_settings_are_refused_by_name(folder):
-  before = {'--dim': 200, '--epochs': 5, '--seed': 0}
-  folder.compare(before)
-  assert not folder.path.exists()
-  folder.begin(before, STATE)
-  assert folder.load().epoch == STATE.epoch
-  folder.compare(dict(reversed(before.items())))
-  with pytest.raises(ConfigError) as caught:
-    folder.compare({'--dim': 200, '--epochs': 6, '--new': 1})
-  message = str(caught.value)
-  assert '\n  --epochs: 5 -> 6\n  --seed: 0 -> None\n  --new: None' in message
-  assert '--dim' not in message and str(folder.path) in message
-  assert json.loads(folder.settings.read_text()) == before
-
-
-@pytest.mark.parametrize('content', [b'', b'{', b'[]', b'\xff'])
-def test_damaged_settings(folder, content):
-  folder.begin({'a': 1}, STATE)
-  folder.settings.write_bytes(content)
-  with pytest.raises(DataError, match=r'settings.json: .* remove .*x.bin'):
-    folder.compare({'a': 1})
-
-
-@pytest.mark.parametrize(
-  'fields',
-  [
-    {'words': ('the', 'the', 'DD')},
-    {'words': ('the', 'DD')},
-    {'counts': np.array([9.5, 4, 2])},
-    {'vectors': np.ones((3, 3), np.float32)},
-    {'vectors': np.ones(3, np.float32), 'contexts': np.ones(3, np.float32)},
-    {'contexts': np.full((3, 2), np.nan, np.float32)},
-  ],
-)
-def test_arrays_that_cannot_be(folder, fields):
-  folder.save(dataclasses.replace(STATE, **fields))
-  with pytest.raises(DataError, match=r'state.npz: .* damaged; remove .*x.bin'):
-    folder.load()
-
-
-def test_arrays_cut_anywhere(folder):
-  folder.save(STATE)
-  whole = folder.arrays.read_bytes()
-  for size in range(0, len(whole), 50):
-    folder.arrays.write_bytes(whole[:size])
-    with pytest.raises(DataError, match='damaged'):
-      folder.load()
+def test_a_damaged_state_is_one_error(trained, tmp_path):
+  path = tmp_path / 'l2v.bin'
+  shutil.copytree(f'{trained[0]}.state', f'{path}.state')
+  state = tmp_path / 'l2v.bin.state' / 'state.npz'
+  arrays = dict(np.load(state))
+  np.savez(state, **arrays | {'counts': arrays['counts'][1:]})
+  with pytest.raises(DataError, match=r'state.npz: counts: is int64'):
+    train_word_vectors(DATA, TRAINING, path, workers=1)
+  whole = state.read_bytes()
+  for size in range(0, len(whole), 1000):
+    state.write_bytes(whole[:size])
+    with pytest.raises(DataError, match='state.npz: .*damaged'):
+      train_word_vectors(DATA, TRAINING, path, workers=1)

@@ -67,41 +67,16 @@ _VOCABULARIES = {
 }
 
 
-@dataclasses.dataclass
-class WarmStartReport:
-  """Reports, by path, which parameters of the other run are used."""
-
-  # How much of the parameter is loaded.
-  loaded: dict[str, str] = dataclasses.field(default_factory=dict)
-  # The other run does not have these.
-  fresh: list[str] = dataclasses.field(default_factory=list)
-  # Why a parameter of both runs is not loaded.
-  skipped: dict[str, str] = dataclasses.field(default_factory=dict)
-  # This run does not have these.
-  unused: list[str] = dataclasses.field(default_factory=list)
-
-  def __str__(self) -> str:
-    lines = [f'  loaded  {name}: {how}' for name, how in self.loaded.items()]
-    lines += [f'  fresh   {name}' for name in self.fresh]
-    lines += [f'  skipped {name}: {why}' for name, why in self.skipped.items()]
-    lines += [f'  unused  {name}' for name in self.unused]
-    return '\n'.join(lines)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class WarmStarted:
-  """Holds what a run takes from another run; by default nothing.
+  """Holds what a run takes from another run; by default nothing."""
 
-  Attributes:
-    descriptor_run: the other run if this run must embed descriptors in the same
-      way; None if the head has no descriptors, or is not loaded.
-    paths: paths of the parameters that are loaded at least in part.
-    label_L: bool [trained labels], True for labels whose rows of the head's
-      kernel are loaded; None if there are no such rows.
-  """
-
+  # The other run if this run must embed descriptors in the same way; None if
+  # the head has no descriptors, or is not loaded.
   descriptor_run: Workdir | None = None
-  paths: Set[str] = frozenset()
+  paths: Set[str] = frozenset()  # of parameters that are loaded, even in part
+  # bool [trained labels], True for labels whose rows of the head's kernel are
+  # loaded; None if there are no such rows.
   label_L: np.ndarray | None = None
 
 
@@ -138,8 +113,15 @@ def warm_start(
   head_fault = _head_fault(ours, theirs, spaces)
   if levels is not None and not head_fault:
     head_fault = _levels_fault(levels, spaces, workdir)
-  report = _report(ours, theirs, rows, _untrained(state), head_fault)
-  if not report.loaded:
+  fits = _fits(ours, theirs, rows, _untrained(state), head_fault)
+  loaded = {name for name, (use, _) in fits.items() if use == 'loaded'}
+  report = '\n'.join(
+    f'  {use:7} {name}' + f': {why}' * bool(why)
+    for wanted in ('loaded', 'fresh', 'skipped', 'unused')
+    for name, (use, why) in fits.items()
+    if use == wanted
+  )
+  if not loaded:
     raise ConfigError(
       f'config.train.init_from={source}: no parameter of the checkpoint fits '
       'this run:\n'
@@ -147,13 +129,13 @@ def warm_start(
     )
   if is_host0():
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
-  merged = _merged(ours, theirs, rows, report.loaded.keys(), checkpoint)
+  merged = _merged(ours, theirs, rows, loaded, checkpoint)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
   describes = not head_fault and _width(ours) == _width(theirs) != ()
   taken = WarmStarted(
     descriptor_run=workdir if describes else None,
-    paths=frozenset(report.loaded),
-    label_L=rows['labels'] >= 0 if KERNEL in report.loaded else None,
+    paths=frozenset(loaded),
+    label_L=rows['labels'] >= 0 if KERNEL in loaded else None,
   )
   return state, taken
 
@@ -264,58 +246,47 @@ def _vocabulary_rows(
   return {'pieces': piece_rows(vocab, tokenizer)}
 
 
-def _report(
+def _fits(
   ours: Mapping[str, jax.Array],
   theirs: Mapping[str, jax.ShapeDtypeStruct],
   rows: Mapping[str, np.ndarray],
   untrained: Set[str],
   head_fault: str,
-) -> WarmStartReport:
-  """Reports which parameters will be loaded, and why others will not be."""
-  report = WarmStartReport()
-  for name, param in ours.items():
-    # Exponents are loaded with the kernel.
-    if name == EXPONENT:
-      continue
-    if name not in theirs:
-      report.fresh.append(name)
-    elif name in untrained:
-      report.skipped[name] = 'not trained, so it keeps its own values'
-    elif name.startswith(_HEAD) and head_fault:
-      report.skipped[name] = head_fault
-    else:
-      _add_fit(
-        name, param, theirs[name], rows.get(_row_kind(name, param)), report
-      )
-  storage = storage_of(theirs)
-  if KERNEL in report.loaded and storage is not storage_of(ours):
-    report.loaded[KERNEL] += f', converted from {storage.value}'
-  report.unused = sorted(theirs.keys() - ours.keys() - {EXPONENT})
-  return report
+) -> dict[str, tuple[str, str]]:
+  """Returns what becomes of each parameter, and how much of it or why.
 
-
-def _add_fit(
-  name: str,
-  param: jax.Array,
-  other: jax.ShapeDtypeStruct,
-  source: np.ndarray | None,
-  report: WarmStartReport,
-) -> None:
-  """Adds to the report how much of a parameter fits the other run's.
-
-  `source` is the other run's row for each row (-1: none); None: not by row.
+  A parameter of this run is loaded, skipped or fresh (the other run does not
+  have it); a parameter of the other run that this run does not have is unused.
   """
-  by_row = source is not None
-  if param.shape[by_row:] != other.shape[by_row:]:
-    report.skipped[name] = f'shape {other.shape}, not {param.shape}'
-  elif not by_row:
-    report.loaded[name] = 'all'
-  elif (source < 0).all():
-    kind = _row_kind(name, param)
-    report.skipped[name] = f'none of its {kind} are in this run'
-  else:
-    kind = _row_kind(name, param)
-    report.loaded[name] = f'{(source >= 0).sum()} of {len(source)} {kind}'
+  fits = {}
+  # Exponents are loaded with the kernel.
+  for name in ours.keys() - {EXPONENT} - theirs.keys():
+    fits[name] = 'fresh', ''
+  for name in theirs.keys() - {EXPONENT} - ours.keys():
+    fits[name] = 'unused', ''
+  for name in (ours.keys() & theirs.keys()) - {EXPONENT}:
+    shape, other = ours[name].shape, theirs[name].shape
+    kind = _row_kind(name, ours[name])
+    source = rows.get(kind)  # the other run's row of each row, -1: none
+    by_row = source is not None
+    if name in untrained:
+      fits[name] = 'skipped', 'not trained, so it keeps its own values'
+    elif name.startswith(_HEAD) and head_fault:
+      fits[name] = 'skipped', head_fault
+    elif shape[by_row:] != other[by_row:]:
+      fits[name] = 'skipped', f'shape {other}, not {shape}'
+    elif not by_row:
+      fits[name] = 'loaded', 'all'
+    elif (source < 0).all():
+      fits[name] = 'skipped', f'none of its {kind} are in this run'
+    else:
+      how = f'{(source >= 0).sum()} of {len(source)} {kind}'
+      fits[name] = 'loaded', how
+  storage = storage_of(theirs)
+  use, how = fits.get(KERNEL, ('', ''))
+  if use == 'loaded' and storage is not storage_of(ours):
+    fits[KERNEL] = use, f'{how}, converted from {storage.value}'
+  return dict(sorted(fits.items()))
 
 
 def _merged(

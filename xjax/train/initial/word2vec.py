@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Iterator, Mapping
 import dataclasses
+import functools
 import glob
 import json
 import os
@@ -14,8 +15,9 @@ from absl import logging
 from gensim.models import Word2Vec
 import numpy as np
 
-from xjax.core.atomic import remove_temporaries, write_json, write_npz
-from xjax.core.errors import DAMAGE, ConfigError, DataError
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import remove_temporaries, write_npz
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.core.progress import progress
 from xjax.core.types import Ragged
@@ -43,101 +45,49 @@ class WordState:
   vectors: np.ndarray  # [n, E], the result of training
   contexts: np.ndarray  # [n, E], used when a word is the neighbour of another
 
-  def is_sound(self) -> bool:
-    n = len(self.words)
-    return bool(
-      len(set(self.words)) == n > 0
-      and self.counts.shape == (n,)
-      and self.vectors.shape == self.contexts.shape
-      and self.vectors.shape[:-1] == (n,)
-      and np.isfinite(self.vectors).all()
-      and np.isfinite(self.contexts).all()
+
+def save_state(
+  path: pathlib.Path, settings: Mapping[str, Any], state: WordState
+) -> None:
+  """Writes the settings and the state of a training to one file."""
+  texts = {
+    'words': np.array('\n'.join(state.words)),
+    'settings': np.array(json.dumps(dict(settings))),
+  }
+  write_npz(path, {**vars(state), **texts, 'epoch': np.int64(state.epoch)})
+
+
+def load_state(path: pathlib.Path, settings: Mapping[str, Any]) -> WordState:
+  """Reads the state of a training that was started with the same settings.
+
+  Raises:
+    ConfigError: the training was started with other settings.
+    DataError: the file is damaged.
+  """
+  arrays = Arrays.read(path)
+  before = json.loads(arrays.text('settings'))
+  differences = [
+    f'  {name}: {before.get(name)} -> {settings.get(name)}'
+    for name in dict.fromkeys((*before, *settings))
+    if before.get(name) != settings.get(name)
+  ]
+  if differences:
+    raise ConfigError(
+      f'{path.parent} was started with other settings:\n'
+      + '\n'.join(differences)
+      + '\nchoose another output, or remove this folder to start again'
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class StateFolder:
-  """Reads and writes training's state in OUTPUT.state, beside the vectors."""
-
-  path: pathlib.Path
-
-  @property
-  def settings(self) -> pathlib.Path:
-    return self.path / 'settings.json'
-
-  @property
-  def arrays(self) -> pathlib.Path:
-    return self.path / 'state.npz'
-
-  def begin(self, settings: Mapping[str, Any], state: WordState) -> None:
-    write_json(self.settings, dict(settings))
-    self.save(state)
-
-  def compare(self, settings: Mapping[str, Any]) -> None:
-    """Checks that training in this folder, if any, had the same settings."""
-    if not self.settings.exists():
-      return
-    before = self._read_settings()
-    differences = [
-      f'  {name}: {before.get(name)} -> {settings.get(name)}'
-      for name in dict.fromkeys((*before, *settings))
-      if before.get(name) != settings.get(name)
-    ]
-    if differences:
-      raise ConfigError(
-        f'{self.path} was started with other settings:\n'
-        + '\n'.join(differences)
-        + '\nchoose another output, or remove this folder to start again'
-      )
-
-  def _read_settings(self) -> dict[str, Any]:
-    try:
-      before = json.loads(self.settings.read_text(encoding='utf-8'))
-    except DAMAGE as error:
-      raise self._damaged(self.settings) from error
-    if not isinstance(before, dict):
-      raise self._damaged(self.settings)
-    return before
-
-  def save(self, state: WordState) -> None:
-    text = '\n'.join(state.words).encode()
-    arrays = {
-      'epoch': np.int64(state.epoch),
-      'words': np.frombuffer(text, np.uint8),
-      'counts': state.counts,
-      'vectors': state.vectors,
-      'contexts': state.contexts,
-    }
-    write_npz(self.arrays, arrays)
-
-  def load(self) -> WordState | None:
-    """Reads the saved state, or returns None if there is none yet."""
-    if not self.arrays.exists():
-      return None
-    try:
-      # The file is opened here, since NumPy may leave a damaged file open.
-      with self.arrays.open('rb') as file:
-        state = _state(np.load(file, allow_pickle=False))
-    except DAMAGE as error:
-      raise self._damaged(self.arrays) from error
-    if not state.is_sound():
-      raise self._damaged(self.arrays)
-    return state
-
-  def _damaged(self, path: pathlib.Path) -> DataError:
-    return DataError(
-      f'{path}: the file is damaged; remove {self.path} to start again'
-    )
-
-
-def _state(arrays: Mapping[str, np.ndarray]) -> WordState:
-  return WordState(
-    epoch=int(arrays['epoch']),
-    words=tuple(arrays['words'].tobytes().decode().split('\n')),
-    counts=arrays['counts'].astype(np.int64, casting='safe'),
-    vectors=arrays['vectors'].astype(np.float32, casting='safe'),
-    contexts=arrays['contexts'].astype(np.float32, casting='safe'),
+  words = tuple(arrays.text('words').split('\n'))
+  shape = len(words), settings['--dim']
+  state = WordState(
+    arrays.count('epoch'),
+    words,
+    arrays.take('counts', np.int64, shape[:1]),
+    arrays.take('vectors', np.float32, shape),
+    arrays.take('contexts', np.float32, shape),
   )
+  arrays.finish()
+  return state
 
 
 _ALL = 2**31 - 1  # longest document in words, so that nothing is cut off
@@ -189,27 +139,30 @@ def train_word_vectors(
     Preempted: SIGTERM or Ctrl-C came; another call continues the training.
   """
   path = pathlib.Path(os.path.expanduser(output))
-  folder = StateFolder(path.with_name(f'{path.name}.state'))
-  with Preemption() as preemption, locked(folder.path):
-    remove_temporaries(folder.path)
+  saved = path.with_name(f'{path.name}.state') / 'state.npz'
+  with Preemption() as preemption, locked(saved.parent):
+    remove_temporaries(saved.parent)
     remove_temporaries(path.parent, glob.escape(path.name))
-    if path.exists() and not folder.settings.exists():
+    if path.exists() and not saved.exists():
       raise ConfigError(
-        f'{path} exists without {folder.path}, so training cannot be resumed; '
+        f'{path} exists without {saved}, so training cannot be resumed; '
         'choose another output, or remove the file'
       )
     split = load_corpus(data, training.seed, splits=('train',)).split('train')
     settings = _settings(training, split)
-    folder.compare(settings)
-    state = folder.load()
-    if state is None:
-      state = _first_state(split, training)
-      folder.begin(settings, state)
+    save = functools.partial(save_state, saved, settings)
+    if saved.exists():
+      state = load_state(saved, settings)
+    else:
+      save(state := _first_state(split, training))
     if state.epoch < training.epochs:
-      vocab = Vocabulary(state.words)
-      tokens = tokenise(split, vocab, _ALL, default_cache_dir(data))
+      tokens = tokenise(
+        split, Vocabulary(state.words), _ALL, default_cache_dir(data)
+      )
       model = _model(state, training, workers)
-      state = _train(model, state, tokens, training, folder, preemption)
+      for after in _epochs(model, state, tokens, training):
+        with preemption.deferred():
+          save(state := after)
     write_word_vectors(path, state.words, state.vectors)
   return state
 
@@ -270,54 +223,36 @@ def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
   return model
 
 
-def _train(
-  model: Word2Vec,
-  state: WordState,
-  tokens: Ragged,
-  training: WordTraining,
-  folder: StateFolder,
-  preemption: Preemption,
-) -> WordState:
-  """Trains the remaining epochs, saves each state, and returns the last one."""
+def _epochs(
+  model: Word2Vec, state: WordState, tokens: Ragged, training: WordTraining
+) -> Iterator[WordState]:
+  """Trains the remaining epochs, and yields the state after each.
+
+  The states share the model's arrays.
+  """
   if state.epoch:
     logging.info('resuming after epoch %d', state.epoch)
   model.wv.vectors[:] = state.vectors
   model.syn1neg[:] = state.contexts
-  for epoch in range(state.epoch, training.epochs):
-    start = time.monotonic()
-    state = _after_epoch(model, state, tokens, training)
-    with preemption.deferred():
-      folder.save(state)
-      seconds = time.monotonic() - start
-      text = 'epoch %d of %d: %.1f s'
-      logging.info(text, epoch + 1, training.epochs, seconds)
-  return state
-
-
-def _after_epoch(
-  model: Word2Vec, state: WordState, tokens: Ragged, training: WordTraining
-) -> WordState:
-  """Trains one epoch, and returns a state that shares the model's arrays."""
-  epoch = state.epoch
-  # The random generator of an epoch depends only on the seed and the epoch. So
-  # the generator need not be saved.
-  seeds = np.random.SeedSequence([training.seed, epoch])
-  model.random = np.random.RandomState(np.random.MT19937(seeds))
   first, last = _RATES
   rates = np.linspace(first, last, training.epochs + 1).tolist()
-  model.train(
-    _Texts(tokens, state.words, f'epoch {epoch + 1}/{training.epochs}'),
-    total_words=int(state.counts.sum()),
-    epochs=1,
-    start_alpha=rates[epoch],
-    end_alpha=rates[epoch + 1],
-  )
-  return dataclasses.replace(
-    state,
-    epoch=epoch + 1,
-    vectors=model.wv.vectors,
-    contexts=model.syn1neg,
-  )
+  for epoch in range(state.epoch, training.epochs):
+    start, title = time.monotonic(), f'epoch {epoch + 1} of {training.epochs}'
+    # The random generator of an epoch depends only on the seed and the epoch.
+    # So the generator need not be saved.
+    seeds = np.random.SeedSequence([training.seed, epoch])
+    model.random = np.random.RandomState(np.random.MT19937(seeds))
+    model.train(
+      _Texts(tokens, state.words, title),
+      total_words=int(state.counts.sum()),
+      epochs=1,
+      start_alpha=rates[epoch],
+      end_alpha=rates[epoch + 1],
+    )
+    logging.info('%s: %.1f s', title, time.monotonic() - start)
+    yield dataclasses.replace(
+      state, epoch=epoch + 1, vectors=model.wv.vectors, contexts=model.syn1neg
+    )
 
 
 class _Texts:
