@@ -21,7 +21,7 @@ from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
-from xjax.train.initial.view_names import encoded_labels, start_view_names
+from xjax.train.initial.descriptors import encoded_labels, start_view_names
 from xjax.train.initial.words import word_rows
 from xjax.train.parameters import (
   VIEW_NAMES,

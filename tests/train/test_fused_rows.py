@@ -13,8 +13,8 @@ from xjax.networks.rows.update import (
   FusedAdagrad,
   FusedSGD,
 )
-from xjax.train.fused_rows import FREQUENT, fused_rows
 from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer import FREQUENT, fused_rows
 
 PLACES = [(seed, step) for seed in range(4) for step in range(8)]
 COUNTS = np.array([0, FREQUENT - 1, FREQUENT, 9 * FREQUENT])

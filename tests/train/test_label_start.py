@@ -24,7 +24,7 @@ from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 from xjax.networks.text_model import build, smoothed_priors
-from xjax.train.fused_rows import FREQUENT
+from xjax.train.optimizer import FREQUENT
 from xjax.train.optimizer_config import EMAConfig
 
 WORDS, N_TRAIN = 9, 4000

@@ -20,9 +20,8 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.networks.rows.update import FusedAdam
 from xjax.networks.text_model import build
-from xjax.train.fused_rows import fused_rows
 from xjax.train.neural_train import NeuralTrain
-from xjax.train.optimizer import make_optimizer
+from xjax.train.optimizer import fused_rows, make_optimizer
 from xjax.train.parameters import by_path
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step

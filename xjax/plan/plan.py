@@ -28,9 +28,8 @@ from xjax.networks.text_model import TextModel, build
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
-from xjax.train.fused_rows import FREQUENT, fused_rows
-from xjax.train.initial.encoder import check_document_length
-from xjax.train.optimizer import make_optimizer
+from xjax.train.initial.encoder import check_lengths
+from xjax.train.optimizer import FREQUENT, fused_rows, make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
 
@@ -151,7 +150,7 @@ class Planner:
     sizes = _batched(self.sizes, config)
     if sizes.architecture is not None:
       longest = sizes.architecture.max_tokens
-      check_document_length(config.model, config.data, longest, 'the encoder')
+      check_lengths(config.model, config.data, longest, 'the encoder')
     plan = planned_state(config, sizes, mesh)
     parts = _between_steps(config, sizes, plan, mesh)
     trained, _ = plan.split(plan.abstract.params)

@@ -15,7 +15,7 @@ from xjax.core.mesh import put_labels
 from xjax.networks.heads.chunks import is_label_row
 from xjax.networks.heads.head import Frozen
 from xjax.networks.rows.kahan import PLACE, kahan_places
-from xjax.train.fused_rows import FusedRows
+from xjax.train.optimizer import FusedRows
 from xjax.train.optimizer_config import AverageConfig, NoAverage
 from xjax.train.parameters import by_path, from_paths, in_group
 

@@ -17,7 +17,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
-from xjax.train.batches.dense import TrainBatches, eval_batches
+from xjax.train.batches.dense import EvalBatches, TrainBatches
 
 BUCKETS = (4, 8, 16)
 
@@ -203,7 +203,7 @@ def test_a_million_documents_are_planned_in_a_second():
 @pytest.mark.parametrize('n', [0, 1, 50])
 def test_eval_has_every_document_once_by_bucket_then_row(n):
   tokens, gold = corpus(n)
-  batches = eval_batches(tokens, gold, batch_size=8, buckets=BUCKETS)
+  batches = EvalBatches(tokens, gold, batch_size=8, buckets=BUCKETS)
   seen = list(batches)
   assert len(seen) == len(batches)
   docs = documents(seen)
@@ -218,9 +218,9 @@ def test_eval_has_every_document_once_by_bucket_then_row(n):
 def test_eval_shares_are_alike_and_make_the_batch():
   tokens, gold = corpus(50)
   settings = {'batch_size': 8, 'buckets': BUCKETS}
-  whole = list(eval_batches(tokens, gold, **settings))
+  whole = list(EvalBatches(tokens, gold, **settings))
   parts = [
-    list(eval_batches(tokens, gold, **settings, share=Share((i,), 2)))
+    list(EvalBatches(tokens, gold, **settings, share=Share((i,), 2)))
     for i in range(2)
   ]
   assert len(parts[0]) == len(parts[1]) == len(whole)

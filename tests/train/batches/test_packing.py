@@ -11,7 +11,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
-from xjax.train.batches.dense import TrainBatches, eval_batches
+from xjax.train.batches.dense import EvalBatches, TrainBatches
 from xjax.train.batches.packing import Packing, first_fit
 
 T, PADDING = 16, 3
@@ -119,7 +119,7 @@ def test_any_lengths(lengths, devices, accumulate):
   packs_ = devices * accumulate
   n = -(-len(lengths) // packs_) * packs_
   tokens = Ragged.of([np.arange(100, 100 + k) for k in lengths])
-  (batch,) = eval_batches(
+  (batch,) = EvalBatches(
     tokens,
     Ragged.of([()] * len(lengths)),
     batch_size=n,
@@ -151,7 +151,7 @@ def test_short_documents_cost_what_they_have():
   tokens = Ragged.of([[7, 8]] * 64)
   gold = Ragged.of([()] * 64)
   settings = {'batch_size': 64, 'buckets': (T,), 'packing': Packing()}
-  (batch,) = eval_batches(tokens, gold, **settings)
+  (batch,) = EvalBatches(tokens, gold, **settings)
   assert batch.tokens_BT.shape == (8, T)
   assert (batch.segments_BT == np.arange(T) // 2 + 1).all()
 
@@ -203,12 +203,12 @@ def test_batches_that_do_not_divide():
 def test_a_document_longer_than_a_row():
   tokens = Ragged.of([range(T + 1)])
   with pytest.raises(ConfigError, match='max_tokens'):
-    eval_batches(tokens, tokens, batch_size=1, buckets=(T,), packing=Packing())
+    EvalBatches(tokens, tokens, batch_size=1, buckets=(T,), packing=Packing())
 
 
 def test_no_documents():
   empty = Ragged.of([])
   settings = {'batch_size': 2, 'buckets': (T,), 'packing': Packing()}
-  assert list(eval_batches(empty, empty, **settings)) == []
+  assert list(EvalBatches(empty, empty, **settings)) == []
   with pytest.raises(DataError, match='no documents'):
     TrainBatches(empty, empty, seed=0, **settings)

@@ -6,7 +6,7 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.text.words import UNKNOWN_ID
-from xjax.train.batches.dense import TrainBatches, eval_batches
+from xjax.train.batches.dense import EvalBatches, TrainBatches
 from xjax.train.batches.zones import Zones
 
 DOCUMENTS = [
@@ -70,7 +70,7 @@ def test_batches_have_what_their_documents_have():
   shared = {'batch_size': 8, 'buckets': (4, 8)}
   train = TrainBatches(*given, seed=1, **shared)
   for batches in (
-    list(eval_batches(*given, **shared)),
+    list(EvalBatches(*given, **shared)),
     [train[i] for i in range(train.steps_per_epoch)],
   ):
     seen = []
@@ -93,4 +93,4 @@ def test_batches_have_what_their_documents_have():
 
 def test_a_zone_longer_than_the_buckets():
   with pytest.raises(ConfigError, match='a zone has 5 tokens'):
-    eval_batches(zones(), Ragged.of([[]] * 5), batch_size=2, buckets=(4,))
+    EvalBatches(zones(), Ragged.of([[]] * 5), batch_size=2, buckets=(4,))

@@ -68,10 +68,10 @@ from xjax.train.batches.inputs import (
   fit_vocabulary,
 )
 from xjax.train.checkpoint import read_params, saved_params
+from xjax.train.initial.descriptors import encoded_labels
 from xjax.train.initial.encoder import (
   keep_encoder,
 )
-from xjax.train.initial.view_names import encoded_labels
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import from_paths
 from xjax.train.saved_steps import (

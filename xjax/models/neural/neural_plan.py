@@ -11,8 +11,7 @@ from xjax.data.schema import LabelSpace
 from xjax.models.contract import Config
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.text_model import build, initial_biases, smoothed_priors
-from xjax.train.fused_rows import fused_rows
-from xjax.train.optimizer import make_optimizer
+from xjax.train.optimizer import fused_rows, make_optimizer
 from xjax.train.state import StatePlan, plan_state, with_label_start
 
 

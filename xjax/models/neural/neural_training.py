@@ -39,10 +39,10 @@ from xjax.train.initial.descriptors import (
   save_words,
   start_descriptors,
   start_name_encoder,
+  start_view_names,
 )
 from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.label_vectors import start_label_vectors
-from xjax.train.initial.view_names import start_view_names
 from xjax.train.initial.warm_start import WarmStarted, warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.loop import Judge, Loop, Position

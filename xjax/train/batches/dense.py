@@ -47,10 +47,20 @@ class _Buckets:
     *,
     batch_size: int,
     buckets: Sequence[int],
-    share: Share,
-    padding: int,
-    packing: Packing | None,
+    share: Share = WHOLE,
+    padding: int = PAD_ID,
+    packing: Packing | None = None,
   ) -> None:
+    """Prepares the buckets without reading any document.
+
+    Args:
+      batch_size: documents per batch, over all processes.
+      buckets: lengths T, ascending; the last must hold the longest document.
+      share: this process's share of the rows of a batch.
+      padding: the token id that fills rows after documents.
+      packing: which documents share rows, all of the last bucket's length; None
+        gives each document its own row.
+    """
     widths = np.asarray(buckets, np.int64)
     if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
       raise ConfigError(
@@ -218,17 +228,11 @@ class TrainBatches(_Buckets):
     packing: Packing | None = None,
     shortlists: TrainShortlists | None = None,
   ) -> None:
-    """Prepares the buckets without reading any document.
+    """Prepares the buckets without reading any document; see _Buckets.
 
     Args:
-      batch_size: documents per batch, over all processes.
-      buckets: lengths T, ascending; the last must hold the longest document.
       seed: decides the order of documents and batches in each epoch.
-      share: this process's share of the rows of a batch.
       workers: threads that prepare batches in advance; 0 means none.
-      padding: the token id that fills rows after documents.
-      packing: which documents share rows, all of the last bucket's length; None
-        gives each document its own row.
       shortlists: None if training scores all labels.
     """
     super().__init__(
@@ -285,7 +289,12 @@ class TrainBatches(_Buckets):
 
 
 class EvalBatches(_Buckets):
-  """Yields all documents once, in batches sorted by bucket, then by row."""
+  """Yields all documents once, in batches sorted by bucket, then by row.
+
+  doc_B tells which documents a batch has. All processes have the same number of
+  batches, with the same shapes. Each process gets only the rows of its share.
+  Rows without tokens have the contents that TrainBatches says.
+  """
 
   def __len__(self) -> int:
     counts = np.bincount(self._bucket_N)
@@ -294,30 +303,3 @@ class EvalBatches(_Buckets):
   def __iter__(self) -> Iterator[TokenBatch]:
     rows, buckets = self._arrange(np.arange(len(self._tokens)))
     return map(self._batch, rows, buckets)
-
-
-def eval_batches(
-  tokens: Rows,
-  gold: Ragged,
-  *,
-  batch_size: int,
-  buckets: Sequence[int],
-  share: Share = WHOLE,
-  padding: int = PAD_ID,
-  packing: Packing | None = None,
-) -> EvalBatches:
-  """Makes the batches of a split that is judged or predicted.
-
-  doc_B tells which documents a batch has. All processes have the same number of
-  batches, with the same shapes. Each process gets only the rows of its share.
-  Arguments, and the contents of rows without tokens, are those of TrainBatches.
-  """
-  return EvalBatches(
-    tokens,
-    gold,
-    batch_size=batch_size,
-    buckets=buckets,
-    share=share,
-    padding=padding,
-    packing=packing,
-  )

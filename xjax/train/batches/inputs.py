@@ -36,7 +36,6 @@ from xjax.train.batches.dense import (
   EvalBatches,
   Rows,
   TrainBatches,
-  eval_batches,
 )
 from xjax.train.batches.packing import Packing, possible_rows
 from xjax.train.batches.zones import Zones
@@ -274,7 +273,7 @@ class TokenReader:
     return Packing(self.share.of, accumulate) if packed else None
 
   def _once(self, rows: Rows, gold: Ragged, batch_size: int) -> EvalBatches:
-    return eval_batches(
+    return EvalBatches(
       rows,
       gold,
       batch_size=batch_size,

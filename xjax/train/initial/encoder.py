@@ -160,59 +160,42 @@ def _check_generated(data: DataConfig) -> None:
 def _check_lengths(
   model: TextModelConfig, data: DataConfig, folder: ModelFolder, special: int
 ) -> None:
-  longest, head = folder.architecture.max_tokens, model.head
+  longest = folder.architecture.max_tokens
   if data.tokens.max_tokens <= special:
     raise ConfigError(
       f'config.data.tokens.max_tokens={data.tokens.max_tokens}: must be '
       f'more than {special}, the number of special tokens that the tokenizer '
       f'of {folder.path} puts around a text'
     )
-  encoder = f'the encoder of {folder.path}'
-  check_document_length(model, data, longest, encoder)
-  if head.describes:
-    _check_length(
-      'config.model.head.descriptor.max_words',
-      head.descriptor.max_words,
-      longest,
-      encoder,
-      more=special,
-      kind='special tokens',
-    )
+  check_lengths(model, data, longest, f'the encoder of {folder.path}', special)
 
 
-def check_document_length(
-  model: TextModelConfig, data: DataConfig, longest: int | None, encoder: str
-) -> None:
-  """Checks that documents fit the positions of an encoder.
-
-  They count with the vectors that the head appends. `longest` is the number of
-  positions, None for no limit. `encoder` is its name, for the message.
-  """
-  _check_length(
-    'config.data.tokens.max_tokens',
-    data.tokens.max_tokens,
-    longest,
-    encoder,
-    more=model.head.appended,
-    kind='vectors that the head appends',
-  )
-
-
-def _check_length(
-  field: str,
-  length: int,
+def check_lengths(
+  model: TextModelConfig,
+  data: DataConfig,
   longest: int | None,
   encoder: str,
-  *,
-  more: int,
-  kind: str,
+  special: int | None = None,
 ) -> None:
-  """Checks that a length and `more` tokens of a kind fit an encoder."""
-  if longest is not None and length + more > longest:
-    included = f', including {more} {kind}' if more else ''
-    raise ConfigError(
-      f'{field}={length}: {encoder} reads at most {longest} tokens{included}'
-    )
+  """Checks that documents, and label names, fit the positions of an encoder.
+
+  Documents count with the vectors that the head appends, label names with the
+  `special` tokens around them; None checks no names. `longest` is the number of
+  positions, None for no limit. `encoder` is its name, for the message.
+  """
+  head = model.head
+  field, length = 'config.data.tokens.max_tokens', data.tokens.max_tokens
+  texts = [(field, length, head.appended, 'vectors that the head appends')]
+  if special is not None and head.describes:
+    field = 'config.model.head.descriptor.max_words'
+    length = head.descriptor.max_words
+    texts.append((field, length, special, 'special tokens'))
+  for field, length, more, kind in texts:
+    if longest is not None and length + more > longest:
+      included = f', including {more} {kind}' if more else ''
+      raise ConfigError(
+        f'{field}={length}: {encoder} reads at most {longest} tokens{included}'
+      )
 
 
 def _check_layers(layers: tuple[int, ...], folder: ModelFolder) -> None:

@@ -32,7 +32,7 @@ from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
 from xjax.train.checkpoint import read_some, saved_params
-from xjax.train.initial.view_names import encoded_labels
+from xjax.train.initial.descriptors import encoded_labels
 from xjax.train.initial.warm_rows import (
   EXPONENT,
   KERNEL,
