@@ -34,7 +34,6 @@ from xjax.networks.pretrained.architecture import (
 from xjax.networks.pretrained.convert import parameter_shapes
 from xjax.networks.pretrained.model_folder import (
   ModelFolder,
-  check_special_tokens,
   check_vocabulary,
 )
 from xjax.networks.pretrained.text_encoder import TextEncoder
@@ -141,12 +140,8 @@ def check_folder(config: TextVectorsConfig) -> tuple[ModelFolder, Subwords]:
     DataError: the folder does not exist, or has a fault.
   """
   folder = ModelFolder.at(config.folder)
-  tokenizer = Subwords.of_folder(folder.path)
-  architecture, where = folder.architecture, tokenizer.source
-  check_vocabulary(len(tokenizer), architecture, where, True)
-  before, after = len(tokenizer.before), len(tokenizer.after)
-  check_special_tokens(before, after, architecture, where)
-  if fault := _length_fault(config.max_tokens, architecture, tokenizer):
+  tokenizer = folder.tokenizer(spare_rows=True)
+  if fault := _length_fault(config.max_tokens, folder.architecture, tokenizer):
     raise ConfigError(
       f'config.data.tokens.max_tokens={config.max_tokens}: {folder.path}: '
       f'{fault}'

@@ -19,7 +19,6 @@ import os
 import pathlib
 import re
 import sys
-import types
 from typing import Any
 
 import grain
@@ -86,21 +85,12 @@ class Checkpoints(contextlib.AbstractContextManager):
       ),
     )
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: types.TracebackType | None,
-  ) -> None:
-    try:
-      with _saving(self._folder):
-        try:
-          self._finish()
-        finally:
-          self._manager.close()
-    except WriteError:
-      if error is None:
-        raise
+  def __exit__(self, *error: object) -> None:
+    with _saving(self._folder):
+      try:
+        self._finish()
+      finally:
+        self._manager.close()
 
   @property
   def steps(self) -> list[int]:

@@ -72,13 +72,8 @@ class Preemption(contextlib.AbstractContextManager):
       enter(_watching_signals(self._watch))
     return self
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: types.TracebackType | None,
-  ) -> None:
-    self._handlers.__exit__(kind, error, trace)
+  def __exit__(self, *error: object) -> None:
+    self._handlers.close()
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:

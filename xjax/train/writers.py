@@ -11,14 +11,13 @@ import pathlib
 import socket
 import struct
 import time
-import types
 from typing import Any
 
 from absl import logging
 import jax
 import tqdm
 
-from xjax.core.atomic import WriteError, atomic_write, writing
+from xjax.core.atomic import atomic_write, writing
 from xjax.core.distributed import is_host0
 from xjax.core.processes.loading import hidden
 from xjax.core.progress import Progress
@@ -86,20 +85,10 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._file.close()
       raise
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: types.TracebackType | None,
-  ) -> None:
-    if not self._file:
-      return
-    try:
+  def __exit__(self, *error: object) -> None:
+    if self._file:
       with writing(self._path), self._file:
         self._board.close()
-    except WriteError:
-      if error is None:
-        raise
 
   def write(self, kind: str, step: int, **values: Any) -> None:
     """Adds a record to metrics.jsonl, and the record's numbers to TensorBoard.
@@ -251,12 +240,7 @@ class Profile(contextlib.AbstractContextManager):
     self._steps = range(0) if steps is None else range(steps[0], steps[1] + 1)
     self._runs = self._traced = False
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: types.TracebackType | None,
-  ) -> None:
+  def __exit__(self, *error: object) -> None:
     self._stop()
     if self._steps and not self._traced:
       logging.warning(

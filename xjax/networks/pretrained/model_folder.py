@@ -13,6 +13,7 @@ import numpy as np
 from xjax.core.atomic import WriteError, build_folder, write_json, writing
 from xjax.core.errors import DataError
 from xjax.data.files.model_files import read_object
+from xjax.data.text.subwords import Subwords
 from xjax.networks.pretrained.architecture import Architecture, architecture_of
 from xjax.networks.pretrained.convert import (
   from_hugging_face,
@@ -104,6 +105,18 @@ class ModelFolder:
     path = find_model(name)
     config = read_object(path, CONFIG)
     return cls(path, config, architecture_of(config, str(path / CONFIG)))
+
+  def tokenizer(self, spare_rows: bool = False) -> Subwords:
+    """Reads the tokenizer; a DataError says that it fits another encoder.
+
+    `spare_rows` is for check_vocabulary.
+    """
+    found = Subwords.of_folder(self.path)
+    where, architecture = found.source, self.architecture
+    check_vocabulary(len(found), architecture, where, spare_rows)
+    before, after = len(found.before), len(found.after)
+    check_special_tokens(before, after, architecture, where)
+    return found
 
   def parameters(self) -> dict[str, np.ndarray]:
     """Reads the weights, and returns the encoder's parameters in float32.

@@ -23,11 +23,7 @@ from xjax.networks.pretrained.architecture import (
   small_encoder,
 )
 from xjax.networks.pretrained.convert import parameter_shapes
-from xjax.networks.pretrained.model_folder import (
-  ModelFolder,
-  check_special_tokens,
-  check_vocabulary,
-)
+from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.networks.text_model import TextModelConfig
 from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
@@ -55,7 +51,7 @@ def check_encoder(
     _check_generated(data)
     return
   folder = _folder(model)
-  tokenizer = _tokenizer(folder, model.encoder.spare_rows)
+  tokenizer = folder.tokenizer(model.encoder.spare_rows)
   _check_lengths(model, data, folder, tokenizer.n_special)
   _check_layers(model.encoder.joined, folder)
   _check_kept(folder, tokenizer, workdir)
@@ -107,7 +103,7 @@ def first_encoder(
   """
   if model.encoder.folder:
     folder = _model_folder(model)
-    return _tokenizer(folder, model.encoder.spare_rows), dict(folder.config)
+    return folder.tokenizer(model.encoder.spare_rows), dict(folder.config)
   texts = (train.documents[row].text() for row in range(len(train)))
   last = model.encoder.architecture.summary_last
   tokenizer = Subwords.fit(texts, summary_last=last)
@@ -252,20 +248,3 @@ def _folder(model: TextModelConfig) -> ModelFolder:
       f'({", ".join(lacking)}); set config.model.pooling.pooler=False'
     )
   return folder
-
-
-def _tokenizer(folder: ModelFolder, spare_rows: int) -> Subwords:
-  tokenizer = Subwords.of_folder(folder.path)
-  check_vocabulary(
-    len(tokenizer),
-    folder.architecture,
-    tokenizer.source,
-    spare_rows,
-  )
-  check_special_tokens(
-    len(tokenizer.before),
-    len(tokenizer.after),
-    folder.architecture,
-    tokenizer.source,
-  )
-  return tokenizer
