@@ -11,7 +11,6 @@ from xjax.losses.label_weights import (
   EvenWeights,
   PropensityWeights,
   class_balanced,
-  unbiased_positives,
 )
 from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
 from xjax.losses.softmax import Softmax, SoftmaxConfig
@@ -44,12 +43,6 @@ def test_first_scores_cost_least(config):
   best = scores[0, np.argmin(cost)]
   p = config.first_priors(np.array([prior]))
   np.testing.assert_allclose(np.log(p / (1 - p)), [best], atol=2e-2)
-
-
-def test_first_scores_of_focal_loss_are_the_prior():
-  """Which is not where it is least: with gamma nearer to 0."""
-  prior = np.array([0.2])
-  np.testing.assert_array_equal(FocalConfig().first_priors(prior), prior)
 
 
 def test_label_weights():
@@ -87,8 +80,3 @@ def test_class_balanced_ends():
   found = class_balanced(counts, 1 - 1e-9)
   np.testing.assert_allclose(found * counts / found[0], 1, rtol=1e-5)
   np.testing.assert_array_equal(class_balanced(np.zeros(2), 0.9), 1)
-
-
-def test_unbiased_positives_golden():
-  found = unbiased_positives(np.array([1.0, 2.0, 5.5]))
-  np.testing.assert_array_equal(found, [1, 3, 10])

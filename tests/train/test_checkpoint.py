@@ -113,15 +113,6 @@ def test_restores_onto_another_mesh(tmp_path, plan, advance):
   assert jax.tree.map(lambda x: x.sharding, state) == other.shardings
 
 
-def test_saving_a_step_again_replaces_it(tmp_path, plan, advance):
-  write(tmp_path, plan, advance, [1, 2])
-  with Checkpoints(tmp_path, 3) as checkpoints:
-    state, _ = checkpoints.restore(2, plan.abstract, batches())
-    checkpoints.save(state, 2, batches(), {'third': 9}, None)
-  assert read_meta(tmp_path, 2)['third'] == 9
-  assert intact_steps(tmp_path) == [1, 2]
-
-
 def test_saving_a_step_again_never_deletes_it(
   tmp_path, plan, advance, monkeypatch
 ):
@@ -215,19 +206,6 @@ def test_unfinished_checkpoints_go(tmp_path, plan, advance, caplog):
   assert len(caplog.records) == 1
   left = sorted(p.name for p in tmp_path.iterdir() if p.is_dir())
   assert left == ['1', 'damaged']
-
-
-def test_read_params(tmp_path, plan, advance):
-  held = write(tmp_path, plan, advance, [1])
-  found = read_params(tmp_path, 1)
-  expected = by_path(held[1].params)
-  assert found.keys() == expected.keys() == {'rows', 'bias'}
-  for name, array in found.items():
-    assert isinstance(array, np.ndarray)
-    np.testing.assert_array_equal(array, expected[name])
-  placed = read_params(tmp_path, 1, plan.abstract.params)
-  assert placed['rows'].sharding == by_path(plan.shardings.params)['rows']
-  np.testing.assert_array_equal(placed['rows'], expected['rows'])
 
 
 def test_read_params_refuses(tmp_path, plan, advance):

@@ -236,12 +236,6 @@ def test_best_and_regular_checkpoints(run):
   assert judged == [0.3, 0.7, 0.5]
 
 
-def test_the_best_outlives_the_newest(run):
-  config = dataclasses.replace(CONFIG, keep=1, steps=24)
-  at = run(config, values={4: 0.9})
-  assert at.best_step == 4 and run.steps == [4, 24]
-
-
 def test_patience(run):
   config = dataclasses.replace(CONFIG, patience=2, steps=40)
   at = run(config, values={4: 0.5, 8: 0.5, 12: 0.4, 16: 0.9})
@@ -250,12 +244,6 @@ def test_patience(run):
   # Started again it stays stopped, at whatever number of steps.
   assert run(dataclasses.replace(config, steps=80)) == at
   assert run.batches == []
-
-
-def test_without_dev_nothing_is_judged(run):
-  at = run(dev=False)
-  assert run.judged == [] and at.best_step is None
-  assert run.steps == [6, 9, 12]
 
 
 def test_more_steps_go_on_and_judge_where_they_ended(run):
@@ -321,11 +309,6 @@ def test_a_judging_that_was_not_saved_is_recorded_once(run):
   run()
   assert run.judged == [8, 12]
   assert [r['step'] for r in run.records('judge')] == [4, 8, 12]
-
-
-def test_a_metric_without_a_value(run):
-  with pytest.raises(UserError, match='best_metric=all/m'):
-    run(values={4: None})
 
 
 @pytest.fixture

@@ -6,8 +6,22 @@ import numpy as np
 import optax
 import pytest
 
+from xjax.core.rng import step_key
+from xjax.networks.rows.update import (
+  SGD,
+  AdagradRow,
+  ByOptimizer,
+  FusedAdagrad,
+  FusedSGD,
+)
 from xjax.train.neural_train import NeuralTrain, Schedule
-from xjax.train.optimizer import clip_outliers, make_optimizer, make_schedule
+from xjax.train.optimizer import (
+  FREQUENT,
+  clip_outliers,
+  fused_rows,
+  make_optimizer,
+  make_schedule,
+)
 from xjax.train.optimizer_config import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.train.parameters import by_path
 from xjax.train.step import update_mean
@@ -103,21 +117,6 @@ def test_outliers_are_clipped_by_recent_norms():
   assert sum(np.less(clipped, norms)) >= 4 and clipped[-1] == 5
 
 
-def test_the_bound_of_recent_norms_is_a_bound_of_the_gradient():
-  fields = {'learning_rate': 1.0, 'optimizer': Adam(0.0, 0.0, 1e6)}
-  config = NeuralTrain(clip_outliers=5.0, clip_norm=5.0, **fields)
-  optimizer = make_optimizer(config)
-  params = {'w': jnp.zeros(1)}
-  state, recent = optimizer.init(params), collections.deque([np.inf], maxlen=5)
-  for norm in (0.5, 0.2, 30.0, 0.3, 0.1, 0.2, 0.9, 4.0, 12.0, 80.0, 0.1):
-    limit = 5 * max(recent)
-    recent.append(min(norm, 2 * max(recent), 1))
-    updates, state = optimizer.update({'w': jnp.array([norm])}, state, params)
-    np.testing.assert_allclose(
-      -updates['w'] * 1e6, min(norm, limit, 5), rtol=1e-3
-    )
-
-
 def test_gradients_of_zero_do_not_stop_training():
   optimizer = clip_outliers(5.0)
   state = optimizer.init(None)
@@ -161,18 +160,6 @@ def test_rates_of_one_change_no_bit():
     update(NeuralTrain(rates=rates), grads, params) for rates in ((), ('*=1',))
   )
   jax.tree.map(np.testing.assert_array_equal, plain, scaled)
-
-
-@pytest.mark.parametrize('optimizer', [Adam(), AdamW()], ids=repr)
-def test_minimises(optimizer):
-  config = NeuralTrain(learning_rate=0.1, optimizer=optimizer)
-  tx = make_optimizer(config)
-  params = {'w': jnp.array([[2.0, -3.0]])}
-  state = tx.init(params)
-  for _ in range(200):
-    updates, state = tx.update({'w': 2 * params['w']}, state, params)
-    params = optax.apply_updates(params, updates)
-  assert float(jnp.abs(params['w']).max()) < 0.05
 
 
 STEPS = 12
@@ -222,3 +209,41 @@ def test_up_to_the_start_it_is_the_parameters(config):
       np.testing.assert_array_equal(found[step], drawn[step])
     else:
       assert (found[step] != drawn[step]).all()
+
+
+PLACES = [(seed, step) for seed in range(4) for step in range(8)]
+COUNTS = np.array([0, FREQUENT - 1, FREQUENT, 9 * FREQUENT])
+
+
+def test_rules():
+  assert fused_rows(NeuralTrain(rows=ByOptimizer()), COUNTS) is None
+  sgd = fused_rows(NeuralTrain(rows=FusedSGD(momentum=0.7)), COUNTS)
+  assert sgd.rule == SGD(0.7)
+  adagrad = fused_rows(NeuralTrain(rows=FusedAdagrad(eps=1e-3)), COUNTS)
+  assert adagrad.rule == AdagradRow(1e-3)
+  assert sgd.compensated.tolist() == [False, False, True, True]
+
+
+def test_pace_follows_the_schedule_from_its_own_peak():
+  config = NeuralTrain(
+    learning_rate=1e-3,
+    steps=6,
+    warmup=2,
+    schedule=Schedule.LINEAR,
+    rows=FusedSGD(learning_rate=0.6, weight_decay=0.25),
+  )
+  rows = fused_rows(config, COUNTS)
+  paces = [rows.pace(jnp.int32(i), jax.random.key(0)) for i in range(7)]
+  rates = [float(pace.rate) for pace in paces]
+  expected = [0.2, 0.4, 0.6, 0.45, 0.3, 0.15, 0.0]
+  assert rates == pytest.approx(expected, abs=1e-7)
+  assert {float(pace.decay) for pace in paces} == {0.25}
+
+
+def test_keys_are_of_the_given_one_alone():
+  rows = fused_rows(NeuralTrain(rows=FusedSGD()), COUNTS)
+  keys = [step_key(jax.random.key(seed), jnp.int32(i)) for seed, i in PLACES]
+  drawn = [int(rows.pace(jnp.int32(0), key).key) for key in keys]
+  again = [int(rows.pace(jnp.int32(5), key).key) for key in keys]
+  assert drawn == again
+  assert len(set(drawn)) == len(PLACES)

@@ -91,11 +91,6 @@ def test_nothing_is_trained(rates):
     check_groups(config, PATHS, [], [])
 
 
-def test_layer_decay_needs_layers():
-  with pytest.raises(ConfigError, match='layer_decay=0.9.*encoder=BertConfig'):
-    check_groups(NeuralTrain(layer_decay=0.9), *[['encoder/kernel']] * 2, [])
-
-
 def test_label_rows_that_train_themselves():
   others = [path for path in PATHS if path != 'head/kernel']
   given = (PATHS, others, ['head/kernel'])

@@ -44,13 +44,6 @@ def test_deferred_until_the_block_is_left():
     assert preemption.reached()
 
 
-def test_an_error_inside_is_not_hidden():
-  with Preemption() as preemption, pytest.raises(KeyError):
-    with preemption.deferred():
-      ask()
-      raise KeyError
-
-
 def test_ctrl_c_is_told_apart_from_sigterm():
   with pytest.raises(Interrupted, match='Ctrl-C; start the run again'):
     with Preemption():

@@ -25,7 +25,7 @@ from xjax.networks.text_model import build
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
 from xjax.train.optimizer_config import Adam, AdamW, EMAConfig, SWAConfig
-from xjax.train.parameters import by_path, from_paths
+from xjax.train.parameters import by_path
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step, place_weights
 
@@ -139,32 +139,6 @@ def test_every_slot_has_its_parameters_sharding(mesh, optimizer):
   for name in split:
     shard = params[name].addressable_shards[0].data
     assert len(shard) == padded_labels(LABELS) // 4
-
-
-def test_plan_tells_the_state_without_making_it():
-  mesh = make_mesh(MeshConfig(data=4, label=2))
-  plan, _ = planned(mesh)
-  state = start(mesh, plan)
-  for planned_leaf, leaf in zip(
-    jax.tree.leaves(plan.abstract), jax.tree.leaves(state), strict=True
-  ):
-    assert isinstance(planned_leaf, jax.ShapeDtypeStruct)
-    assert planned_leaf.shape == leaf.shape
-    assert planned_leaf.dtype == leaf.dtype
-    assert planned_leaf.sharding == leaf.sharding
-  assert jax.tree.structure(plan.abstract) == jax.tree.structure(state)
-
-
-def test_paths_and_back(wide):
-  plan, _ = planned(wide)
-  state = start(wide, plan)
-  names = by_path(state.params)
-  assert 'embedding/table' in names
-  assert all('value' not in name for name in names)
-  again = from_paths(state.params, names)
-  assert jax.tree.structure(again) == jax.tree.structure(state.params)
-  with pytest.raises(KeyError):
-    from_paths(state.params, {})
 
 
 def label_weights():
@@ -310,13 +284,6 @@ def test_a_document_counts_alike_in_every_batch(mesh, accumulate):
     together = sum(part[name] for part in parts)
     np.testing.assert_allclose(together, change, atol=1e-6, err_msg=name)
     assert np.abs(change).max() > 1e-3
-
-
-def test_learns(wide):
-  _, metrics = run(wide, batch(np.random.default_rng(2)), steps=20)
-  losses = metrics[:, 0]
-  assert losses[-1] < losses[0] - 0.05
-  assert (np.diff(losses) < 0).all()
 
 
 def test_randomness_follows_from_key_and_step(wide):

@@ -63,11 +63,6 @@ def test_a_judging_that_the_state_does_not_know_of_is_cut(tmp_path):
   assert found == [('train', 4), ('judge', 4), ('train', 8)]
 
 
-def test_a_number_that_is_not_a_number_is_no_json(tmp_path):
-  with MetricWriter(tmp_path, 0, 0) as writer, pytest.raises(ValueError):
-    writer.write('train', 1, loss=float('nan'))
-
-
 def raw_events(path):
   content = path.read_bytes()
   while content:

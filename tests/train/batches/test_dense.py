@@ -4,13 +4,10 @@ import contextlib
 import gc
 import subprocess
 import sys
-import time
 import tracemalloc
 
-import grain
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from xjax.core.errors import ConfigError
@@ -83,18 +80,6 @@ def test_a_batch_has_what_its_documents_have():
       assert (ids[length:] == 0).all()
 
 
-def test_padding_may_be_another_id():
-  plain, other = train(), train(padding=77)
-  for i in range(plain.steps_per_epoch):
-    inside = (
-      np.arange(plain[i].tokens_BT.shape[1]) < plain[i].lengths_B[:, None]
-    )
-    assert not inside.all()
-    np.testing.assert_array_equal(
-      other[i].tokens_BT, np.where(inside, plain[i].tokens_BT, 77)
-    )
-
-
 def test_the_longest_gold_fits_and_shapes_are_few():
   tokens, gold = corpus(200)
   batches = train(200)
@@ -108,12 +93,6 @@ def test_the_longest_gold_fits_and_shapes_are_few():
     tokens, Ragged.of([[1]] * 200), batch_size=8, buckets=BUCKETS, seed=0
   )
   assert {p for _, p in few.shapes} == {4}
-
-
-def test_buckets_without_documents_have_no_shape():
-  tokens, gold = Ragged.of([[5] * 7] * 3), Ragged.of([[0]] * 3)
-  batches = TrainBatches(tokens, gold, batch_size=2, buckets=BUCKETS, seed=0)
-  assert batches.shapes == {(8, 4)} and batches.steps_per_epoch == 2
 
 
 def test_order_differs_by_epoch_and_by_seed_and_is_repeatable():
@@ -155,23 +134,6 @@ def test_resumes_exactly_from_any_point():
         assert_same(next(resumed), want)
 
 
-def test_resumes_through_a_checkpoint(tmp_path):
-  with (
-    reading(train()) as iterator,
-    reading(train()) as resumed,
-    ocp.CheckpointManager(tmp_path / 'checkpoints') as manager,
-  ):
-    take(iterator, 5)
-    save = ocp.args.Composite(data=grain.checkpoint.CheckpointSave(iterator))
-    manager.save(5, args=save)
-    manager.wait_until_finished()
-    want = take(iterator, 4)
-    restore = grain.checkpoint.CheckpointRestore(resumed)
-    manager.restore(5, args=ocp.args.Composite(data=restore))
-    for a, b in zip(take(resumed, 4), want, strict=True):
-      assert_same(a, b)
-
-
 def test_many_epochs_hold_no_memory():
   # Without threads, whose batches read ahead would be counted too.
   batches = train(2000, batch_size=250, workers=0)
@@ -187,17 +149,6 @@ def test_many_epochs_hold_no_memory():
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
   assert grown < 100_000  # 30 plans are 240 kB, their batches 6 MB
-
-
-def test_a_million_documents_are_planned_in_a_second():
-  lengths = np.random.default_rng(0).integers(0, 17, 1_000_000)
-  indptr = np.concatenate([[0], np.cumsum(lengths)])
-  tokens = Ragged(indptr, np.ones(indptr[-1], np.int32))
-  gold = Ragged(np.zeros_like(indptr), np.zeros(0, np.int32))
-  batches = TrainBatches(tokens, gold, batch_size=64, buckets=BUCKETS, seed=0)
-  start = time.process_time()
-  batches[0]
-  assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize('n', [0, 1, 50])

@@ -110,30 +110,6 @@ def test_every_document_is_found_again(shards, accumulate):
     assert sorted(sum(found, [])) == sorted(batch.doc_B[batch.mask_B])
 
 
-@given(
-  lengths=st.lists(st.integers(1, T), min_size=1, max_size=24),
-  devices=st.integers(1, 3),
-  accumulate=st.integers(1, 2),
-)
-def test_any_lengths(lengths, devices, accumulate):
-  packs_ = devices * accumulate
-  n = -(-len(lengths) // packs_) * packs_
-  tokens = Ragged.of([np.arange(100, 100 + k) for k in lengths])
-  (batch,) = EvalBatches(
-    tokens,
-    Ragged.of([()] * len(lengths)),
-    batch_size=n,
-    buckets=(T,),
-    padding=PADDING,
-    packing=(packing := Packing(devices, accumulate)),
-  )
-  found = [check_pack(pack, tokens) for pack in packs(batch, packing)]
-  assert sorted(sum(found, [])) == list(range(len(lengths)))
-  rows, each = len(batch.tokens_BT) // packs_, n // packs_
-  assert rows == each or rows % -(-each // 8) == 0
-  assert rows <= each
-
-
 @given(st.lists(st.integers(1, T), min_size=1, max_size=40))
 def test_first_fit_decreasing(lengths):
   lengths = np.array(lengths)
@@ -154,15 +130,6 @@ def test_short_documents_cost_what_they_have():
   (batch,) = EvalBatches(tokens, gold, **settings)
   assert batch.tokens_BT.shape == (8, T)
   assert (batch.segments_BT == np.arange(T) // 2 + 1).all()
-
-
-def test_shapes_are_few():
-  batches = train(400, batch_size=40, packing=Packing(2))
-  heights = {
-    len(batches[i].tokens_BT) for i in range(3 * batches.steps_per_epoch)
-  }
-  assert all(height % 6 == 0 or height == 40 for height in heights)
-  assert len(heights) <= 8
 
 
 @pytest.mark.parametrize('packing', [None, Packing(4), Packing(4, 2)])

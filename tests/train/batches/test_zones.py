@@ -30,25 +30,6 @@ def found(tokens_ZT, lengths_Z) -> list[list[int]]:
   return [ids[:n].tolist() for ids, n in zip(tokens_ZT, lengths_Z) if n]
 
 
-def test_zones_of_rows():
-  ours = zones()
-  assert len(ours) == len(DOCUMENTS)
-  assert ours.counts.tolist() == [2, 0, 1, 3, 1]
-  assert ours.lengths.tolist() == [3, 0, 1, 5, 2]
-
-
-def test_padded_rows():
-  rows = np.array([3, PAD, 0, 1, 4])
-  tokens_BZT, lengths_BZ = zones().padded(rows, 4, 6)
-  assert tokens_BZT.dtype == lengths_BZ.dtype == np.int32
-  assert tokens_BZT.shape == (5, 4, 6)
-  for row, tokens_ZT, lengths_Z in zip(rows, tokens_BZT, lengths_BZ):
-    want = [] if row == PAD else DOCUMENTS[row]
-    assert found(tokens_ZT, lengths_Z) == want
-    assert (lengths_Z[len(want) :] == 0).all()
-    assert (tokens_ZT[np.arange(6) >= lengths_Z[:, None]] == 0).all()
-
-
 @pytest.mark.parametrize('documents', [[], [[]], [[], []]])
 def test_nothing(documents):
   ours = zones(documents)

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, make_mesh, padded_labels, put_batch
+from xjax.core.mesh import LABEL, make_mesh, padded_labels
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.losses.bce import bce
 from xjax.models.neural.neural_plan import plan_neural
-from xjax.train.batches.inputs import TokenReader
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
   descriptor_word_vectors,
@@ -22,14 +20,10 @@ from xjax.train.initial.descriptors import (
   save_words,
   start_descriptors,
 )
-from xjax.train.initial.words import start_words
-from xjax.train.optimizer import make_optimizer
 from xjax.train.parameters import DESCRIPTORS, by_path
-from xjax.train.step import make_train_step
 from xjax.train.workdir import Workdir
 
 TABLE = 'embedding/table'
-FROZEN = {TABLE, DESCRIPTORS, 'head/seen', 'head/own', 'head/hidden'}
 
 
 @pytest.fixture(scope='module')
@@ -123,46 +117,6 @@ def test_a_runs_rows_are_means_of_its_words(described, corpus, vocab):
   assert not found[16:].any()
 
 
-def test_frozen_parameters_stay_and_have_no_slots(
-  described_config, corpus, vocab, planned
-):
-  mesh, plan = planned
-  config = described_config.train
-  optimizer = make_optimizer(config)
-  step = make_train_step(plan, optimizer, bce, mesh)
-  state, _ = start_words(
-    fresh(planned), described_config.model.embedding, vocab
-  )
-  rows = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
-  state = start_descriptors(state, rows)
-  before = host(state.params)
-  reader = TokenReader(described_config.data, vocab, 0, config.batch_size)
-  batches = iter(
-    reader.train_batches(
-      corpus.split('train'),
-      corpus.label_space.n_trained,
-      batch_size=config.batch_size,
-      seed=described_config.seed,
-    ).dataset()
-  )
-  with jax.set_mesh(mesh):
-    for _ in range(3):
-      placed = put_batch(next(batches), mesh)
-      state, metrics = jax.block_until_ready(
-        step(state, placed, jax.random.key(0))
-      )
-      assert metrics.grad_norm > 0
-  after = host(state.params)
-  assert FROZEN < after.keys()
-  for name in after:
-    same = np.array_equal(after[name], before[name])
-    assert same == (name in FROZEN), name
-  slots = by_path(state.opt_state)
-  for name in after:
-    kept = [path for path in slots if path.endswith(f'/{name}')]
-    assert len(kept) == (0 if name in FROZEN else 2), name
-
-
 def test_unseen_and_hidden_labels_keep_their_empty_rows(described, corpus):
   params = read_params(described.workdir / 'checkpoints', 6)
   space = corpus.label_space
@@ -184,37 +138,6 @@ VOCAB = Vocabulary(('a', 'b'))
 def words():
   vectors = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
   return WordVectors(vectors, np.array([False, False, True, False]))
-
-
-def test_saved_words_come_back(tmp_path):
-  save_words(tmp_path / 'words.npz', words())
-  found = load_words(tmp_path / 'words.npz', VOCAB)
-  np.testing.assert_array_equal(found.vectors, words().vectors)
-  np.testing.assert_array_equal(found.has_vector, words().has_vector)
-
-
-VECTORS, FOUND = words().vectors, words().has_vector
-ODD = r'vectors: is float64 \[4\], should be float32 \[4, any\]'
-MORE = {'x': 1, 'vectors': VECTORS, 'found': FOUND}
-
-
-@pytest.mark.parametrize(
-  ('says', 'change'),
-  [
-    ('no such file', lambda file: file.unlink()),
-    ('cannot be read', lambda file: file.write_bytes(file.read_bytes()[:99])),
-    ('cannot be read', lambda file: file.write_bytes(b'')),
-    ('found: missing', lambda file: np.savez(file, vectors=VECTORS)),
-    (ODD, lambda file: np.savez(file, vectors=np.ones(4), found=FOUND)),
-    ('x: unknown array', lambda file: np.savez(file, **MORE)),
-  ],
-)
-def test_damaged_words(tmp_path, says, change):
-  file = tmp_path / 'words.npz'
-  save_words(file, words())
-  change(file)
-  with pytest.raises(DataError, match=f'words.npz.*{says}'):
-    load_words(file, VOCAB)
 
 
 def test_words_of_another_vocabulary(tmp_path):

@@ -15,7 +15,6 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.models.neural import neural_training as neural
 from xjax.models.neural.neural_model import NeuralModel
@@ -26,10 +25,8 @@ from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pooling import ClsConfig, MeanConfig, NoPooling
-from xjax.report.page.explanations import explanation_page
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.encoder import (
   check_encoder,
@@ -118,22 +115,6 @@ def test_the_tokenizer_and_the_sizes_are_the_run_s_own(run, tmp_path):
     sizes.unlink() if content is None else sizes.write_text(content)
     with pytest.raises(DataError, match='features/encoder.json: '):
       open_run(tmp_path / 'run')
-
-
-@pytest.mark.thorough
-def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
-  pieces = '<s> <pad> </s> <unk> Ġ a b d e i k l o p r t u pa te'.split()
-  config = SIZES | {'model_type': 'roberta', 'vocab_size': len(pieces)}
-  texts = {
-    'vocab.json': json.dumps({piece: i for i, piece in enumerate(pieces)}),
-    'merges.txt': '#version: 0.2\np a\nt e\n',
-  }
-  write_weights(tmp_path / 'model', True, config, texts)
-  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  fit(config, tmp_path / 'run')
-  tokenizer = open_run(tmp_path / 'run').scorer.reader.vocab
-  expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
-  assert tokenizer.encode('te pa').tolist() == expected
 
 
 def test_an_encoder_that_nobody_trained(from_folder, tmp_path):
@@ -279,54 +260,6 @@ def test_spare_rows_are_for_pieces_that_nobody_has(
   fit(config, tmp_path / 'run')
   kept = Workdir.at(tmp_path / 'run')
   assert len(kept.subwords()) < kept.architecture().vocab_size
-
-
-@pytest.fixture(scope='module')
-def unified_run(from_folder, tmp_path_factory):
-  head = UnifiedConfig(chunk=8, hidden_labels=2, aligned=True)
-  model = dataclasses.replace(from_folder.model, pooling=NoPooling(), head=head)
-  folder = tmp_path_factory.mktemp('unified') / 'run'
-  fit(dataclasses.replace(from_folder, model=model), folder)
-  return folder
-
-
-@pytest.mark.thorough
-def test_labels_added_by_name(unified_run):
-  predictor = open_run(unified_run)
-  held = predictor.space.labels[predictor.space.held_out[0]]
-  twin = Label('twin', held.name)
-  more = predictor.with_labels([twin, Label('other', 'te lu')])
-  (labels,) = more.predict(['pa te ko lu'], 99)
-  scores = {label.id: label.score for label in labels}
-  # The name alone tells what a label is that was never seen.
-  assert scores['twin'] == pytest.approx(scores[held.id], abs=1e-6)
-  assert scores['other'] != pytest.approx(scores['twin'], abs=1e-6)
-  with pytest.raises(DataError, match='number'):
-    predictor.with_labels([Label('number', '2003')])
-
-
-@pytest.mark.thorough
-def test_labels_say_which_pieces_they_attend_to(unified_run, tmp_path):
-  predictor = open_run(unified_run)
-  text = 'Pa directives, te 2003.'
-  (labels,) = predictor.explain([text], 3, 99)
-  for label in labels:
-    spans = sorted(word.at for word in label.why)
-    pieces = [text[start:end] for start, end in spans]
-    assert ''.join(pieces) == text.replace(' ', '')
-    # The rest is of the special tokens.
-    assert 0.01 < sum(word.weight for word in label.why) < 0.999
-  # Those take no place of a word.
-  (first,) = predictor.explain([text], 3, 1)
-  assert [x.why for x in first] == [x.why[:1] for x in labels]
-  (nothing,) = predictor.explain([''], 3)
-  assert all(label.why == () for label in nothing)
-  path = tmp_path / 'text.jsonl'
-  path.write_text(json.dumps({'id': 'one', 'text': text}))
-  output = str(tmp_path / 'tags.jsonl')
-  shown = predict_file(unified_run, str(path), output, k=3, explain=1)
-  page = explanation_page(shown)
-  assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 
 
 @pytest.mark.thorough

@@ -5,7 +5,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.encoders import write_encoder
 from tests.fixtures.generation import (
   KINDS,
   SIZES,
@@ -25,8 +24,6 @@ from xjax.networks.heads.generation.pretraining import (
   segments_of,
 )
 from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.pretrained.language_model import language_transform
-from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.train.initial import label_vectors
 from xjax.train.initial.label_vectors import name_vectors, pretrain
 from xjax.train.parameters import by_path
@@ -69,13 +66,6 @@ def trained(modules, seed=0, check=lambda: None, **fields):
     seed=seed,
     check=check,
   )
-
-
-def test_the_seed_decides_the_vectors(modules):
-  before, after = trained(modules)
-  assert (after != before).all()
-  np.testing.assert_array_equal(trained(modules)[1], after)
-  assert (trained(modules, seed=1)[1] != after).any()
 
 
 def test_a_step_changes_only_its_segment(modules):
@@ -144,8 +134,3 @@ def test_training_finds_the_hierarchy(modules, caplog):
   trained(modules, steps=200, rate=1e-2)
   first, last = caplog.messages[-1].rpartition('loss ')[2].split(' to ')
   assert float(last) < float(first) / 2
-
-
-def test_a_folder_without_a_language_model_has_no_transform(tmp_path):
-  write_encoder(tmp_path / 'model', pooler=True)
-  assert language_transform(ModelFolder.at(str(tmp_path / 'model'))) is None

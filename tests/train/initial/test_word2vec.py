@@ -144,23 +144,6 @@ def test_learns_as_gensim_alone_does(tmp_path):
   np.testing.assert_array_equal(model.wv.vectors, state.vectors)
 
 
-def test_words_used_alike_become_alike(tmp_path):
-  rows = [
-    f'{{"id": "{i}", "text": "{a} {b} {a} {c}", "labels": ["x"]}}\n'
-    for i, (a, b, c) in enumerate(
-      100 * [('sea', 'fish', 'boat'), ('field', 'wheat', 'plough')]
-    )
-  ]
-  (tmp_path / 'train.jsonl').write_text(''.join(rows))
-  training = WordTraining(dim=8, epochs=60, window=3)
-  data = JsonlData(dir=str(tmp_path))
-  state = train_word_vectors(data, training, tmp_path / 'v', workers=1)
-  vectors = state.vectors / np.linalg.norm(state.vectors, axis=1)[:, None]
-  at = {word: row for row, word in enumerate(state.words)}
-  near = vectors @ vectors[at['fish']]
-  assert near[at['boat']] > 0.2 + near[at['plough']]
-
-
 @pytest.mark.parametrize(
   ('field', 'value', 'name'),
   [

@@ -20,8 +20,6 @@ from xjax.run.fit import fit
 from xjax.train.batches.inputs import fit_vocabulary
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.words import (
-  check_word_vectors,
-  matching_rows,
   piece_rows,
   replace_rows,
   start_words,
@@ -113,17 +111,6 @@ def test_what_does_not_fit_leaves_nothing(config, vectors, tmp_path):
   assert not (tmp_path / 'run').exists()
   with pytest.raises(ConfigError):
     start_words(None, wider.model.embedding, Vocabulary(('a',)))
-
-
-def test_home_is_known(vectors, monkeypatch):
-  path, _ = vectors
-  monkeypatch.setenv('HOME', str(path.parent))
-  check_word_vectors(EmbeddingConfig(dim=8, vectors=f'~/{path.name}'))
-
-
-def test_matches():
-  found = matching_rows(['a', None, 'b', 'c'], ['c', None, 'a'])
-  assert found.tolist() == [2, -1, -1, 0]
 
 
 def test_words_follow_padding_and_the_unknown_word():

@@ -19,15 +19,13 @@ from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.pooling import ClsConfig, NoPooling
+from xjax.networks.pooling import ClsConfig
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.plan.sizes import XLNET_BASE, assumed_sizes
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
-from xjax.train.initial.descriptors import saved_name_encoder
 from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
@@ -138,48 +136,6 @@ def test_an_exported_folder_starts_another_run(from_folder, run, tmp_path):
   assert 'model_max_length' not in files
   for name in ('cls', 'sep', 'pad', 'unk'):
     assert files[f'{name}_token'] == f'<{name}>'
-
-
-@pytest.mark.thorough
-def test_a_warm_start_with_frozen_and_slower_layers(from_folder, run, tmp_path):
-  train = dataclasses.replace(
-    from_folder.train,
-    init_from=f'{run.workdir}@2',
-    layer_decay=0.5,
-    freeze=('encoder/embeddings/*', 'encoder/layers/0/*'),
-    steps=1,
-    judge_every=1,
-  )
-  fit(dataclasses.replace(from_folder, train=train), tmp_path / 'w')
-  before = read_params(Workdir.at(run.workdir).checkpoints, 2)
-  after = read_params(Workdir.at(tmp_path / 'w').checkpoints, 1)
-  kernel = 'attention/inputs/kernel'
-  for layer, same in ((0, True), (1, False)):
-    path = f'encoder/layers/{layer}/{kernel}'
-    assert np.array_equal(before[path], after[path]) == same
-
-
-@pytest.mark.thorough
-def test_generated_text_needs_no_folder(from_folder, tmp_path):
-  config = changed(
-    from_folder,
-    encoder=XLNetConfig(),
-    pooling=NoPooling(),
-    head=UnifiedConfig(chunk=8, hidden_labels=2, aligned=True),
-  )
-  tokens = SubwordsConfig(64, (64,), packed=True)
-  data = dataclasses.replace(config.data, tokens=tokens)
-  config = dataclasses.replace(config, data=data)
-  fit(config, tmp_path / 'w')
-  workdir = Workdir.at(tmp_path / 'w')
-  tokenizer = workdir.subwords()
-  ends = [tokenizer.pieces[i] for i in tokenizer.encode('pa')[-2:]]
-  assert ends == ['[SEP]', '[CLS]'] and not tokenizer.before
-  # XLNet embeds the names of labels as well.
-  labels = workdir.label_space().labels[:3]
-  rows = saved_name_encoder(workdir, config.model).encode(labels)
-  assert rows.shape == (3, 16)
-  np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
 def test_a_plan_without_a_folder_assumes_xlnet_base(from_folder):
