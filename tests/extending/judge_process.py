@@ -18,8 +18,11 @@ from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice import Slice
-from xjax.report.tables.plain import plain_slice_table
-from xjax.report.terminal.judged import judgement_text, write_judgement
+from xjax.report.terminal.judged import (
+  judgement_text,
+  plain_slice_table,
+  write_judgement,
+)
 
 OWN = 'MRR@3', 'macro-Jaccard@3'
 

@@ -22,10 +22,10 @@ from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
-from xjax.report.page.page import Table
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
+from xjax.report.table import Table
 from xjax.train.workdir import Workdir
 
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8

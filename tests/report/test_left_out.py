@@ -24,10 +24,10 @@ from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.judge import judge
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import compare_runs
-from xjax.report.page.html import render_html
+from xjax.report.page.page import render_html
 from xjax.report.report import report
 from xjax.report.sources import read_runs
-from xjax.report.tables.corpus import bin_table, corpus_table
+from xjax.report.tables.systems import bin_table, corpus_table
 from xjax.run.evaluate import evaluate_files
 
 PLAN = ComparisonPlan(('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9)

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import pathlib
 import re
 
 import numpy as np
@@ -20,21 +19,25 @@ from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import best_by_tests
-from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
+  learning_curves,
   reliability_blocks,
 )
-from xjax.report.figures.tally import Tally
-from xjax.report.page.html import render_html
-from xjax.report.page.markdown import render_markdown
-from xjax.report.page.page import Fold, Picture, Table, Text
+from xjax.report.page.page import (
+  Fold,
+  Picture,
+  Text,
+  render_html,
+  render_markdown,
+)
 from xjax.report.rejudging import judge_runs
 from xjax.report.report import build_page, report
-from xjax.report.runs import Group, JudgedRun
+from xjax.report.runs import Group
 from xjax.report.sources import read_runs
+from xjax.report.table import Table
 from xjax.train.run_record import RunRecord
 
 
@@ -177,20 +180,6 @@ def test_a_metric_that_is_not_imported_is_shown_but_not_tested(workdir):
   assert any(
     'two was judged without own-HR@5' in x for x in why.blocks[0].items
   )
-
-
-def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):
-  run = JudgedRun('a', pathlib.Path('/r'), '', None, {}, predictions_of())
-  groups = [Group(name, (run,)) for name in 'abc']
-  one, near = np.linspace(0.9, 0.1, 8), np.linspace(0.91, 0.1, 8)
-
-  def of(y):
-    return [Tally(np.zeros((1, 8), bool), dict.fromkeys(('P', 'R', 'RP'), y))]
-
-  tallies = {'a': of(one / 2), 'b': of(one), 'c': of(near)}
-  _, differences = rank_curves(groups, tallies)
-  assert differences.alt.startswith('Differences from b. P@K, c: at most 0.01')
-  assert len(rank_curves(groups[:2], tallies)) == 1
 
 
 def test_the_same_page_every_time(arguments):

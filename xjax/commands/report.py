@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     judging.check_absent(('latex_decimals',), 'latex')
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
-  from xjax.report.files import save_report
+  from xjax.report.page.page import save_report
   from xjax.report.report import AS_JUDGED, report
 
   command = f'xjax report {shlex.join(sys.argv[1:])}'

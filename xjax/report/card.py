@@ -18,6 +18,7 @@ from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
+from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.evaluation import PREDICTIONS
 from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
 from xjax.judge.metrics.slices import ALL
@@ -26,8 +27,8 @@ from xjax.models.config_check import named_parts
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config, load_config
 from xjax.report.card_probabilities import probability_blocks
-from xjax.report.page.markdown import escape, rows_table
-from xjax.report.tables.plain import USUAL_K, plain_slice_table
+from xjax.report.table import escape_markdown, rows_table
+from xjax.report.terminal.judged import plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
@@ -87,7 +88,7 @@ def card_text(result: FitResult, command: Sequence[str] = ()) -> str:
     'Configuration': _configuration(result, config, command),
   }
   parts = [
-    f'# {escape(result.workdir.name)}',
+    f'# {escape_markdown(result.workdir.name)}',
     f'{_article(type(config.model).__name__)} that tags documents with '
     f'{plural(result.corpus.label_space.n_inside, "label")}. '
     f'xjax {__version__} finished the run on {_date(result)}.',
@@ -164,7 +165,7 @@ def _data(result: FitResult, config: Config) -> Iterator[str]:
   messages = [m for o in find_overlaps(corpus) for m in o.warnings()]
   messages += [twins_warning(corpus.label_space), corpus.left_out]
   for message in filter(None, messages):
-    yield f'**Warning:** {escape(message)}.'
+    yield f'**Warning:** {escape_markdown(message)}.'
 
 
 def _label_rows(space: LabelSpace) -> Iterator[tuple[str, str]]:

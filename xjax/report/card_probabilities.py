@@ -18,7 +18,7 @@ from xjax.judge.metrics.calibration_error import ABOVE, Reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV
-from xjax.report.page.markdown import rows_table
+from xjax.report.table import rows_table
 from xjax.run.fit import FitResult
 from xjax.run.judging import judged_probabilities
 

@@ -19,24 +19,18 @@ from xjax.report.comparison import (
   other_hierarchies,
   why_not_tested,
 )
-from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
+  learning_curves,
+  rank_curves,
   reliability_blocks,
 )
 from xjax.report.figures.plots import system_colours
 from xjax.report.figures.tally import Tally, label_tally, tally
 from xjax.report.figures.taxonomy import taxonomy_blocks
-from xjax.report.page.page import (
-  Block,
-  Fold,
-  Page,
-  Section,
-  Table,
-  Text,
-)
+from xjax.report.page.page import Block, Fold, Page, Section, Text
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import (
   SEED,
@@ -49,29 +43,33 @@ from xjax.report.runs import (
   group_metrics,
 )
 from xjax.report.sources import OWN, read_runs
-from xjax.report.tables.corpus import (
-  bin_table,
-  corpus_table,
-  label_space_remarks,
-  worst_labels,
-)
-from xjax.report.tables.levels import level_table, levels_of, path_table
+from xjax.report.table import Table
 from xjax.report.tables.metrics import (
   empty_slices,
   full_tables,
   intervals_of,
+  level_table,
+  levels_of,
   main_columns,
   main_table,
   note_listing,
+  path_table,
 )
-from xjax.report.tables.plain import recall_lines
 from xjax.report.tables.published import (
   datasets,
   find_dataset,
   label_count,
   published_folds,
 )
-from xjax.report.tables.systems import config_table, cost_table, system_table
+from xjax.report.tables.systems import (
+  bin_table,
+  config_table,
+  corpus_table,
+  cost_table,
+  label_space_remarks,
+  worst_labels,
+)
+from xjax.report.terminal.judged import recall_lines
 
 _ROUNDING = 0.15  # 2,812,281 labels are called 3M
 _FEW_FIELDS = 15  # a longer table of fields is folded
@@ -134,7 +132,7 @@ def build_page(
     sections=[
       Section('Judged data', _header(groups, command)),
       Section('Results', _results(groups, results, protocol)),
-      Section('By place in the list', rank_curves(groups, tallies)),
+      Section('By place in the list', [rank_curves(groups, tallies)]),
       Section('Frequent and rare labels', _frequencies(groups, protocol)),
       *_hierarchy(groups, colours, protocol),
       Section('Probabilities', reliability_blocks(groups)),
@@ -169,7 +167,11 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
       'labels. Values are fractions; point at a rounded number to see all its '
       'digits.'
     ),
-    system_table([_system_row(group) for group in groups]),
+    Table.of(
+      ('system', 'read from', 'judged on', 'scores'),
+      map(_system_row, groups),
+      n_text=4,
+    ),
     *_costs(groups),
     *map(Text, _recalls(groups)),
     *map(Text, (*_propensities(groups), *label_space_remarks(spaces))),

@@ -12,7 +12,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.report.figures.tally import label_tally, tally
-from xjax.report.tables.corpus import worst_labels
+from xjax.report.tables.systems import worst_labels
 
 
 def test_curves_are_the_metrics(predictions_of):

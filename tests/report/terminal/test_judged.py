@@ -8,13 +8,22 @@ import re
 import numpy as np
 import pytest
 
+from tests.report.conftest import texts
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
 from xjax.judge.predictions import Predictions
-from xjax.report.terminal.judged import judgement_text, write_judgement
+from xjax.report.terminal.judged import (
+  judgement_text,
+  metrics_table,
+  plain_slice_table,
+  protocol_table,
+  why_missing,
+  why_they_differ,
+  write_judgement,
+)
 
 FILES = [
   *('documents.jsonl', 'judged.json'),
@@ -57,15 +66,6 @@ def shown(value):
   if value is None:
     return '-'
   return f'{value:,}' if isinstance(value, int) else f'{value:.4f}'
-
-
-def test_by_slice():
-  _, metrics = judged()
-  text = judgement_text(metrics)
-  assert text.splitlines()[0].split()[:2] == ['slice', 'labels']
-  assert 'popularity prior' not in text
-  assert 'popularity prior' in judgement_text(metrics, metrics)
-  assert 'macro-F1@2' not in text
 
 
 def test_in_full():
@@ -126,31 +126,6 @@ def test_by_protocol():
   why = f'{skipped} documents have no gold label: skipped by xjax, counted as 0'
   assert why in ' '.join(text.split())
   assert max(map(len, text.splitlines())) <= 100
-
-
-def test_one_foreign_protocol_has_its_own_table():
-  _, metrics = judged(PECOS)
-  text = judgement_text(metrics)
-  assert text.splitlines()[1].split() == ['metric', 'pecos']
-  assert 'nDCG' not in text
-
-
-def test_tables_are_at_most_as_wide_as_the_screen():
-  _, metrics = judged(*PROTOCOLS.values(), replicates=20)
-  text = judgement_text(metrics)
-  assert max(map(len, text.splitlines())) <= 100
-  for name in PROTOCOLS:
-    assert re.search(rf'^metric .*\b{name}\b', text, re.M)
-
-
-def test_what_is_missing_is_told_once():
-  criteria = Criteria((1, 4), ('P@k', 'PSP@k'))
-  metrics = judge(predictions(depth=2), criteria)
-  text = judgement_text(metrics, full=True)
-  reason = metrics['notes']['all']['PSP@4']
-  assert metrics['notes']['all']['P@4'] == reason
-  assert text.count(reason) == 1
-  assert f'slice all\n- P PSP @4: {reason}.' in text
 
 
 def test_the_files(tmp_path):
@@ -223,3 +198,204 @@ def test_what_was_there_is_replaced_or_stays_whole(tmp_path, monkeypatch):
   assert (tmp_path / 'documents.jsonl').read_text() == 'old'
   write_judgement(tmp_path, predictions(), criteria, metrics)
   assert b'old' not in {path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def values(n_docs, n_labels, **metrics):
+  names = {'P1': 'P@1', 'P5': 'P@5', 'RP5': 'RP@5', 'nDCG5': 'nDCG@5'}
+  row = {'n_docs': n_docs, 'n_skipped': 0, 'n_labels': n_labels}
+  return row | {
+    names.get(k, k.replace('_', '-')): v for k, v in metrics.items()
+  }
+
+
+MODEL = {
+  'xjax': {
+    'all': values(
+      5999, 4271, P1=0.9, P5=0.7, RP5=0.75, nDCG5=0.8, micro_F1=0.7
+    ),
+    'zero': values(
+      53, 163, P1=0.01, P5=0.01, RP5=0.0104, nDCG5=0.3, micro_F1=None
+    ),
+  },
+  'notes': {'zero': {'micro-F1': '3 of 60 documents are short'}},
+}
+PRIOR = {
+  'xjax': {
+    'all': values(5999, 4271, P1=0.4, P5=0.3, RP5=0.3, nDCG5=0.3, micro_F1=0.0),
+    'zero': values(
+      53, 163, P1=0.02, P5=0.02, RP5=0.0199, nDCG5=0.1, micro_F1=0.0
+    ),
+  }
+}
+
+
+def test_rows_of_model_and_prior():
+  lines = plain_slice_table(MODEL, PRIOR).splitlines()
+  assert lines[0].split() == (
+    'slice labels documents ranked by P@1 P@5 RP@5 nDCG@5 micro-F1'.split()
+  )
+  assert lines[1].split() == (
+    'all 4,271 5,999 model 0.900 0.700 0.750 0.800 0.700'.split()
+  )
+  assert lines[2].split() == (
+    'popularity prior 0.400 0.300 0.300 0.300 0.000'.split()
+  )
+  assert lines[3].split() == (
+    'zero 163 53 model 0.010 0.010 0.010 0.300 -'.split()
+  )
+  assert len({len(line) for line in lines[:5]}) == 1
+
+
+def test_below_the_prior_is_called_out():
+  lines = plain_slice_table(MODEL, PRIOR).splitlines()[5:]
+  assert lines == [
+    '! zero: the model is BELOW the popularity prior: RP@5 0.0104 < 0.0199',
+    '- zero, model, micro-F1: 3 of 60 documents are short',
+  ]
+
+
+def test_documents_without_gold_are_told():
+  few = values(5988, 7, P1=0.5) | {'n_skipped': 1012}
+  lines = plain_slice_table(
+    {'xjax': {'all': values(7000, 9, P1=0.5), 'few': few}}
+  )
+  first, second = lines.splitlines()[1:3]
+  assert first.split() == ['all', '9', '7,000', 'model', '0.500']
+  assert '  5,988 (1,012 without gold)  model' in second
+
+
+def test_what_is_said_of_several_slices_is_said_once():
+  notes = dict.fromkeys(('all', 'zero'), {'micro-F1': 'why', 'lists': 'cut'})
+  bare = {name: None for name in PRIOR['xjax']['zero'] if '@' in name}
+  # A prior without a value has no row, and nothing is said of it.
+  zero = {'zero': PRIOR['xjax']['zero'] | bare}
+  prior = {
+    'xjax': PRIOR['xjax'] | zero,
+    'notes': {'zero': dict.fromkeys(bare, 'too short')},
+  }
+  lines = plain_slice_table(MODEL | {'notes': notes}, prior).splitlines()
+  assert lines[4:] == [
+    '- all, zero, model, lists: cut',
+    '- all, zero, model, micro-F1: why',
+  ]
+
+
+def test_other_cut_offs_and_metrics_without_cut_offs():
+  for values in ({'P@2': 0.5, 'RP@2': 1.0}, {'R-Precision': 0.5}):
+    row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, **values}
+    header, line = plain_slice_table({'xjax': {'all': row}}).splitlines()
+    assert header.split()[5:] == [*values]
+    assert line.split()[4:] == [f'{value:.3f}' for value in values.values()]
+
+
+def test_an_empty_slice_is_one_reason():
+  empty = values(0, 5, P1=None, P5=None, RP5=None, nDCG5=None, micro_F1=None)
+  reasons = dict.fromkeys(list(empty)[3:], 'nothing here')
+  table = plain_slice_table(
+    {'xjax': {'all': empty}, 'notes': {'all': reasons}}, PRIOR
+  )
+  assert table.splitlines()[-1] == '- all, model, all: nothing here'
+
+
+SKIPPED = '3 documents have no gold label: skipped by xjax, counted as 0 by {}'
+METRICS = {
+  'xjax': {
+    'all': {'n_docs': 1007, 'P@1': 0.5, 'P@5': None, 'RP@1': 0.625, 'ECE': 0.1},
+    'few': {'n_docs': 0, 'P@1': None},
+  },
+  'pecos': {
+    'all': {'n_docs': 1010, 'P@1': 0.25, 'P@5': None},
+    'few': {'n_docs': 3, 'P@1': None},
+  },
+  'napkinxc': {
+    'all': {'n_docs': 1010, 'P@1': 0.25, 'P@5': None, 'PSR@1': 1.0},
+    'few': {'n_docs': 3, 'P@1': None},
+  },
+  'notes': {
+    'all': {'P@5': 'lists of 4', 'lists': 'cut from others'},
+    'few': {'P@1': 'no gold'},
+  },
+  'intervals': {'xjax': {'all': {'P@1': [0.4, 0.6]}}},
+  'reasons': {
+    'pecos': {'all': {'P@1': SKIPPED.format('pecos')}},
+    'napkinxc': {
+      'all': {
+        'PSR@1': SKIPPED.format('napkinxc') + '; divided by weights in xjax',
+        'P@1': SKIPPED.format('napkinxc'),
+      }
+    },
+  },
+}
+
+
+def test_a_column_per_protocol():
+  table = protocol_table(METRICS, 'all')
+  assert table.columns == ('metric', 'xjax', 'pecos', 'napkinxc')
+  assert texts(table) == [
+    ['n_docs', '1,007', '1,010', '1,010'],
+    ['P@1', '0.5000', '0.2500', '0.2500'],
+    ['P@5', '-', '-', '-'],
+    ['RP@1', '0.6250', '', ''],
+    ['ECE', '0.1000', '', ''],
+    ['PSR@1', '', '', '1.0000'],
+  ]
+  assert table.rows[1][1].below == '[0.4000, 0.6000]'
+  assert not table.rows[1][2].below
+  # In full, for whoever wants more places.
+  assert table.rows[3][1].value == 0.625
+
+
+def test_of_a_slice_without_values_the_counts():
+  assert texts(protocol_table(METRICS, 'few')) == [['n_docs', '0', '3', '3']]
+  assert why_missing(METRICS, 'few') == ['- all metrics: no gold.']
+
+
+def test_a_column_per_slice():
+  table = metrics_table(METRICS, 'xjax')
+  assert table.columns == ('metric', 'all', 'few')
+  assert texts(table)[:3] == [
+    ['n_docs', '1,007', '0'],
+    ['P@1', '0.5000', '-'],
+    ['P@5', '-', ''],
+  ]
+
+
+def test_a_reason_is_told_once():
+  assert why_they_differ(METRICS, 'all') == [
+    '- P PSR @1: 3 documents have no gold label: skipped by xjax, counted as 0 '
+    'by pecos, napkinxc.',
+    '- napkinxc, PSR @1: divided by weights in xjax.',
+  ]
+  assert why_they_differ(METRICS, 'few') == []
+  assert why_they_differ({'xjax': {'all': {}}}, 'all') == []
+
+
+def test_metrics_of_one_kind_stand_together():
+  names = 'P@1 R@1 R@5 P@5 R-Precision macro-F1 macro-F1@5 macro-F1@5[1-9]'
+  names += ' coverage[a=0.5]@1'
+  values = dict.fromkeys(names.split(), 1.0)
+  notes = {'all': dict.fromkeys(values, 'short')}
+  (line,) = why_missing({'xjax': {'all': values}, 'notes': notes}, 'all')
+  assert line == (
+    '- P R @1,5, R-Precision macro-F1, macro-F1 macro-F1[1-9] @5, '
+    'coverage[a=0.5] @1: short.'
+  )
+
+
+def test_why_values_are_missing():
+  assert why_missing(METRICS, 'all') == [
+    '- P @5: lists of 4.',
+    '- lists: cut from others.',
+  ]
+  assert why_missing({'xjax': {'all': {}}}, 'all') == []
+
+
+def test_several_reasons_why_no_metric_has_a_value():
+  values = {'n_docs': 3, 'P@1': None, 'ILD@2': None}
+  notes = {'P@1': '1 of 3', 'ILD@2': '2 of 3', 'lists': 'cut'}
+  metrics = {'xjax': {'all': values}, 'notes': {'all': notes}}
+  assert why_missing(metrics, 'all') == [
+    '- P @1: 1 of 3.',
+    '- ILD @2: 2 of 3.',
+    '- lists: cut.',
+  ]

@@ -1,6 +1,7 @@
 """Draws the pictures of a report from its runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +17,23 @@ from xjax.report.figures.plots import (
   error_text,
   grouped_bars,
   label_frequency,
+  line_panels,
   reliability_diagrams,
   scatter_lines,
 )
+from xjax.report.figures.tally import Tally
 from xjax.report.page.page import Block, Picture, Text
 from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
-from xjax.report.tables.metrics import interval_of
+from xjax.report.tables.metrics import intervals_of
 from xjax.run.judging import tunes_threshold
 
 _ON_DEV = (
   ' The calibration is fitted on dev. So here the calibrated probabilities of '
   'each document are from a calibration that was fitted to other documents.'
 )
+_TICKS = 1, 3, 5, 10, 20, 50
+_CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
+_BEST = 'all/RP@5'
 
 
 def frequency_picture(run: JudgedRun) -> Block:
@@ -104,6 +110,7 @@ def _bars(
   metrics: Sequence[str],
   protocol: str,
 ) -> Bars:
+  ends = intervals_of(group.first.metrics, protocol).get(ALL, {})
   rows = []
   for metric in metrics:
     estimate = values.get(metric, Estimate(None, None, 0))
@@ -111,7 +118,7 @@ def _bars(
     low = high = np.nan
     if estimate.error is not None:
       low, high = height - estimate.error, height + estimate.error
-    elif interval := interval_of(group.first.metrics, protocol, ALL, metric):
+    elif interval := ends.get(metric):
       low, high = interval
     rows.append((height, low, high))
   return Bars(group.name, *np.asarray(rows, np.float64).T)
@@ -240,3 +247,102 @@ def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
     shown_NK = run.shown_probabilities()
     diagrams['calibrated'] = reliability_of(run.predictions, shown_NK)
   return {kind: diagram for kind, diagram in diagrams.items() if diagram}
+
+
+def learning_curves(groups: Sequence[Group]) -> Block:
+  """Draws the loss, and the metric that chooses the checkpoint, over steps."""
+  runs = [(g.name, run) for g in groups for run in g.runs if run.history]
+  losses = [_history(name, run, 'train', _loss) for name, run in runs]
+  judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
+  metrics = sorted({_metric_of(run) for _, run in runs})
+  panels = [
+    Panel(title, 'step', unit, [line for line in lines if len(line.x)])
+    for title, unit, lines in (
+      ('Loss in training', 'loss', losses),
+      ('Metric on dev', ' or '.join(metrics), judged),
+    )
+  ]
+  panels = [panel for panel in panels if panel.lines]
+  if not panels:
+    return Text(
+      'There are no learning curves, because none of these runs has a '
+      'metrics.jsonl.'
+    )
+  return Picture(
+    svgs=line_panels(panels, [group.name for group in groups]),
+    alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
+    caption=(
+      'The curves are from metrics.jsonl. The checkpoint is chosen by the '
+      f'metric on dev ({", ".join(metrics)}). There is one line per run; all '
+      'seeds of a system have the same colour.'
+    ),
+  )
+
+
+def _metric_of(run: JudgedRun) -> str:
+  train = (run.config or {}).get('train', {})
+  return train.get('best_metric', _BEST)
+
+
+def _loss(run: JudgedRun, record: Mapping[str, Any]) -> float | None:
+  return record.get('loss')
+
+
+def _best_metric(run: JudgedRun, record: Mapping[str, Any]) -> float | None:
+  slice_name, _, metric = _metric_of(run).partition('/')
+  return record.get('metrics', {}).get(slice_name, {}).get(metric)
+
+
+def _history(
+  name: str,
+  run: JudgedRun,
+  kind: str,
+  value_of: Callable[[JudgedRun, Mapping[str, Any]], float | None],
+) -> Line:
+  points = [
+    (record['step'], value)
+    for record in run.history
+    if record.get('kind') == kind
+    and (value := value_of(run, record)) is not None
+  ]
+  points_N2 = np.asarray(points, np.float64).reshape(-1, 2)
+  return Line(name, points_N2[:, 0], points_N2[:, 1])
+
+
+def _last(line: Line) -> str:
+  if not len(line.x):
+    return f'{line.system}: nothing recorded'
+  return f'{line.system} ends at {line.y[-1]:.4g}, step {line.x[-1]:.0f}'
+
+
+def rank_curves(
+  groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
+) -> Picture:
+  """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2."""
+  systems = [group.name for group in groups]
+  panels = []
+  for kind, title in _CURVE_NAMES.items():
+    curves = (
+      np.mean([t.curves[kind] for t in tallies[name]], axis=0)
+      for name in systems
+    )
+    lines = [
+      Line(name, np.arange(1, len(y) + 1), y)
+      for name, y in zip(systems, curves)
+    ]
+    panels.append(Panel(title, 'K', f'{kind}@K', lines, _TICKS, whole=True))
+  return Picture(
+    svgs=line_panels(panels, systems),
+    alt='Precision, recall and R-precision against K. '
+    + '; '.join(_at_five(line) for line in panels[2].lines),
+    caption=(
+      'Means over documents with gold labels, from K = 1 to the depth of the '
+      'saved lists. RP@1 equals P@1, and RP@K equals R@K for large K '
+      '(Chalkidis et al. 2019, Fig. 2).'
+    ),
+  )
+
+
+def _at_five(line: Line) -> str:
+  k = min(5, len(line.y))
+  return f'{line.system}: RP@{k} {line.y[k - 1]:.4f}'

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import functools
 import io
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 import numpy as np
 
@@ -28,14 +26,14 @@ PALETTE = (
 )
 _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
-INK, _FAINT = '#1b1f24', '#8a939c'
+_INK, _FAINT = '#1b1f24', '#8a939c'
 _LONGEST = 40  # maximum number of characters of a name on a picture
 _ROOM = 9  # number of characters of names that fit on an inch of a legend
 _NUMBERED = 3  # if a category has more bars, their numbers would overlap
 # Widths in inches, so that two or three pictures fit on a page side by side.
 # One of them also fits on a telephone.
-HALF, _THIRD = 6.1, 4.0
-STYLE = {
+_HALF, _THIRD = 6.1, 4.0
+_STYLE = {
   'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
   'svg.fonttype': 'path',
   'font.family': 'DejaVu Sans',  # matplotlib includes this font
@@ -44,7 +42,7 @@ STYLE = {
   'axes.edgecolor': _FAINT,
   'axes.facecolor': 'none',  # the page shows through, which may be dark
   'figure.facecolor': 'none',
-  'axes.labelcolor': INK,
+  'axes.labelcolor': _INK,
   'axes.spines.top': False,
   'axes.spines.right': False,
   'axes.grid': True,
@@ -107,12 +105,12 @@ def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
 
   The order of all systems of the report decides colours, markers and dashes.
   """
-  width = _THIRD if len(panels) > 2 else HALF
+  width = _THIRD if len(panels) > 2 else _HALF
   return [_line_panel(panel, systems, width) for panel in panels]
 
 
 def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
-  with matplotlib.rc_context(STYLE):
+  with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(width, 3.5))
     axes = figure.subplots()
     _label(axes, panel.title, panel.xlabel, panel.ylabel)
@@ -132,13 +130,13 @@ def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
     if panel.whole:
       axes.set_ylim(0, 1.02)
     _legend(figure, axes, systems)
-    return svg_text(figure)
+    return _svg_text(figure)
 
 
 def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
   """Draws one metric against another, with a text at each point."""
-  with matplotlib.rc_context(STYLE):
-    figure = Figure(figsize=(HALF, 4.0))
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_HALF, 4.0))
     axes = figure.subplots()
     _label(axes, panel.title, panel.xlabel, panel.ylabel)
     for line in panel.lines:
@@ -148,7 +146,7 @@ def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
     axes.set_ylim(bottom=0)
     _name_points(axes, panel.lines)
     _legend(figure, axes, systems)
-    return svg_text(figure)
+    return _svg_text(figure)
 
 
 def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
@@ -159,12 +157,12 @@ def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
       at = axes.transData.transform((x, y))
       if (np.abs(placed - at) > (14, 11)).any(-1).all():
         axes.annotate(
-          literal(text),
+          _literal(text),
           (x, y),
           xytext=(6, 4),
           textcoords='offset points',
           fontsize=8.5,
-          color=INK,
+          color=_INK,
         )
         placed = np.vstack([placed, at])
 
@@ -181,8 +179,8 @@ def grouped_bars(
   colours = system_colours(systems)
   width = 0.8 / max(len(bars), 1)
   places = np.arange(len(categories))
-  with matplotlib.rc_context(STYLE):
-    figure = Figure(figsize=(HALF, 4.0))
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_HALF, 4.0))
     axes = figure.subplots()
     _label(axes, title, xlabel, ylabel)
     axes.grid(visible=False, axis='x')
@@ -195,12 +193,12 @@ def grouped_bars(
       _whiskers(axes, x, group)
       if len(bars) <= _NUMBERED:
         _number(axes, x, group)
-    axes.set_xticks(places, list(map(literal, categories)))
+    axes.set_xticks(places, list(map(_literal, categories)))
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
     _legend(figure, axes, systems)
-    return svg_text(figure)
+    return _svg_text(figure)
 
 
 def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
@@ -228,7 +226,7 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
       middle,
       yerr=reach,
       fmt='none',
-      ecolor=INK,
+      ecolor=_INK,
       elinewidth=1.1,
       capsize=3,
     )
@@ -243,25 +241,25 @@ def label_frequency(
   per label (int [L] each; empty if not known), by rank of the label, on log
   axes. The second plot shows the number of labels in each frequency bin.
   """
-  with matplotlib.rc_context(STYLE):
-    figures = [Figure(figsize=(HALF, 3.5)) for _ in range(2)]
+  with matplotlib.rc_context(_STYLE):
+    figures = [Figure(figsize=(_HALF, 3.5)) for _ in range(2)]
     left, right = (figure.subplots() for figure in figures)
     _label(left, 'Documents per label', 'rank of the label', 'documents')
     left.set_xscale('log')
     left.set_yscale('log')
     if len(train_counts):
-      left.plot(*_ranked(train_counts), color=INK, label='training')
+      left.plot(*_ranked(train_counts), color=_INK, label='training')
     left.plot(
       *_ranked(gold_counts), color=_FAINT, linestyle='--', label='judged here'
     )
     left.legend()
     _label(right, 'Labels by frequency', 'training documents', 'labels')
     right.grid(visible=False, axis='x')
-    names = list(map(literal, n_bins))
+    names = list(map(_literal, n_bins))
     drawn = right.bar(names, list(n_bins.values()), color='#5d6873')
-    right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=INK)
+    right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
     right.margins(y=0.12)
-    return list(map(svg_text, figures))
+    return list(map(_svg_text, figures))
 
 
 def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -296,7 +294,7 @@ def reliability_diagrams(
 def _reliability(
   name: str, kinds: Mapping[str, Reliability], colour: str
 ) -> str:
-  with matplotlib.rc_context(STYLE):
+  with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(_THIRD, 4.6))
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     _label(axes, _cut(name), '', 'share correct')
@@ -330,7 +328,7 @@ def _reliability(
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
     axes.legend(loc='best', fontsize=8.5)
-    return svg_text(figure)
+    return _svg_text(figure)
 
 
 def _draw_line(
@@ -353,9 +351,9 @@ def _draw_line(
 
 
 def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-  axes.set_title(literal(title), loc='left')
-  axes.set_xlabel(literal(xlabel))
-  axes.set_ylabel(literal(ylabel))
+  axes.set_title(_literal(title), loc='left')
+  axes.set_xlabel(_literal(xlabel))
+  axes.set_ylabel(_literal(ylabel))
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
@@ -367,7 +365,7 @@ def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
   figure.legend(
     [handles[_key(name)] for name in shown],
     # matplotlib would leave out a name that starts with `_`.
-    [' ' * name.startswith('_') + literal(name) for name in names],
+    [' ' * name.startswith('_') + _literal(name) for name in names],
     loc='outside upper left',
     ncols=min(max(n_fitting, 1), 6),
   )
@@ -378,26 +376,16 @@ def _key(system: str) -> str:
   return f'system {system}'
 
 
-def literal(text: str) -> str:
+def _literal(text: str) -> str:
   """Returns a text that matplotlib shows as it is, not as a formula."""
   return text.replace('$', r'\$')
-
-
-def can_draw(text: str) -> bool:
-  """Returns whether the font of pictures has all letters of a text."""
-  return _code_points().issuperset(map(ord, text))
-
-
-@functools.cache
-def _code_points() -> frozenset[int]:
-  return frozenset(get_font(findfont(STYLE['font.family'])).get_charmap())
 
 
 def _cut(name: str) -> str:
   return name if len(name) <= _LONGEST else f'{name[: _LONGEST - 3]}...'
 
 
-def svg_text(figure: Figure) -> str:
+def _svg_text(figure: Figure) -> str:
   """Returns a figure as the text of an SVG file."""
   buffer = io.StringIO()
   no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))

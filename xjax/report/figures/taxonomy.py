@@ -3,12 +3,6 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, to_hex, to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 import numpy as np
 
 from xjax.core.types import PAD
@@ -19,53 +13,26 @@ from xjax.judge.intervals import label_f1
 from xjax.judge.judge import thresholds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.slice import Slice
-from xjax.report.figures.plots import HALF, STYLE, can_draw, literal, svg_text
-from xjax.report.page.page import (
-  Block,
-  Cell,
-  Fold,
-  Picture,
-  Table,
-  Text,
-  Tree,
-  number_cell,
-)
+from xjax.report.page.page import Block, Fold, Text, Tree
 from xjax.report.runs import Group, JudgedRun
+from xjax.report.table import Table, number_cell
 
-_STEPS = 11  # number of colours
-_ENDS = '#d55e00', '#f5efe0', '#0072b2'  # colours of F1 0, 0.5 and 1
-_EMPTY = '#b9c0c7'  # colour of nodes without F1
-# With one of these two, texts have a contrast above 4.5 on every colour.
-_DARK, _LIGHT = 'black', 'white'
-_ROWS = 4  # levels of the drawing without zoom
-_LEAST = 0.0015  # share of the width below which a node is not drawn
-_LETTER = 0.0062  # share of the width that a letter takes
-_FEWEST = 3  # a shorter name is not written
+# The colours of the F1 from 0 to 1, and of the text on them, whose contrast is
+# above 4.5.
+PALETTE = (
+  ('#d55e00', 'black'),
+  ('#db7b2d', 'black'),
+  ('#e2985a', 'black'),
+  ('#e8b586', 'black'),
+  ('#efd2b3', 'black'),
+  ('#f5efe0', 'black'),
+  ('#c4d6d7', 'black'),
+  ('#93bdce', 'black'),
+  ('#62a4c4', 'black'),
+  ('#318bbb', 'black'),
+  ('#0072b2', 'white'),
+)
 _IN_TABLE = 40  # largest number of nodes in the table
-
-
-def _palette() -> list[tuple[str, str]]:
-  """Returns the colours of the F1 from 0 to 1, and of the text on them."""
-  low, middle, high = (np.array(to_rgb(colour)) for colour in _ENDS)
-  colours = []
-  for share in np.linspace(-1, 1, _STEPS):
-    end = high if share > 0 else low
-    rgb = middle + (end - middle) * abs(share)
-    inks = sorted((_DARK, _LIGHT), key=lambda ink: _contrast(to_rgb(ink), rgb))
-    colours.append((to_hex(rgb), inks[-1]))
-  return colours
-
-
-def _contrast(first: Sequence[float], second: Sequence[float]) -> float:
-  """Returns the contrast ratio of two colours, as WCAG 2 defines it."""
-  dark, light = sorted(map(_luminance, (first, second)))
-  return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(rgb: Sequence[float]) -> float:
-  rgb = np.asarray(rgb)
-  linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-  return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,19 +71,6 @@ class _Forest:
   def ids(self) -> list[str]:
     return list(self.hierarchy.ids[self.nodes])
 
-  @property
-  def n_rows(self) -> int:
-    """Returns the number of nodes on the longest path from a root.
-
-    A path leads through first parents. So it may be longer than the level of a
-    node, which is that below its highest parent.
-    """
-    n_rows, places = 0, np.arange(len(self.nodes))
-    while len(places):
-      above = self.parents[places]
-      n_rows, places = n_rows + 1, above[above != PAD]
-    return n_rows
-
   def children(self) -> list[list[int]]:
     """Returns the children of each node, then the roots; widest first."""
     children = [[] for _ in range(len(self.nodes) + 1)]
@@ -148,14 +102,6 @@ def taxonomy_blocks(
     scores[group.name] = [
       f1.get(id_) if n > 0 else None for id_, n in zip(ids, forest.gold)
     ]
-  still = Picture(
-    svgs=[
-      _drawing(forest, shown, values, system)
-      for system, values in scores.items()
-    ],
-    alt=_alt(forest, shown, scores),
-    caption=_caption(forest, decided),
-  )
   tree = Tree(
     names=shown,
     ids=ids,
@@ -164,10 +110,11 @@ def taxonomy_blocks(
     widths=forest.widths.tolist(),
     counts=[None if n == PAD else n for n in forest.gold.tolist()],
     values=scores,
-    palette=_palette(),
+    palette=PALETTE,
     count_name='support',
     value_name='F1',
-    still=still,
+    alt=_alt(forest, shown, scores),
+    caption=_caption(forest, decided),
   )
   table = _table(forest, shown, scores)
   return [tree, Fold('The widest labels as a table', [table])]
@@ -249,6 +196,7 @@ def _table(
   names: Sequence[str],
   scores: Mapping[str, Sequence[float | None]],
 ) -> Table:
+  """Lists the widest nodes, each below its parent."""
   children, rows = forest.children(), []
   levels = forest.hierarchy.levels[forest.nodes].tolist()
   widest = set(np.argsort(-forest.widths, kind='stable')[:_IN_TABLE].tolist())
@@ -257,83 +205,15 @@ def _table(
     node = waiting.pop()
     waiting += children[node][::-1]
     if node in widest:
-      above = forest.parents[node]
-      n_gold = int(forest.gold[node])
+      above, n_gold = forest.parents[node], int(forest.gold[node])
       rows.append(
         [
-          Cell(names[node]),
-          Cell('' if above == PAD else names[above]),
-          number_cell(levels[node]),
-          number_cell(None if n_gold == PAD else n_gold),
+          names[node],
+          '' if above == PAD else names[above],
+          levels[node],
+          None if n_gold == PAD else n_gold,
           *(number_cell(values[node]) for values in scores.values()),
         ]
       )
   heads = (f'F1\n{system}' for system in scores)
-  return Table(('label', 'below', 'level', 'gold', *heads), rows, n_text=2)
-
-
-def _drawing(
-  forest: _Forest,
-  names: Sequence[str],
-  values: Sequence[float | None],
-  system: str,
-) -> str:
-  palette, children = _palette(), forest.children()
-  n_rows = min(_ROWS, forest.n_rows)
-  with matplotlib.rc_context(STYLE):
-    figure = Figure(figsize=(2 * HALF, 0.8 + 0.5 * n_rows))
-    axes = figure.subplots()
-    axes.set_title(literal(system), loc='left')
-    axes.set_xlim(0, 1)
-    axes.set_ylim(n_rows, 0)
-    axes.axis('off')
-    whole = sum(forest.widths[root] for root in children[-1])
-    # Nodes whose children are drawn next; the left ends and the level of these.
-    waiting = [(len(names), 0.0, 0)]
-    while waiting:
-      parent, left, row = waiting.pop()
-      for node in children[parent]:
-        width = forest.widths[node] / whole
-        if width < _LEAST:
-          break  # the others are narrower
-        colour = _EMPTY, _DARK
-        if values[node] is not None:
-          colour = palette[round(values[node] * (_STEPS - 1))]
-        _draw_bar(axes, left, row, width, names[node], colour)
-        if row + 1 < n_rows:
-          waiting.append((node, left, row + 1))
-        left += width
-    colours = ListedColormap([colour for colour, _ in palette])
-    figure.colorbar(
-      ScalarMappable(cmap=colours), ax=axes, label='F1', pad=0.01, aspect=12
-    )
-    return svg_text(figure)
-
-
-def _draw_bar(
-  axes: Axes,
-  left: float,
-  row: int,
-  width: float,
-  name: str,
-  colour: tuple[str, str],
-) -> None:
-  """Draws a bar, with its name if there is room and the font has its letters.
-
-  The tree that readers zoom into shows all names.
-  """
-  fill, ink = colour
-  axes.add_patch(
-    Rectangle((left, row), width, 0.96, facecolor=fill, edgecolor=_LIGHT)
-  )
-  room = int(width / _LETTER) - 1
-  if room >= _FEWEST and can_draw(name):
-    text = name if len(name) <= room else f'{name[: room - 1]}\u2026'
-    axes.text(
-      left + _LETTER / 2,
-      row + 0.5,
-      literal(text),
-      color=ink,
-      fontsize=8.5,
-      va='center',
-    )
+  return Table.of(('label', 'below', 'level', 'gold', *heads), rows, 2)

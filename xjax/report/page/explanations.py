@@ -18,7 +18,7 @@ from xjax.judge.prediction_lines import (
   Explanations,
   proposer_shares,
 )
-from xjax.report.page.html import html_file
+from xjax.report.page.page import html_file, page_file, script
 
 _LEVELS = 8
 _FEATURES = 6  # features that are shown for a label
@@ -28,55 +28,6 @@ _Rgb = tuple[int, int, int]
 _DARKEST = {'a': (245, 166, 35), 'b': (126, 178, 236)}
 # Text is light on a dark page; its contrast ratio with these shades is 5.
 _PAGE, _BRIGHTEST = (21, 24, 28), {'a': (140, 80, 0), 'b': (32, 92, 156)}
-
-_STYLE = """\
-article { border-top: 1px solid var(--line); margin: 28px -4px 0;
-  padding: 0 4px; content-visibility: auto;
-  contain-intrinsic-size: auto 480px; }
-article h2 { border: 0; margin: 0 0 8px; padding-top: 12px; font-size: 17px;
-  overflow-wrap: anywhere; }
-.labels { display: flex; flex-wrap: wrap; gap: 6px; }
-button { font: inherit; font-size: 13.5px; color: inherit; cursor: pointer;
-  text-align: left; padding: 3px 9px; border: 1px solid #8a939c;
-  border-radius: 4px; background: var(--page); overflow-wrap: anywhere; }
-button:hover { background: var(--mark); }
-button[aria-pressed="true"] { background: #0b57a4; border-color: #0b57a4;
-  color: #fff; }
-button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
-.why { color: var(--soft); font-size: 14px; }
-h3 { font-size: 13px; color: var(--soft); margin: 12px 0 0; font-weight: 600; }
-.text { max-width: 900px; margin: 4px 0; line-height: 1.75;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
-.text span { border-radius: 3px; -webkit-print-color-adjust: exact;
-  print-color-adjust: exact; }
-.text .top { text-decoration: underline; text-underline-offset: 3px;
-  text-decoration-thickness: 2px; }
-.text .unread { color: var(--soft); font-style: italic; }
-"""
-
-# Shades the words of the label whose button is clicked.
-SCRIPT = """\
-<script>
-document.addEventListener('click', (event) => {
-  const button = event.target.closest('article button');
-  if (!button) return;
-  const article = button.closest('article');
-  for (const other of article.querySelectorAll('button'))
-    other.setAttribute('aria-pressed', String(other === button));
-  article.querySelector('.why').textContent = button.dataset.why;
-  const words = article.querySelectorAll('.word');
-  for (const word of words) {
-    word.className = 'word';
-    word.removeAttribute('title');
-  }
-  for (const part of button.dataset.words.split(' ').filter(Boolean)) {
-    const [at, names, amount] = part.split(':');
-    words[at].className = 'word ' + names.replace('+', ' ');
-    words[at].title = amount + article.dataset.unit;
-  }
-});
-</script>
-"""
 
 
 def _title(explanations: Explanations) -> str:
@@ -128,14 +79,14 @@ def explanation_page(explanations: Explanations) -> str:
     f'<p>{count}. {about}</p>',
     _contents(shown),
     *(article(i, d, explanations.attends) for i, d in enumerate(shown)),
-    SCRIPT,
+    script('explanations.js'),
   ]
   return html_file(title, '\n'.join(parts), page_style())
 
 
 def page_style() -> str:
   """Returns the CSS of buttons, texts and shades."""
-  return _STYLE + ''.join(_shades())
+  return page_file('explanations.css') + ''.join(_shades())
 
 
 def _shades() -> Iterator[str]:

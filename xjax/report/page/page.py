@@ -1,35 +1,22 @@
-"""Defines the parts of a report, independent of its file format."""
+"""Defines the parts of a page, and writes a page as HTML and as Markdown."""
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
-from typing import Any
+from html import escape
+import importlib.resources
+import json
+import os
 
-MISSING = '-'
-DECIMALS = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-  """Holds one cell of a table."""
-
-  text: str
-  value: float | int | None = None  # the number before rounding, if it is one
-  below: str = ''  # second line, in small type
-  spread: float | None = None  # the number after ± in the second line
-  best: bool = False  # whether it is the best of the compared values
-  colour: str = ''  # of a mark before the text, like '#0072B2'
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-  """Holds the column names and the rows of a table."""
-
-  columns: Sequence[str]  # a name may contain newlines
-  rows: Sequence[Sequence[Cell]]
-  n_text: int = 1  # number of first columns that hold texts, not numbers
-  marked: frozenset[int] = frozenset()  # rows with a coloured background
-  starts: frozenset[int] = frozenset()  # rows above which a line is drawn
-  caption: str = ''
+from xjax.core.atomic import atomic_write
+from xjax.report.table import (
+  Table,
+  escape_markdown,
+  html_table,
+  is_narrow,
+  latex_table,
+  markdown_table,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +32,10 @@ class Picture:
 class Tree:
   """Holds a drawing of a tree into which readers can zoom.
 
-  Values are fractions, by system, that decide a node's colour. `still` is the
-  same drawing for paper and for browsers without JavaScript.
+  Each node is a bar, and its children stand below it. A click on a node zooms
+  into it, and a click on a node above zooms out. Only bars that are wide enough
+  to be seen are drawn, so a tree may have thousands of nodes. A grey bar stands
+  for siblings that are too narrow, and a click on it shows them.
   """
 
   names: Sequence[str]
@@ -55,11 +44,13 @@ class Tree:
   levels: Sequence[int]
   widths: Sequence[int]  # at least the sum of the children's
   counts: Sequence[int | None]  # a number that is shown; None for none
+  # By system, the fractions that decide a node's colour.
   values: Mapping[str, Sequence[float | None]]
   palette: Sequence[tuple[str, str]]  # of fractions 0 to 1: area, text
   count_name: str  # what the counts are
   value_name: str  # what the fractions are
-  still: Picture
+  alt: str
+  caption: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,24 +97,183 @@ class Page:
   results: Table | None = None  # the main metrics, also in a section
 
 
-def text_cell(value: Any) -> Cell:
-  """Returns a cell with a text; integers are written as in 1,234,567."""
-  if type(value) is int:
-    return Cell(f'{value:,}', value)
-  return Cell(str(value))
+def save_report(
+  page: Page,
+  html: str,
+  markdown: str = '',
+  latex: str = '',
+  latex_decimals: int = 1,
+) -> list[str]:
+  """Writes a report and returns the paths of its files; '' leaves a file out.
 
-
-def number_cell(
-  value: float | int | None, decimals: int = DECIMALS, **fields: Any
-) -> Cell:
-  """Returns a cell with a number; None is a missing value.
-
-  An int is a count and is shown with all digits. A float is a fraction, shown
-  like its spread with `decimals` decimals.
+  The Markdown file has the tables. The LaTeX file has the table of results,
+  with values times 100 and `latex_decimals` decimals.
   """
-  if value is None:
-    return Cell(MISSING, **fields)
-  if fields.get('spread') is not None:
-    fields['below'] = f'± {fields["spread"]:.{decimals}f}'
-  text = f'{value:,}' if type(value) is int else f'{value:.{decimals}f}'
-  return Cell(text, value, **fields)
+  texts = {html: render_html(page)}
+  if markdown:
+    texts[markdown] = render_markdown(page)
+  if latex:
+    texts[latex] = latex_table(page.results, True, latex_decimals)
+  for path, text in texts.items():
+    with atomic_write(os.path.expanduser(path)) as file:
+      file.write(text)
+  return list(texts)
+
+
+def render_html(page: Page) -> str:
+  """Returns the page as HTML, with its pictures and styles included."""
+  links = ' '.join(
+    f'<a href="#part-{i}">{escape(section.title)}</a>'
+    for i, section in enumerate(page.sections)
+  )
+  sections = '\n'.join(
+    f'<section id="part-{i}">\n<h2>{escape(section.title)}</h2>\n'
+    f'{_html_blocks(section.blocks)}\n</section>'
+    for i, section in enumerate(page.sections)
+  )
+  return html_file(
+    page.title,
+    f'<h1>{escape(page.title)}</h1>\n'
+    f'<nav aria-label="Contents">{links}</nav>\n{sections}',
+  )
+
+
+def page_file(name: str) -> str:
+  """Returns the text of a file that stands beside this one."""
+  folder = importlib.resources.files('xjax.report.page')
+  return (folder / name).read_text('utf-8')
+
+
+def script(name: str) -> str:
+  """Returns a script element with a file that stands beside this one."""
+  return f'<script>\n{page_file(name)}</script>'
+
+
+def html_file(title: str, body: str, style: str = '') -> str:
+  """Returns the text of an HTML file; `style` is CSS for this page only."""
+  return (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    # Without this line, a browser asks the server for an icon.
+    '<link rel="icon" href="data:,">\n<title>'
+    f'{escape(title)}</title>\n<style>\n{page_file("page.css")}{style}</style>\n'
+    f'</head>\n<body>\n{body}\n</body>\n</html>\n'
+  )
+
+
+def _html_blocks(blocks: Sequence[Block]) -> str:
+  """Returns the HTML of blocks; two narrow blocks can stand side by side."""
+  half = ' class="half"'
+  parts = '\n'.join(
+    f'<div{half if _is_narrow(block) else ""}>{_html(block)}</div>'
+    for block in blocks
+  )
+  return f'<div class="blocks">\n{parts}\n</div>'
+
+
+def _is_narrow(block: Block) -> bool:
+  match block:
+    case Table():
+      return is_narrow(block)
+    case Picture():
+      return len(block.svgs) == 1
+    case Fold():
+      return all(map(_is_narrow, block.blocks))
+  return False
+
+
+def _html(block: Block) -> str:
+  match block:
+    case Table():
+      return html_table(block)
+    case Picture():
+      return _html_picture(block)
+    case Tree():
+      return _html_tree(block)
+    case Text():
+      tag = 'pre' if block.command else 'p'
+      return f'<{tag}>{escape(block.text)}</{tag}>'
+    case Listing():
+      items = ''.join(f'<li>{escape(item)}</li>' for item in block.items)
+      return f'<ul>{items}</ul>'
+    case Fold():
+      state = ' open' if block.open else ''
+      return (
+        f'<details{state}>\n<summary>{escape(block.title)}</summary>\n'
+        f'{_html_blocks(block.blocks)}\n</details>'
+      )
+
+
+def _html_picture(picture: Picture) -> str:
+  # Each picture is a separate image, so that ids inside two SVGs never clash.
+  # Screen readers read the description once, with the first image.
+  images = '\n'.join(
+    f'<img alt="{escape(picture.alt) if not n else ""}" '
+    f'src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"'
+    '>'
+    for n, svg in enumerate(picture.svgs)
+  )
+  return (
+    f'<figure>\n<div>{images}</div>\n'
+    f'<figcaption>{escape(picture.caption)}</figcaption>\n</figure>'
+  )
+
+
+def _html_tree(tree: Tree) -> str:
+  """Returns the HTML of a tree, which is hidden unless its script runs."""
+  data = {k: v for k, v in vars(tree).items() if k not in ('alt', 'caption')}
+  data['values'] = {
+    system: [None if x is None else round(x, 4) for x in values]
+    for system, values in tree.values.items()
+  }
+  text = json.dumps(data, ensure_ascii=False, separators=(',', ':'))
+  # In a script element, < could end the element.
+  text = text.replace('<', '\\u003c')
+  buttons = ''.join(
+    f'<button type="button" data-system="{n}" '
+    f'aria-pressed="{str(not n).lower()}">{escape(system)}</button>'
+    for n, system in enumerate(tree.values)
+  )
+  colours = ''.join(
+    f'<i style="background:{colour}"></i>' for colour, _ in tree.palette
+  )
+  return (
+    '<noscript><p>The drawing of the hierarchy needs JavaScript.</p></noscript>'
+    '\n<div class="tree" hidden>\n'
+    f'<div class="row">{buttons if len(tree.values) > 1 else ""}'
+    '<label>Find <input type="search" placeholder="name of a label"></label>'
+    f'<span class="scale">{escape(tree.value_name)} 0 {colours} 1</span></div>'
+    '\n<p class="said" aria-live="polite"></p>\n'
+    f'<svg role="group" aria-label="{escape(tree.alt)}"></svg>\n'
+    f'<script type="application/json" class="data">{text}</script>\n'
+    f'{script("tree.js")}\n'
+    f'<p class="about">{escape(tree.caption)}</p>\n</div>'
+  )
+
+
+def render_markdown(page: Page) -> str:
+  """Returns the page in GitHub's Markdown; texts stand for its pictures."""
+  parts = [f'# {escape_markdown(page.title)}']
+  for section in page.sections:
+    parts.append(f'## {escape_markdown(section.title)}')
+    for block in section.blocks:
+      parts += _markdown_blocks(block, 3)
+  return '\n\n'.join(parts) + '\n'
+
+
+def _markdown_blocks(block: Block, level: int) -> Iterator[str]:
+  match block:
+    case Table():
+      yield markdown_table(block)
+    case Text():
+      yield (
+        f'    {block.text}' if block.command else escape_markdown(block.text)
+      )
+    case Listing():
+      yield '\n'.join(f'- {escape_markdown(item)}' for item in block.items)
+    case Picture() | Tree():
+      yield f'*Picture, in the HTML report:* {escape_markdown(block.alt)}'
+    case Fold():
+      yield f'{"#" * level} {escape_markdown(block.title)}'
+      for inner in block.blocks:
+        yield from _markdown_blocks(inner, level + 1)

@@ -5,29 +5,10 @@ from html import escape
 from typing import Any
 
 from xjax.judge.prediction_lines import ExplainedDocument
-from xjax.report.page.explanations import SCRIPT, article, page_style
-from xjax.report.page.html import html_file
+from xjax.report.page.explanations import article, page_style
+from xjax.report.page.page import html_file, page_file, script
 from xjax.run.open_run import Prediction
 from xjax.run.serve.request import USUAL_K
-
-_STYLE = """\
-form { max-width: 900px; }
-label { font-weight: 600; }
-textarea { box-sizing: border-box; width: 100%; min-height: 180px;
-  margin: 4px 0 10px; padding: 8px; font: inherit; color: inherit;
-  background: var(--page); border: 1px solid #8a939c; border-radius: 4px; }
-input { font: inherit; width: 5em; padding: 3px 6px; margin: 0 14px 0 4px;
-  color: inherit; background: var(--page); border: 1px solid #8a939c;
-  border-radius: 4px; }
-.row { display: flex; flex-wrap: wrap; align-items: center; gap: 8px 0; }
-.row span { white-space: nowrap; }
-textarea:focus-visible, input:focus-visible { outline: 3px solid #e69f00;
-  outline-offset: 1px; }
-#result { min-height: 60px; margin-top: 20px; }
-#result[aria-busy="true"] { opacity: .5; }
-.error { border-left: 4px solid #c22f2f; padding: 4px 12px;
-  overflow-wrap: anywhere; }
-"""
 
 _FORM = """\
 <form>
@@ -55,38 +36,6 @@ _WEIGHTS = (
   'of the label, blue words lower it.'
 )
 
-_SCRIPT = """\
-<script>
-const form = document.querySelector('form');
-const result = document.getElementById('result');
-form.addEventListener('submit', async (event) => {
-  event.preventDefault();
-  const text = {id: 'your text', text: form.text.value};
-  const asked = {documents: [text], k: Number(form.k.value)};
-  if (form.threshold.value) asked.threshold = Number(form.threshold.value);
-  result.setAttribute('aria-busy', 'true');
-  try {
-    const answer = await fetch('shaded', {method: 'POST',
-      headers: {'content-type': 'application/json'},
-      body: JSON.stringify(asked)});
-    const content = await answer.json();
-    if (!answer.ok) throw new Error(content.error);
-    result.innerHTML = content.html[0];
-  } catch (error) {
-    const line = document.createElement('p');
-    line.className = 'error';
-    line.textContent = error.message;
-    result.replaceChildren(line);
-  }
-  result.removeAttribute('aria-busy');
-});
-form.text.addEventListener('keydown', (event) => {
-  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey))
-    form.requestSubmit();
-});
-</script>
-"""
-
 
 def page(facts: dict[str, Any]) -> str:
   """Returns the page; see run.serve.service.Pages."""
@@ -104,10 +53,12 @@ def page(facts: dict[str, Any]) -> str:
     '<code>curl -d \'{"documents": ["a text"], "k": 5}\' URL/predict'
     '</code>. Further paths: <a href="labels">labels</a>, '
     '<a href="health">health</a>, <a href="metrics">metrics</a>.</p>',
-    SCRIPT,
-    _SCRIPT,
+    script('explanations.js'),
+    script('served.js'),
   ]
-  return html_file(title, '\n'.join(parts), page_style() + _STYLE)
+  return html_file(
+    title, '\n'.join(parts), page_style() + page_file('served.css')
+  )
 
 
 def shaded(explained: ExplainedDocument, attends: bool) -> str:

@@ -14,11 +14,16 @@ from xjax.judge.metrics.metric import is_weighed
 from xjax.judge.metrics.significance import Interval
 from xjax.judge.metrics.slices import ALL
 from xjax.report.comparison import Compared, SeedEstimate
-from xjax.report.page.latex import render_latex
-from xjax.report.page.page import MISSING, Cell, Table, number_cell
 from xjax.report.runs import protocols
-from xjax.report.tables.plain import recall_lines
-from xjax.report.tables.protocols import plain_table
+from xjax.report.table import (
+  MISSING,
+  Cell,
+  Table,
+  latex_table,
+  number_cell,
+  plain_text,
+)
+from xjax.report.terminal.judged import recall_lines
 
 # (bound, stars): a p-value below the bound gets these stars.
 _STARS = ((0.01, '**'), (0.05, '*'))
@@ -31,33 +36,31 @@ JSON, CSV, LATEX = 'comparison.json', 'comparison.csv', 'comparison.tex'
 
 def comparison_text(compared: Compared) -> str:
   """Returns the tables and remarks of a comparison as text."""
-  differences, gains = (
-    compared.comparison.differences,
-    compared.comparison.gains,
-  )
   base = compared.groups[0].name
-  parts = [_heading(compared), plain_table(difference_table(differences, base))]
-  if gains:
-    parts.append(
-      'Relative improvement in macro-F1, by training documents of a label\n'
-      + plain_table(gain_table(gains, base))
-    )
-  if compared.seeds:
-    parts.append(
-      'Runs that differ in their seeds\n'
-      + plain_table(seed_table(compared.seeds))
-    )
-  return '\n\n'.join([*parts, '\n'.join(_remarks(compared))])
-
-
-def _heading(compared: Compared) -> str:
-  first = compared.tested[compared.groups[0].name]
+  first = compared.tested[base]
   split = f', {first.split}' if first.split else ''
-  return (
-    f'baseline {compared.groups[0].name}{split}: '
-    f'{len(first.predictions):,} documents, '
+  heading = (
+    f'baseline {base}{split}: {len(first.predictions):,} documents, '
     f'{len(first.predictions.labels):,} labels\nprotocol: {PROTOCOL}'
   )
+  tables = [
+    f'{title}\n{plain_text(table)}'.lstrip()
+    for title, table in _tables(compared).items()
+  ]
+  return '\n\n'.join([heading, *tables, '\n'.join(_remarks(compared))])
+
+
+def _tables(compared: Compared) -> dict[str, Table]:
+  """Returns the tables of a comparison that have rows, by their titles."""
+  base, results = compared.groups[0].name, compared.comparison
+  tables = {
+    '': difference_table(results.differences, base),
+    'Relative improvement in macro-F1, by training documents of a label': (
+      gain_table(results.gains, base)
+    ),
+    'Runs that differ in their seeds': seed_table(compared.seeds),
+  }
+  return {k: table for k, table in tables.items() if table.rows or not k}
 
 
 def _remarks(compared: Compared) -> Iterator[str]:
@@ -122,26 +125,57 @@ def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
 
 def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
   """Returns a table of differences: a row per slice, metric and system."""
-  several = len({row.system for row in rows}) > 1
-  holm = ('Holm p',) if several else ()
-  return Table(
-    ('slice', 'metric', 'system', baseline, 'value', 'difference', 'interval')
-    + ('p', *holm, ''),
+  return _change_table(
+    ('slice', 'metric', 'system', baseline, 'value', 'difference'),
     [
-      [
-        *map(Cell, (row.slice, row.metric, row.system)),
-        number_cell(row.baseline),
-        number_cell(row.value),
-        _signed(row.difference),
-        _interval(row.interval),
-        _p(row.p),
-        *([_p(row.holm)] if several else ()),
-        Cell(stars(row.holm)),
-      ]
+      (row, (row.slice, row.metric, row.system), row.difference, row.p)
       for row in rows
     ],
     n_text=3,
   )
+
+
+def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
+  """Returns a table of relative gains: a row per frequency bin and system."""
+  return _change_table(
+    ('metric', 'system', 'labels', baseline, 'value', 'change'),
+    [
+      (row, (row.metric, row.system, row.n_labels), row.relative, row.t_p)
+      for row in rows
+    ],
+    n_text=2,
+    percent=True,
+  )
+
+
+def _change_table(
+  columns: Sequence[str],
+  changes: Sequence[tuple[SystemDifference | Gain, tuple, Any, Any]],
+  n_text: int,
+  percent: bool = False,
+) -> Table:
+  """Returns a table of (row, its first cells, its change, its p-value)."""
+  several = len({row.system for row, *_ in changes}) > 1
+  form = '+.1%' if percent else '+.4f'
+  rows = []
+  for row, first, change, p in changes:
+    ends = MISSING
+    if row.interval is not None:
+      ends = f'[{row.interval.low:{form}}, {row.interval.high:{form}}]'
+    rows.append(
+      [
+        *first,
+        number_cell(row.baseline),
+        number_cell(row.value),
+        None if change is None else Cell(f'{change:{form}}', change),
+        ends,
+        _p(p),
+        *([_p(row.holm)] if several else ()),
+        stars(row.holm),
+      ]
+    )
+  columns = *columns, 'interval', 'p', *(['Holm p'] if several else ()), ''
+  return Table.of(columns, rows, n_text)
 
 
 def value_table(compared: Compared) -> Table:
@@ -160,53 +194,23 @@ def value_table(compared: Compared) -> Table:
   rows, starts = [], []
   for name, systems in rows_of.items():
     starts.append(len(rows))
-    rows += [
-      [
-        Cell(name if who == base else ''),
-        Cell(who),
-        *(values.get(metric, number_cell(None)) for metric in metrics),
-      ]
-      for who, values in systems.items()
-    ]
+    for who, values in systems.items():
+      title, cells = name if who == base else '', map(values.get, metrics)
+      rows.append([title, who, *cells])
   columns = 'slice', 'system', *metrics
-  return Table(columns, rows, n_text=2, starts=frozenset(starts[1:]))
-
-
-def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
-  """Returns a table of relative gains: a row per frequency bin and system."""
-  several = len({row.system for row in rows}) > 1
-  holm = ('Holm p',) if several else ()
-  return Table(
-    ('metric', 'system', 'labels', baseline, 'value', 'change', 'interval')
-    + ('p', *holm, ''),
-    [
-      [
-        *map(Cell, (row.metric, row.system)),
-        Cell(f'{row.n_labels:,}', row.n_labels),
-        number_cell(row.baseline),
-        number_cell(row.value),
-        _signed(row.relative, percent=True),
-        _interval(row.interval, percent=True),
-        _p(row.t_p),
-        *([_p(row.holm)] if several else ()),
-        Cell(stars(row.holm)),
-      ]
-      for row in rows
-    ],
-    n_text=2,
-  )
+  return Table.of(columns, rows, n_text=2, starts=frozenset(starts[1:]))
 
 
 def seed_table(rows: Sequence[SeedEstimate]) -> Table:
   """Returns a table of the means over runs that differ only in their seeds."""
-  return Table(
+  return Table.of(
     ('slice', 'metric', 'system', 'mean', 'standard error', 'runs'),
     [
       [
-        *map(Cell, (row.slice, row.metric, row.system)),
+        *(row.slice, row.metric, row.system),
         number_cell(row.estimate.mean),
         number_cell(row.estimate.error),
-        Cell(str(row.estimate.n), row.estimate.n),
+        row.estimate.n,
       ]
       for row in rows
     ],
@@ -221,21 +225,6 @@ def stars(p: float | None) -> str:
   return next((star for bound, star in _STARS if p < bound), '')
 
 
-def _signed(value: float | None, percent: bool = False) -> Cell:
-  if value is None:
-    return Cell(MISSING)
-  return Cell(f'{value:+.1%}' if percent else f'{value:+.4f}', value)
-
-
-def _interval(interval: Interval | None, percent: bool = False) -> Cell:
-  if interval is None:
-    return Cell(MISSING)
-  low, high = (
-    _signed(end, percent).text for end in (interval.low, interval.high)
-  )
-  return Cell(f'[{low}, {high}]')
-
-
 def _p(value: float | None) -> Cell:
   if value is None:
     return Cell(MISSING)
@@ -247,13 +236,10 @@ def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
   folder = pathlib.Path(os.path.expanduser(folder))
   write_json(folder / JSON, comparison_json(compared))
   write_csv(folder / CSV, _COLUMNS, _csv_rows(compared))
-  base, results = compared.groups[0].name, compared.comparison
-  values = render_latex(value_table(compared), percent=True)
-  tables = [difference_table(results.differences, base)]
-  tables += [gain_table(results.gains, base)] if results.gains else []
-  tables += [seed_table(compared.seeds)] if compared.seeds else []
+  values = latex_table(value_table(compared), percent=True)
   with atomic_write(folder / LATEX) as file:
-    file.write('\n'.join([values, *map(render_latex, tables)]))
+    tables = map(latex_table, _tables(compared).values())
+    file.write('\n'.join([values, *tables]))
 
 
 def comparison_json(compared: Compared) -> dict[str, Any]:

@@ -1,20 +1,30 @@
 """Shows the metrics of systems as tables, and says why values are missing."""
 
 from collections.abc import Iterable, Mapping, Sequence
+import re
 from typing import Any
 
 from xjax.core.errors import ConfigError
 from xjax.judge.criteria import main_metrics
-from xjax.judge.judge import (
-  INTERVALS,
-  NOTES,
-)
-from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
+from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL
+from xjax.judge.metrics.metric import TUNED
+from xjax.judge.metrics.slices import ALL
+from xjax.report.page.page import Fold, Listing
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
+from xjax.report.table import (
+  MISSING,
+  Cell,
+  Table,
+  interval_text,
+  number_cell,
+  plain_text,
+)
 
 _MAIN_DECIMALS = 3
+# Metric -> estimate over the runs of a system.
+Values = Mapping[str, Estimate]
 # Slice -> metric -> estimate over the runs.
-Slices = Mapping[str, Mapping[str, Estimate]]
+Slices = Mapping[str, Values]
 # Slice -> metric -> [low, high].
 Intervals = Mapping[str, Mapping[str, Sequence[float]]]
 # Slice -> metric -> name of the system that is significantly the best.
@@ -47,35 +57,30 @@ def main_table(
   bold.
   """
   colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
-  empty, rows = empty_slices(tables.values()), []
+  rows, starts, empty = [], [], empty_slices(tables.values())
   for name in _union(tables.values()):
+    if name in empty:
+      continue
     values_of = {system: t[name] for system, t in tables.items() if name in t}
-    for n, (system, values) in enumerate(values_of.items()):
-      if name in empty:
-        continue
-      labels = values.get('n_labels', Estimate(None, None, 0)).mean
+    winners = (best or {}).get(name, {})
+    starts.append(len(rows))
+    for system, values in values_of.items():
+      first, labels = len(rows) == starts[-1], values.get('n_labels')
+      known = first and labels is not None and labels.mean is not None
       ends = intervals.get(system, {}).get(name, {})
-      winners = (best or {}).get(name, {})
-      rows.append(
-        [
-          Cell(name if not n else '', below=_labels(labels) if not n else ''),
-          Cell(
-            system, below=seeds.get(system, ''), colour=colours.get(system, '')
-          ),
-          *(
-            estimate_cell(
-              values.get(m),
-              ends.get(m),
-              winners.get(m) == system and _leads(system, m, values_of),
-            )
-            for m in columns
-          ),
-        ]
-      )
-  starts = (n for n, row in enumerate(rows) if n and row[0].text)
-  return Table(
-    ('slice', 'system', *columns), rows, n_text=2, starts=frozenset(starts)
-  )
+      row = [
+        Cell(name * first, below=f'{labels.mean:,} labels' if known else ''),
+        Cell(
+          system, below=seeds.get(system, ''), colour=colours.get(system, '')
+        ),
+      ]
+      for metric in columns:
+        bold = winners.get(metric) == system
+        bold = bold and _leads(system, metric, values_of)
+        row.append(estimate_cell(values.get(metric), ends.get(metric), bold))
+      rows.append(row)
+  columns = 'slice', 'system', *columns
+  return Table(columns, rows, n_text=2, starts=frozenset(starts[1:]))
 
 
 def _leads(system: str, metric: str, values_of: Slices) -> bool:
@@ -97,13 +102,15 @@ def estimate_cell(
   interval: Sequence[float] | None = None,
   is_best: bool = False,
 ) -> Cell:
-  """Returns a cell with a mean; its spread follows in the second line.
+  """Returns a cell with a count, or with a mean and its spread.
 
   Half of `interval`, [low, high], is the spread of a single run. The value is
   None if the system was judged without the metric.
   """
   if value is None or value.mean is None:
     return number_cell(None)
+  if type(value.mean) is int:
+    return number_cell(value.mean)
   spread = value.error
   if spread is None and interval is not None:
     spread = (interval[1] - interval[0]) / 2
@@ -139,79 +146,64 @@ def empty_slices(tables: Iterable[Slices]) -> list[str]:
   return [name for name, is_full in full.items() if not is_full]
 
 
-def _labels(n: int | float | None) -> str:
-  return f'{n:,} labels' if n is not None else ''
+def metric_table(
+  columns: Mapping[str, Mapping[str, Cell]], missing: str = ''
+) -> Table:
+  """Returns a table with a row per metric, from the cells of each column."""
+  return Table.of(
+    ('metric', *columns),
+    [
+      [metric, *(cells.get(metric, missing) for cells in columns.values())]
+      for metric in _union(columns.values())
+    ],
+  )
+
+
+def value_cells(
+  metrics: Mapping[str, Any], protocol: str, slice_name: str
+) -> dict[str, Cell]:
+  """Returns the values of a metrics.json, by metric, with their intervals."""
+  ends = intervals_of(metrics, protocol).get(slice_name, {})
+  return {
+    metric: number_cell(value, below=interval_text(ends.get(metric)))
+    for metric, value in metrics[protocol].get(slice_name, {}).items()
+  }
 
 
 def full_tables(groups: Sequence[Group]) -> list[Fold]:
   """Returns tables of all metrics, with a fold per protocol and slice."""
-  names = _union(
-    dict.fromkeys(protocols(group.first.metrics)) for group in groups
-  )
-  return [
-    Fold(
-      f'{slice_name}' + (f', protocol {protocol}' if len(names) > 1 else ''),
-      [slice_table(groups, protocol, slice_name)],
-    )
-    for protocol in names
-    for slice_name in _full_slices(groups, protocol)
-  ]
-
-
-def _full_slices(groups: Sequence[Group], protocol: str) -> list[str]:
-  tables = [group_metrics(group, protocol) for group in groups]
-  empty = empty_slices(tables)
-  return [name for name in _union(tables) if name not in empty]
+  names = _union(protocols(group.first.metrics) for group in groups)
+  folds = []
+  for protocol in names:
+    tables = [group_metrics(group, protocol) for group in groups]
+    empty = empty_slices(tables)
+    for name in _union(tables):
+      if name not in empty:
+        title = f'{name}, protocol {protocol}' if len(names) > 1 else name
+        folds.append(Fold(title, [slice_table(groups, protocol, name)]))
+  return folds
 
 
 def slice_table(
   groups: Sequence[Group], protocol: str, slice_name: str
 ) -> Table:
   """Returns the table of a slice: a row per metric, a column per system."""
-  values_of = {
-    group.name: group_metrics(group, protocol).get(slice_name, {})
-    for group in groups
-  }
-  rows = []
-  for metric in _union(values_of.values()):
-    rows.append(
-      [
-        Cell(_COUNTS.get(metric, metric)),
-        *(
-          _cell(
-            values_of[group.name].get(metric),
-            _interval(group, protocol, slice_name, metric),
-          )
-          for group in groups
-        ),
-      ]
-    )
-  heads = (f'{g.name}\n{g.seeds}'.rstrip() for g in groups)
-  return Table(('metric', *heads), rows)
+  columns = {}
+  for group in groups:
+    ends = intervals_of(group.first.metrics, protocol).get(slice_name, {})
+    values = group_metrics(group, protocol).get(slice_name, {})
+    columns[f'{group.name}\n{group.seeds}'.rstrip()] = {
+      _COUNTS.get(metric, metric): _full_cell(value, ends.get(metric))
+      for metric, value in values.items()
+    }
+  return metric_table(columns, MISSING)
 
 
-def _cell(value: Estimate | None, interval: Sequence[float] | None) -> Cell:
-  if value is None:
-    return number_cell(None)
+def _full_cell(value: Estimate, interval: Sequence[float] | None) -> Cell:
   if value.error is not None and type(value.mean) is float:
     return number_cell(value.mean, spread=value.error)
-  below = ''
-  if interval is not None and value.mean is not None:
-    below = f'[{interval[0]:.4f}, {interval[1]:.4f}]'
-  return number_cell(value.mean, below=below)
-
-
-def _interval(
-  group: Group, protocol: str, slice_name: str, metric: str
-) -> Sequence[float] | None:
-  return interval_of(group.first.metrics, protocol, slice_name, metric)
-
-
-def interval_of(
-  metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
-) -> Sequence[float] | None:
-  """Returns [low, high] of a metric; None if metrics.json has no interval."""
-  return intervals_of(metrics, protocol).get(slice_name, {}).get(metric)
+  known = interval if value.mean is not None else None
+  return number_cell(value.mean, below=interval_text(known))
 
 
 def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
@@ -227,24 +219,28 @@ def note_listing(
   A run that was judged without some metrics of `columns` has an item for them.
   """
   items = []
-  for group in groups:
-    for run in group.runs:
-      judged = _union(run.metrics.get(protocol, {}).values())
-      if absent := [metric for metric in columns if metric not in judged]:
-        items.append(
-          f'{run.name} was judged without {_shorten(absent)}; judge it again '
-          'with `xjax evaluate`, with these --metrics and --ks, and give the '
-          'module of a metric of your own in --import'
-        )
-      for slice_name, reasons in run.metrics.get(NOTES, {}).items():
-        by_reason: dict[str, list[str]] = {}
-        for metric, reason in reasons.items():
-          by_reason.setdefault(reason, []).append(metric)
-        items += [
-          f'{run.name}, {slice_name}, {_shorten(metrics)}: {reason}'
-          for reason, metrics in by_reason.items()
-        ]
+  for run in (run for group in groups for run in group.runs):
+    judged = _union(run.metrics.get(protocol, {}).values())
+    if absent := [metric for metric in columns if metric not in judged]:
+      items.append(
+        f'{run.name} was judged without {_shorten(absent)}; judge it again '
+        'with `xjax evaluate`, with these --metrics and --ks, and give the '
+        'module of a metric of your own in --import'
+      )
+    for slice_name, reasons in run.metrics.get(NOTES, {}).items():
+      items += [
+        f'{run.name}, {slice_name}, {_shorten(metrics)}: {reason}'
+        for reason, metrics in by_reason(reasons).items()
+      ]
   return Listing(items)
+
+
+def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+  """Returns the metrics that are missing for each reason."""
+  metrics: dict[str, list[str]] = {}
+  for metric, reason in reasons.items():
+    metrics.setdefault(reason, []).append(metric)
+  return metrics
 
 
 def _shorten(metrics: Sequence[str], n: int = 6) -> str:
@@ -252,6 +248,92 @@ def _shorten(metrics: Sequence[str], n: int = 6) -> str:
   return ', '.join(metrics[:n]) + more
 
 
-def _union(tables: Any) -> list[str]:
+def _union(tables: Iterable[Iterable[str]]) -> list[str]:
   """Returns the keys of several tables, in the order of first occurrence."""
   return list(dict.fromkeys(key for table in tables for key in table))
+
+
+# Metrics that add ancestors, or that ask for parents.
+_BY_PATH = (
+  *('hP', 'hR', 'hF1', f'hF1{TUNED}'),
+  *('consistency', f'consistency{TUNED}'),
+)
+# Metric by level -> how its column is called.
+_BY_LEVEL = {
+  'n_labels[level={}]': 'labels',
+  'n_gold[level={}]': 'gold',
+  'micro-P[level={}]': 'micro-P',
+  'micro-R[level={}]': 'micro-R',
+  'micro-F1[level={}]': 'micro-F1',
+  f'micro-F1[level={{}}]{TUNED}': f'micro-F1{TUNED}',
+}
+
+
+def levels_of(names: Iterable[str]) -> list[int]:
+  """Returns the levels of the hierarchy that metrics are about, ascending."""
+  numbers = (re.fullmatch(r'n_gold\[level=(\d+)\]', name) for name in names)
+  return sorted({int(number[1]) for number in numbers if number})
+
+
+def level_table(
+  values_of: Mapping[str, Values], colours: Mapping[str, str]
+) -> Table:
+  """Returns a table with a row per level of the hierarchy and system.
+
+  The metrics are those of the slice `all`; some system has them by level.
+  """
+  levels = levels_of(_union(values_of.values()))
+  columns = {
+    metric: name
+    for metric, name in _BY_LEVEL.items()
+    if any(metric.format(levels[0]) in x for x in values_of.values())
+  }
+  rows = [
+    [
+      '' if n else str(level),
+      Cell(system, colour=colours.get(system, '')),
+      *(estimate_cell(values.get(metric.format(level))) for metric in columns),
+    ]
+    for level in levels
+    for n, (system, values) in enumerate(values_of.items())
+  ]
+  starts = frozenset(range(len(values_of), len(rows), len(values_of)))
+  names = 'level', 'system', *columns.values()
+  return Table.of(names, rows, 2, starts=starts)
+
+
+def path_table(
+  values_of: Mapping[str, Values], colours: Mapping[str, str]
+) -> Table:
+  """Returns a table of the metrics that add ancestors, a row per system."""
+  columns = [m for m in _BY_PATH if any(m in x for x in values_of.values())]
+  rows = [
+    [
+      Cell(system, colour=colours.get(system, '')),
+      *(estimate_cell(values.get(metric)) for metric in columns),
+    ]
+    for system, values in values_of.items()
+  ]
+  return Table(('system', *columns), rows)
+
+
+def plain_levels(metrics: Mapping[str, Any]) -> str:
+  """Returns a table by level as lines of text; '' if there are no levels."""
+  judged = metrics[PROTOCOL][ALL]
+  values = {'': {name: Estimate(x, None, 1) for name, x in judged.items()}}
+  if not levels_of(judged):
+    return ''
+  by_level, by_path = level_table(values, {}), path_table(values, {})
+  one = Table(  # without the column of the system
+    ('level', *by_level.columns[2:]),
+    [[row[0], *row[2:]] for row in by_level.rows],
+  )
+  lines = [
+    'by level of the hierarchy (labels above the threshold of micro-F1)',
+    plain_text(one),
+  ]
+  pairs = [*zip(by_path.columns, by_path.rows[0])][1:]
+  if pairs:
+    shown = ', '.join(f'{name} {cell.text}' for name, cell in pairs)
+    lines.append(f'with ancestors: {shown}')
+  return '\n'.join(lines)

@@ -22,8 +22,9 @@ import re
 from xjax.judge.judge import judge
 from xjax.judge.metrics.metric import Protocol, kind_of
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PYXCLIB, XJAX
-from xjax.report.page.page import Cell, Fold, Table, Text, number_cell
+from xjax.report.page.page import Fold, Text
 from xjax.report.runs import Estimate, Group, group_metrics
+from xjax.report.table import Cell, Table, number_cell
 
 _ERROR, _DEVIATION = ' se', ' sd'
 _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')

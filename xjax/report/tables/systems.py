@@ -1,12 +1,18 @@
-"""Builds tables of the systems of a report: sources, costs and configs."""
+"""Builds tables about systems, and about a dataset's documents and labels."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import datetime
 import json
 from typing import Any
 
-from xjax.report.page.page import MISSING, Cell, Table, text_cell
-from xjax.report.runs import SEED, Group, current_config
+import numpy as np
+
+from xjax.data.schema import slice_masks
+from xjax.judge.metrics.label_sums import in_bins
+from xjax.judge.predictions import Predictions
+from xjax.report.figures.tally import LabelTally
+from xjax.report.runs import SEED, Group, JudgedRun, current_config
+from xjax.report.table import MISSING, Cell, Table, number_cell
 from xjax.train.run_record import RunRecord
 
 _LONGEST = 60  # maximum number of characters of a value
@@ -14,16 +20,10 @@ _ABSENT = object()  # stands for a field that a config does not have
 _UNITS = 'B', 'KB', 'MB', 'GB', 'TB'
 
 
-def system_table(rows: Sequence[Sequence[str]]) -> Table:
-  """Returns a table of the name, path, split and scores of each system."""
-  columns = 'system', 'read from', 'judged on', 'scores'
-  return Table(columns, [list(map(text_cell, row)) for row in rows], n_text=4)
-
-
 def cost_table(groups: Sequence[Group]) -> Table:
   """Returns a table of what each system has cost, with a row per run.
 
-  Files, and runs of earlier versions of xjax, have no such record.
+  Files have no such record.
   """
   rows = []
   for group in groups:
@@ -116,3 +116,124 @@ def _value_cell(value: Any) -> Cell:
     return Cell(MISSING)
   text = value if isinstance(value, str) else json.dumps(value)
   return Cell(text if len(text) <= _LONGEST else f'{text[: _LONGEST - 3]}...')
+
+
+def worst_labels(
+  run: JudgedRun,
+  names: Mapping[str, str],
+  counts: LabelTally,
+  k: int,
+  n: int = 15,
+) -> Table:
+  """Returns a table of the n labels that are missed more than expected.
+
+  Rare labels are missed often by every system. So labels are ranked by how much
+  oftener they are missed than labels in the same bin of frequency are on
+  average. `counts` are those of label_tally with the same k.
+  """
+  train_counts = run.predictions.train_counts
+  has_training = run.predictions.n_train > 0
+  expected = counts.expected_lost(train_counts if has_training else counts.gold)
+  excess = counts.lost - expected
+  rows = [
+    [
+      label := run.predictions.labels[i],
+      names.get(label, ''),
+      int(train_counts[i]) if has_training else None,
+      int(counts.gold[i]),
+      int(counts.predicted[i]),
+      int(counts.correct[i]),
+      int(counts.lost[i]),
+      number_cell(float(expected[i]), 1),
+      number_cell(float(excess[i]), 1),
+      number_cell(float(counts.f1[i])),
+    ]
+    for i in np.lexsort((counts.f1, -excess))[:n].tolist()
+    if excess[i] > 1e-9  # the rest is rounding
+  ]
+  columns = (
+    *('label', 'name', 'training\ndocuments', 'gold', f'predicted\nat {k}'),
+    *('correct', 'missed', 'missed as\nexpected', 'missed\nbeyond', f'F1@{k}'),
+  )
+  return Table.of(columns, rows, 2)
+
+
+_SLICES = {
+  'frequent': 'frequent (50 training documents or more)',
+  'few': 'few (1 to 49 training documents)',
+  'zero': 'zero (no training documents)',
+  'held_out': 'held out of training',
+}
+
+
+def corpus_table(predictions: Predictions) -> Table:
+  """Returns a table of statistics of the documents and labels."""
+  per_doc, counts = predictions.gold.lengths, predictions.train_counts
+  golden = _golden(predictions)
+  rows = {
+    'documents (N)': len(predictions),
+    'documents without gold': int((per_doc == 0).sum()),
+    'labels (L)': len(predictions.labels),
+    'labels that are gold in a document': int((golden > 0).sum()),
+    'labels per document, mean': _mean(per_doc),
+    'labels per document, median': _two_decimals(np.median(per_doc)),
+    'labels per document, maximum': int(per_doc.max(initial=0)),
+    'judged documents per label, mean': _mean(golden),
+    'training documents': predictions.n_train or 'not known',
+  }
+  if predictions.n_train:
+    rows['training documents per label, mean'] = _mean(counts)
+    median = _two_decimals(np.median(counts))
+    rows['training documents per label, median'] = median
+    for name, mask in slice_masks(counts, predictions.held_out).items():
+      rows[f'labels: {_SLICES[name]}'] = int(mask.sum())
+  return Table.of(('', ''), rows.items())
+
+
+def _golden(predictions: Predictions) -> np.ndarray:
+  """Counts the judged documents of each label, int64 [L]."""
+  return np.bincount(predictions.gold.values, minlength=len(predictions.labels))
+
+
+def _two_decimals(value: float) -> Cell:
+  return number_cell(float(value), 2)
+
+
+def _mean(values: np.ndarray) -> Cell:
+  return _two_decimals(values.mean() if len(values) else 0.0)
+
+
+def bin_table(predictions: Predictions) -> Table:
+  """Counts the labels, and their gold, of each bin of training frequency."""
+  gold_L = _golden(predictions)
+  rows = [
+    [
+      name,
+      int(mask.sum()),
+      int(gold_L[mask].sum()),
+      number_cell(float(gold_L[mask].sum() / max(gold_L.sum(), 1))),
+    ]
+    for name, mask in in_bins(predictions.train_counts).items()
+    if mask.any()
+  ]
+  columns = 'training documents', 'labels', 'gold', 'share of gold'
+  return Table.of(columns, rows)
+
+
+def label_space_remarks(
+  predictions: Mapping[str, Predictions],
+) -> Sequence[str]:
+  """Returns a remark for each system with other labels than the first system.
+
+  Systems with equal numbers of labels and of training documents are assumed to
+  have the same labels.
+  """
+  (first, theirs), *others = predictions.items()
+  return [
+    f'{name} has {len(p.labels):,} labels and {p.n_train:,} training '
+    f'documents, but {first} has {len(theirs.labels):,} labels and '
+    f'{theirs.n_train:,} training documents. So slices, and metrics that are '
+    'averaged over labels, are about different labels in the two systems.'
+    for name, p in others
+    if (len(p.labels), p.n_train) != (len(theirs.labels), theirs.n_train)
+  ]

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import re
 
-from xjax.report.tables.align import align
+from xjax.report.table import Table, plain_text
 
 _HEADER = 'config', 'trains', 'data', 'hardware'
 _LONGEST = 60  # characters of the column `trains`
@@ -61,7 +61,7 @@ def configs_text(configs: Sequence[ConfigDescription]) -> str:
     (c.name, _shorten(c.summary), c.data, c.hardware.split(' (')[0])
     for c in configs
   ]
-  lines = align([_HEADER, *rows], len(_HEADER))
+  lines = [plain_text(Table.of(_HEADER, rows, len(_HEADER)))]
   with_variants = [config for config in configs if config.variants]
   if with_variants:
     lines += ['', 'Variants, as in --config=NAME:VARIANT:']

@@ -19,7 +19,7 @@ from xjax.data.quality import (
   measure,
 )
 from xjax.data.schema import Label, Labels
-from xjax.report.tables.align import align
+from xjax.report.table import Table, plain_text
 
 _SHORT = 3  # a text with fewer words is very short
 _WIDTH = 80
@@ -57,11 +57,7 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
 
 def quality_text(quality: Quality, labels: Labels) -> str:
   """Returns tables, histograms and warnings about a corpus."""
-  parts = [
-    '\n'.join([*_split_table(quality), *_legend(quality)]),
-    '\n'.join(_label_table(quality)),
-    '\n'.join(_size_table(quality)),
-  ]
+  parts = [_split_text(quality), _label_text(quality), _size_text(quality)]
   if quality.unit == 'word' and not any(
     [*quality.overlaps, *(split.repeats for split in quality.splits)]
   ):
@@ -82,46 +78,37 @@ def _wrap(message: str) -> str:
   )
 
 
-def _split_table(quality: Quality) -> list[str]:
-  unit = f'{quality.unit}s'
+def _split_text(quality: Quality) -> str:
+  unit, is_words = f'{quality.unit}s', quality.unit == 'word'
   header = ('split', 'documents', 'no label', 'labels', 'most')
-  header += (unit, '90 %', 'most', 'empty')
-  header += ('short',) if quality.unit == 'word' else ()
-  rows = [_split_row(split, len(header)) for split in quality.splits]
-  return align([header, *rows], 1)
-
-
-def _split_row(split: SplitQuality, width: int) -> list[str]:
-  labels, sizes = split.labels, split.sizes
-  short = int((sizes < _SHORT).sum())
-  row = [
-    split.name,
-    f'{len(labels):,}',
-    f'{int((labels == 0).sum()):,}',
-    f'{labels.mean():.2f}',
-    f'{labels.max():,}',
-    f'{np.median(sizes):,.0f}',
-    f'{np.percentile(sizes, 90):,.0f}',
-    f'{sizes.max():,}',
-    f'{int((sizes == 0).sum()):,}',
-    f'{short:,}',
+  header += (unit, '90 %', 'most', 'empty', *(['short'] * is_words))
+  rows = [
+    [
+      split.name,
+      len(split.labels),
+      int((split.labels == 0).sum()),
+      f'{split.labels.mean():.2f}',
+      int(split.labels.max()),
+      f'{np.median(split.sizes):,.0f}',
+      f'{np.percentile(split.sizes, 90):,.0f}',
+      int(split.sizes.max()),
+      int((split.sizes == 0).sum()),
+      *([int((split.sizes < _SHORT).sum())] * is_words),
+    ]
+    for split in quality.splits
   ]
-  return row[:width]
-
-
-def _legend(quality: Quality) -> list[str]:
-  unit = f'{quality.unit}s'
   lines = [
+    plain_text(Table.of(header, rows)),
     'labels: mean and maximum per document',
     f'{unit}: median, 90 % quantile and maximum per document',
+    *([f'short: documents with fewer than {_SHORT} words'] * is_words),
   ]
-  short = f'short: documents with fewer than {_SHORT} words'
-  return [*lines, short] if quality.unit == 'word' else lines
+  return '\n'.join(lines)
 
 
-def _label_table(quality: Quality) -> list[str]:
+def _label_text(quality: Quality) -> str:
   counts = quality.train_counts
-  quantiles = (
+  quantiles = ', '.join(
     f'{q} % {value:,.0f}'
     for q, value in zip(_QUANTILES, np.percentile(counts, _QUANTILES))
   )
@@ -132,16 +119,16 @@ def _label_table(quality: Quality) -> list[str]:
     name = f'{low}' if low == high else name
     share = counts[inside].sum() / max(counts.sum(), 1)
     rows.append((name, int(inside.sum()), f'{share:.0%}'))
-  return [
+  return (
     f'{plural(len(counts), "label")}, with {counts.min():,} to '
-    f'{counts.max():,} training documents',
-    f'quantiles of training documents: {", ".join(quantiles)}',
-    *_histogram(('training documents', 'labels', 'of gold'), rows),
-    'of gold: share of all gold labels of train',
-  ]
+    f'{counts.max():,} training documents\n'
+    f'quantiles of training documents: {quantiles}\n'
+    + _histogram(('training documents', 'labels', 'of gold'), rows)
+    + '\nof gold: share of all gold labels of train'
+  )
 
 
-def _size_table(quality: Quality) -> list[str]:
+def _size_text(quality: Quality) -> str:
   """Returns a histogram of sizes, whose bins double: 0, 1, 2-3, 4-7, ..."""
   sizes = np.concatenate([split.sizes for split in quality.splits])
   # frexp gives the number of binary digits of an integer.
@@ -152,22 +139,18 @@ def _size_table(quality: Quality) -> list[str]:
     name = f'{low:,}' if low == high else f'{low:,}-{high:,}'
     share = counts[digits] / len(sizes)
     rows.append((name, int(counts[digits]), f'{share:.0%}'))
-  title = f'{quality.unit}s', 'documents', 'share'
-  return _histogram(title, rows)
+  return _histogram((f'{quality.unit}s', 'documents', 'share'), rows)
 
 
 def _histogram(
   header: Sequence[str], rows: Sequence[tuple[str, int, str]]
-) -> list[str]:
-  cells = [(name, f'{count:,}', share) for name, count, share in rows]
-  width = max(len(name) for name, *_ in [header, *cells])
-  padded = [(name.rjust(width), *rest) for name, *rest in [header, *cells]]
-  lines = align(padded, 1)
+) -> str:
   largest = max(count for _, count, _ in rows) or 1
   bars = ['', *('#' * -(-_BAR * count // largest) for _, count, _ in rows)]
-  return [
+  lines = plain_text(Table.of(header, rows, n_text=0)).splitlines()
+  return '\n'.join(
     f'{line}  {bar}'.rstrip() for line, bar in zip(lines, bars, strict=True)
-  ]
+  )
 
 
 def _warnings(quality: Quality, labels: Labels) -> Iterator[str]:

@@ -1,14 +1,16 @@
 """Shows metrics as text, and writes predictions and metrics to a folder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import os
 import pathlib
+import re
+import textwrap
 from typing import Any
 
 from xjax.core.atomic import atomic_write
 from xjax.data.files.file_set import writing_set
 from xjax.judge.calibration import Calibration
-from xjax.judge.criteria import Criteria
+from xjax.judge.criteria import USUAL_K, Criteria, users_metrics
 from xjax.judge.files.evaluation import (
   CALIBRATION,
   JUDGED,
@@ -17,26 +19,32 @@ from xjax.judge.files.evaluation import (
 )
 from xjax.judge.judge import (
   INTERVALS,
+  LISTS,
   NOTES,
   PROTOCOL,
+  REASONS,
   RECALLS,
+  SEARCH,
   document_lines,
 )
-from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
-from xjax.report.page.latex import render_latex
-from xjax.report.tables.levels import plain_levels
-from xjax.report.tables.plain import plain_slice_table, recall_lines
-from xjax.report.tables.protocols import (
-  WIDTH,
-  metrics_table,
-  plain_table,
-  protocol_table,
-  why_missing,
-  why_they_differ,
+from xjax.report.runs import protocols
+from xjax.report.table import Table, latex_table, number_cell, plain_text
+from xjax.report.tables.metrics import (
+  by_reason,
+  is_count,
+  metric_table,
+  plain_levels,
+  value_cells,
 )
 
+WIDTH = 100  # maximum number of characters of a line, where possible
 LATEX, DOCUMENTS = 'metrics.tex', 'documents.jsonl'
+_MODEL, _PRIOR = 'model', 'popularity prior'
+# A warning is shown if one of these metrics (with @k) is lower for the model
+# than for the popularity prior.
+_COMPARED = ('RP', 'nDCG')
+_THEM = '{them}'  # stands for the names of protocols in a sentence
 
 
 def judgement_text(
@@ -53,7 +61,7 @@ def judgement_text(
   - Otherwise there is a table per slice, with a column per protocol. Below
     each table are the reasons why the protocols differ.
   """
-  names = _protocols(metrics)
+  names = protocols(metrics)
   if names != [PROTOCOL]:
     slices = dict.fromkeys(name for who in names for name in metrics[who])
     parts = [_by_protocol(metrics, name) for name in slices]
@@ -73,7 +81,7 @@ def judgement_text(
 
 
 def _in_full(metrics: Mapping[str, Any]) -> str:
-  lines = [plain_table(metrics_table(metrics, PROTOCOL), WIDTH)]
+  lines = [plain_text(metrics_table(metrics, PROTOCOL), WIDTH)]
   for name in metrics[PROTOCOL]:
     if points := why_missing(metrics, name):
       lines += [f'slice {name}', *points]
@@ -81,13 +89,9 @@ def _in_full(metrics: Mapping[str, Any]) -> str:
 
 
 def _by_protocol(metrics: Mapping[str, Any], name: str) -> str:
-  table = plain_table(protocol_table(metrics, name), WIDTH)
+  table = plain_text(protocol_table(metrics, name), WIDTH)
   whys = why_they_differ(metrics, name) + why_missing(metrics, name)
   return '\n'.join([f'slice {name}', table, *whys])
-
-
-def _protocols(metrics: Mapping[str, Any]) -> list[str]:
-  return [name for name in metrics if name in PROTOCOLS]
 
 
 def write_judgement(
@@ -119,9 +123,206 @@ def write_judgement(
     if calibration:
       calibration.save(new / CALIBRATION)
     with atomic_write(new / LATEX) as file:
-      for protocol in _protocols(metrics):
-        table = render_latex(metrics_table(metrics, protocol))
+      for protocol in protocols(metrics):
+        table = latex_table(metrics_table(metrics, protocol))
         file.write(f'% protocol {protocol}\n{table}')
     with atomic_write(new / DOCUMENTS) as file:
       for line in document_lines(predictions, criteria):
         file.write(line + '\n')
+
+
+def plain_slice_table(
+  metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
+) -> str:
+  """Returns a table of the metrics of a model and of the popularity prior.
+
+  Each slice has a row for the model, followed by a row for the prior if the
+  prior has a ranking metric there. A dash is a missing value; values are
+  fractions. The column `documents` counts documents with gold in the slice and,
+  in brackets, documents without gold in the slice.
+
+  The lines below the table say in which slices the model is below the prior,
+  why values are missing, and which share of gold labels each step of the search
+  keeps.
+  """
+  slices, prior = metrics[PROTOCOL], prior or {}
+  columns = _columns(next(iter(slices.values())))
+  ranking = [m for m in columns if '@' in m] or columns
+  priors = {
+    name: values
+    for name, values in prior.get(PROTOCOL, {}).items()
+    if any(values.get(metric) is not None for metric in ranking)
+  }
+  rows, remarks = [], []
+  for name, values in slices.items():
+    skipped = values['n_skipped']
+    documents = f'{values["n_docs"]:,}'
+    documents += f' ({skipped:,} without gold)' if skipped else ''
+    sides = [(name, f'{values["n_labels"]:,}', documents, _MODEL, values)]
+    if name in priors:
+      sides.append(('', '', '', _PRIOR, priors[name]))
+      remarks += _warn_below_prior(name, values, priors[name], columns)
+    for *texts, shown in sides:
+      rows.append([*texts, *(number_cell(shown.get(m), 3) for m in columns)])
+  notes = {k: v for k, v in prior.get(NOTES, {}).items() if k in priors}
+  remarks += _explain_dashes(_MODEL, metrics.get(NOTES, {}), columns)
+  remarks += _explain_dashes(_PRIOR, notes, columns)
+  remarks += [f'- {line}' for line in recall_lines(metrics.get(RECALLS, {}))]
+  heads = 'slice', 'labels', 'documents', 'ranked by', *columns
+  return '\n'.join([plain_text(Table.of(heads, rows, 4)), *remarks])
+
+
+def recall_lines(recalls: Mapping[str, Mapping[str, float]]) -> list[str]:
+  """Returns a line for each step of a search, with the recall of each slice."""
+  steps = dict.fromkeys(step for shares in recalls.values() for step in shares)
+  return [
+    f'{step}: '
+    + ', '.join(
+      f'{name} {shares[step]:.3f}' for name, shares in recalls.items()
+    )
+    for step in steps
+  ]
+
+
+def _columns(values: Mapping[str, Any]) -> list[str]:
+  """Returns the names of the metrics to show.
+
+  Metrics with a cut-off are shown at k = 5. If 5 is not a cut-off, they are
+  shown at the largest cut-off. P is also shown at the smallest cut-off.
+  """
+  ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
+  k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
+  at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
+  first = [f'P@{ks[0]}'] if ks and ks[0] != k else []
+  others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
+  others += users_metrics(values, k)
+  return [m for m in (*first, *at_k, *others) if m in values]
+
+
+def _warn_below_prior(
+  name: str,
+  values: Mapping[str, Any],
+  prior: Mapping[str, Any],
+  columns: Sequence[str],
+) -> Iterator[str]:
+  lower = []
+  for metric in columns:
+    ours, theirs = values.get(metric), prior.get(metric)
+    if metric.partition('@')[0] not in _COMPARED or None in (ours, theirs):
+      continue
+    if ours < theirs:
+      lower.append(f'{metric} {ours:.4f} < {theirs:.4f}')
+  if lower:
+    below = ', '.join(lower)
+    yield f'! {name}: the model is BELOW the popularity prior: {below}'
+
+
+def _explain_dashes(
+  system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
+) -> Iterator[str]:
+  """Yields lines that explain dashes, one for all slices with a reason."""
+  names_of: dict[tuple[str, str], list[str]] = {}
+  for name, reasons in notes.items():
+    for topic in (LISTS, SEARCH):
+      if topic in reasons:
+        names_of.setdefault((topic, reasons[topic]), []).append(name)
+    shown = {m: reasons[m] for m in columns if m in reasons}
+    for reason, metrics in by_reason(shown).items():
+      which = 'all' if len(metrics) == len(columns) else ', '.join(metrics)
+      names_of.setdefault((which, reason), []).append(name)
+  for (which, reason), names in names_of.items():
+    yield f'- {", ".join(names)}, {system}, {which}: {reason}'
+
+
+def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
+  """Returns the table of a slice: a row per metric, a column per protocol.
+
+  A cell is empty if the protocol's tool does not print the metric. If no metric
+  of the slice has a value, the table has only counts.
+  """
+  names = protocols(metrics)
+  columns = {name: value_cells(metrics, name, slice_name) for name in names}
+  if all(_is_empty(metrics[name].get(slice_name, {})) for name in names):
+    columns = {
+      name: {m: cell for m, cell in cells.items() if is_count(m)}
+      for name, cells in columns.items()
+    }
+  return metric_table(columns)
+
+
+def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
+  """Returns the table of a protocol: a row per metric, a column per slice."""
+  slices = metrics[protocol]
+  return metric_table(
+    {name: value_cells(metrics, protocol, name) for name in slices}
+  )
+
+
+def _is_empty(values: Mapping[str, Any]) -> bool:
+  """Returns whether a slice has no values except counts."""
+  return all(v is None for m, v in values.items() if not is_count(m))
+
+
+def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
+  """Returns list items, one per reason, on why values of protocols differ."""
+  reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+  for protocol, slices in metrics.get(REASONS, {}).items():
+    for metric, sentences in slices.get(slice_name, {}).items():
+      for sentence in sentences.split('; '):
+        template = re.sub(rf'\b{protocol}\b', _THEM, sentence)
+        who, differing = reasons.setdefault(template, ({}, {}))
+        who[protocol], differing[metric] = None, None
+  order = [
+    metric
+    for protocol in protocols(metrics)
+    for metric in metrics[protocol].get(slice_name, {})
+  ]
+  points = []
+  for template, (who, differing) in reasons.items():
+    names = ', '.join(who)
+    shown = _join_by_cut_off(sorted(differing, key=order.index))
+    if _THEM in template:
+      points.append(_bullet(f'{shown}: {template.replace(_THEM, names)}.'))
+    else:
+      points.append(_bullet(f'{names}, {shown}: {template}.'))
+  return points
+
+
+def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
+  """Returns list items, one per reason, on why values are missing."""
+  notes = metrics.get(NOTES, {}).get(slice_name, {})
+  metrics_of = by_reason(notes)
+  first = metrics[protocols(metrics)[0]].get(slice_name, {})
+  of_lists = {notes.get(LISTS), notes.get(SEARCH)}
+  one_reason = _is_empty(first) and len(set(metrics_of) - of_lists) == 1
+  points = []
+  for reason, affected in metrics_of.items():
+    all_metrics = one_reason and reason not in of_lists
+    names = 'all metrics' if all_metrics else _join_by_cut_off(affected)
+    points.append(_bullet(f'{names}: {reason}.'))
+  return points
+
+
+def _bullet(text: str) -> str:
+  return textwrap.fill(
+    text,
+    WIDTH,
+    initial_indent='- ',
+    subsequent_indent='  ',
+    break_on_hyphens=False,
+  )
+
+
+def _join_by_cut_off(metrics: Iterable[str]) -> str:
+  """Joins metrics, grouped by cut-offs: `P R nDCG @1,3,5, F1`."""
+  ks: dict[str, list[str]] = {}
+  for metric in metrics:
+    kind = re.sub(r'@\d+', '@', metric)
+    ks.setdefault(kind, []).extend(re.findall(r'@(\d+)', metric))
+  together: dict[str, list[str]] = {}
+  for kind, cut_offs in ks.items():
+    together.setdefault(','.join(cut_offs), []).append(kind.replace('@', ''))
+  return ', '.join(
+    ' '.join(kinds) + (f' @{cut_offs}' if cut_offs else '')
+    for cut_offs, kinds in together.items()
+  )

@@ -1,11 +1,11 @@
 """Summarises a sweep: a table of its trials, and commands to run next."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import shlex
 from typing import Any
 
 from xjax.core.console import command_words
-from xjax.report.tables.align import align
+from xjax.report.table import Table, number_cell, plain_text
 from xjax.sweep.overrides import fields_of
 from xjax.sweep.session import SweepSession
 from xjax.sweep.store import Outcome, TrialStatus, best_trial
@@ -22,7 +22,7 @@ def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
     f'{sum(outcome.state is state for outcome in outcomes)} {state.value}'
     for state in _ORDER
   )
-  table = '\n'.join(align(list(_rows(session, ranked)), 2))
+  table = plain_text(_trials(session, ranked))
   parts = [f'dev {session.metric}: {counts}\n{table}']
   if failed := [x for x in outcomes if x.state is TrialStatus.FAILED]:
     parts.append('\n'.join(_failure(session, outcome) for outcome in failed))
@@ -40,25 +40,25 @@ def _rank(outcome: Outcome) -> tuple[int, float, int]:
   return _ORDER.index(outcome.state), -value, outcome.number
 
 
-def _rows(
-  session: SweepSession, outcomes: Sequence[Outcome]
-) -> Iterator[list[str]]:
+def _trials(session: SweepSession, outcomes: Sequence[Outcome]) -> Table:
   keys = list(
     dict.fromkeys(key for outcome in outcomes for key in outcome.parameters)
   )
   names = short_names(keys)
   several = ['sd'] if session.seeds > 1 else []
-  yield ['trial', 'state', 'value', *several, *(names[key] for key in keys)]
+  rows = []
   for outcome in outcomes:
-    shown = [_number(outcome.deviation)] if several else []
-    cells = [_cell(outcome.parameters, key) for key in keys]
-    yield [
-      str(outcome.number),
-      outcome.state.value,
-      _number(outcome.value),
-      *shown,
-      *cells,
-    ]
+    numbers = [outcome.value, *([outcome.deviation] if several else [])]
+    rows.append(
+      [
+        str(outcome.number),
+        outcome.state.value,
+        *map(number_cell, numbers),
+        *(_cell(outcome.parameters, key) for key in keys),
+      ]
+    )
+  columns = 'trial', 'state', 'value', *several, *(names[key] for key in keys)
+  return Table.of(columns, rows, n_text=2)
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -72,10 +72,6 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
   }
   names = list(short.values())
   return {k: v if names.count(v) == 1 else k for k, v in short.items()}
-
-
-def _number(value: float | None) -> str:
-  return '-' if value is None else f'{value:.4f}'
 
 
 def _cell(parameters: Mapping[str, Any], key: str) -> str:

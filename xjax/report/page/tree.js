@@ -1,45 +1,5 @@
-"""Writes the HTML of a tree into which readers can zoom.
-
-The tree is drawn from top to bottom: each node is a bar, and its children stand
-below it. A click on a node zooms into it, and a click on a node above zooms
-out. Only bars that are wide enough to be seen are drawn, so a tree may have
-thousands of nodes. A grey bar stands for siblings that are too narrow, and a
-click on it shows them. The page needs no other file.
-"""
-
-from html import escape
-import json
-
-from xjax.report.page.page import Tree
-
-TREE_MARK = '<div class="tree" hidden>'
-
-TREE_STYLE = """\
-.tree { margin: 18px 0 0; }
-.tree .row { display: flex; flex-wrap: wrap; align-items: center;
-  gap: 6px 10px; font-size: 14px; }
-.tree button, .tree input { font: inherit; color: inherit; padding: 3px 9px;
-  border: 1px solid #8a939c; border-radius: 4px; background: var(--page); }
-.tree button { cursor: pointer; }
-.tree button[aria-pressed="true"] { background: #0b57a4; color: white;
-  border-color: #0b57a4; }
-.tree button:focus-visible, .tree input:focus-visible {
-  outline: 3px solid #e69f00; outline-offset: 1px; }
-.tree .said { min-height: 1.5em; margin: 8px 0; overflow-wrap: anywhere; }
-.tree .about { color: var(--soft); font-size: 14px; }
-.tree svg { display: block; font-size: 12.5px; }
-.tree .bar { cursor: pointer; outline: none; }
-.tree .bar rect { stroke: var(--page); }
-.tree .bar:hover rect, .tree .bar:focus-visible rect { stroke: var(--ink);
-  stroke-width: 2; }
-.tree .chosen rect { stroke: var(--ink); stroke-width: 3; }
-.tree .scale i { display: inline-block; width: 18px; height: 12px; }
-"""
-
-# The data are in the element before the script. Names are written as text
-# nodes, so they are never read as HTML.
-_SCRIPT = """\
-<script>
+// The data are in the element before the script. Names are written as text
+// nodes, so they are never read as HTML.
 (() => {
   const ROW = 34, LEVELS = 4, LETTER = 7.2, EMPTY = '#b9c0c7';
   const LEAST = 2, USUAL = 4, GAP = 30;  // widths of bars and of the grey bar
@@ -94,7 +54,7 @@ _SCRIPT = """\
         group);
       const words = name(i);
       text.textContent = words.length > room
-        ? words.slice(0, room - 1) + '\\u2026' : words;
+        ? words.slice(0, room - 1) + '\u2026' : words;
     }
   };
   const gap = (i, start, x, y, width) => {
@@ -140,6 +100,8 @@ _SCRIPT = """\
     place(focus, 0, path.length * ROW, width, LEVELS);
     svg.setAttribute('width', width);
     svg.setAttribute('height', lowest);
+    // Paper may be narrower than the screen.
+    svg.setAttribute('viewBox', `0 0 ${width} ${lowest}`);
   };
   const bar_of = (i) =>
     svg.querySelector(`[data-node="${i}"]:not([data-first])`);
@@ -179,7 +141,7 @@ _SCRIPT = """\
     const fits = (text) => text.toLowerCase().includes(words);
     chosen = words ? names.findIndex((text, i) => fits(text) || fits(ids[i]))
       : -1;
-    if (words && chosen < 0) return say(`no label has \\u201c${words}\\u201d`);
+    if (words && chosen < 0) return say(`no label has \u201c${words}\u201d`);
     if (chosen < 0) return zoom(-1);
     const above = children[chosen].length ? chosen : parents[chosen];
     zoom(above);
@@ -195,62 +157,7 @@ _SCRIPT = """\
     draw();
   });
   window.addEventListener('resize', draw);
-  // Paper shows the drawing without zoom.
-  const show = (zooms) => {
-    home.hidden = !zooms;
-    home.previousElementSibling.hidden = zooms;
-  };
-  window.addEventListener('beforeprint', () => show(false));
-  window.addEventListener('afterprint', () => show(true));
-  show(true);
+  home.hidden = false;
   draw();
   say(about(-1));
 })();
-</script>
-"""
-
-
-def tree_html(tree: Tree, still: str) -> str:
-  """Returns the HTML of a tree; without JavaScript, `still` is shown."""
-  data = {
-    'names': tree.names,
-    'ids': tree.ids,
-    'parents': tree.parents,
-    'levels': tree.levels,
-    'widths': tree.widths,
-    'counts': tree.counts,
-    'values': {
-      system: [None if x is None else round(x, 4) for x in values]
-      for system, values in tree.values.items()
-    },
-    'palette': tree.palette,
-    'count_name': tree.count_name,
-    'value_name': tree.value_name,
-  }
-  text = json.dumps(data, ensure_ascii=False, separators=(',', ':'))
-  # In a script element, < could end the element.
-  text = text.replace('<', '\\u003c')
-  return (
-    # The script hides the drawing without zoom, and shows the next element.
-    f'{still}\n{TREE_MARK}\n'
-    f'{_controls(tree)}\n<p class="said" aria-live="polite"></p>\n'
-    f'<svg role="group" aria-label="{escape(tree.still.alt)}"></svg>\n'
-    f'<script type="application/json" class="data">{text}</script>\n'
-    f'{_SCRIPT}<p class="about">{escape(tree.still.caption)}</p>\n</div>'
-  )
-
-
-def _controls(tree: Tree) -> str:
-  buttons = ''.join(
-    f'<button type="button" data-system="{n}" '
-    f'aria-pressed="{str(not n).lower()}">{escape(system)}</button>'
-    for n, system in enumerate(tree.values)
-  )
-  colours = ''.join(
-    f'<i style="background:{colour}"></i>' for colour, _ in tree.palette
-  )
-  return (
-    f'<div class="row">{buttons if len(tree.values) > 1 else ""}'
-    '<label>Find <input type="search" placeholder="name of a label"></label>'
-    f'<span class="scale">{escape(tree.value_name)} 0 {colours} 1</span></div>'
-  )
