@@ -15,8 +15,8 @@ ROUTES = [
   {'share': 0.0},
   {'share': 1.0},
   {'threads': 2},
-  {'threads': 2, 'block': 7, 'queries': 3},
-  {'block': 1, 'queries': 1},
+  {'threads': 2, 'block': 7},
+  {'block': 1},
 ]
 
 
@@ -56,15 +56,10 @@ def assert_equal(found, expected):
   np.testing.assert_array_equal(found[1], expected[1])
 
 
-def as_kind(values, dense):
-  return values if dense else sparse.csr_array(values)
-
-
 @pytest.mark.parametrize('lowest', [0, -3])
-@pytest.mark.parametrize('dense', [False, True])
-def test_threads_blocks_and_storage_change_no_bit(dense, lowest):
-  documents = as_kind(small_numbers(3, 90, 30, 0.3, lowest), dense)
-  rows = as_kind(small_numbers(4, 25, 30, 0.3, lowest), dense)
+def test_threads_blocks_and_storage_change_no_bit(lowest):
+  documents = sparse.csr_array(small_numbers(3, 90, 30, 0.3, lowest))
+  rows = sparse.csr_array(small_numbers(4, 25, 30, 0.3, lowest))
   exclude = np.arange(25) - 1
   expected = NearestDocuments(documents).nearest(rows, 8, exclude)
   for options in ROUTES:
@@ -76,32 +71,23 @@ def test_threads_blocks_and_storage_change_no_bit(dense, lowest):
     assert_equal([np.concatenate(x) for x in zip(*alone)], expected)
 
 
-def test_sparse_rows_and_vectors_have_the_same_lists():
-  documents, rows = small_numbers(5, 50, 9), small_numbers(6, 10, 9)
-  dense = NearestDocuments(documents).nearest(rows, 6)
-  pair = map(sparse.csr_array, (documents, rows))
-  assert_equal(NearestDocuments(next(pair)).nearest(next(pair), 6), dense)
-
-
-@pytest.mark.parametrize('dense', [False, True])
 @pytest.mark.parametrize('options', ROUTES)
-def test_equal_documents_are_in_order_and_have_the_cosine_one(dense, options):
+def test_equal_documents_are_in_order_and_have_the_cosine_one(options):
   rng = np.random.default_rng(7)
   row = rng.random((1, 40), np.float32)
   documents = np.concatenate([row] * 9 + [rng.random((3, 40), np.float32)])
-  search = NearestDocuments(as_kind(documents, dense), **options)
-  ids, sims = search.nearest(as_kind(row, dense), 5, np.array([1]))
+  search = NearestDocuments(sparse.csr_array(documents), **options)
+  ids, sims = search.nearest(sparse.csr_array(row), 5, np.array([1]))
   assert ids.tolist() == [[0, 2, 3, 4, 5]] and (sims == 1).all()
-  scaled = search.nearest(as_kind(row * np.float32(2**60), dense), 5)
+  scaled = search.nearest(sparse.csr_array(row * np.float32(2**60)), 5)
   assert scaled[0].tolist() == [[0, 1, 2, 3, 4]] and (scaled[1] == 1).all()
 
 
-@pytest.mark.parametrize('dense', [False, True])
-def test_only_cosines_above_zero_are_listed(dense):
+def test_only_cosines_above_zero_are_listed():
   documents = np.float32([[0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1e-8, 1]])
   rows = np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, -1], [1, 1, 0]])
-  search = NearestDocuments(as_kind(documents, dense))
-  ids, sims = search.nearest(as_kind(rows, dense), 3)
+  search = NearestDocuments(sparse.csr_array(documents))
+  ids, sims = search.nearest(sparse.csr_array(rows), 3)
   rest = [PAD, PAD]
   assert ids.tolist() == [
     [PAD, *rest],
@@ -114,35 +100,23 @@ def test_only_cosines_above_zero_are_listed(dense):
   assert (np.isneginf(sims) == (ids == PAD)).all()
 
 
-def test_working_memory_is_left_clean(monkeypatch):
-  rows = as_kind(small_numbers(8, 40, 10), False)
-  search, memory = NearestDocuments(rows), np.zeros(10, np.float32)
-  monkeypatch.setattr(search, '_memory', lambda: memory)
-  found = search.nearest(rows, 3)
-  assert (found[0] != PAD).any() and not memory.any()
-
-
-@pytest.mark.parametrize('dense', [False, True])
-def test_few_documents_and_few_rows(dense):
-  rows = as_kind(small_numbers(1, 3, 4, 1.0), dense)
-  none = NearestDocuments(as_kind(np.zeros((0, 4), np.float32), dense))
+def test_few_documents_and_few_rows():
+  rows = sparse.csr_array(small_numbers(1, 3, 4, 1.0))
+  none = NearestDocuments(sparse.csr_array(np.zeros((0, 4), np.float32)))
   assert (none.nearest(rows, 2)[0] == PAD).all()
-  zeros = NearestDocuments(as_kind(np.zeros((5, 4), np.float32), dense))
+  zeros = NearestDocuments(sparse.csr_array(np.zeros((5, 4), np.float32)))
   assert (zeros.nearest(rows, 2)[0] == PAD).all()
   assert zeros.nearest(rows[:0], 2)[0].shape == (0, 2)
 
 
-@pytest.mark.parametrize('dense', [False, True])
-def test_faults_are_errors(dense):
+def test_faults_are_errors():
   documents = small_numbers(0, 5, 4)
-  search = NearestDocuments(as_kind(documents, dense))
+  search = NearestDocuments(sparse.csr_array(documents))
   with pytest.raises(ValueError, match='have 3 features, not 4'):
-    search.nearest(as_kind(documents[:, :3], dense), 1)
-  with pytest.raises(ValueError, match='sparse if, and only if'):
-    search.nearest(as_kind(documents, not dense), 1)
+    search.nearest(sparse.csr_array(documents[:, :3]), 1)
   documents[2, 1] = np.nan
   with pytest.raises(DataError, match='row 2 of features has a value'):
-    NearestDocuments(as_kind(documents, dense))
+    NearestDocuments(sparse.csr_array(documents))
 
 
 def test_entries_may_be_unsorted_and_repeated():
@@ -163,7 +137,7 @@ def test_entries_may_be_unsorted_and_repeated():
   st.sampled_from(ROUTES),
   st.booleans(),
 )
-@hypothesis.settings(max_examples=80)
+@hypothesis.settings(max_examples=50)
 def test_lists_are_those_of_the_definition(
   seed, n, dim, k, lowest, options, excludes
 ):
@@ -173,16 +147,15 @@ def test_lists_are_those_of_the_definition(
   if excludes:
     exclude = np.random.default_rng(seed + 2).integers(-1, n, 5)
   expected = by_definition(documents, rows, k, exclude)
-  for dense in (False, True):
-    search = NearestDocuments(as_kind(documents, dense), **options)
-    found = search.nearest(as_kind(rows, dense), k, exclude)
-    assert found[0].dtype == np.int32 and found[1].dtype == np.float32
-    assert found[0].shape == found[1].shape == (5, k)
-    assert_same_lists(found, expected)
-    listed = found[0] != PAD
-    for ids, sims, real in zip(*found, listed):
-      order = np.lexsort((ids[real], -sims[real]))
-      assert (order == np.arange(real.sum())).all()
+  search = NearestDocuments(sparse.csr_array(documents), **options)
+  found = search.nearest(sparse.csr_array(rows), k, exclude)
+  assert found[0].dtype == np.int32 and found[1].dtype == np.float32
+  assert found[0].shape == found[1].shape == (5, k)
+  assert_same_lists(found, expected)
+  listed = found[0] != PAD
+  for ids, sims, real in zip(*found, listed):
+    order = np.lexsort((ids[real], -sims[real]))
+    assert (order == np.arange(real.sum())).all()
 
 
 GOLD = Ragged.of([[0, 2], [2], [], [1, 2], [3]])
@@ -202,7 +175,8 @@ def test_votes_are_weighted_by_similarity(power):
   near, far = 0.8**power, 0.6**power
   assert votes.dtype == np.float32 and votes.has_sorted_indices
   total = 1 + near + far
-  ids, sims = NearestDocuments(documents).nearest(rows, 3)
+  pair = map(sparse.csr_array, (documents, rows))
+  ids, sims = NearestDocuments(next(pair)).nearest(next(pair), 3)
   assert ids[2].tolist() == [1, 2, 3] and np.isclose(sims[2, 1], 0.96)
   second = 0.96**power
   whole = 1 + second + near
@@ -231,16 +205,15 @@ def test_an_excluded_document_has_no_vote():
   assert votes.toarray().tolist() == [[1, 0, 1, 0], [0, 0, 1, 0]]
 
 
-@pytest.mark.parametrize('dense', [False, True])
 @pytest.mark.parametrize('lowest', [0, -3])
-def test_lengths_of_rows_change_nothing(dense, lowest):
+def test_lengths_of_rows_change_nothing(lowest):
   documents = small_numbers(0, 60, 12, lowest=lowest)
   rows = small_numbers(1, 20, 12, lowest=lowest)
-  expected = NearestDocuments(as_kind(documents, dense)).nearest(
-    as_kind(rows, dense), 9
+  expected = NearestDocuments(sparse.csr_array(documents)).nearest(
+    sparse.csr_array(rows), 9
   )
   rng = np.random.default_rng(2)
   sizes = (np.float32(2) ** rng.integers(-100, 100, n) for n in (60, 20))
   documents, rows = (x * y[:, None] for x, y in zip((documents, rows), sizes))
-  search = NearestDocuments(as_kind(documents, dense))
-  assert_equal(search.nearest(as_kind(rows, dense), 9), expected)
+  search = NearestDocuments(sparse.csr_array(documents))
+  assert_equal(search.nearest(sparse.csr_array(rows), 9), expected)

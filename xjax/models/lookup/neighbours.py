@@ -1,152 +1,82 @@
 """Finds the nearest training documents, and turns their labels into votes."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 import contextlib
 import functools
 import threading
-from typing import NamedTuple
 
-from jaxtyping import Float32, Int, Int32
+from jaxtyping import Bool, Float32, Float64, Int, Int32
+import numba
+from numba import njit
 import numpy as np
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
+from xjax.core.arrays import csr_arrays
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
-from xjax.models.lookup.neighbour_loops import (
-  LEAST,
-  add_block,
-  fill_common,
-  fill_postings,
-  first_places,
-  norms_of,
-)
 
 # The number of threads of BLAS is a setting of the whole process.
 _blas_setting = threading.Lock()
-
-Rows = sparse.csr_array | np.ndarray  # the features or vectors of documents
 
 # BLAS multiplies the columns that more than this share of the documents have.
 # This share is the fastest of those that were measured, from 0.03 to 1. If a
 # column is rarer, BLAS mostly multiplies zeros.
 COMMON_SHARE = 0.1
 _BLOCK, _QUERIES = 4096, 256  # at most 4 MiB of cosines in each thread
-_TURNS = 8  # ranges of documents that a thread takes on average
+_GROUP = 64  # documents that are compared with the floor at a time
 _USUAL = 16  # the largest exponent of 2 of the length of a row
 _ROUNDING = 2.0**-24  # the relative error of a float32 operation
-
-Lists = tuple[np.ndarray, np.ndarray]  # `lists` in neighbour_loops.py
-
-
-class LoopRows(NamedTuple):
-  """Holds rows in the form that compiled loops read (see neighbour_loops)."""
-
-  indptr: np.ndarray
-  columns: np.ndarray
-  values: np.ndarray
-  norms: np.ndarray
-
-  @classmethod
-  def of(cls, rows: Rows) -> 'LoopRows':
-    """Returns rows without a copy if all their lengths are usual.
-
-    If the length of a row is below 2^-16 or above 2^16, all rows are copied and
-    multiplied by powers of 2. That changes no cosine, but keeps products of
-    float32 numbers from being lost.
-    """
-    if sparse.issparse(rows):
-      if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-      indptr, values = rows.indptr.astype(np.int64, copy=False), rows.data
-      columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
-    else:
-      indptr = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-      columns, values = np.zeros(0, np.uint32), rows.reshape(-1)
-    values = np.ascontiguousarray(values, np.float32)
-    norms = np.empty(rows.shape[0])
-    norms_of(indptr, values, norms)
-    if not np.isfinite(norms).all():
-      row = int(np.flatnonzero(~np.isfinite(norms))[0])
-      raise DataError(f'row {row} of features has a value that is not finite')
-    _, exponents = np.frexp(norms)
-    if np.abs(exponents).max(initial=0) > _USUAL:
-      sizes = np.diff(indptr)
-      values = np.ldexp(values, np.repeat(-exponents, sizes))
-      norms_of(indptr, values, norms)
-    return cls(indptr, columns, values, norms)
-
-  @property
-  def inverses(self) -> np.ndarray:
-    """Returns 1 / norm of each row, and 0 for rows of zeros, as float32."""
-    inverses = np.zeros(len(self.norms), np.float32)
-    np.divide(
-      1, self.norms, out=inverses, where=self.norms > 0, casting='unsafe'
-    )
-    return inverses
+# Smaller cosines count as 0. Products below the smallest float32 number, which
+# float32 sums lose, cannot add up to this number.
+_LEAST = np.float32(1e-20)
+_JIT = {'nogil': True, 'cache': True, 'error_model': 'numpy'}
 
 
 class NearestDocuments:
   """Finds the nearest of N documents, by the cosine of their features.
 
   The search is exact. First, cosines are computed in float32, block by block of
-  documents. Sparse columns that many documents have are stored in a dense
-  matrix, and are multiplied by BLAS. The other columns are read from lists of
-  their documents. These cosines are only used to skip documents that cannot be
+  documents. Columns that many documents have are stored in a dense matrix, and
+  are multiplied by BLAS. The other columns are read from lists of their
+  documents. These cosines are only used to skip documents that cannot be
   listed, as bounds of rounding errors prove. The cosines of the few documents
   that are left are computed in float64, in a fixed order, and only they decide.
   So block sizes, the number of threads and the way in which columns are stored
   never change a result.
 
   In addition to the rows, memory holds the dense matrix, the lists of columns
-  and, in each thread, at most 4 MiB of cosines and 4 bytes per sparse column.
-  In the worst case, the dense matrix takes 1 / (2 * share) times the memory of
-  the sparse rows.
+  and, in each thread, at most 4 MiB of cosines and 4 bytes per column. In the
+  worst case, the dense matrix takes 1 / (2 * share) times the memory of the
+  rows.
   """
 
   def __init__(
     self,
-    rows: Rows,  # float32 [N, D]; usually not copied, so never change them
+    rows: sparse.csr_array,  # float32 [N, D]; usually not copied
     *,
     share: float = COMMON_SHARE,  # columns above it are dense
     threads: int = 1,
     block: int = _BLOCK,  # documents that a thread compares at a time
-    queries: int = _QUERIES,  # rows that are compared at a time
   ):
     self.n_documents, self.n_features = rows.shape
-    self.dense = not sparse.issparse(rows)
-    self.rows = LoopRows.of(rows)
-    self._inverses = self.rows.inverses
-    self.positive = not (self.rows.values < 0).any()
     self._threads, self._block = threads, block
-    self._queries_at_once = queries
-    if self.dense:
-      self._common = self.rows.values.reshape(rows.shape)
-      self._postings = _empty_postings(0, 0)
-      return
-    counts_D = np.bincount(self.rows.columns, minlength=self.n_features)
-    is_common_D = counts_D > share * self.n_documents
-    counts_D[is_common_D] = 0
-    self._places = np.where(is_common_D, np.cumsum(is_common_D) - 1, PAD)
-    self._common = self._dense_part(self.rows)
-    self._postings = _empty_postings(self.n_features, counts_D.sum())
-    np.cumsum(counts_D, out=self._postings[0][1:])
-    fill_postings(self.rows, self._places, self._postings)
-
-  def _dense_part(self, rows: LoopRows) -> np.ndarray:
-    n_rows = len(rows.norms)
-    if self.dense:
-      return rows.values.reshape(n_rows, self.n_features)
-    n_common = int(self._places.max(initial=PAD)) + 1
-    common = np.zeros((n_rows, n_common), np.float32)
-    fill_common(rows, self._places, common)
-    return common
+    rows, norms = _usual(rows)
+    self._rows = *_loop_arrays(rows), norms
+    self._inverses = np.zeros(len(norms), np.float32)  # 0 for rows of zeros
+    np.divide(1, norms, out=self._inverses, where=norms > 0, casting='unsafe')
+    self._positive = not (rows.data < 0).any()
+    counts_D = np.bincount(rows.indices, minlength=self.n_features)
+    self._is_common_D = counts_D > share * self.n_documents
+    self._common = _dense(rows, self._is_common_D)
+    self._postings = _loop_arrays(rows[:, ~self._is_common_D].tocsc())
 
   def nearest(
-    self, rows: Rows, k: int, exclude: Int[np.ndarray, ' B'] | None = None
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    exclude: Int[np.ndarray, ' B'] | None = None,
   ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
     """Returns the k documents with the largest cosines, for each row.
 
@@ -156,84 +86,60 @@ class NearestDocuments:
     Short lists end with PAD and -inf. `exclude` has a document that must not be
     in the list of a row, or PAD.
     """
-    queries, excluded = self._queries(rows, exclude)
-    limits = *self.error_bounds(queries), excluded
-    lists = _empty_lists(len(excluded), k)
-    with _one_blas_thread(), ThreadPoolExecutor(self._threads) as pool:
-      for start in range(0, len(excluded), self._queries_at_once):
-        part = slice(start, start + self._queries_at_once)
-        own_limits = tuple(x[part] for x in limits)
-        job = _cut(queries, part), own_limits, k, self._spans()
-        jobs = [pool.submit(self._search, *job) for _ in range(self._threads)]
-        merged = _merged([job.result() for job in jobs])
-        for whole, own in zip(lists, merged):
-          whole[part] = own
-    return lists
-
-  def _spans(self) -> deque[range]:
-    """Returns ranges of blocks, named by their first documents."""
-    firsts = range(0, self.n_documents, self._block)
-    size = -(-len(firsts) // (_TURNS * self._threads))
-    # Threads take one range after the other, so that a thread whose core is
-    # busy with other programs takes fewer.
-    return deque(firsts[x : x + size] for x in range(0, len(firsts), size or 1))
-
-  def _search(
-    self,
-    queries: LoopRows,
-    limits: tuple[np.ndarray, ...],
-    k: int,
-    spans: deque[range],
-  ) -> Lists:
-    """Returns the lists of rows, among the documents that it takes."""
-    lists = _empty_lists(len(queries.norms), k)
-    common = self._dense_part(queries)
-    tile = np.empty(len(common) * self._block, np.float32)
-    memory = self._memory()
-    while spans:
-      try:
-        firsts = spans.popleft()
-      except IndexError:  # another thread has taken the last range
-        break
-      cursors = np.empty(0, np.int64)
-      if not self.dense:
-        cursors = first_places(queries.columns, self._postings, firsts[0])
-      for first in firsts:
-        block = slice(first, min(first + self._block, self.n_documents))
-        shape = len(common), block.stop - first
-        products = tile[: shape[0] * shape[1]].reshape(shape)
-        np.matmul(common, self._common[block].T, out=products)
-        add_block(
-          first,
-          products,
-          self._inverses[block],
-          tuple(queries),
-          tuple(self.rows),
-          self._postings,
-          cursors,
-          limits,
-          lists,
-          memory,
-        )
-    return lists
-
-  def _memory(self) -> np.ndarray:
-    return np.zeros(0 if self.dense else self.n_features, np.float32)
-
-  def _queries(
-    self, rows: Rows, exclude: np.ndarray | None
-  ) -> tuple[LoopRows, np.ndarray]:
     if rows.shape[1] != self.n_features:
       raise ValueError(
         f'rows have {rows.shape[1]} features, not {self.n_features}'
       )
-    if sparse.issparse(rows) == self.dense:
-      raise ValueError('rows must be sparse if, and only if, documents are')
-    if exclude is None:
-      exclude = np.full(rows.shape[0], PAD)
-    return LoopRows.of(rows), np.asarray(exclude, np.int64)
+    (rows, norms), n = _usual(rows), rows.shape[0]
+    excluded = np.full(n, PAD) if exclude is None else np.asarray(exclude)
+    ids = np.full((n, k), PAD, np.int32)
+    sims = np.full((n, k), -np.inf, np.float32)
+    size = max(1, min(_QUERIES, -(-n // self._threads)))
 
-  def error_bounds(self, queries: LoopRows) -> tuple[np.ndarray, np.ndarray]:
+    def search(start: int) -> None:
+      part = slice(start, start + size)
+      lists = ids[part], sims[part]
+      self._search(rows[part], norms[part], excluded[part], lists)
+
+    with _one_blas_thread(), ThreadPoolExecutor(self._threads) as pool:
+      list(pool.map(search, range(0, n, size)))
+    return ids, sims
+
+  def _search(
+    self,
+    rows: sparse.csr_array,
+    norms: np.ndarray,
+    excluded: np.ndarray,
+    lists: tuple[np.ndarray, np.ndarray],
+  ) -> None:
+    """Fills the lists of some rows, in one thread."""
+    common = _dense(rows, self._is_common_D)
+    rare = _loop_arrays(rows[:, ~self._is_common_D])
+    cursors = self._postings[0][rare[1]]  # into the lists of rare columns
+    limits = *self._error_bounds(rows), excluded.astype(np.int64)
+    tile = np.empty(len(common) * self._block, np.float32)
+    memory = np.zeros(self.n_features, np.float32)
+    for first in range(0, self.n_documents, self._block):
+      block = slice(first, min(first + self._block, self.n_documents))
+      shape = len(common), block.stop - first
+      products = tile[: shape[0] * shape[1]].reshape(shape)
+      np.matmul(common, self._common[block].T, out=products)
+      _add_block(
+        first,
+        products,
+        self._inverses[block],
+        (*_loop_arrays(rows), norms),
+        self._rows,
+        (*rare, cursors),
+        self._postings,
+        limits,
+        lists,
+        memory,
+      )
+
+  def _error_bounds(
+    self, rows: sparse.csr_array
+  ) -> tuple[Float32[np.ndarray, ' B'], Float32[np.ndarray, ' B']]:
     """Returns how far float32 cosines may be from the exact cosines.
 
     A sum of n products of float32 numbers, in any order, has an error of at
@@ -242,12 +148,60 @@ class NearestDocuments:
     few more errors come from rounding lengths and cosines. If a cosine is below
     the second bound of its row, the exact cosine is not above 0.
     """
-    margins = (np.diff(queries.indptr) + 8) * (1.1 * _ROUNDING)
+    margins = (np.diff(rows.indptr) + 8) * (1.1 * _ROUNDING)
     margins = margins.astype(np.float32)
-    if self.positive and not (queries.values < 0).any():
+    if self._positive and not (rows.data < 0).any():
       # Without negative products, small sums are as accurate as large sums.
-      return margins, np.full_like(margins, LEAST / 2)
+      return margins, np.full_like(margins, _LEAST / 2)
     return margins, -margins
+
+
+def _usual(
+  rows: sparse.csr_array,
+) -> tuple[sparse.csr_array, Float64[np.ndarray, ' N']]:
+  """Returns rows whose columns ascend, and their lengths.
+
+  If the length of a row is below 2^-16 or above 2^16, all rows are multiplied
+  by powers of 2. That changes no cosine, but keeps products of float32 numbers
+  from being lost.
+  """
+  if not rows.has_canonical_format:
+    rows = rows.copy()
+    rows.sum_duplicates()
+  rows = rows.astype(np.float32, copy=False)
+  norms = _lengths(rows)
+  if not np.isfinite(norms).all():
+    row = int(np.flatnonzero(~np.isfinite(norms))[0])
+    raise DataError(f'row {row} of features has a value that is not finite')
+  _, exponents = np.frexp(norms)
+  if np.abs(exponents).max(initial=0) > _USUAL:
+    values = np.ldexp(rows.data, np.repeat(-exponents, np.diff(rows.indptr)))
+    parts = values, rows.indices, rows.indptr
+    rows = sparse.csr_array(parts, rows.shape)
+    norms = _lengths(rows)
+  return rows, norms
+
+
+def _lengths(rows: sparse.csr_array) -> Float64[np.ndarray, ' N']:
+  parts = rows.data.astype(np.float64) ** 2, rows.indices, rows.indptr
+  squares = sparse.csr_array(parts, rows.shape)
+  return np.sqrt(squares @ np.ones(rows.shape[1]))
+
+
+def _dense(
+  rows: sparse.csr_array, columns_D: Bool[np.ndarray, ' D']
+) -> Float32[np.ndarray, 'N common']:
+  dense = np.zeros((rows.shape[0], np.count_nonzero(columns_D)), np.float32)
+  for start in range(0, len(dense), _BLOCK):  # a copy of all would be large
+    part = slice(start, start + _BLOCK)
+    dense[part] = rows[part][:, columns_D].toarray()
+  return dense
+
+
+def _loop_arrays(rows: sparse.sparray) -> tuple[np.ndarray, ...]:
+  """Returns int64 bounds, uint32 indices and values; numba compiles once."""
+  bounds, indices, values = csr_arrays(rows)
+  return bounds.astype(np.int64, copy=False), indices, values
 
 
 @functools.cache
@@ -264,32 +218,92 @@ def _one_blas_thread() -> Iterator[None]:
     yield
 
 
-def _empty_postings(n_features: int, size: int) -> tuple[np.ndarray, ...]:
-  return (
-    np.zeros(n_features + 1, np.int64),
-    np.empty(size, np.uint32),
-    np.empty(size, np.float32),
-  )
+@njit(**_JIT)
+def _add_block(
+  first: int,  # the block's first document
+  products: np.ndarray,  # float32 [B, block] of common columns; adds others
+  inverses: np.ndarray,  # float32 [block], 1 / norm, or 0 for rows of zeros
+  queries: tuple,  # CSR arrays of B rows, and their lengths
+  documents: tuple,  # CSR arrays of all documents, and their lengths
+  rare: tuple,  # CSR arrays of rare columns, and where their lists go on
+  postings: tuple,  # CSC arrays of the rare columns of all documents
+  limits: tuple,  # _error_bounds, and a document that is never listed
+  lists: tuple,  # int32 ids and float32 similarities [B, K]
+  memory: np.ndarray,  # float32 [D], zeros, and again zeros at the end
+) -> None:
+  """Adds a block of documents to the lists of B queries, in ascending order."""
+  for b in range(len(products)):
+    if queries[3][b] == 0:
+      continue
+    row_C = products[b]
+    _add_rare(rare, b, np.uint32(first), postings, row_C)
+    # The values of the query, by column, for the exact cosines.
+    for e in range(queries[0][b], queries[0][b + 1]):
+      memory[queries[1][e]] = queries[2][e]
+    floor = _floor(queries, b, limits, lists)
+    for start in range(0, len(row_C), _GROUP):
+      end = min(start + _GROUP, len(row_C))
+      if not _count_from(row_C[start:end], inverses[start:end], floor):
+        continue
+      for i in range(start, end):
+        if row_C[i] * inverses[i] >= floor and first + i != limits[2][b]:
+          _consider(queries[3][b], documents, first + i, memory, b, lists)
+          floor = _floor(queries, b, limits, lists)
+    for e in range(queries[0][b], queries[0][b + 1]):
+      memory[queries[1][e]] = 0
 
 
-def _empty_lists(n_rows: int, k: int) -> Lists:
-  shape = n_rows, k
-  return np.full(shape, PAD, np.int32), np.full(shape, -np.inf, np.float32)
+@njit(**_JIT)
+def _add_rare(rare, b, first, postings, row_C):
+  """Adds the columns that are not common to the products of a query."""
+  bounds, columns, values, cursors = rare
+  starts, documents, weights = postings
+  after = first + np.uint32(len(row_C))
+  for e in range(bounds[b], bounds[b + 1]):
+    at, end, value = cursors[e], starts[columns[e] + 1], values[e]
+    while at < end and documents[at] < after:
+      row_C[documents[at] - first] += value * weights[at]
+      at += 1
+    cursors[e] = at
 
 
-def _merged(lists: Sequence[Lists]) -> Lists:
-  """Returns the best of the lists of several threads."""
-  ids, sims = (np.concatenate(x, axis=1) for x in zip(*lists))
-  order = np.lexsort((ids, -sims), axis=1)[:, : lists[0][0].shape[1]]
-  return tuple(np.take_along_axis(x, order, axis=1) for x in (ids, sims))
+@njit(**_JIT)
+def _floor(queries, b, limits, lists):
+  """Returns the least cosine, times the query's norm, to be considered."""
+  worst = lists[1][b, -1] - limits[0][b]
+  return np.float32(max(worst, limits[1][b]) * queries[3][b])
 
 
-def _cut(rows: LoopRows, part: slice) -> LoopRows:
-  norms = rows.norms[part]
-  indptr = rows.indptr[part.start : part.start + len(norms) + 1]
-  entries = slice(indptr[0], indptr[-1])
-  columns, values = rows.columns[entries], rows.values[entries]
-  return LoopRows(indptr - indptr[0], columns, values, norms)
+@njit(**_JIT)
+def _count_from(row_C, inverses, floor):
+  """Counts the documents that are not below the floor."""
+  count = numba.int32(0)
+  # Counting needs no branches, so it is compiled to vector code.
+  for i in range(len(row_C)):
+    count += numba.int32(row_C[i] * inverses[i] >= floor)
+  return count
+
+
+@njit(**_JIT)
+def _consider(norm, documents, document, memory, b, lists):
+  """Adds a document to a query's list if its exact cosine is high enough.
+
+  Documents are considered in ascending order. So a document comes after the
+  listed documents with the same similarity.
+  """
+  bounds, columns, values, norms = documents
+  total = 0.0
+  for e in range(bounds[document], bounds[document + 1]):
+    total += np.float64(memory[columns[e]]) * values[e]
+  similarity = np.float32(total / (norm * norms[document]))
+  ids_K, sims_K = lists[0][b], lists[1][b]
+  at = len(ids_K) - 1
+  if not (similarity >= _LEAST and similarity > sims_K[at]):
+    return
+  while at > 0 and similarity > sims_K[at - 1]:
+    ids_K[at], sims_K[at] = ids_K[at - 1], sims_K[at - 1]
+    at -= 1
+  ids_K[at], sims_K[at] = document, similarity
 
 
 class NeighbourVotes:
@@ -316,7 +330,9 @@ class NeighbourVotes:
     self._gold = sparse.csr_array((ones, gold.values, gold.indptr), shape)
 
   def __call__(
-    self, rows: Rows, exclude: Int[np.ndarray, ' B'] | None = None
+    self,
+    rows: sparse.csr_array,
+    exclude: Int[np.ndarray, ' B'] | None = None,
   ) -> sparse.csr_array:
     """Returns the votes, float32 [B, L] with ascending columns, all above 0.
 
