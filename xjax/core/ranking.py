@@ -228,7 +228,7 @@ def best_cells(
   top = rank < k
   places, order = (document[top], rank[top]), order[top]
   ids_NK = np.full((n, k), PAD, np.int32)
-  scores_NK = np.full((n, k), -np.inf, np.float32)
+  scores_NK = np.full((n, k), -np.inf, scores.dtype)
   ids_NK[places], scores_NK[places] = label[order], scores[order]
   return ids_NK, scores_NK
 

@@ -276,7 +276,7 @@ def combined(found, k, n_labels, logs, squash):
   return tree_scorer.combine_trees([found], k, n_labels, [logs], squash)[0]
 
 
-def found_in(*rows, opened=1):
+def found_in(*rows):
   """Returns a SearchResult from {label: score} of each document."""
   n, k = len(rows), max(map(len, rows))
   found = SearchResult.none(n, k)
@@ -284,66 +284,62 @@ def found_in(*rows, opened=1):
     for at, (label, score) in enumerate(row.items()):
       found.ids[i, at], found.scores[i, at] = label, score
       found.keys[i, at] = score + 100  # the keys are not used here
-  found.opened[:] = opened
   return found
 
 
 def test_means_by_hand():
   """Checks means of two trees; a label that a tree does not list counts 0."""
-  one = found_in({4: np.log(0.5), 2: np.log(0.4)}, {}, opened=3)
+  one = found_in({4: np.log(0.5), 2: np.log(0.4)}, {})
   two = found_in({2: np.log(0.2), 7: np.log(0.9), 4: np.log(0.1)}, {1: -1.0})
-  found = combined([one, two], 3, 9, None, None)
-  assert found.ids.tolist() == [[7, 2, 4], [1, PAD, PAD]]
+  ids, keys = combined([one, two], 3, 9, None, None)
+  assert ids.tolist() == [[7, 2, 4], [1, PAD, PAD]]
   wanted = [[np.log(0.45), np.log(0.3), np.log(0.3)], [-1 - np.log(2)]]
-  np.testing.assert_allclose(found.scores[0], wanted[0])
-  assert found.scores[1, 0] == pytest.approx(wanted[1][0])
-  assert (found.scores[1, 1:] == -np.inf).all()
-  np.testing.assert_array_equal(found.keys, found.scores)
-  assert found.opened.tolist() == [4, 4]
+  np.testing.assert_allclose(keys[0], wanted[0])
+  assert keys[1, 0] == pytest.approx(wanted[1][0])
+  assert (keys[1, 1:] == -np.inf).all()
 
 
 def test_ties_are_broken_by_label():
   one = found_in({5: -1.0, 3: -1.0}, {0: -2.0})
   two = found_in({3: -1.0, 5: -1.0}, {1: -2.0})
-  found = combined([one, two], 2, 6, None, None)
-  assert found.ids.tolist() == [[3, 5], [0, 1]]
+  ids, keys = combined([one, two], 2, 6, None, None)
+  assert ids.tolist() == [[3, 5], [0, 1]]
 
 
 def test_weights_and_squashes():
-  """Checks that weights and squashes change keys, but not scores."""
+  """Checks that weights and squashes change keys."""
   logs = np.log([0.5, 1, 4, 1])
   squash = Squash(2.0, 0.5)
   one = found_in({0: -0.1, 1: -0.3, 2: -1.5})
-  found = combined([one], 3, len(logs), logs, squash)
+  ids, keys = combined([one], 3, len(logs), logs, squash)
   scores = np.array([-0.1, -0.3, -1.5])
-  keys = logs[:3] - np.log1p(np.exp(-2 * scores - 0.5))
-  order = np.argsort(-keys)
-  assert found.ids.tolist() == [order.tolist()] and order.tolist() != [0, 1, 2]
-  np.testing.assert_allclose(found.keys[0], keys[order])
-  np.testing.assert_allclose(found.scores[0], scores[order])
+  wanted = logs[:3] - np.log1p(np.exp(-2 * scores - 0.5))
+  order = np.argsort(-wanted)
+  assert ids.tolist() == [order.tolist()] and order.tolist() != [0, 1, 2]
+  np.testing.assert_allclose(keys[0], wanted[order])
 
 
 def test_labels_that_are_not_to_be_found():
   with np.errstate(divide='ignore'):
     logs = np.log([1.0, 0.0, 1.0])
-  found = combined([found_in({1: -0.1, 2: -1.0})], 2, len(logs), logs, None)
-  assert found.ids.tolist() == [[2, PAD]]
-  assert found.keys[0, 1] == found.scores[0, 1] == -np.inf
+  ids, keys = combined([found_in({1: -0.1, 2: -1.0})], 2, len(logs), logs, None)
+  assert ids.tolist() == [[2, PAD]]
+  assert keys[0, 1] == -np.inf
 
 
 def test_scores_whose_exponentials_are_0():
   """Checks that scores far below 0 keep their order."""
   one = found_in({0: -5000.0, 1: -900.0})
   two = found_in({0: -5000.0, 1: -1000.0})
-  found = combined([one, two], 3, 2, None, None)
-  assert found.ids.tolist() == [[1, 0, PAD]]
+  ids, keys = combined([one, two], 3, 2, None, None)
+  assert ids.tolist() == [[1, 0, PAD]]
   wanted = [-900 - np.log(2), -5000]
-  np.testing.assert_allclose(found.scores[0, :2], wanted)
+  np.testing.assert_allclose(keys[0, :2], wanted)
 
 
 def test_nothing_is_found_at_all():
-  found = combined([found_in({}, {}), found_in({}, {})], 2, 3, None, None)
-  assert (found.ids == PAD).all() and found.ids.shape == (2, 2)
+  ids, keys = combined([found_in({}, {}), found_in({}, {})], 2, 3, None, None)
+  assert (ids == PAD).all() and ids.shape == (2, 2)
 
 
 def test_a_label_has_one_score_in_all_lists():
@@ -356,18 +352,18 @@ def test_a_label_has_one_score_in_all_lists():
     logs = [None, np.log([0.0, 0, 1, 1, 1]), np.log([1.0, 1, 0, 1, 1])]
   searched = [[one, two], part, other]
   found = tree_scorer.combine_trees(searched, 3, 5, logs, None)
-  assert [each.ids[0].tolist() for each in found] == [
+  assert [ids[0].tolist() for ids, _ in found] == [
     [1, 2, PAD],
     [2, 3, 4],
     [1, 3, 0],
   ]
   exps = {1: [-1, -2], 2: [-1.5], 3: [-3, -4], 0: [-5], 4: [-6]}
   wanted = {i: np.log(np.exp(each).sum() / 2) for i, each in exps.items()}
-  for each in found:
-    for label, score in zip(each.ids[0], each.scores[0]):
+  for ids, keys in found:
+    for label, score in zip(ids[0], keys[0]):
       assert label == PAD or score == pytest.approx(wanted[label])
-  alone = combined([one, two], 3, 5, None, None)
-  assert alone.scores.tobytes() == found[0].scores.tobytes()
+  _, alone = combined([one, two], 3, 5, None, None)
+  assert alone.tobytes() == found[0][1].tobytes()
 
 
 def random_row(rng):
@@ -380,8 +376,8 @@ def random_row(rng):
 def test_means_are_those_of_a_slow_computation(seed, n_trees, k):
   rng = np.random.default_rng(seed)
   rows = [[random_row(rng) for _ in range(6)] for _ in range(n_trees)]
-  found = combined([found_in(*row) for row in rows], k, 12, None, None)
-  for document, (ids, scores) in enumerate(zip(found.ids, found.scores)):
+  lists = combined([found_in(*row) for row in rows], k, 12, None, None)
+  for document, (ids, scores) in enumerate(zip(*lists)):
     sums = collections.defaultdict(float)
     for row in rows:
       for label, score in row[document].items():

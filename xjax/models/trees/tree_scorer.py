@@ -1,20 +1,18 @@
 """Ranks labels with label trees, for evaluation and prediction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
-from typing import Self
 
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
-from xjax.core.ranking import Lists, Query
-from xjax.core.types import AS_LOGITS, ScoreKind
+from xjax.core.ranking import Lists, Query, best_cells
+from xjax.core.types import AS_LOGITS, PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.models.features import FeatureScorer, Featuriser
 from xjax.models.trees.tree_search import Link, SearchResult, Squash, TreeSearch
-from xjax.models.trees.tree_search_loops import fill_lists, mean_scores
 
 _DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
 
@@ -66,13 +64,7 @@ class TreeScorer(FeatureScorer):
     if not len(documents):
       return Lists.none(query.n_lists, 0, query.k)
     rows = self.featuriser(documents)
-    if np.ndim(query.allowed) < 2:
-      return Lists(*self._lists(rows, query))
-    lists = [
-      self._lists(rows[[i]], dataclasses.replace(query, allowed=allowed_L))
-      for i, allowed_L in enumerate(query.allowed)
-    ]
-    return Lists(*(np.concatenate(x, axis=1) for x in zip(*lists)))
+    return Lists(*by_filter(query, rows.shape[0], self._lists, rows))
 
   def feature_weights(
     self, features: np.ndarray, labels: np.ndarray
@@ -82,41 +74,22 @@ class TreeScorer(FeatureScorer):
     return np.mean(parts, axis=0)
 
   def _lists(
-    self, rows: sparse.csr_array, query: Query
+    self, query: Query, rows: sparse.csr_array
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns ids_GBK and scores_GBK. `allowed` has one axis, or is None."""
-    log_weights_L = squash = None
-    if query.weights is not None:
-      values_L = np.asarray(query.weights.values, np.float64)
-      with np.errstate(divide='ignore'):  # weight 0: never selected
-        log_weights_L = np.log(values_L)
-      squash = self._squash(query.weights.sigmoid)
-    if query.allowed is not None:
-      log_weights_L = self._only(log_weights_L, query.allowed)
-    logs = [
-      log_weights_L,
-      *(self._only(log_weights_L, mask) for mask in query.slices),
-    ]
-    results = self._search(rows, query.k, logs, squash)
-    ids_GBK = np.stack([result.ids for result in results])
-    keys_GBK = np.stack([result.keys for result in results])
+    squash = self.squash(query)
+    lists = self._search(rows, query.k, log_weights(query), squash)
+    ids_GBK, keys_GBK = (np.stack(arrays) for arrays in zip(*lists))
     if query.weights is None and self._link is Link.SIGMOID:
       keys_GBK = _logits(keys_GBK)
     return ids_GBK, keys_GBK.astype(np.float32)
 
-  def _only(
-    self, log_weights_L: np.ndarray | None, mask: np.ndarray
-  ) -> np.ndarray:
-    inside = 0.0 if log_weights_L is None else log_weights_L
-    return np.where(mask, inside, -np.inf)
-
-  def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
-    """Returns what turns scores into log probabilities; None if they are."""
-    if self._link is Link.SIGMOID:
+  def squash(self, query: Query) -> Squash | None:
+    """Returns what turns scores into log probabilities, if they must be."""
+    if query.weights is None or self._link is Link.SIGMOID:
       return None
-    return Squash(
-      *(sigmoid if self.score_kind is ScoreKind.MARGIN else AS_LOGITS)
-    )
+    is_margin = self.score_kind is ScoreKind.MARGIN
+    return Squash(*(query.weights.sigmoid if is_margin else AS_LOGITS))
 
   def _search(
     self,
@@ -124,14 +97,14 @@ class TreeScorer(FeatureScorer):
     k: int,
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
-  ) -> list[SearchResult]:
+  ) -> list[tuple[np.ndarray, np.ndarray]]:
     depth = k if len(self._searches) == 1 else _DEEPER * k
     trees = [
       self._search_tree(search, rows, depth, logs, squash)
       for search in self._searches
     ]
     if len(trees) == 1:
-      return trees[0]
+      return [(result.ids, result.keys) for result in trees[0]]
     return combine_trees(list(zip(*trees)), k, self.n_labels, logs, squash)
 
   def _search_tree(
@@ -154,14 +127,51 @@ class TreeScorer(FeatureScorer):
     return [SearchResult.concatenate(part) for part in parts]
 
 
+def by_filter(
+  query: Query,
+  n: int,  # documents
+  rank: Callable[..., tuple[np.ndarray, np.ndarray]],
+  *arrays: np.ndarray | sparse.csr_array,  # [N, ...], given to `rank`
+) -> tuple[np.ndarray, np.ndarray]:
+  """Ranks all documents at once, or one by one if each has its own filter."""
+  if np.ndim(query.allowed) < 2:
+    return rank(query, *arrays)
+  parts = [
+    rank(
+      dataclasses.replace(query, allowed=query.allowed[i]),
+      *(x[i : i + 1] for x in arrays),
+    )
+    for i in range(n)
+  ]
+  ids, scores = (np.concatenate(x, axis=1) for x in zip(*parts))
+  return ids, scores
+
+
+def log_weights(query: Query) -> list[Float64[np.ndarray, ' L'] | None]:
+  """Returns the log weights of labels for each list, -inf outside its mask."""
+  logs_L = None
+  if query.weights is not None:
+    with np.errstate(divide='ignore'):  # weight 0: never selected
+      logs_L = np.log(np.asarray(query.weights.values, np.float64))
+  if query.allowed is not None:
+    logs_L = _only(logs_L, query.allowed)
+  return [logs_L, *(_only(logs_L, mask_L) for mask_L in query.slices)]
+
+
+def _only(logs_L: np.ndarray | None, mask_L: np.ndarray) -> np.ndarray:
+  return np.where(mask_L, 0.0 if logs_L is None else logs_L, -np.inf)
+
+
 def combine_trees(
   lists: Sequence[Sequence[SearchResult]],  # by logs, and then by tree
   k: int,
   n_labels: int,
   logs: Sequence[Float64[np.ndarray, ' L'] | None],  # added to combined scores
   squash: Squash | None,  # applied to combined scores before logs are added
-) -> list[SearchResult]:
+) -> list[tuple[np.ndarray, np.ndarray]]:
   """Combines the results of several trees into lists of the k best labels.
+
+  The ids and the float64 keys of each list are returned.
 
   The combined score of a label is the logarithm of the mean over trees of
   exp(score). A tree that does not list the label adds 0 to the mean. There is a
@@ -173,68 +183,58 @@ def combine_trees(
   - If not, the score comes from the results of all other searches.
   """
   first, *others = lists
-  scores = _Scores.of([[result] for result in first], n_labels)
-  best = [scores.best(len(first[0].ids), k, logs[0], squash)]
+  cells, means = _mean_scores([[result] for result in first], n_labels)
+  n = len(first[0].ids)
+  best = [_best(cells, means, logs[0], squash, n, n_labels, k)]
   if others:
-    scores = scores.with_missing(_Scores.of(list(zip(*others)), n_labels))
-    size = len(first[0].ids)
-    best += [scores.best(size, k, log, squash) for log in logs[1:]]
-  for combined, trees in zip(best, lists, strict=True):
-    combined.opened[:] = sum(result.opened for result in trees)
+    more, more_means = _mean_scores(list(zip(*others)), n_labels)
+    new = ~np.isin(more, cells, assume_unique=True)
+    cells = np.append(cells, more[new])
+    means = np.append(means, more_means[new])
+  for log in logs[1:]:
+    best.append(_best(cells, means, log, squash, n, n_labels, k))
   return best
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Scores:
-  """Holds the scores that are combined from several trees.
+def _mean_scores(
+  trees: Sequence[Sequence[SearchResult]], n_labels: int
+) -> tuple[Int64[np.ndarray, ' cells'], Float64[np.ndarray, ' cells']]:
+  """Returns cells, document * n_labels + label, and their combined scores.
 
-  A cell is a pair of a document and a label. All cells are different.
+  Each tree has one or more results. If these list a label more than once,
+  always with the same score, it counts once.
   """
-
-  documents: np.ndarray  # int64 [cells]
-  labels: np.ndarray  # int32 [cells]
-  means: np.ndarray  # float64 [cells], the combined scores (see combine_trees)
-  n_labels: int
-
-  @classmethod
-  def of(cls, trees: Sequence[Sequence[SearchResult]], n_labels: int) -> Self:
-    """Combines the scores of trees; each tree has one or more results."""
-    results = [result for each in trees for result in each]
+  parts = []
+  for results in trees:
     ids = np.concatenate([result.ids for result in results], axis=1)
     scores = np.concatenate([result.scores for result in results], axis=1)
-    sizes = [sum(x.ids.shape[1] for x in each) for each in trees]
-    numbers = np.repeat(np.arange(len(trees)), sizes)
-    means = mean_scores(ids, scores, numbers, len(trees), n_labels)
-    return cls(*means, n_labels)
+    at = document, _ = np.nonzero(ids != PAD)
+    cells = document * np.int64(n_labels) + ids[at]
+    cells, first = np.unique(cells, return_index=True)
+    parts.append((cells, scores[at][first]))
+  cells, scores = (np.concatenate(arrays) for arrays in zip(*parts))
+  cells, at = np.unique(cells, return_inverse=True)
+  best = np.full(len(cells), -np.inf)
+  np.maximum.at(best, at, scores)
+  # The exponentials are relative to the best score of a label. If they were
+  # not, all exponentials might be rounded to 0.
+  sums = np.bincount(at, np.exp(scores - best[at]), len(cells))
+  return cells, best + np.log(sums / len(trees))
 
-  def with_missing(self, others: '_Scores') -> '_Scores':
-    """Adds the scores of `others` for cells that have no score here."""
-    new = ~np.isin(others._cells, self._cells, assume_unique=True)
-    return _Scores(
-      np.append(self.documents, others.documents[new]),
-      np.append(self.labels, others.labels[new]),
-      np.append(self.means, others.means[new]),
-      self.n_labels,
-    )
 
-  @property
-  def _cells(self) -> Int64[np.ndarray, ' cells']:
-    return self.documents * self.n_labels + self.labels
-
-  def best(
-    self,
-    n: int,
-    k: int,
-    log_weights_L: np.ndarray | None,
-    squash: Squash | None,
-  ) -> SearchResult:
-    keys = squash(self.means) if squash else self.means
-    if log_weights_L is not None:
-      keys = log_weights_L[self.labels] + keys
-    found = SearchResult.none(n, k)
-    lists = found.ids, found.keys, found.scores
-    fill_lists(self.documents, self.labels, keys, self.means, lists)
-    return found
+def _best(
+  cells: np.ndarray,
+  means: np.ndarray,
+  log_weights_L: np.ndarray | None,
+  squash: Squash | None,
+  n: int,
+  n_labels: int,
+  k: int,
+) -> tuple[Int32[np.ndarray, 'N K'], Float64[np.ndarray, 'N K']]:
+  keys = squash(means) if squash else means
+  if log_weights_L is not None:
+    keys = log_weights_L[cells % n_labels] + keys
+  return best_cells(cells, keys, n_labels, n, k)
 
 
 def _logits(logs: np.ndarray) -> np.ndarray:

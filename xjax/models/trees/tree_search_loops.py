@@ -1,6 +1,6 @@
 """Compiles the loops of tree search.
 
-They score children, choose nodes, and join the lists of several trees.
+They score children, choose nodes, and sort lists.
 
 Some arguments are tuples of arrays:
 
@@ -17,7 +17,6 @@ import math
 from numba import njit
 import numpy as np
 
-from xjax.core.types import PAD
 from xjax.data.label_trees.label_tree import NO_LABEL
 
 _JIT = {'nogil': True, 'cache': True, 'error_model': 'numpy'}
@@ -245,63 +244,3 @@ def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
       ids_K[end], keys_K[end] = ids_K[0], keys_K[0]
       scores_K[end] = scores_K[0]
       _sift(ids_K[:end], keys_K[:end], scores_K[:end], label, key, score)
-
-
-@njit(**_JIT)
-def mean_scores(
-  ids: np.ndarray,  # int32 [N, K], all lists side by side, PAD for no label
-  scores: np.ndarray,  # float64 [N, K]
-  trees: np.ndarray,  # int64 [K], the tree of each entry, ascending from 0
-  n_trees: int,
-  n_labels: int,
-) -> tuple:
-  """Returns documents, which ascend, labels and combined scores of trees.
-
-  The combined score is described in tree_scorer.combine_trees. If a tree lists
-  a label more than once, always with the same score, it counts once.
-  """
-  size = (ids != PAD).sum()
-  documents, labels = np.empty(size, np.int64), np.empty(size, np.int32)
-  means, sums = np.empty(size), np.empty(size)
-  counted = np.empty(size, np.int64)  # the last tree that has been counted
-  places = np.full(n_labels, -1)
-  n = 0
-  for document in range(len(ids)):
-    first = n
-    for i in range(len(trees)):
-      label = ids[document, i]
-      if label == PAD:
-        continue
-      if places[label] < first:  # not a place of this document
-        places[label] = n
-        documents[n], labels[n], means[n] = document, label, -np.inf
-        n += 1
-      at = places[label]
-      means[at] = max(means[at], scores[document, i])
-    # The exponentials are relative to the best score of a label. If they were
-    # not, all exponentials might be rounded to 0.
-    sums[first:n], counted[first:n] = 0.0, -1
-    for i in range(len(trees)):
-      at = places[ids[document, i]] if ids[document, i] != PAD else -1
-      if at >= 0 and counted[at] != trees[i]:
-        counted[at] = trees[i]
-        sums[at] += math.exp(scores[document, i] - means[at])
-  means[:n] += np.log(sums[:n] / n_trees)
-  return documents[:n], labels[:n], means[:n]
-
-
-@njit(**_JIT)
-def fill_lists(
-  documents: np.ndarray,
-  labels: np.ndarray,
-  keys: np.ndarray,
-  scores: np.ndarray,
-  lists: tuple,  # ids, keys and scores
-) -> None:
-  """Lists the best labels of documents, in arrays of SearchResult.none."""
-  for i in range(len(documents)):
-    d = documents[i]
-    _insert_label(
-      lists[0][d], lists[1][d], lists[2][d], labels[i], keys[i], scores[i]
-    )
-  sort_lists(lists[0], lists[1], lists[2])
