@@ -50,8 +50,8 @@ from xjax.judge.predict import predict
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
 from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.boosted import RankerData
 from xjax.models.stack.lessons import Lesson, Lessons
-from xjax.models.stack.ranker import RankerData
 from xjax.models.stack.stack_model import StackModel
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer

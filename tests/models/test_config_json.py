@@ -24,11 +24,9 @@ from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.complete import CompleteTree
 from xjax.data.label_trees.huffman import HuffmanTree
 from xjax.data.label_trees.taxonomy import TaxonomyTree
-from xjax.data.label_trees.tree_config import TreeConfig
 from xjax.judge.calibration import Method
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
-from xjax.losses.loss import LabelWeightsConfig, LossConfig
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.models.config_json import diff, from_json, to_json
 from xjax.models.contract import Config, Model, load_config
@@ -36,16 +34,14 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.problem import SolverConfig
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.trees.training import Blocks
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
-from xjax.networks.heads.head import DescriptorConfig, HeadConfig
+from xjax.networks.heads.head import HeadConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import MeanConfig, PoolingConfig
+from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import FusedAdagrad, RowUpdateConfig
+from xjax.networks.rows.update import FusedAdagrad
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
-from xjax.train.optimizer_config import AdamW, AverageConfig, SWAConfig
+from xjax.train.optimizer_config import AdamW, SWAConfig
 from xjax.train.train_config import NoTrain, TrainConfig
 
 
@@ -134,46 +130,10 @@ def test_kinds_stand_in_the_json():
   }
 
 
-# The tags of kinds in config.json were these before they were class names.
-EARLIER = {
-  DataConfig: 'synthetic eurlex57k jsonl xc_repo xc_features htc',
-  TokensConfig: 'words subwords feature_files tfidf given_features',
-  Model: 'neural exact_match linear label_tree',
-  InputConfig: 'embedding features no_embedding',
-  EncoderConfig: 'no_encoder bigru cnn han bert',
-  PoolingConfig: 'no_pooling mean self_attention cls',
-  HeadConfig: 'label_attention one_vs_all zero_shot unified',
-  TrainConfig: 'gradient none linear_train tree_train',
-  LossConfig: 'bce focal squared_hinge softmax',
-  RowUpdateConfig: 'by_optimizer fused_sgd fused_adagrad',
-  LabelWeightsConfig: 'even_weights class_balanced propensity',
-  AverageConfig: 'no_average ema swa',
-  SolverConfig: 'blocks liblinear on_devices',
-  TreeConfig: 'cluster_tree complete_tree huffman_tree taxonomy_tree',
-  DescriptorConfig: 'descriptor',
-}
-# These kinds had no such tags.
-LATER = """
-  AdaptiveConfig AttentionMLPConfig AutoModel AutoTfidfConfig AutoTrain
-  BiLSTMConfig CascadeConfig EnsembleModel FrequencyTree FusedAdam
-  HBGLConfig MatchedModel NamesModel NeighboursModel OwnData
-  PrototypesModel RadarConfig SequenceLossConfig StackModel StackTrain
-  TextVectorsConfig XLNetConfig
-""".split()
+BASES = [Model, TrainConfig, DataConfig, TokensConfig, HeadConfig, SolverConfig]
 
 
-@pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
-def test_earlier_tags_are_read(base):
-  tags = EARLIER[base].split()
-  read = [type(from_json({'kind': tag}, base)) for tag in tags]
-  assert len(set(read)) == len(tags) - ('liblinear' in tags)
-  assert all(issubclass(kind, base) and not kind.abstract for kind in read)
-  every = kinds(base) or (base,)
-  shipped = {k for k in every if k.__module__.startswith('xjax.')}
-  assert set(read) == {k for k in shipped if k.__name__ not in LATER}
-
-
-@pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
+@pytest.mark.parametrize('base', BASES, ids=lambda base: base.__name__)
 def test_fields_stand_in_the_order_of_their_class(base):
   """Checks that inherited fields come first: callers give them by position."""
   for kind in kinds(base):
@@ -187,27 +147,6 @@ def test_fields_stand_in_the_order_of_their_class(base):
     ]
 
 
-def test_a_solver_of_earlier_runs_is_read():
-  """LIBLINEAR, one label at a time; the run may be finished."""
-  saved = to_json(CONFIGS['battery: linear'])
-  saved['train']['solver'] = {
-    'kind': 'liblinear',
-    'eps': 0.01,
-    'max_iter': 1000,
-    'batch_labels': 64,
-    'workers': 4,
-  }
-  solver = from_json(saved, Config).train.solver
-  assert solver == Blocks(eps=0.01, workers=4)
-
-
-def test_the_earlier_name_of_a_field_of_shortlists():
-  shortlist = {'kind': 'RunShortlist', 'size': 7, 'trained': False}
-  model = {'kind': 'NeuralModel', 'shortlist': shortlist}
-  found = from_json({'model': model}, Config).model.shortlist
-  assert (found.size, found.in_training) == (7, False)
-
-
 def test_absent_fields_take_their_defaults():
   assert from_json({'seed': 4}, Config) == Config(seed=4)
 
@@ -216,17 +155,17 @@ def test_absent_fields_take_their_defaults():
   'value, says',
   [
     ({'sed': 1}, "'sed'"),
-    ({'train': {'kind': 'gradient', 'stps': 1}}, "'train.stps'"),
+    ({'train': {'kind': 'NeuralTrain', 'stps': 1}}, "'train.stps'"),
     ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
     ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
     ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'JsonlData\', '),
     (
-      {'model': {'kind': 'neural', 'head': {'chunk': 4}}},
+      {'model': {'kind': 'NeuralModel', 'head': {'chunk': 4}}},
       'model.head: has no "kind"',
     ),
     ({'seed': '1'}, 'seed: expected'),
     (
-      {'train': {'kind': 'gradient', 'schedule': 'square'}},
+      {'train': {'kind': 'NeuralTrain', 'schedule': 'square'}},
       "'constant', 'linear', 'cosine'",
     ),
     ({'eval': {'ks': [1, 'a']}}, 'eval.ks'),

@@ -83,8 +83,6 @@ class ConfigPart:
 
   Attributes:
     abstract: whether configs must use a subclass in place of this class.
-    earlier_kind: the "kind" of this class in config.json files of earlier
-      versions of xjax, if it does not follow from the class name.
     is_stage: whether the inner parts belong to the run of a stage. They are
       checked in the config of that run, not in the config that they are part
       of.
@@ -92,7 +90,6 @@ class ConfigPart:
 
   abstract: ClassVar[bool] = True
   is_stage: ClassVar[bool] = False
-  earlier_kind: ClassVar[str] = ''
 
   def __init_subclass__(cls, abstract: bool = False, **others: Any) -> None:
     """Sets `abstract`, and checks that a concrete class has all methods."""
@@ -131,11 +128,6 @@ class ConfigPart:
       elif isinstance(value, tuple) and parts_in(value):
         sizes[field_.name] = tuple(part.tiny() for part in value)
     return dataclasses.replace(self, **sizes)
-
-  @classmethod
-  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Converts the JSON fields that an earlier version of xjax saved."""
-    return fields
 
   @classmethod
   def bounds(cls, name: str) -> tuple[Bound, ...]:

@@ -14,22 +14,12 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.json_lines import parse_object
 
 T = TypeVar('T')
-_SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
 def _kind_of(cls: type) -> str | None:
   if any(has_kinds(base) for base in cls.__mro__[1:-2]):
     return cls.__name__
   return None
-
-
-def _earlier_kinds(cls: type) -> set[str]:
-  """Returns a kind's names in earlier versions, in lower case, without _."""
-  if not cls.__module__.startswith('xjax.'):
-    return set()
-  stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
-  names = {*stems, cls.earlier_kind} - {''}
-  return {name.replace('_', '').lower() for name in names}
 
 
 def to_json(value: Any) -> Any:
@@ -85,34 +75,24 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
   kind = value.pop('kind', None)
   if kind is not None:
     cls = _kind_named(kind, cls, path)
-    if kind != cls.__name__ or set(value) - _names(cls):
-      value = cls.from_earlier(value)
   elif choices := kinds(cls):
     names = ', '.join(repr(choice.__name__) for choice in choices)
     raise ConfigError(f'{path}: has no "kind", which must be one of {names}')
   hints = typing.get_type_hints(cls)
-  if unknown := sorted(set(value) - _names(cls)):
+  names = {field.name for field in dataclasses.fields(cls)}
+  if unknown := sorted(set(value) - names):
     raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
   return cls(
     **{k: _value(v, hints[k], _join(path, k)) for k, v in value.items()}
   )
 
 
-def _names(cls: type) -> set[str]:
-  return {field.name for field in dataclasses.fields(cls)}
-
-
 def _kind_named(kind: Any, base: type, path: str) -> type:
-  """Returns the kind that has this name now or had it in earlier versions."""
   if isinstance(kind, str) and (choice := kind_named(kind, base)):
     return choice
   choices = kinds(base) or (base,)
   for choice in choices:
     if kind == choice.__name__:
-      return choice
-  earlier_name = str(kind).replace('_', '')
-  for choice in choices:
-    if earlier_name in _earlier_kinds(choice):
       return choice
   raise ConfigError(
     f'{path}: unknown kind {kind!r}; the kinds are '

@@ -83,8 +83,6 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
 class NeuralTrain(TrainConfig):
   """Configures the training of neural models by gradient steps."""
 
-  earlier_kind = 'gradient'
-
   batch_size: int = field(
     64,
     'Number of documents per step, over all devices. The last batch of a '

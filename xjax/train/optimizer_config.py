@@ -42,8 +42,6 @@ class OptimizerConfig(ConfigPart, abstract=True):
 class Adam(OptimizerConfig):
   """Configures the optimizer Adam (Kingma & Ba 2015)."""
 
-  earlier_kind = 'adam'
-
   b1: float = field(0.9, 'Decay rate of the mean of gradients.', RATE)
   b2: float = field(0.999, 'Decay rate of the mean of squared gradients.', RATE)
   eps: float = field(
@@ -59,8 +57,6 @@ class Adam(OptimizerConfig):
 @dataclasses.dataclass
 class AdamW(Adam):
   """Configures Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
-
-  earlier_kind = 'adamw'
 
   weight_decay: float = field(
     0.0,

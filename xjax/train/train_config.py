@@ -19,5 +19,3 @@ class TrainConfig(ConfigPart, abstract=True):
 @dataclasses.dataclass
 class NoTrain(TrainConfig):
   """Skips training, for models that have nothing to learn."""
-
-  earlier_kind = 'none'

@@ -93,7 +93,11 @@ def test_the_objective_is_that_of_liblinear(documents, tmp_path, loss, c):
   least = objectives(documents, exact, loss, c)
   for tolerance in (1e-3, 1e-4):
     model = fit(
-      documents, tmp_path / 'ours', **shared, chunk=8, tolerance=tolerance
+      documents,
+      tmp_path / f'{tolerance}',
+      **shared,
+      chunk=8,
+      tolerance=tolerance,
     )
     ratio = objectives(documents, model, loss, c) / least
     assert ratio.min() > 1 - 1e-5

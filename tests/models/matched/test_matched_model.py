@@ -73,7 +73,7 @@ def test_clusters_have_no_classifiers(matched_config, tmp_path):
     dataclasses.replace(matched_config, train=less), tmp_path / 'without'
   )
   assert not (without.workdir / 'shortlists.npz').exists()
-  search = open_run(without.workdir).scorer._search
+  search = open_run(without.workdir).scorer._tree
   clusters = model.levels.sizes[0]
   per_cluster = search.weights.lookup(np.arange(50), np.arange(clusters))
   assert not per_cluster.any()

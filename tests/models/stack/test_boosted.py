@@ -1,15 +1,13 @@
 """Boosted trees rank pairs, and are saved and loaded."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.boosted import BoostedTrees, RankerData
 from xjax.models.stack.pair_features import NONE as NO_FEATURE
-from xjax.models.stack.ranker import RankerData
 
 NAMES = 'tree:score', 'knn:score', 'label:words'
 CONFIG = BoostedTrees(trees=10, leaves=8, rate=0.3, least_pairs=5)
@@ -167,23 +165,4 @@ def test_a_file_that_is_missing_cut_or_not_text_is_an_error(path, tmp_path):
       CONFIG.load(path, NAMES)
   path.write_bytes(b'\xff\xfe\x00')
   with pytest.raises(DataError, match='ranker.txt: cannot be read'):
-    CONFIG.load(path, NAMES)
-
-
-@pytest.mark.parametrize(
-  'pattern, other',
-  [
-    ('left_child=[-0-9]+', 'left_child=99999'),
-    ('split_feature=[0-9]+', 'split_feature=99'),
-    ('leaf_value=', 'leaf_value=x'),
-    ('num_leaves=[0-9]+', 'num_leaves=900'),
-    ('num_cat=0', 'num_cat=3'),
-    ('Tree=1\n', 'Tre'),
-  ],
-)
-def test_a_damaged_file_is_an_error(path, pattern, other):
-  text, n = re.subn(pattern, other, path.read_text(), count=1)
-  assert n
-  path.write_text(text)
-  with pytest.raises(DataError, match='ranker.txt'):
     CONFIG.load(path, NAMES)

@@ -10,8 +10,8 @@ from tests.models.ensemble.test_average import Table, ranked, rows_of
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
+from xjax.models.stack.boosted import BoostedRanker
 from xjax.models.stack.pair_features import NONE as FEATURE_NONE, PairFeatures
-from xjax.models.stack.ranker import PairRanker
 from xjax.models.stack.stack_explanations import RunWords
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
@@ -21,19 +21,16 @@ NONE = -np.inf
 SIMPLE = PairFeatures(gaps=False, frequency=False, names=False, relatives=False)
 
 
-class Sums(PairRanker):
+class Sums(BoostedRanker):
   """Adds up features, rounded to halves, so that some pairs are tied."""
+
+  def __init__(self):
+    super().__init__(None)
 
   def scores(self, features_XF):
     factors = 1 - 0.3 * np.arange(features_XF.shape[1])
     known = np.where(features_XF == FEATURE_NONE, -1, features_XF)
     return (np.round(2 * (known * factors).sum(axis=1)) / 2).astype(np.float32)
-
-  def contributions(self, features_XF):
-    raise NotImplementedError
-
-  def save(self, path):
-    raise NotImplementedError
 
 
 def stack_of(tables, depth=4, scored=7, features=SIMPLE, n_labels=L):

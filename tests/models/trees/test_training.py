@@ -130,7 +130,6 @@ def test_workers_do_not_matter(wide, tmp_path):
   data, tree = wide
   one = train(data, tree, tmp_path / '1')
   assert_same(train(data, tree, tmp_path / '2', workers=2), one)
-  assert_same(train(data, tree, tmp_path / '1', seed=0), one)
   other = train(data, tree, tmp_path / '3', seed=1)
   assert other.values.tobytes() != one.values.tobytes()
 
@@ -193,18 +192,6 @@ def test_a_damaged_part_is_done_again_and_said(data, tmp_path, caplog):
   assert f'{path}: is damaged' in caplog.text
 
 
-def test_parts_of_other_data_are_not_taken(data, tree, tmp_path, caplog):
-  """Whoever calls says what decides them."""
-  parts = PartFiles(tmp_path)
-  calls = []
-  for key in ('one', 'one', 'other'):
-    train(
-      data, tree, tmp_path, parts=parts.of(key), between=lambda: calls.append(1)
-    )
-  assert len(calls) == 4  # two depths, twice
-  assert 'was made from other data or settings' in caplog.text
-
-
 def test_one_block_has_several_parts():
   """As of one-vs-all: what a killed run loses is no more than a part."""
   tree = complete_tree(600, 600)
@@ -259,14 +246,6 @@ def test_labels_also_learn_from_documents_that_match_their_cluster(
   np.testing.assert_array_equal(matched[1][5:7], bias[:2])
 
 
-def test_parts_trained_with_other_negatives_are_not_used(data, tree, tmp_path):
-  train(data, tree, tmp_path)
-  again = columns(train(data, tree, tmp_path, matcher=Matcher()))
-  fresh = columns(train(data, tree, tmp_path / 'fresh', matcher=Matcher()))
-  for one, other in zip(again, fresh):
-    np.testing.assert_array_equal(one, other)
-
-
 def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
   data, tmp_path
 ):
@@ -275,13 +254,12 @@ def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
   assert tree.label.tolist() == [-1, -1, -1, -1, 2, 3, 8, 0, 1, 5, 6, 7]
   nodes_NK = np.tile(np.int32([2, PAD, 0]), (N, 1))
   options = {'matcher': ProposedClusters(nodes_NK)}
-  whole = columns(train(data, tree, tmp_path, **options))
-  for _ in range(2):  # parts of the other training are not used
-    part = columns(train(data, tree, tmp_path, above=False, **options))
-    for one, other in zip(whole, part, strict=True):
-      assert one[..., :3].any()
-      np.testing.assert_array_equal(one[..., 3:], other[..., 3:])
-      assert not other[..., :3].any()
+  whole = columns(train(data, tree, tmp_path / 'whole', **options))
+  part = columns(train(data, tree, tmp_path, above=False, **options))
+  for one, other in zip(whole, part, strict=True):
+    assert one[..., :3].any()
+    np.testing.assert_array_equal(one[..., 3:], other[..., 3:])
+    assert not other[..., :3].any()
 
 
 def test_the_best_leaves_are_listed_whatever_the_number_of_threads():

@@ -119,8 +119,7 @@ def fit_batched(
   # same number of steps.
   order = np.argsort(-counts, kind='stable')
   n_trained = int((counts > 0).sum())
-  settings = problem.loss, problem.c, problem.threshold, solver
-  files = problem.parts.of('batched', rows, gold, n_labels, *settings)
+  files = problem.parts
   chunks = [
     [documents[indptr[label] : indptr[label + 1]] for label in labels]
     for labels in _cut(order[:n_trained], solver.chunk)

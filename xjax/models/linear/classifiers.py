@@ -3,19 +3,11 @@
 from collections.abc import Sequence
 import dataclasses
 
-from jaxtyping import Bool, Float, Float32, Int, Int32, Int64
+from jaxtyping import Bool, Float, Float32, Int
 import numpy as np
 from scipy import sparse
 
 from xjax.models.linear.part_files import FileArrays
-
-_DTYPES = {
-  'data': np.float32,
-  'indices': np.int32,
-  'indptr': np.int64,
-  'bias': np.float32,
-  'n_features': np.int64,
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -124,20 +116,8 @@ class Classifiers:
 
   @classmethod
   def of_arrays(cls, arrays: FileArrays) -> 'Classifiers':
-    """Makes classifiers from arrays; raises a ValueError for invalid ones."""
-    for name, dtype in _DTYPES.items():
-      if name not in arrays:
-        raise ValueError(f'{name} is missing')
-      array, ndim = arrays[name], int(name != 'n_features')
-      if array.dtype != dtype or array.ndim != ndim:
-        raise ValueError(
-          f'{name} has dtype {array.dtype} and {array.ndim} axes; it must have '
-          f'dtype {np.dtype(dtype)} and {ndim} axes'
-        )
-    data, indices, indptr, bias = (arrays[name] for name in list(_DTYPES)[:4])
-    n_features = int(arrays['n_features'])
-    _check(data, indices, indptr, bias, n_features)
-    return cls(_matrix(data, indices, indptr, n_features), bias)
+    parts = (arrays[name] for name in ('data', 'indices', 'indptr'))
+    return cls(_matrix(*parts, int(arrays['n_features'])), arrays['bias'])
 
 
 def bias_of_last(
@@ -158,27 +138,3 @@ def _matrix(
 ) -> sparse.csc_array:
   shape = (n_features, len(indptr) - 1)
   return sparse.csc_array((data, indices, indptr), shape=shape)
-
-
-def _check(
-  data: Float32[np.ndarray, ' weights'],
-  indices: Int32[np.ndarray, ' indices'],
-  indptr: Int64[np.ndarray, ' bounds'],
-  bias: Float32[np.ndarray, ' L'],
-  n_features: int,
-) -> None:
-  if len(indptr) != len(bias) + 1 or len(data) != len(indices):
-    raise ValueError('the arrays have different lengths')
-  if indptr[0] or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
-    raise ValueError('indptr does not ascend from 0 to the number of weights')
-  rises = np.diff(indices) > 0
-  rises[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < len(data))] - 1] = (
-    True
-  )
-  inside = not len(indices) or 0 <= indices.min() <= indices.max() < n_features
-  if not (inside and rises.all()):
-    raise ValueError(
-      'the features of a label must ascend and be below n_features'
-    )
-  if not (np.isfinite(data).all() and np.isfinite(bias).all()):
-    raise ValueError('weights and biases must be finite')

@@ -188,14 +188,6 @@ class RankedShortlist(ShortlistConfig, abstract=True):
     del corpus, run
     return TrainShortlists(_NO_NODES, self.size) if self.in_training else None
 
-  @classmethod
-  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Renames the field `trained`, which is now `in_training`."""
-    fields = dict(fields)
-    if 'trained' in fields:
-      fields.setdefault('in_training', fields.pop('trained'))
-    return fields
-
 
 @dataclasses.dataclass
 class RunShortlist(RankedShortlist):

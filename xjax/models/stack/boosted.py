@@ -11,7 +11,7 @@ import re
 import typing
 from typing import Any
 
-from jaxtyping import Float32, Float64
+from jaxtyping import Bool, Float32, Float64, Int
 import numpy as np
 
 from xjax.core.atomic import atomic_write
@@ -21,16 +21,12 @@ from xjax.core.config_part import (
   AT_LEAST_2,
   POSITIVE,
   SHARE,
+  ConfigPart,
   at_most,
   field,
 )
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.progress import Progress
-from xjax.models.stack.ranker import (
-  PairRanker,
-  RankerConfig,
-  RankerData,
-)
 
 # LightGBM is imported only where it is used, because every config of a stack
 # imports this module.
@@ -39,30 +35,23 @@ if typing.TYPE_CHECKING:
 
 _END = '\nend of trees\n'
 _TREE = '\n\nTree='
-# The lines of a tree: lists of integers, lists of numbers, and single numbers.
-_INTEGERS = {
-  'split_feature',
-  'decision_type',
-  'left_child',
-  'right_child',
-  'leaf_count',
-  'internal_count',
-}
-_NUMBERS = {
-  'split_gain',
-  'threshold',
-  'leaf_value',
-  'leaf_weight',
-  'internal_value',
-  'internal_weight',
-}
-_SINGLE = {'num_leaves', 'num_cat', 'is_linear', 'shrinkage'}
-_WHOLE = r'-?[0-9]{1,9}'
-_REAL = r'-?([0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?|inf|nan)'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RankerData:
+  """Holds the pairs that a ranker learns from.
+
+  The pairs of a document are next to each other; see pair_features.
+  """
+
+  features_XF: Float32[np.ndarray, 'X F']
+  gold_X: Bool[np.ndarray, ' X']  # whether the label is gold for the document
+  lengths_N: Int[np.ndarray, ' N']  # number of pairs of each document
+  names: Sequence[str]  # of the F features
 
 
 @dataclasses.dataclass
-class BoostedTrees(RankerConfig):
+class BoostedTrees(ConfigPart):
   """Adds up many small decision trees, each of which corrects the sum so far.
 
   The score is the mean of several such sums. The loss is the log loss of each
@@ -111,6 +100,11 @@ class BoostedTrees(RankerConfig):
   def fit(
     self, data: RankerData, seed: int, workers: int, between: Callable[[], Any]
   ) -> 'BoostedRanker':
+    """Trains a ranker, which does not depend on the number of threads.
+
+    `between` is called after each tree. An error that it raises stops the
+    training.
+    """
     import lightgbm
 
     names = list(map(_plain, data.names))
@@ -157,15 +151,22 @@ class BoostedTrees(RankerConfig):
     }
 
   def load(self, path: pathlib.Path, names: Sequence[str]) -> 'BoostedRanker':
+    """Reads the file of BoostedRanker.save, which must be undamaged.
+
+    LightGBM trusts a file: damage may end the process. So callers compare the
+    digest of the file first (Run.read). A DataError says that the file is cut
+    short or has other features.
+    """
     import lightgbm
 
     try:
       text = path.read_bytes().decode('ascii')
-      own_names = _check_model(text)
+      if not text.endswith(_END):
+        raise ValueError('the file is cut short')
       booster = _booster(text)
     except (*DAMAGE, lightgbm.basic.LightGBMError) as error:
       raise DataError(f'{path}: cannot be read as a ranker: {error}') from error
-    if own_names != list(map(_plain, names)):
+    if booster.feature_name() != list(map(_plain, names)):
       raise DataError(
         f'{path}: has other features than this run; is this a file of another '
         'run?'
@@ -173,7 +174,7 @@ class BoostedTrees(RankerConfig):
     return BoostedRanker(booster)
 
 
-class BoostedRanker(PairRanker):
+class BoostedRanker:
   """Scores pairs by gradient-boosted trees."""
 
   def __init__(self, booster: 'lightgbm.Booster'):
@@ -182,6 +183,7 @@ class BoostedRanker(PairRanker):
   def scores(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float32[np.ndarray, ' X']:
+    """Returns the logits of pairs."""
     if not len(features_XF):
       return np.zeros(0, np.float32)
     logits = self._booster.predict(features_XF, raw_score=True)
@@ -190,7 +192,11 @@ class BoostedRanker(PairRanker):
   def contributions(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float64[np.ndarray, 'X F_and_1']:
-    """Returns Shapley values of trees (Lundberg et al. 2020); see the base."""
+    """Returns how much each feature adds to the logit of a pair.
+
+    These are the Shapley values of trees (Lundberg et al. 2020). The last
+    column is the mean logit of all pairs. All columns add up to the logit.
+    """
     if not len(features_XF):
       return np.zeros((0, features_XF.shape[1] + 1))
     return np.asarray(self._booster.predict(features_XF, pred_contrib=True))
@@ -235,72 +241,3 @@ def _booster(text: str) -> 'lightgbm.Booster':
 def _plain(name: str) -> str:
   """Returns a feature's name without characters of JSON; it stays unique."""
   return re.sub(r'[^0-9A-Za-z.]+', '_', name.replace(':', '.'))
-
-
-def _check_model(text: str) -> list[str]:
-  """Checks a model, which LightGBM would trust, and returns its features.
-
-  Damage raises a ValueError or KeyError.
-  """
-  if not text.endswith(_END) or re.search(r'[^\n -~]', text):
-    raise ValueError('the file is cut short, or is not text')
-  head, trees = _split(text)
-  lines = _fields(head.removeprefix('tree\n'))
-  names = lines['feature_names'].split(' ')
-  wanted = {
-    'num_class': '1',
-    'num_tree_per_iteration': '1',
-    'max_feature_idx': str(len(names) - 1),
-    'objective': 'binary sigmoid:1',
-  }
-  if {name: lines[name] for name in wanted} != wanted:
-    raise ValueError('the trees are of another kind')
-  if len(trees) != len(lines['tree_sizes'].split()):
-    raise ValueError('trees are missing')
-  for number, tree in enumerate(trees):
-    own_number, _, fields = tree.partition('\n')
-    if own_number != str(number):
-      raise ValueError(f'tree {number} is missing')
-    _check_tree(_fields(fields.rstrip('\n')), len(names))
-  return names
-
-
-def _fields(text: str) -> dict[str, str]:
-  lines = [line.partition('=') for line in text.split('\n')]
-  fields = {name: value for name, _, value in lines}
-  if not all(equals for _, equals, _ in lines) or len(fields) < len(lines):
-    raise ValueError('a line is damaged')
-  return fields
-
-
-def _check_tree(fields: dict[str, str], n_features: int) -> None:
-  n = _number(fields['num_leaves'], whole=True)
-  if fields.keys() != _INTEGERS | _NUMBERS | _SINGLE or n < 1:
-    raise ValueError('a tree is damaged')
-  values = {
-    name: [_number(value, name in _INTEGERS) for value in fields[name].split()]
-    for name in _INTEGERS | _NUMBERS
-  }
-  for name, numbers in values.items():
-    size = n if name.startswith('leaf') else n - 1
-    if len(numbers) != size and not (name == 'leaf_weight' and n == 1):
-      raise ValueError(f'{name} has {len(numbers)} numbers, not {size}')
-  children = values['left_child'] + values['right_child']
-  below = all(
-    0 > child or child > node
-    for name in ('left_child', 'right_child')
-    for node, child in enumerate(values[name])
-  )
-  each_once = n == 1 or sorted(children) == [*range(-n, 0), *range(1, n - 1)]
-  features = all(0 <= x < n_features for x in values['split_feature'])
-  # Odd types split by categories, which rankers do not have.
-  types = all(0 <= x < 16 and x % 2 == 0 for x in values['decision_type'])
-  plain = fields['num_cat'] == fields['is_linear'] == '0'
-  if not (below and each_once and features and types and plain):
-    raise ValueError('the nodes are no tree')
-
-
-def _number(text: str, whole: bool) -> int | float:
-  if not re.fullmatch(_WHOLE if whole else _REAL, text):
-    raise ValueError(f'{text[:20]!r} is not a number')
-  return int(text) if whole else float(text)

@@ -25,13 +25,13 @@ from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import DEV, Run
 from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.boosted import RankerData
 from xjax.models.stack.pair_features import (
   LabelFacts,
   PairFeatures,
   feature_names,
 )
 from xjax.models.stack.proposers import ProposerConfig
-from xjax.models.stack.ranker import RankerData
 from xjax.models.stack.stack_pairs import (
   StackMember,
   StackPairs,

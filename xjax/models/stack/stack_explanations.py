@@ -18,8 +18,8 @@ from xjax.models.explanations import (
   LabelExplanations,
 )
 from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.boosted import BoostedRanker
 from xjax.models.stack.pair_features import NONE
-from xjax.models.stack.ranker import PairRanker
 from xjax.models.stack.stack_pairs import StackPairs
 
 
@@ -38,7 +38,7 @@ class RunWords:
 
 def feature_shares(
   pairs: StackPairs,
-  ranker: PairRanker,
+  ranker: BoostedRanker,
   documents: Documents,
   ids_NK: np.ndarray,  # PAD after the last label of a document
   block: int,

@@ -43,7 +43,6 @@ from xjax.models.stack.proposers import (
   neighbours_proposer,
   tree_proposer,
 )
-from xjax.models.stack.ranker import RankerConfig
 from xjax.models.stack.stack_explanations import RunWords
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
@@ -85,7 +84,7 @@ class StackModel(Model):
     _proposers, 'The models that propose labels.'
   )
   features: PairFeatures = field(PairFeatures, 'What the ranker sees.')
-  ranker: RankerConfig = field(BoostedTrees, 'The model that ranks labels.')
+  ranker: BoostedTrees = field(BoostedTrees, 'The model that ranks labels.')
   lesson: Lesson = field(
     Lesson.FOLDS, 'From which documents the ranker learns.'
   )
@@ -239,7 +238,7 @@ class StackModel(Model):
     space = run.label_space()
     pairs = StackPairs.over(proposers, space, self.features)
     path = _ranker_path(run)
-    run.folder.check(path)
+    run.folder.check(path)  # before LightGBM reads it
     ranker = self.ranker.load(path, pairs.names)
     reader = RunWords(run.config.data)
     return StackScorer(pairs, ranker, reader, run.config.eval.batch_size)

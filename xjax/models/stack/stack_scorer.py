@@ -11,7 +11,7 @@ from xjax.judge.label_lists import list_length
 from xjax.models.explanations import LabelExplanations
 from xjax.models.features import RowFeaturiser
 from xjax.models.scorer import Scorer, rank_blocks
-from xjax.models.stack.ranker import PairRanker
+from xjax.models.stack.boosted import BoostedRanker
 from xjax.models.stack.stack_explanations import (
   RunWords,
   StackWords,
@@ -28,7 +28,7 @@ class StackScorer(Scorer):
   def __init__(
     self,
     pairs: StackPairs,
-    ranker: PairRanker,
+    ranker: BoostedRanker,
     reader: RunWords,
     block: int = 512,
   ):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 import concurrent.futures
 import dataclasses
 import threading
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -29,8 +28,7 @@ from xjax.models.linear.problem import (
 _PART = 256
 
 # A function (rows, tree, weights, workers) -> int [N, K], the leaves that a
-# trained tree predicts for each training document, or PAD. The function is a
-# dataclass, so that it has a digest.
+# trained tree predicts for each training document, or PAD.
 Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
 
 
@@ -51,15 +49,9 @@ class ProposedClusters:
     return np.where(self.nodes_NK == PAD, PAD, self.nodes_NK + 1)
 
 
-# Settings of an earlier solver that Blocks does not have.
-_LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
-
-
 @dataclasses.dataclass
 class Blocks(SolverConfig):
   """Trains sixteen labels at once by LIBLINEAR's method, on CPUs (dual.py)."""
-
-  earlier_kind = 'liblinear'  # the solver of earlier runs
 
   eps: float = field(
     0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
@@ -68,11 +60,6 @@ class Blocks(SolverConfig):
     100, 'Largest number of passes over the documents.', AT_LEAST_1
   )
   workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
-
-  @classmethod
-  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Drops saved settings that only the earlier solver, LIBLINEAR, had."""
-    return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ONLY}
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     n_labels = problem.n_labels
@@ -135,9 +122,6 @@ def fit_tree(
   Returns:
     The classifiers, one block per inner node.
   """
-  extra = [] if matcher is None else [matcher]  # keys of earlier versions
-  extra += [] if above else ['deepest']
-  parts = parts.of(rows, gold, tree, solver, seed, threshold, *extra)
   documents = _documents(gold, tree, rows.shape[0])
   seen_by = documents  # the documents from which a node's children learn
   local = threading.local()

@@ -91,8 +91,6 @@ class TreeModel(NodesModel):
   "PECOS").
   """
 
-  earlier_kind = 'label_tree'
-
   tree: TreeConfig = field(ClusterTree, 'The tree over the labels.')
   n_trees: int = field(
     1,
