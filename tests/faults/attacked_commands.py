@@ -22,7 +22,6 @@ from xjax.sweep.store import Store
 from xjax.sweep.sweep_file import write_config
 from xjax.train.writers import CLOCK_FIELDS
 
-STEPS = 24
 _COMPLETE = 'checkpoints/*/checkpoint.json'
 N_TEST = 20
 # The contents of these files and folders of a run depend on the time.
@@ -187,18 +186,32 @@ class AttackedPredict(AttackedCommand):
     return ['predict', run, f'--input={source}', output, f'--k={k}']
 
 
-def neural() -> Config:
-  """Returns the config of a run with dropout, epochs and many checkpoints."""
+def environment(folder: pathlib.Path) -> dict[str, str]:
+  """Returns variables for runs on one CPU device, so that steps queue.
+
+  What they compile and prepare is kept in the folder.
+  """
+  return {
+    'JAX_NUM_CPU_DEVICES': '1',
+    'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+    'XJAX_CACHE_DIR': str(folder / 'cache'),
+    'PYTHONPATH': str(pathlib.Path(__file__).parents[2]),
+  }
+
+
+def neural(steps: int = 24, judge_every: int = 8) -> Config:
+  """Returns a config with dropout, several epochs and many checkpoints."""
   small = shrink(Config())
   return dataclasses.replace(
     small,
     data=dataclasses.replace(small.data, n_train=48),
     train=dataclasses.replace(
       small.train,
-      steps=STEPS,
+      steps=steps,
       log_every=2,
       checkpoint_every=3,
-      judge_every=8,
+      judge_every=judge_every,
       learning_rate=0.01,
       keep=2,
     ),

@@ -14,8 +14,8 @@ from unittest import mock
 from absl import logging
 import numpy as np
 from safetensors.numpy import save
-from scipy import sparse
 
+from tests.faults.damage import BERT, matrix
 from xjax.sweep.config import Grid, Sweep
 
 DOCUMENTS = b''.join(
@@ -45,15 +45,6 @@ LISTS = b''.join(
 GOLD_LISTS = b''.join(b'{"id": "d%d", "labels": ["a"]}\n' % i for i in range(4))
 SWEEP = Sweep(Grid({'train.learning_rate': (0.5, 0.25)}))
 VECTORS = b'3 2\nthe 0.5 1\nof -1 2e-3\na 1 1\n'
-BERT = {
-  'model_type': 'bert',
-  'vocab_size': 11,
-  'hidden_size': 4,
-  'num_hidden_layers': 1,
-  'num_attention_heads': 2,
-  'intermediate_size': 6,
-  'max_position_embeddings': 5,
-}
 
 
 def n_documents(data: bytes) -> int:
@@ -105,19 +96,6 @@ class Kind:
   files: dict[str, bytes]
   read: Callable[[pathlib.Path], int | None]
   n_documents: Callable[[bytes], int] = n_documents
-
-
-def npz(**arrays: np.ndarray) -> bytes:
-  file = io.BytesIO()
-  np.savez(file, **arrays)
-  return file.getvalue()
-
-
-def matrix() -> bytes:
-  file = io.BytesIO()
-  scores = sparse.csr_array(np.array([[0.5, 0, 0.25], [0, 1, 0], [0, 0, 1]]))
-  sparse.save_npz(file, scores, compressed=False)
-  return file.getvalue()
 
 
 def kinds(runs: pathlib.Path) -> dict[str, Kind]:
@@ -183,7 +161,7 @@ def _scores() -> dict[str, Kind]:
       {'predictions': SCORES, **gold, 'labels': order}, judged, n_rows
     ),
     'matrix': Kind(
-      {'predictions': matrix(), 'gold': b'3 3\n0:1\n1:1\n2:1\n'},
+      {'predictions': matrix(), 'gold': b'3 4\n0:1\n1:1\n2:1\n'},
       lambda path: judged(path) and None,
     ),
   }

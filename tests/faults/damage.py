@@ -1,10 +1,20 @@
-"""Sound bytes with pieces put in, and files of arrays with faults."""
+"""Sound bytes with pieces put in, files of arrays with faults, a small BERT."""
 
 import io
 
 from hypothesis import strategies as st
 import numpy as np
 from scipy import sparse
+
+BERT = {
+  'model_type': 'bert',
+  'vocab_size': 11,
+  'hidden_size': 4,
+  'num_hidden_layers': 1,
+  'num_attention_heads': 2,
+  'intermediate_size': 6,
+  'max_position_embeddings': 5,
+}
 
 
 def pieces(some: bytes, size: int = 3) -> st.SearchStrategy[bytes]:

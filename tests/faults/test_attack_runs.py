@@ -30,6 +30,7 @@ from tests.faults.attacked_commands import (
   AttackedFit,
   AttackedPredict,
   AttackedSweep,
+  environment,
   linear,
   neural,
   run_command,
@@ -192,13 +193,7 @@ def leftovers(workdir: pathlib.Path) -> list[str]:
 
 def test_attacks_leave_no_trace(monkeypatch):
   folder = pathlib.Path(tempfile.mkdtemp(prefix='xjax_attacks_'))
-  for name, value in {
-    'JAX_NUM_CPU_DEVICES': '1',
-    'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-    'XJAX_CACHE_DIR': str(folder / 'cache'),
-    'PYTHONPATH': str(pathlib.Path(__file__).parents[2]),
-  }.items():
+  for name, value in environment(folder).items():
     monkeypatch.setenv(name, value)
   rng = random.Random(int(os.environ.get('XJAX_KILL_SEED', 0)))
   kinds = rng.sample(KINDS, len(KINDS))

@@ -12,22 +12,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tests.faults.damage import damaged, pieces
+from tests.faults.damage import BERT, damaged, pieces
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.networks.pretrained.architecture import architecture_of
 from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
 from xjax.networks.pretrained.model_folder import ModelFolder
 
-CONFIG = {
-  'model_type': 'bert',
-  'vocab_size': 11,
-  'hidden_size': 4,
-  'num_hidden_layers': 1,
-  'num_attention_heads': 2,
-  'intermediate_size': 6,
-  'max_position_embeddings': 5,
-}
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 SHARDS = tuple(f'model-{i:05}-of-00002.safetensors' for i in (1, 2))
@@ -35,7 +26,7 @@ WORD = 'embeddings.word_embeddings.weight'
 
 
 def sound_tensors():
-  architecture = architecture_of(CONFIG, 'c')
+  architecture = architecture_of(BERT, 'c')
   rng = np.random.default_rng(0)
   params = {
     path: rng.normal(size=shape).astype(np.float32)
@@ -54,7 +45,7 @@ def folder(tmp_path):
   """A sound folder of one file."""
   path = tmp_path / 'm'
   path.mkdir()
-  put_json(path / 'config.json', CONFIG)
+  put_json(path / 'config.json', BERT)
   save_file(TENSORS, path / WEIGHTS)
   return path
 
@@ -116,11 +107,11 @@ def test_the_folders_are_sound(kind, request):
       'json: holds a broken Unicode character (half of a surrogate pair)',
     ),
     (
-      json.dumps(CONFIG | {'hidden_size': 2**60}).encode(),
+      json.dumps(BERT | {'hidden_size': 2**60}).encode(),
       'config.json: "hidden_size" is 1152921504606846976; it must be',
     ),
     (
-      json.dumps(CONFIG | {'num_hidden_layers': -1}).encode(),
+      json.dumps(BERT | {'num_hidden_layers': -1}).encode(),
       'config.json: "num_hidden_layers" is -1; it must be',
     ),
   ],
@@ -130,12 +121,6 @@ def test_config(data, said, folder):
   if data is not None:
     (folder / 'config.json').write_bytes(data)
   assert said in fault(folder)
-
-
-def test_what_is_too_large_is_not_read(folder):
-  with (folder / 'config.json').open('wb') as file:
-    file.truncate(2**40)
-  assert 'the file has 1099511627776 bytes' in fault(folder)
 
 
 def test_no_weights_at_all(folder):
@@ -212,13 +197,12 @@ def test_headers_that_lie(data, folder):
 
 
 @pytest.mark.parametrize(
-  ('dtype', 'size', 'known'),
-  [('I64', 8, 'I64'), ('F8_E4M3', 1, 'F8_E4M3'), ('C64', 8, 'C64')],
+  ('dtype', 'size'), [('I64', 8), ('F8_E4M3', 1), ('C64', 8)]
 )
-def test_types_that_are_no_floats(dtype, size, known, folder):
+def test_types_that_are_no_floats(dtype, size, folder):
   data = header({WORD: tensor([1], size, dtype)}, bytes(size))
   (folder / WEIGHTS).write_bytes(data)
-  assert f'{WORD} is {known}, not of a floating type' in fault(folder)
+  assert f'{WORD} is {dtype}, not of a floating type' in fault(folder)
 
 
 def test_tensors_that_are_not_those_of_the_config(folder):
@@ -254,7 +238,6 @@ def test_missing_shards(sharded):
 @pytest.mark.parametrize(
   ('index', 'said'),
   [
-    (b'', 'not JSON'),
     (b'[]', 'a list, not a JSON object'),
     (b'{}', '"weight_map" is missing; it must list'),
     (b'{"weight_map": {}}', '"weight_map" is {}; it must list'),
@@ -263,10 +246,6 @@ def test_missing_shards(sharded):
     (
       b'{"weight_map": {"a": null}}',
       'the file of "a" is missing, not a file name',
-    ),
-    (
-      b'{"weight_map": {"a": "\\ud800"}}',
-      'holds a broken Unicode character (half of a surrogate pair)',
     ),
   ],
 )

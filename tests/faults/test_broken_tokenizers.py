@@ -51,15 +51,14 @@ def test_files_that_are_elsewhere_or_none(kind, name, tmp_path):
   folder = written(tmp_path / 'm', kind)
   Subwords.of_folder(folder)
   (folder / name).rename(tmp_path / 'secret')
-  (folder / name).symlink_to(pathlib.Path('..', 'secret'))
-  assert f'{name}: is a link to {tmp_path / "secret"}, outside' in fault(folder)
-  (folder / name).unlink()
-  (folder / name).symlink_to('/dev/zero')
-  assert f'{name}: is a link to /dev/zero, outside' in fault(folder)
-  (folder / name).unlink()
-  (folder / name).symlink_to('nothing')
-  assert f'{name}: there is no such file' in fault(folder)
-  (folder / name).unlink()
+  for target, said in (
+    ('../secret', f'is a link to {tmp_path / "secret"}, outside'),
+    ('/dev/zero', 'is a link to /dev/zero, outside'),
+    ('nothing', 'there is no such file'),
+  ):
+    (folder / name).symlink_to(target)
+    assert f'{name}: {said}' in fault(folder)
+    (folder / name).unlink()
   os.mkfifo(folder / name)
   assert f'{name}: is not a file' in fault(folder)
   (folder / name).unlink()

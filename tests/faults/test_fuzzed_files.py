@@ -10,9 +10,10 @@ import zipfile
 
 import hypothesis
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
-from tests.faults.damage import damaged
+from tests.faults.damage import damaged, pieces
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
@@ -23,7 +24,7 @@ from xjax.data.formats.corpus_builder import (
   plain_record,
   to_bytes,
 )
-from xjax.data.formats.data_config import read_document
+from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.eurlex57k.records import (
   input_document,
@@ -31,10 +32,16 @@ from xjax.data.formats.eurlex57k.records import (
   read_eurlex_record,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
+from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.jsonl import JsonlData, parse_documents, read_jsonl
+from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.labels import read_label_list
-from xjax.data.load import read_input
-from xjax.data.schema import read_label
+from xjax.data.load import load_corpus, read_input
+from xjax.data.new_labels import add_new_labels, read_new_labels
+from xjax.data.schema import Label, LabelSpace, read_label
 
 DOCUMENT = [
   b'{"id": "d1", "text": "one \\u00e9", "labels": ["a", "b"]}\n',
@@ -255,3 +262,123 @@ def test_fields_of_a_law(row):
   record = read_eurlex_record(fields)
   if not fields.faults:
     assert record == {**json.loads(to_bytes(record))}
+
+
+SPACE = LabelSpace(
+  (Label('a', 'A'), Label('b', 'B')), np.ones(2, np.int32), 3, 1, 1
+)
+NEW = [
+  *(b'fish\n', b'a\n', b'{"name": "law of the sea", "id": "l"}\n'),
+  *(b'{"name": "x", "alt": ["y"], "parents": ["a"]}\n', b'{"name": 3}\n'),
+  *(b'{"name": "\\ud800"}\n', b'\xff\xfe\n', b'\xef\xbb\xbf', b'\0\n'),
+  *(b'{', b'\n', b'[' * 9999),
+]
+
+
+@fuzzed(400)
+@hypothesis.given(
+  st.lists(st.sampled_from(NEW) | st.binary(max_size=20), max_size=4),
+  st.sampled_from(['n.txt', 'n.jsonl', 'n.jsonl.gz']),
+  st.integers(0, 40),
+)
+def test_new_labels(path, lines, name, cut):
+  data = b''.join(lines)
+  if name.endswith('.gz'):
+    data = gzip.compress(data)[: 200 - cut]
+  (path.parent / name).write_bytes(data)
+  try:
+    labels = read_new_labels(path.parent / name, SPACE)
+  except DataError as error:
+    assert name in str(error)
+    return
+  assert labels and all(label.id and label.name for label in labels)
+  assert add_new_labels(SPACE, labels).n_new == len(labels)
+
+
+TRN = (
+  b'{"uid": "a", "title": "t", "content": "c", "target_ind": [0, 2]}\n'
+  b'{"uid": 7, "title": "u", "target_ind": [1], "target_rel": [1.0]}\n'
+)
+ROWS = b'3 4 3\n0,2 0:1 3:0.5\n 1:2\n1 2:1.5\n'
+NAMES = b'one\ntwo\nthree\n'
+TAXONOMY = b'Root\ta\tb\na\tc\td\nb\td\n'
+HTC = (
+  b'{"doc_token": ["x", "y"], "doc_label": ["a", "c"]}\n'
+  b'{"doc_token": "x", "doc_label": ["d"], "id": "own"}\n'
+)
+TABLE = b'title,body,tags\n' + b''.join(
+  b'"t, %d","b\n\xe9",a;b%d\n' % (i, i % 3) for i in range(12)
+)
+CORPUS_PIECES = pieces(
+  b'a|b|c|d|Root|\t|\n|"|,|[|]|{|}|null|-1|3|1e999|1.5|[2]|"a"|"doc_label"|'
+  b'"target_ind"|"uid"|\0|\xff\xfe|\xe9|\x1f\x8b| ',
+  2,
+)
+
+
+def in_corpus(sound: bytes) -> st.SearchStrategy[bytes]:
+  return damaged(sound, CORPUS_PIECES)
+
+
+def check_corpus(data: DataConfig) -> None:
+  try:
+    corpus = load_corpus(data, 0)
+  except DataError as error:
+    assert str(error).startswith(data.dir)
+    return
+  space, split = corpus.label_space, corpus.split('train')
+  assert [document.id for document in split.documents] == list(split.ids) != []
+  assert split.gold.values.max(initial=0) < len(space)
+  assert len(space.train_counts) == len(space) > 0
+
+
+@fuzzed(400)
+@hypothesis.given(in_corpus(TRN), in_corpus(NAMES), st.sampled_from(OnError))
+def test_raw_text(path, trn, names, on_error):
+  place = path.parent / 'xc'
+  place.mkdir(exist_ok=True)
+  (place / 'trn.json').write_bytes(trn)
+  (place / 'Y.txt').write_bytes(names)
+  check_corpus(XcRepoData(dir=str(place), on_error=on_error))
+
+
+@fuzzed(400)
+@hypothesis.given(in_corpus(TABLE), st.sampled_from(OnError))
+def test_tables(path, table, on_error):
+  path = path.parent / 'table.csv'
+  path.write_bytes(table)
+  check_corpus(OwnData(dir=str(path), on_error=on_error))
+
+
+@fuzzed(400)
+@hypothesis.given(in_corpus(ROWS), in_corpus(NAMES))
+def test_features(path, rows, names):
+  place = path.parent / 'features'
+  place.mkdir(exist_ok=True)
+  (place / 'train.txt').write_bytes(rows)
+  (place / 'Y.txt').write_bytes(names)
+  check_corpus(XcFeaturesData(dir=str(place)))
+
+
+@fuzzed(400)
+@hypothesis.given(
+  in_corpus(HTC),
+  in_corpus(TAXONOMY),
+  st.sampled_from(HtcLabels),
+  st.sampled_from(OnError),
+)
+def test_hierarchies(path, documents, taxonomy, labels, on_error):
+  place = path.parent / 'htc'
+  place.mkdir(exist_ok=True)
+  (place / 'train.json').write_bytes(documents)
+  (place / 'taxonomy').write_bytes(taxonomy)
+  htc = HtcConfig(labels=labels)
+  data = HtcData(dir=str(place), on_error=on_error, htc=htc)
+  check_corpus(data)
+  if on_error is OnError.RAISE and taxonomy == TAXONOMY:
+    try:
+      space = load_corpus(data, 0).label_space
+    except DataError:
+      return
+    if labels is HtcLabels.ALL:
+      assert (Hierarchy.of_space(space).levels > 0).all()

@@ -1,6 +1,5 @@
 """Runs that are killed, asked to stop or damaged, and started again."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -13,63 +12,31 @@ import time
 import numpy as np
 import pytest
 
-from tests.fixtures.shrink import shrink
+from tests.faults.attacked_commands import environment, neural
 from xjax.models.config_json import to_json
-from xjax.models.contract import Config
 from xjax.train.checkpoint import read_params
 from xjax.train.saved_steps import intact_steps, read_meta
 from xjax.train.writers import CLOCK_FIELDS
 
 pytestmark = pytest.mark.thorough
 
-TESTS = pathlib.Path(__file__).parents[1]
-PROCESS = TESTS / 'run' / 'fit_process.py'
+PROCESS = pathlib.Path(__file__).parents[1] / 'run' / 'fit_process.py'
 STEPS = 60
 KILLS = 10
 PREEMPTED, INTERRUPTED = 75, 130
 
 
 @pytest.fixture(scope='module')
-def environment(tmp_path_factory):
-  """One CPU device, so that steps queue; what is compiled is kept."""
-  folder = tmp_path_factory.mktemp('compiled')
-  return {
-    **os.environ,
-    'JAX_NUM_CPU_DEVICES': '1',
-    'JAX_COMPILATION_CACHE_DIR': str(folder),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-    'XJAX_CACHE_DIR': str(folder / 'xjax'),
-    'PYTHONPATH': str(TESTS.parent),
-  }
-
-
-def config():
-  """Dropout, several epochs, judgings and checkpoints out of step."""
-  small = shrink(Config())
-  return dataclasses.replace(
-    small,
-    data=dataclasses.replace(small.data, n_train=48),
-    train=dataclasses.replace(
-      small.train,
-      steps=STEPS,
-      log_every=2,
-      checkpoint_every=3,
-      judge_every=10,
-      learning_rate=0.01,
-      keep=2,
-    ),
-  )
-
-
-@pytest.fixture(scope='module')
-def start(environment, tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'config.json'
-  path.write_text(json.dumps(to_json(config())))
+def start(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('config')
+  # Judgings and checkpoints are out of step.
+  config = to_json(neural(STEPS, judge_every=10))
+  (folder / 'config.json').write_text(json.dumps(config))
 
   def begin(workdir):
     return subprocess.Popen(
-      [sys.executable, PROCESS, path, workdir],
-      env=environment,
+      [sys.executable, PROCESS, folder / 'config.json', workdir],
+      env={**os.environ, **environment(folder)},
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
       text=True,

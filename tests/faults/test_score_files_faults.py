@@ -1,6 +1,7 @@
-"""Broken predictions, gold and filters: one clear error, with line or row."""
+"""Broken scores, gold and filters: one clear error, with line or row."""
 
 import gzip
+import io
 import pathlib
 import pickle
 import tempfile
@@ -26,7 +27,6 @@ DOCUMENTS = (
 )
 GOLD = b'3 2 4\n0,3 1:1\n 0:0.5\n\n'
 
-
 UNKNOWN = (
   ' does not contain predictions in a known format; known formats are: a '
   'sparse matrix saved by scipy (.npz: csr, csc or coo); '
@@ -37,7 +37,7 @@ DENSE = (
   '; save a dense array of NumPy with scipy.sparse.save_npz(PATH, '
   'scipy.sparse.csr_array(ARRAY))'
 )
-
+NOT_FINITE = '1: the score of labels[0] is not a finite number'
 
 PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'nothing': (b'', ' is empty'),
@@ -48,24 +48,12 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'other JSON': (b'{"a": 1}\n', UNKNOWN),
   'other arrays': (npz(a=np.zeros(2)), UNKNOWN + DENSE),
   'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of label 3 is NaN'),
-  'infinity': (
-    TEXT.replace(b'0.25', b'-inf'),
-    '2: the score of label 2 is infinite',
-  ),
   'beyond float32': (
     TEXT.replace(b'0.25', b'1e39'),
     '2: the score of label 2 is infinite',
   ),
-  'a label out of range': (
-    TEXT.replace(b'3:1', b'4:1'),
-    '4: label 4 is not in 0..3',
-  ),
   'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 occurs twice'),
   'a row too few': (TEXT[:-6], ' 2 rows, but the header says 3'),
-  'a row too many': (
-    TEXT + b'1:1\n',
-    '5: more rows than the header says (3)',
-  ),
   'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
   'no header': (
     TEXT[4:].replace(b'0:', b'3:'),
@@ -102,30 +90,14 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     '3: not JSON: Expecting property name enclosed in double quotes at column '
     '12',
   ),
-  'NaN in a list': (
-    LISTS.replace(b'0.5', b'NaN'),
-    '1: not JSON: NaN; write a finite number',
-  ),
-  'infinity in a list': (
-    LISTS.replace(b'0.5', b'-1e999'),
-    '1: the score of labels[0] is not a finite number',
-  ),
-  'a number without end': (
-    LISTS.replace(b'0.5', b'1' + b'0' * 400),
-    '1: the score of labels[0] is not a finite number',
-  ),
+  'infinity in a list': (LISTS.replace(b'0.5', b'-1e999'), NOT_FINITE),
+  'no end': (LISTS.replace(b'0.5', b'1' + b'0' * 400), NOT_FINITE),
   'beyond float32 in a list': (
     LISTS.replace(b'0.5', b'1e39'),
     "1: the score of label 'x' is infinite",
   ),
-  'a score that is text': (
-    LISTS.replace(b'0.5', b'"0.5"'),
-    '1: the score of labels[0] is not a finite number',
-  ),
-  'no score in a list': (
-    LISTS.replace(b', "score": 0.5', b''),
-    '1: the score of labels[0] is not a finite number',
-  ),
+  'a score that is text': (LISTS.replace(b'0.5', b'"0.5"'), NOT_FINITE),
+  'no score in a list': (LISTS.replace(b', "score": 0.5', b''), NOT_FINITE),
   'no label in a list': (
     LISTS.replace(b'"id": "x"', b'"i": "x"'),
     '1: the id of labels[0] is null, not text or an integer',
@@ -142,6 +114,51 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
 }
 
 
+def without(data: bytes, name: str) -> bytes:
+  with np.load(io.BytesIO(data)) as loaded:
+    return npz(**{key: loaded[key] for key in loaded if key != name})
+
+
+MATRICES: list[tuple[bytes, str]] = [
+  (matrix(data=[1, np.nan, 2]), ' row 0: the score of label 2 is NaN'),
+  (
+    matrix('coo', data=[1, 2, np.inf]),
+    ' row 2: the score of label 3 is infinite',
+  ),
+  (matrix(indices=[2, 2, 3]), ' row 0: label 2 occurs twice'),
+  (matrix('coo', row=[1, 1, 2], col=[2, 2, 3]), ' row 1: label 2 occurs twice'),
+  (matrix(indices=[0, 4, 3]), ' row 0: label 4 is not in 0..3'),
+  (matrix('coo', col=[0, 2, -2]), ' row 2: label -2 is not in 0..3'),
+  (
+    matrix('csc', indices=[0, 3, 2]),
+    ' label 2 is in row 3, which is not in 0..2',
+  ),
+  (
+    matrix('coo', row=[0, 0, -1]),
+    ' label 3 is in row -1, which is not in 0..2',
+  ),
+  (
+    matrix('coo', shape=[2_000_000_000, 4]),
+    ' has 2000000000 rows, but only 3 entries; at most 4194304 rows are '
+    'believed then. Correct the header, or number the rows without gaps',
+  ),
+  (matrix(indptr=[0, 2, 1, 3]), ' indptr: falls (at [1])'),
+  (matrix('csc', indptr=[0, 3]), ' indptr: has 2 bounds for 4 rows or columns'),
+  (matrix(data=[1, 1]), ' indices: has 3 indices for 2 entries'),
+  (matrix('bsr'), " format: is 'bsr'; save the matrix as csr"),
+  (
+    matrix(data=[1j] * 3),
+    ' data: is complex128 [3], but must be a vector of numbers',
+  ),
+  (
+    matrix(shape=[3, 4, 1]),
+    ' shape: is [3, 4, 1], but must be [documents, labels]',
+  ),
+  (without(matrix(), 'data'), ' data: missing'),
+  (matrix(extra=[0]), ' extra: unknown array'),
+]
+
+
 def told(
   folder: pathlib.Path, files: dict[str, bytes], **more: object
 ) -> str | None:
@@ -156,9 +173,12 @@ def told(
   return None
 
 
-@pytest.mark.parametrize('kind', PREDICTIONS)
-def test_broken_predictions(tmp_path, kind):
-  data, message = PREDICTIONS[kind]
+@pytest.mark.parametrize(
+  ('data', 'message'),
+  [*PREDICTIONS.values(), *MATRICES],
+  ids=[*PREDICTIONS, *(message for _, message in MATRICES)],
+)
+def test_broken_predictions(tmp_path, data, message):
   assert told(tmp_path, {'predictions': data}) == f'predictions:{message}'
 
 
@@ -191,6 +211,10 @@ def test_files_that_are_none(tmp_path):
     read_judged(JudgeFiles(tmp_path))
 
 
+NO_LABEL = (
+  'has no label; if its rows are `label:value`, add the header `N L`, the '
+  'numbers of documents and labels'
+)
 PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'other documents': (
     {'predictions': TEXT, 'gold': b'2 4\n\n\n'},
@@ -244,18 +268,15 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'gold without a header': (
     {'predictions': TEXT, 'gold': b'0:1.0 2:1.0\n\n3:1.0\n'},
-    'gold: has no label; if its rows are `label:value`, add the header '
-    '`N L`, the numbers of documents and labels',
+    f'gold: {NO_LABEL}',
   ),
   'training labels without a header': (
     {'predictions': TEXT, 'train_labels': b'0:1.0 2:1.0\n3:1.0\n'},
-    'train_labels: has no label; if its rows are `label:value`, add the '
-    'header `N L`, the numbers of documents and labels',
+    f'train_labels: {NO_LABEL}',
   ),
   'gold of features alone': (
     {'predictions': TEXT, 'gold': b'3 5 4\n 0:1\n\n 3:1\n'},
-    'gold: has no label; if its rows are `label:value`, add the header '
-    '`N L`, the numbers of documents and labels',
+    f'gold: {NO_LABEL}',
   ),
   'no training label': (
     {'predictions': TEXT, 'train_labels': b'2 4\n\n\n'},
@@ -324,7 +345,6 @@ SOUND = (
   matrix('coo'),
 )
 
-
 DAMAGED = damaged(st.sampled_from(SOUND), PIECES, cut=6)
 
 
@@ -360,7 +380,8 @@ def test_whatever_the_other_files_hold(folder, train, pairs, weights):
 
 def test_sound_files_are_read(tmp_path):
   """So that what the tests above break is what breaks."""
-  for data in (TEXT, LISTS, matrix(), matrix('csc'), gzip.compress(TEXT)):
+  kinds = map(matrix, ('csr', 'csc', 'coo'))
+  for data in (TEXT, LISTS, *kinds, gzip.compress(TEXT)):
     assert told(tmp_path, {'predictions': data}) is None
   assert told(tmp_path, {'predictions': TEXT, 'gold': GOLD}) is None
   assert told(tmp_path, {'predictions': LISTS, 'gold': DOCUMENTS}) is None

@@ -1,18 +1,24 @@
-"""Lines of JSON and the fields of their objects."""
+"""Lines of text and of JSON, and the fields of their objects."""
 
 import gzip
 import io
+import os
 
 import pytest
 
+from tests.fixtures.pipes import piped
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
+from xjax.data.files import json_lines
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
+  check_rereadable,
   find_files,
   find_folder,
+  numbered_lines,
   only_file,
+  open_text,
   parse_object,
   parse_rows,
   read_rows,
@@ -26,13 +32,9 @@ def rows(data: bytes):
 
 
 def test_rows_keep_their_line_numbers():
-  found, faults = rows(b'{"a": 1}\n\n  {"b": "\xc3\xa9"} \r\n')
+  found, faults = rows(b'\xef\xbb\xbf{"a": 1}\n\n  {"b": "\xc3\xa9"} \r\n')
   assert found == [(1, {'a': 1}), (3, {'b': 'é'})]
   assert not faults
-
-
-def test_a_utf8_mark_is_no_text():
-  assert rows(b'\xef\xbb\xbf{"a": 1}\n') == ([(1, {'a': 1})], [])
 
 
 def test_a_faulty_line_does_not_hide_the_next():
@@ -142,17 +144,6 @@ def test_what_stops_a_file_is_fatal_and_keeps_what_came_before(
     faults.check()
 
 
-def test_fields_of_the_right_kind():
-  fields = Fields({'id': 'x', 't': 'a b', 'l': ['u', 'v']})
-  assert fields.identifier('id') == 'x'
-  assert fields.text('t') == 'a b'
-  assert fields.texts('l') == ('u', 'v')
-  assert fields.identifiers('l') == ('u', 'v')
-  assert fields.text('absent', 'd') == 'd'
-  assert fields.texts('absent', ()) == ()
-  assert not fields.faults
-
-
 def test_a_byte_order_mark_before_a_name_is_told():
   fields = Fields({'\ufeffid': 'x'})
   fields.identifier('id')
@@ -181,3 +172,46 @@ def test_fields_note_all_that_is_wrong():
     's holds a broken Unicode character (half of a surrogate pair)',
     "no field 'absent'",
   ]
+
+
+def lines(path):
+  with open_text(path) as file:
+    return list(numbered_lines(file, path))
+
+
+def test_blank_lines_count(tmp_path):
+  path = tmp_path / 'f'
+  for data in (text := b'\xef\xbb\xbfa \r\n\n b', gzip.compress(text)):
+    path.write_bytes(data)
+    assert lines(path) == [(1, b'a '), (2, b''), (3, b' b')]
+  path.write_bytes(b'')
+  assert lines(path) == []
+
+
+@pytest.mark.parametrize('data', [b'', b'a'])
+def test_a_short_pipe_ends(tmp_path, data):
+  with piped(tmp_path / 'pipe', data) as path:
+    assert lines(path) == ([(1, b'a')] if data else [])
+
+
+@pytest.mark.parametrize('pack', [bytes, gzip.compress])
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch, pack):
+  monkeypatch.setattr(json_lines, 'LONGEST_LINE', 1 << 20)
+  path = tmp_path / 'f'
+  path.write_bytes(pack(b'a\n' + b'b' * ((1 << 20) - 1) + b'\nc\n'))
+  assert len(lines(path)) == 3
+  path.write_bytes(pack(b'a\n' + b'b' * (1 << 22)))
+  with pytest.raises(DataError, match='f:2: the line is longer than 1 MiB'):
+    lines(path)
+
+
+def test_an_endless_device_is_refused():
+  with pytest.raises(DataError, match='/dev/zero:1: the line is longer than'):
+    lines('/dev/zero')
+
+
+def test_a_pipe_cannot_be_read_again(tmp_path):
+  check_rereadable(tmp_path / 'absent')
+  os.mkfifo(tmp_path / 'pipe')
+  with pytest.raises(DataError, match='pipe: is a pipe or a device'):
+    check_rereadable(tmp_path / 'pipe')

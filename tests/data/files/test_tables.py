@@ -1,11 +1,16 @@
-"""Tables: kind, encoding and delimiter are told by the contents."""
+"""Tables: kind, encoding and delimiter are told by the contents.
 
+In tables that are written, formulas are text, and numbers stay numbers.
+"""
+
+import csv
 import io
 
 import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.files import tables
+from xjax.data.files.csv_file import write_csv
 from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.tables import FileKind, kind_of, read_table, rewindable
@@ -126,3 +131,16 @@ def test_a_table_from_a_pipe_cannot_fill_the_disk(monkeypatch):
       rewindable(endless, 'x'),
     ):
       pass
+
+
+@pytest.mark.parametrize('text', ['=1+1', '+1', '-x', '@SUM(A1)', '\tx'])
+def test_what_a_spreadsheet_would_compute_gets_an_apostrophe(tmp_path, text):
+  write_csv(tmp_path / 'a.csv', ('name', 'value'), [(text, -0.5), ('a-b', 1)])
+  with (tmp_path / 'a.csv').open(newline='') as file:
+    rows = list(csv.reader(file))
+  assert rows == [['name', 'value'], [f"'{text}", '-0.5'], ['a-b', '1']]
+
+
+def test_a_missing_value_is_an_empty_cell(tmp_path):
+  write_csv(tmp_path / 'a.csv', ('a', 'b'), [(None, 1.25)])
+  assert (tmp_path / 'a.csv').read_text() == 'a,b\n,1.25\n'

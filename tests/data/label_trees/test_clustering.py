@@ -43,25 +43,16 @@ def test_without_a_limit_no_cluster_is_empty(seed, data, round_):
   np.testing.assert_array_equal(part, again)
 
 
-def two_groups(rng, spherical):
-  """Rows of two directions, or of two distances from 0, mixed."""
+@pytest.mark.parametrize('seed', range(5))
+def test_two_obvious_directions_are_found(seed):
+  rng = np.random.default_rng(seed)
   group = rng.permutation(np.arange(40) % 2)
   dense = 1 + 0.1 * rng.random((40, 6))
-  if spherical:
-    dense[group == 0, :3] *= 0.1
-    dense[group == 1, 3:] *= 0.1
-    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
-  else:
-    dense[group == 1] *= 9
-  return group, sparse.csr_array(dense.astype(np.float32))
-
-
-@pytest.mark.parametrize('spherical', [True, False])
-@pytest.mark.parametrize('seed', range(5))
-def test_two_obvious_clusters_are_found(spherical, seed):
-  group, rows = two_groups(np.random.default_rng(seed), spherical)
-  members = np.arange(40)
-  part = balanced_kmeans(rows, members, 2, seed, spherical=spherical)
+  dense[group == 0, :3] *= 0.1
+  dense[group == 1, 3:] *= 0.1
+  dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+  rows = sparse.csr_array(dense.astype(np.float32))
+  part = balanced_kmeans(rows, np.arange(40), 2, seed, spherical=True)
   assert abs(np.corrcoef(part, group)[0, 1]) == pytest.approx(1)
 
 
@@ -94,17 +85,11 @@ def test_the_seed_alone_decides(spherical):
   members = np.arange(150)
   clusterings = [
     balanced_kmeans(rows, members, 7, seed, spherical=spherical, workers=n)
-    for seed, n in [(1, 1), (1, 1), (1, 2), (1, 5), (2, 1)]
+    for seed, n in [(1, 1), (1, 1), (1, 2), (1, 16), (2, 1)]
   ]
   for same in clusterings[1:4]:
     np.testing.assert_array_equal(same, clusterings[0])
   assert (clusterings[4] != clusterings[0]).any()
-
-
-def test_as_many_clusters_as_members():
-  rows = points(np.random.default_rng(0), 9)
-  part = balanced_kmeans(rows, np.arange(2, 9), 7, 0, workers=16)
-  assert sorted(part) == list(range(7))
 
 
 def objective(rows, part, k):

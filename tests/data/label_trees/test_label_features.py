@@ -40,12 +40,6 @@ def of_length_1(sums):
   return sums / np.where(norm > 0, norm, 1)
 
 
-def test_sums_of_length_1(data):
-  rows, gold, gold_NL = data
-  sums_LD = gold_NL.T.astype(float) @ rows.toarray()
-  assert_features(pifa(rows, gold, L), of_length_1(sums_LD))
-
-
 def test_sums_of_documents_by_their_length(data):
   """Checks Equation 3.3 of Bertalis et al.; an empty document has length 1."""
   rows, gold, gold_NL = data
@@ -65,14 +59,15 @@ def test_some_labels_at_a_time_are_all_at_once(data, lengths, monkeypatch):
   np.testing.assert_array_equal(features_LD.toarray(), whole.toarray())
 
 
-def test_labels_of_documents_are_features_too(data):
-  """Checks the output and the joint space of Bonsai, Section 3.1."""
+def test_sums_of_features_and_labels_of_documents_have_length_1(data):
+  """Checks PIFA, and the output and the joint space of Bonsai, Section 3.1."""
   rows, gold, gold_NL = data
   labels = tuple(Label(f'l{i}') for i in range(L))
   space = LabelSpace(labels, gold_NL.sum(axis=0).astype(np.int32), N, L, 0)
   tree_data = TreeData(space, gold, rows)
   both = np.hstack([rows.toarray(), gold_NL])
   for kind, each in (
+    (LabelFeatures.PIFA, rows.toarray()),
     (LabelFeatures.CO_OCCURRENCE, gold_NL.astype(float)),
     (LabelFeatures.JOINT, both),
   ):

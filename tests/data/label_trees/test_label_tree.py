@@ -8,7 +8,8 @@ from xjax.core.arrays import Arrays
 from xjax.core.errors import DataError
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 
-# Labels 0 and 4 below node 1, which is label 2 itself; 3 and 1 elsewhere.
+# Labels 0 and 4 below node 1, which is label 2 itself; 3 below the node of 1.
+# No node has label 5.
 PARENT = [1, 5, 1, 6, 5, -1, 4]
 LABEL = [0, 2, 4, 3, -1, -1, 1]
 
@@ -131,6 +132,9 @@ DAMAGE = {
   'tree: a label occurs twice': changed('label', 3, 4),
   'tree: a leaf .* no label': changed('label', 3, NO_LABEL),
   'tree: these arrays are not a tree': changed('first_child', 0, 0),
+  'tree: .* not a tree': changed(  # sums of these numbers overflow
+    'first_child', slice(2, 6), [2**31 - 1] * 2 + [-(2**31)] * 2
+  ),
 }
 
 
@@ -160,10 +164,3 @@ def test_first_children_that_are_none(middle):
   parent = tree.parent
   assert len(parent) == 7 and (parent < np.arange(7)).all()
   assert tree.levels[-1] == 7
-
-
-def test_numbers_that_overflow():
-  arrays = small().arrays()
-  arrays['first_child'][2:6] = 2**31 - 1, 2**31 - 1, -(2**31), -(2**31)
-  with pytest.raises(DataError, match='not a tree'):
-    taken(arrays)

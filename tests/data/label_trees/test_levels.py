@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.data.label_trees.test_label_tree import changed, small
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
@@ -17,15 +18,6 @@ from xjax.data.label_trees.levels import (
   load_levels,
   save_levels,
 )
-
-# Labels 0 and 4 below node 1, which is label 2 itself; 3 below the node of 1.
-# No node has label 5.
-PARENT = [1, 5, 1, 6, 5, -1, 4]
-LABEL = [0, 2, 4, 3, -1, -1, 1]
-
-
-def small():
-  return LabelTree.of(PARENT, LABEL, 6)
 
 
 def chain(tree, label, depth):
@@ -124,22 +116,20 @@ def test_sizes_choose_the_finest_depth_that_fits():
 
 
 @pytest.mark.parametrize(
-  ('sizes', 'message'),
+  ('name', 'values', 'message'),
   [
-    ([3], r'at most 3 clusters; .* at its depths are: 4, 16$'),
-    ([16, 17], r'\[16, 17\]: sizes must ascend, and each .*: 4, 16$'),
-    ([16, 4], r'\[16, 4\]: sizes must ascend'),
+    ('sizes', [3], r'at most 3 clusters; .* at its depths are: 4, 16$'),
+    ('sizes', [16, 17], r'\[16, 17\]: sizes must ascend, and each .*: 4, 16$'),
+    ('sizes', [16, 4], r'\[16, 4\]: sizes must ascend'),
+    *(
+      ('depths', values, 'must ascend, from 1 to at most 2')
+      for values in ([0], [3], [2, 1], [1, 1])
+    ),
   ],
 )
-def test_sizes_that_no_depth_has(sizes, message):
+def test_sizes_and_depths_that_a_tree_does_not_have(name, values, message):
   with pytest.raises(ConfigError, match=message):
-    LabelLevels.cut(complete_tree(64, 4), sizes=sizes)
-
-
-@pytest.mark.parametrize('depths', [[0], [3], [2, 1], [1, 1]])
-def test_depths_that_a_tree_does_not_have(depths):
-  with pytest.raises(ConfigError, match='must ascend, from 1 to at most 2'):
-    LabelLevels.cut(complete_tree(64, 4), depths=depths)
+    LabelLevels.cut(complete_tree(64, 4), **{name: values})
 
 
 GOLD = [[0, 1, 3], [], [2, 4, 0], [5], [3, 17]]  # 5 and 17 are in no level
@@ -201,29 +191,27 @@ def test_what_is_saved_is_loaded(path, tmp_path):
   assert path.read_bytes() == (tmp_path / 'again.npz').read_bytes()
 
 
-def set_at(name, at, value):
-  def change(arrays):
-    arrays[name] = arrays[name].copy()
-    arrays[name][at] = value
-
-  return change
-
-
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
     (lambda x: x.pop('levels/in_tree'), 'levels/in_tree: missing'),
     (lambda x: x.pop('levels/parents/1'), 'levels/parents/1: missing'),
     (lambda x: x.update(more=np.zeros(2)), 'more: unknown array'),
-    (set_at('levels/count', (), 0), 'levels/count: is 0'),
-    (set_at('levels/count', (), 2), r'parents/1: is int32 \[4\], should be'),
-    (set_at('levels/parents/0', 1, 0), r'parents/0: is a wrong parent .*\[1\]'),
-    (set_at('levels/parents/1', 0, PAD), 'parents/1: is a wrong parent'),
-    (set_at('levels/parents/1', 0, 2), 'is not a node of a level with 2 nodes'),
-    (set_at('levels/parents/1', 3, 0), r'no children \(at \[1\]\)'),
-    (set_at('levels/parents/2', 5, 0), r'is a wrong parent \(at \[5\]\)'),
-    (set_at('levels/in_tree', 5, True), r'is a wrong parent \(at \[5\]\)'),
-    (set_at('levels/parents/2', 1, -2), 'is not a node'),
+    (changed('levels/count', (), 0), 'levels/count: is 0'),
+    (changed('levels/count', (), 2), r'parents/1: is int32 \[4\], should be'),
+    (
+      changed('levels/parents/0', 1, 0),
+      r'parents/0: is a wrong parent .*\[1\]',
+    ),
+    (changed('levels/parents/1', 0, PAD), 'parents/1: is a wrong parent'),
+    (
+      changed('levels/parents/1', 0, 2),
+      'is not a node of a level with 2 nodes',
+    ),
+    (changed('levels/parents/1', 3, 0), r'no children \(at \[1\]\)'),
+    (changed('levels/parents/2', 5, 0), r'is a wrong parent \(at \[5\]\)'),
+    (changed('levels/in_tree', 5, True), r'is a wrong parent \(at \[5\]\)'),
+    (changed('levels/parents/2', 1, -2), 'is not a node'),
   ],
 )
 def test_damaged_files_are_refused(path, change, message):

@@ -1,24 +1,35 @@
-"""TF-IDF as scikit-learn computes it, and the file it is kept in."""
+"""TF-IDF as scikit-learn has it, its file, and the shares of its words."""
 
+from collections import Counter
 import dataclasses
 
+from hypothesis import given, strategies as st
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from tests.fixtures.error_text import error_text
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
-from xjax.data.text.tfidf import Tfidf
+from xjax.data.schema import Document
+from xjax.data.text.tfidf import Tfidf, frequent_ngrams, ngrams
+from xjax.data.text.word_shares import WordShares
+from xjax.data.text.words import split_terms
+
+THEIRS = CountVectorizer().build_analyzer()
 
 
 @pytest.fixture(scope='module')
-def texts():
+def documents():
   small = SyntheticData(n_train=120, n_dev=1, n_test=1, n_labels=20)
-  _, splits = make_synthetic(small)
-  return [document.text() for document in splits['train']]
+  return make_synthetic(small)[1]['train']
+
+
+@pytest.fixture(scope='module')
+def texts(documents):
+  return [document.text() for document in documents]
 
 
 @pytest.fixture(scope='module')
@@ -161,3 +172,139 @@ def test_a_file_of_other_arrays(tmp_path, tfidf):
   swapped.save(path)
   with pytest.raises(DataError, match='damaged'):
     Tfidf.load(path)
+
+
+@given(st.text(max_size=20) | st.text('aB1_ é-.\u0301İ', max_size=20))
+def test_words_as_scikit_learn_has_them(text):
+  assert split_terms(text) == THEIRS(text)
+
+
+@given(st.lists(st.sampled_from(['aa', 'bb', 'cc'])), st.integers(1, 5))
+def test_ngrams_as_scikit_learn_has_them(words, n):
+  theirs = CountVectorizer(ngram_range=(n, n)).build_analyzer()
+  assert list(ngrams(words, n)) == theirs(' '.join(words))
+
+
+def counted(texts, config):
+  """frequent_ngrams, by a dictionary of all there are."""
+  totals, documents, firsts = Counter(), Counter(), {}
+  for row, text in enumerate(texts):
+    words = split_terms(text, config.first_words)
+    for n in range(config.min_ngram, config.max_ngram + 1):
+      found = list(ngrams(words, n))
+      totals.update(found)
+      documents.update(set(found))
+      for at, term in enumerate(found):
+        firsts.setdefault(term, (n, row, at))
+  most = config.max_share * len(texts)
+  kept = [x for x in totals if config.min_count <= documents[x] <= most]
+  kept.sort(key=lambda x: (-totals[x], firsts[x]))
+  return {x: documents[x] for x in sorted(kept[: config.max_features])}
+
+
+WORDS = st.lists(st.sampled_from(['aa', 'bb', 'cc', 'dd']), max_size=7)
+
+
+@given(
+  st.lists(WORDS.map(' '.join), max_size=7),
+  st.builds(
+    TfidfConfig,
+    min_ngram=st.integers(1, 2),
+    max_ngram=st.integers(2, 4),
+    max_features=st.integers(1, 9) | st.just(1000),
+    min_count=st.integers(1, 3),
+    max_share=st.sampled_from([0.5, 1.0]),
+    first_words=st.sampled_from([0, 3]),
+  ),
+)
+def test_as_by_a_dictionary(texts, config):
+  found = frequent_ngrams(texts, config)
+  assert found == counted(texts, config)
+  assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize('most', [1, 2, 3, 4])
+def test_ties(most):
+  # Each is twice there: one word before two, then the first one.
+  config = TfidfConfig(min_count=1, max_features=most)
+  found = frequent_ngrams(['zz yy zz yy'], config)
+  assert set(found) == set(['zz', 'yy', 'zz yy', 'yy zz'][:most])
+
+
+def test_documents_are_read_once():
+  class Texts(list):
+    read = 0
+
+    def __iter__(self):
+      self.read += 1
+      return super().__iter__()
+
+  texts = Texts(['aa bb', 'aa bb'])
+  found = frequent_ngrams(texts, TfidfConfig(max_ngram=5))
+  assert found == {'aa': 2, 'aa bb': 2, 'bb': 2} and texts.read == 1
+
+
+def dense(shares):
+  """Returns the shares as an array [T, D]."""
+  shares_TD = np.zeros((len(shares.terms), len(shares.features)))
+  np.add.at(shares_TD, (shares.words, shares.places), shares.shares)
+  return shares_TD
+
+
+def tfidf_of(counts, n_train=9, **config):
+  """Returns a Tfidf of n-grams, given as n-gram -> documents."""
+  idf = np.log((1 + n_train) / (1 + np.array(list(counts.values())))) + 1
+  terms = tuple(counts)
+  assert list(terms) == sorted(terms)
+  return Tfidf(TfidfConfig(**config), terms, idf.astype(np.float32))
+
+
+def test_shares_by_hand():
+  tfidf = tfidf_of({'fish': 9, 'sea fish': 9}, sublinear=False)
+  document = Document('d', {'a': 'Sea fish, a', 'b': 'FISH sea', 'c': 'fish'})
+  shares = tfidf.word_shares(document)
+  assert shares.terms == ['sea', 'fish', 'fish', 'sea', 'fish']
+  assert shares.features.tolist() == [0, 1]
+  # fish occurs 3 times, and sea fish twice, once from zone to zone.
+  one, two = 1 / 13**0.5, 1 / 13**0.5 / 2
+  wanted = [[0, two], [one, two], [one, 0], [0, two], [one, two]]
+  np.testing.assert_allclose(dense(shares), wanted, rtol=1e-6)
+  places = [(x.zone, x.start, x.end) for x in tfidf.words(document)]
+  assert places[:2] == [('a', 0, 3), ('a', 4, 8)] and len(places) == 5
+
+
+@pytest.mark.parametrize(
+  'config',
+  [
+    TfidfConfig(max_ngram=3),
+    TfidfConfig(min_ngram=2, max_ngram=2, sublinear=False),
+    TfidfConfig(max_ngram=1, min_count=1, max_share=0.1),
+    TfidfConfig(first_words=9, max_features=50),
+  ],
+)
+def test_the_shares_of_all_words_add_up_to_the_features(
+  documents, texts, config
+):
+  tfidf = Tfidf.fit(texts[:80], config)
+  odd = ['', '?', 'no such words', 'İ']
+  documents = [*documents, *(Document('d', {'t': text}) for text in odd)]
+  rows = tfidf([x.text() for x in documents])
+  for number, document in enumerate(documents):
+    shares = tfidf.word_shares(document)
+    row = rows[[number]]
+    np.testing.assert_array_equal(shares.features, row.indices)
+    sums_D = dense(shares).sum(axis=0)
+    np.testing.assert_allclose(sums_D, row.data, rtol=2e-6)
+    assert len(tfidf.words(document)) == len(shares.terms)
+
+
+def test_contributions_are_shares_times_weights():
+  arrays = np.array([0, 1, 1]), np.array([1, 2, 1]), np.array([7, 9, 7])
+  shares = WordShares.of(list('abc'), arrays, lambda features, counts: features)
+  weights_DK = np.array([[1.0, -2], [0.5, 4]])
+  totals_KT = shares.contributions(weights_DK)
+  np.testing.assert_allclose(totals_KT, (dense(shares) @ weights_DK).T)
+  np.testing.assert_allclose(totals_KT.sum(axis=1), [11.5, 22])
+  none = np.zeros(0, int)
+  nothing = dataclasses.replace(shares, words=none, places=none, shares=none)
+  assert not nothing.contributions(weights_DK).any()

@@ -54,14 +54,13 @@ class Unread:
     raise AssertionError('a document was read')
 
 
-def cached_split() -> Split:
-  whole = split()
+def unread(whole: Split) -> Split:
   return dataclasses.replace(whole, documents=Unread())
 
 
 def test_tokens_are_made_once(tmp_path):
   assert rows(tokens(tmp_path)) == ROWS
-  again = tokens(tmp_path, split=cached_split())
+  again = tokens(tmp_path, split=unread(split()))
   assert rows(again) == ROWS
   assert isinstance(again.values, np.memmap)
   assert again.values.dtype == np.int32 and again.indptr.dtype == np.int64
@@ -93,6 +92,8 @@ def test_documents_without_words_are_told_once(tmp_path, caplog):
     tokens(tmp_path, split=split(['a|', '|-', '.|'], digest='g'))
   told = 'train: 2 of 3 documents have no words in the zones that are read'
   assert caplog.text.count(told) == 1
+  tokens(tmp_path, split=split(['a|', '|', '|'], name='dev'), vocab=SUBWORDS)
+  assert 'dev: 2 of 3 documents have no words' in caplog.text
 
 
 @pytest.mark.parametrize('texts', [(), ('|', '|')])
@@ -128,7 +129,7 @@ def test_another_keys_file_is_not_taken(tmp_path):
 
 def test_a_failed_build_leaves_nothing(tmp_path):
   with pytest.raises(AssertionError):
-    tokens(tmp_path, split=cached_split())
+    tokens(tmp_path, split=unread(split()))
   assert files(tmp_path) == []
 
 
@@ -148,9 +149,8 @@ def test_a_cache_that_cannot_be_written(tmp_path):
 def test_encode_agrees_with_the_cache(tmp_path):
   documents = split().documents
   assert rows(encode(documents, VOCAB, 9)) == ROWS
-  for changes in ({'max_tokens': 1}, {'by_zone': True}):
-    cached = tokens(tmp_path, **changes)
-    settings = {'max_tokens': 9, **changes}
+  for settings in ({'max_tokens': 1}, {'max_tokens': 9, 'by_zone': True}):
+    cached = tokens(tmp_path, **settings)
     assert rows(encode(documents, VOCAB, **settings)) == rows(cached)
 
 
@@ -174,19 +174,13 @@ def test_subwords_are_made_once(tmp_path):
   expected[3].insert(1, 1)  # no piece of another word is known
   settings = {'vocab': SUBWORDS, 'max_tokens': 7}
   assert rows(tokens(tmp_path, split=whole, **settings)) == expected
-  unread = dataclasses.replace(whole, documents=Unread())
-  assert rows(tokens(tmp_path, split=unread, **settings)) == expected
+  again = tokens(tmp_path, split=unread(whole), **settings)
+  assert rows(again) == expected
   assert rows(encode(whole.documents, SUBWORDS, 7)) == expected
   # Another tokenizer has other ids.
   other = Subwords.fit(['a b c d'])
   tokens(tmp_path, split=whole, vocab=other, max_tokens=7)
   assert len(files(tmp_path)) == 2
-
-
-def test_documents_of_special_tokens_alone_are_told(tmp_path, caplog):
-  whole = split(['a|', '|', '|'], name='dev')
-  tokens(tmp_path, split=whole, vocab=SUBWORDS)
-  assert 'dev: 2 of 3 documents have no words' in caplog.text
 
 
 def test_more_documents_than_are_read_at_once(tmp_path):

@@ -1,4 +1,4 @@
-"""Tokenizers of folders, as Hugging Face has them."""
+"""Tokenizers of folders, as Hugging Face has them, and their faults."""
 
 import json
 import shutil
@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 from tests.data.text.test_subwords import IDS, PIECES, TOKENIZER
-from xjax.core.errors import DataError
+from xjax.core.errors import DataError, Preempted
 from xjax.data.text.subwords import Subwords
+from xjax.data.text.tokenizer_json import as_data_errors
 
 CONFIG = 'tokenizer_config.json'
 NEEDED = 'the folder must have tokenizer.json, or vocab.txt, or'
@@ -76,3 +77,24 @@ def test_faulty_folders(tmp_path, names, said):
     (tmp_path / name).write_text(text)
   with pytest.raises(DataError, match=said):
     Subwords.of_folder(tmp_path)
+
+
+class Panic(BaseException):
+  """As the library's own: no Exception."""
+
+
+@pytest.mark.parametrize(
+  'kind', [DataError, KeyboardInterrupt, MemoryError, Preempted, SystemExit]
+)
+def test_what_comes_from_outside_stays_as_it_is(kind):
+  with pytest.raises(kind, match='^stop$'), as_data_errors('here'):
+    raise kind('stop')
+
+
+@pytest.mark.parametrize('kind', [Exception, OverflowError, Panic])
+def test_what_the_library_raises_is_a_fault_of_the_file(kind):
+  with (
+    pytest.raises(DataError, match='^here: .*broken'),
+    as_data_errors('here'),
+  ):
+    raise kind('broken')
