@@ -16,11 +16,10 @@ def main(port, process, what):
   connection._LOST = 10
   if what == 'never joins':
     connection._JOIN = 5
-    connection._SAY_EVERY = 2
   flags.FLAGS(sys.argv[:1])
   show_log()
   connection.start(True, f'localhost:{port}', 2, int(process))
-  with connection.together():
+  with connection.failing_together():
     barrier('first')
     if what == f'{process} is killed':
       os.kill(os.getpid(), signal.SIGKILL)

@@ -17,7 +17,7 @@ if __name__ == '__main__':
   if others:
     connection.start(True, others[0], int(others[1]), int(others[2]))
   try:
-    with connection.together():
+    with connection.failing_together():
       fit(load_config(config), workdir)
   except Interrupted:
     sys.exit(130)

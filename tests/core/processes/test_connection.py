@@ -18,8 +18,7 @@ def joined(monkeypatch):
   monkeypatch.setattr(
     jax.distributed, 'initialize', lambda *a, **k: calls.append(a)
   )
-  for name in ('_replace_crash_report', '_watch_errors'):
-    monkeypatch.setattr(connection, name, lambda *a: lambda: None)
+  monkeypatch.setattr(connection, '_watch_errors', lambda *a: None)
   return calls
 
 

@@ -43,5 +43,5 @@ def connected() -> Iterator[None]:
   from xjax.core.processes import connection
 
   connection.start(*(flags.FLAGS[name].value for name in names))
-  with connection.together():
+  with connection.failing_together():
     yield
