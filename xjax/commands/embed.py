@@ -21,9 +21,8 @@ Vectors of single words are trained by `xjax embeddings`.
 from absl import flags
 
 from xjax.commands.flags import config, program, required
-from xjax.core.console import show
+from xjax.core.console import loading_libraries, show
 from xjax.core.errors import ConfigError
-from xjax.core.processes.loading import loading_libraries
 
 _CONFIG = config.define(required=False)
 _FOLDER = flags.DEFINE_string(

@@ -24,9 +24,8 @@ from xjax.commands.flags import (
   program,
   strategy,
 )
-from xjax.core.console import show
+from xjax.core.console import loading_libraries, show
 from xjax.core.errors import ConfigError
-from xjax.core.processes.loading import loading_libraries
 
 if typing.TYPE_CHECKING:
   from xjax.run.evaluate import Evaluation

@@ -23,7 +23,7 @@ best scores. The other strategies are propensity, bounded_random and cost.
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program, strategy
-from xjax.core.processes.loading import loading_libraries
+from xjax.core.console import loading_libraries
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _INPUT = flags.DEFINE_string(

@@ -24,7 +24,7 @@ import math
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program
-from xjax.core.processes.loading import loading_libraries
+from xjax.core.console import loading_libraries
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _PORT = flags.DEFINE_integer(

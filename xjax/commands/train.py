@@ -23,8 +23,7 @@ from xjax.commands.flags import (
   profile,
   program,
 )
-from xjax.core.console import show
-from xjax.core.processes.loading import loading_libraries
+from xjax.core.console import loading_libraries, show
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(

@@ -26,8 +26,7 @@ files that are missing.
 """
 
 from xjax.commands.flags import config, program, transfer
-from xjax.core.console import show
-from xjax.core.processes.loading import loading_libraries
+from xjax.core.console import loading_libraries, show
 
 _CONFIG = config.define()
 transfer.define()

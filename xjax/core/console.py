@@ -1,14 +1,18 @@
-"""Shows the log and the output of programs in the terminal."""
+"""Shows the log and output of commands; handles signals and slow imports."""
 
-from collections.abc import Iterator
+import atexit
+from collections.abc import Callable, Iterator
 import contextlib
 import errno
+import gc
 import logging as python_logging
 import os
 import pathlib
 import shlex
 import shutil
+import signal
 import sys
+import types
 
 from absl import logging
 
@@ -18,6 +22,7 @@ from xjax.core.progress import Progress, hidden_progress
 
 _CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 _PACKAGE = pathlib.Path(__file__).parents[1]
+_is_command = False  # whether this process only runs a command of xjax
 
 
 class _XjaxRecords(python_logging.Filter):
@@ -141,3 +146,47 @@ def _drop_output() -> None:
   """
   with contextlib.suppress(OSError):  # a stream without a file
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def loading_libraries() -> Iterator[None]:
+  """Stops Python's searches for garbage while modules are imported.
+
+  Modules stay in memory until the process ends, so a search costs time and
+  frees little. In a command, later searches leave them out, too.
+  """
+  if not gc.isenabled():
+    yield
+    return
+  gc.disable()
+  try:
+    yield
+  finally:
+    if _is_command:
+      gc.freeze()
+    gc.enable()
+
+
+def start_command() -> None:
+  """Makes Python search less for garbage in this process, and not at its end.
+
+  By default, Python searches all modules when it ends. After a short command,
+  this takes as long as the command itself. The system frees all memory anyway.
+  """
+  global _is_command
+  _is_command = True
+  atexit.register(gc.freeze)
+
+
+@contextlib.contextmanager
+def handling(
+  number: int, handler: Callable[[int, types.FrameType | None], None]
+) -> Iterator[None]:
+  """Gives a signal another handler; only the main thread can do this."""
+  before = signal.signal(number, handler)
+  try:
+    yield
+  finally:
+    # Python returns None for a handler that Python did not install, such as
+    # JAX's.
+    signal.signal(number, signal.SIG_DFL if before is None else before)

@@ -25,10 +25,10 @@ from xjax.core.config_part import (
   kinds_that,
   offer_kinds,
 )
+from xjax.core.console import loading_libraries
 from xjax.core.distributed import barrier, is_host0, process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.processes.loading import loading_libraries
 from xjax.core.types import ScoreKind
 from xjax.data.config import TokensConfig
 from xjax.data.formats.data_config import DataConfig

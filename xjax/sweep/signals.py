@@ -6,8 +6,8 @@ import threading
 import time
 import types
 
-from xjax.core.processes.interrupts import handling
-from xjax.train.preemption import Preempted
+from xjax.core.console import handling
+from xjax.core.errors import Preempted
 
 # Some launchers send a signal to a process, and also to the group of this
 # process. So the process gets the signal twice. A second signal within this

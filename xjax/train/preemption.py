@@ -18,8 +18,8 @@ import jax
 from jax.experimental import multihost_utils
 import numpy as np
 
+from xjax.core.console import handling
 from xjax.core.errors import Interrupted, Preempted
-from xjax.core.processes.interrupts import handling
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT

@@ -10,6 +10,7 @@ import os
 import pathlib
 import socket
 import struct
+import sys
 import time
 from typing import Any
 
@@ -19,7 +20,6 @@ import tqdm
 
 from xjax.core.atomic import atomic_write, writing
 from xjax.core.distributed import is_host0
-from xjax.core.processes.loading import hidden
 from xjax.core.progress import Progress
 from xjax.judge.criteria import main_metrics
 from xjax.judge.judge import PROTOCOL
@@ -27,10 +27,14 @@ from xjax.train.run_record import RunRecord
 
 # tensorboardX imports PyTorch if it is installed, which takes longer than
 # training a small model. Writing numbers does not need PyTorch.
-with hidden('torch'):
+_torch = sys.modules.setdefault('torch', None)  # None blocks an import
+try:
   from tensorboardX.proto.event_pb2 import Event, SessionLog
   from tensorboardX.record_writer import masked_crc32c
   from tensorboardX.summary import hparams, scalar
+finally:
+  if _torch is None:
+    del sys.modules['torch']
 
 # Fields of records that depend on the speed of the machine. Two runs of the
 # same config can differ in these fields.

@@ -18,10 +18,13 @@ from xjax.commands.flags import (
 )
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
-from xjax.core.console import show_log, writing_output
+from xjax.core.console import (
+  loading_libraries,
+  show_log,
+  start_command,
+  writing_output,
+)
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
-from xjax.core.processes.interrupts import hearing_ctrl_c
-from xjax.core.processes.loading import loading_libraries, start_command
 from xjax.core.progress import Heartbeat, Progress
 
 EXIT_USER_ERROR = 1
@@ -102,7 +105,6 @@ def _run_guarded(
   shown = Heartbeat(sys.argv[0]) if heartbeat else contextlib.nullcontext()
   try:
     with (
-      hearing_ctrl_c(),
       shown,
       writing_output(),
       processes.connected(),

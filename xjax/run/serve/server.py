@@ -16,8 +16,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from xjax.core.console import handling
 from xjax.core.errors import ConfigError
-from xjax.core.processes.interrupts import handling
 from xjax.core.progress import Heartbeat
 from xjax.run.serve.app import App, error_body
 from xjax.run.serve.batcher import Batcher, Question
