@@ -18,7 +18,7 @@ from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer import (
   FREQUENT,
   clip_outliers,
-  fused_rows,
+  label_row_optimizer,
   make_optimizer,
   make_schedule,
 )
@@ -216,15 +216,17 @@ COUNTS = np.array([0, FREQUENT - 1, FREQUENT, 9 * FREQUENT])
 
 
 def test_rules():
-  assert fused_rows(NeuralTrain(rows=ByOptimizer()), COUNTS) is None
-  sgd = fused_rows(NeuralTrain(rows=FusedSGD(momentum=0.7)), COUNTS)
+  assert label_row_optimizer(NeuralTrain(rows=ByOptimizer()), COUNTS) is None
+  sgd = label_row_optimizer(NeuralTrain(rows=FusedSGD(momentum=0.7)), COUNTS)
   assert sgd.rule == SGD(0.7)
-  adagrad = fused_rows(NeuralTrain(rows=FusedAdagrad(eps=1e-3)), COUNTS)
+  adagrad = label_row_optimizer(
+    NeuralTrain(rows=FusedAdagrad(eps=1e-3)), COUNTS
+  )
   assert adagrad.rule == AdagradRow(1e-3)
   assert sgd.compensated.tolist() == [False, False, True, True]
 
 
-def test_pace_follows_the_schedule_from_its_own_peak():
+def test_the_rate_follows_the_schedule_from_its_own_peak():
   config = NeuralTrain(
     learning_rate=1e-3,
     steps=6,
@@ -232,18 +234,18 @@ def test_pace_follows_the_schedule_from_its_own_peak():
     schedule=Schedule.LINEAR,
     rows=FusedSGD(learning_rate=0.6, weight_decay=0.25),
   )
-  rows = fused_rows(config, COUNTS)
-  paces = [rows.pace(jnp.int32(i), jax.random.key(0)) for i in range(7)]
-  rates = [float(pace.rate) for pace in paces]
+  rows = label_row_optimizer(config, COUNTS)
+  steps = [rows.scalars(jnp.int32(i), jax.random.key(0)) for i in range(7)]
+  rates = [float(step.rate) for step in steps]
   expected = [0.2, 0.4, 0.6, 0.45, 0.3, 0.15, 0.0]
   assert rates == pytest.approx(expected, abs=1e-7)
-  assert {float(pace.decay) for pace in paces} == {0.25}
+  assert {float(step.decay) for step in steps} == {0.25}
 
 
 def test_keys_are_of_the_given_one_alone():
-  rows = fused_rows(NeuralTrain(rows=FusedSGD()), COUNTS)
+  rows = label_row_optimizer(NeuralTrain(rows=FusedSGD()), COUNTS)
   keys = [step_key(jax.random.key(seed), jnp.int32(i)) for seed, i in PLACES]
-  drawn = [int(rows.pace(jnp.int32(0), key).key) for key in keys]
-  again = [int(rows.pace(jnp.int32(5), key).key) for key in keys]
+  drawn = [int(rows.scalars(jnp.int32(0), key).key) for key in keys]
+  again = [int(rows.scalars(jnp.int32(5), key).key) for key in keys]
   assert drawn == again
   assert len(set(drawn)) == len(PLACES)

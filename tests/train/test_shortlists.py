@@ -21,7 +21,7 @@ from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.networks.rows.update import FusedAdam
 from xjax.networks.text_model import build
 from xjax.train.neural_train import NeuralTrain
-from xjax.train.optimizer import fused_rows, make_optimizer
+from xjax.train.optimizer import label_row_optimizer, make_optimizer
 from xjax.train.parameters import by_path
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
@@ -65,7 +65,7 @@ def train(host, model, config, accumulate=1):
     lambda rngs: build(model, vocab_size=WORDS, n_labels=LABELS, rngs=rngs),
     optimizer,
     mesh,
-    rows=fused_rows(config, np.ones(LABELS)),
+    rows=label_row_optimizer(config, np.ones(LABELS)),
   )
   step = make_train_step(plan, optimizer, bce, mesh, accumulate)
   with jax.set_mesh(mesh):

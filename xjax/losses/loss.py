@@ -23,31 +23,23 @@ from xjax.core.types import ScoreKind
 
 
 class Reduction(enum.Enum):
-  """Says how the losses of a document's labels become the document's loss.
-
-  SUM_LABELS: it is their sum.
-  MEAN_LABELS: it is their sum, divided by the number of labels that the
-    document is asked about. These are all labels, or the labels on its
-    shortlist, without padding.
-  """
+  """Says how the losses of a document's labels become the document's loss."""
 
   SUM_LABELS = 'sum_labels'
+  # Their sum, divided by the number of labels that the document is asked about.
+  # These are all labels, or the labels on its shortlist, without padding.
   MEAN_LABELS = 'mean_labels'
 
 
 @dataclasses.dataclass
 class LossConfig(ConfigPart, abstract=True):
-  """Chooses the loss that training minimises.
+  """Chooses the loss that training minimises."""
 
-  Attributes:
-    score_kind: the meaning of the scores that a model gives after training with
-      this loss. It is LOGIT if each score is the logit of a label's
-      probability, else MARGIN.
-    sequential: whether the loss is for heads that write labels one after the
-      other (HeadConfig.sequential), and not for other heads.
-  """
-
+  # LOGIT if, after training with this loss, each score is the logit of a
+  # label's probability, else MARGIN.
   score_kind: ClassVar[ScoreKind] = ScoreKind.LOGIT
+  # Whether the loss is for heads that write labels one after the other
+  # (HeadConfig.sequential), and not for other heads.
   sequential: ClassVar[bool] = False
 
   @abc.abstractmethod
@@ -124,17 +116,14 @@ class ChunkLoss:
 
   A loss is hashable, because it is part of the key by which compiled training
   steps are cached.
-
-  Attributes:
-    normalised: whether the loss of a label depends on the logits of all labels.
-      If so, a first pass over the labels computes their normaliser, and
-      with_normaliser() returns the loss for the second pass.
-    reduction: how the losses of a document's labels become the document's
-      loss. The methods of this class always return sums. The functions that
-      score labels divide the sums.
   """
 
+  # Whether the loss of a label depends on the logits of all labels. If so, a
+  # first pass over the labels computes their normaliser, and with_normaliser()
+  # returns the loss for the second pass.
   normalised = False
+  # The methods of this class always return sums. The functions that score
+  # labels divide the sums.
   reduction = Reduction.SUM_LABELS
 
   def gold(

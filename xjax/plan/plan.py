@@ -29,7 +29,7 @@ from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
 from xjax.train.initial.encoder import check_lengths
-from xjax.train.optimizer import FREQUENT, fused_rows, make_optimizer
+from xjax.train.optimizer import FREQUENT, label_row_optimizer, make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
 
@@ -354,7 +354,7 @@ def planned_state(
     parts = model.embedding, model.encoder, model.pooling, model.head
     return _Gathered(*parts, dtype=model.dtype, views=model.views)
 
-  optimizer, rows = make_optimizer(train), fused_rows(train, counts)
+  optimizer, rows = make_optimizer(train), label_row_optimizer(train, counts)
   return plan_state(
     make_model, optimizer, mesh, train.freeze, train.average, rows
   )

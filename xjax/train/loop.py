@@ -68,28 +68,21 @@ class Loop:
   At each step, the loop first logs, then judges, then saves. So the records of
   all steps up to a checkpoint are written before the checkpoint. A run that is
   killed and resumed writes the same records as an uninterrupted run.
-
-  Attributes:
-    key: random key of all steps.
-    schedule: learning rate by step, for the log.
-    describe: takes a step and its doc_B, and returns a text about the documents
-      of the step.
-    judge: judges parameters on dev; None without a dev split.
-    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
   """
 
   config: NeuralTrain
   train_step: TrainStep
   mesh: jax.sharding.Mesh
-  key: jax.Array
-  schedule: optax.Schedule
+  key: jax.Array  # of all steps
+  schedule: optax.Schedule  # learning rate by step, for the log
+  # Takes a step and its doc_B, and returns a text about these documents.
   describe: Callable[[int, np.ndarray], str]
-  judge: Judge | None
+  judge: Judge | None  # None without a dev split
   checkpoints: Checkpoints
   writer: MetricWriter
   progress: TrainingProgress
   profile: Profile
-  preemption: Preemption
+  preemption: Preemption  # its context has been entered
 
   def run(
     self,
@@ -135,7 +128,7 @@ class Loop:
         self._documents += int(batch.mask_B.sum()) * readers
         preempted = self.preemption.reached()
         due = preempted or self._due(at.step)
-        at = self._settle(pending, at, 0 if due else 1)
+        at = self._check_losses(pending, at, 0 if due else 1)
         self.progress.update()
         if at.step % self.config.log_every == 0:
           at = self._log(at)
@@ -149,7 +142,9 @@ class Loop:
     periods = (config.log_every, config.judge_every, config.checkpoint_every)
     return step >= config.steps or any(step % n == 0 for n in periods)
 
-  def _settle(self, pending: _Pending, at: Position, lag: int) -> Position:
+  def _check_losses(
+    self, pending: _Pending, at: Position, lag: int
+  ) -> Position:
     """Checks the losses of all steps except the last `lag`, and sums them.
 
     Fetching a loss waits until its step has ended. With a lag of one step, the

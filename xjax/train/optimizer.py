@@ -17,9 +17,7 @@ from xjax.networks.rows.any_head import row_shape
 from xjax.networks.rows.fused import StepScalars
 from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import (
-  RowRule,
-)
+from xjax.networks.rows.update import RowRule
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.parameters import by_path, from_paths, rate_factors
 
@@ -137,19 +135,17 @@ FREQUENT = 50
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FusedRows:
-  """Holds the rule by which label rows change, and the rule's settings.
+class LabelRowOptimizer:
+  """Holds the rule that changes label rows as soon as a gradient is computed.
 
-  Attributes:
-    rule: turns gradients into changes of rows.
-    rate: learning rate of label rows by step.
-    compensated: bool [L], the labels whose rounding errors Storage.COMPENSATED
-      keeps. Other storages ignore this array.
+  The optimizer does not change these rows.
   """
 
-  rule: RowRule
-  rate: optax.Schedule
+  rule: RowRule  # turns gradients into changes of rows
+  rate: optax.Schedule  # learning rate of label rows by step
   weight_decay: float
+  # bool [L], the labels whose rounding errors Storage.COMPENSATED keeps. Other
+  # storages ignore this array.
   compensated: np.ndarray
 
   def slots(self, head: Head) -> nnx.State:
@@ -176,7 +172,7 @@ class FusedRows:
       }
     )
 
-  def pace(self, step: jax.Array, key: jax.Array) -> StepScalars:
+  def scalars(self, step: jax.Array, key: jax.Array) -> StepScalars:
     """Returns the learning rate, weight decay and random bits of a step.
 
     `key` must be used only in this step.
@@ -192,9 +188,9 @@ class FusedRows:
 _ROUNDING = 2**30  # larger than the other numbers folded into a step's key
 
 
-def fused_rows(
+def label_row_optimizer(
   config: NeuralTrain, train_counts: np.ndarray
-) -> FusedRows | None:
+) -> LabelRowOptimizer | None:
   """Returns the rule for label rows, or None if the optimizer changes them.
 
   train_counts [L] has the number of training documents of each scored label.
@@ -202,7 +198,7 @@ def fused_rows(
   if not config.rows.fused:
     return None
   schedule, peak = make_schedule(config), config.learning_rate
-  return FusedRows(
+  return LabelRowOptimizer(
     config.rows.build(),
     lambda step: config.rows.learning_rate / peak * schedule(step),
     config.rows.weight_decay,

@@ -23,14 +23,11 @@ from xjax.core.config_part import (
 
 @dataclasses.dataclass
 class OptimizerConfig(ConfigPart, abstract=True):
-  """Defines the rule that computes a step's direction from the gradient.
+  """Defines the rule that computes a step's direction from the gradient."""
 
-  Attributes:
-    weight_decay: each step subtracts learning rate * weight_decay * W from
-      every matrix W (decoupled weight decay). None means no weight decay.
-  """
-
-  # An annotation would make weight_decay the first field of subclasses.
+  # Each step subtracts learning rate * weight_decay * W from every matrix W
+  # (decoupled weight decay). None means no weight decay. An annotation would
+  # make weight_decay the first field of subclasses.
   weight_decay = None
 
   @abc.abstractmethod

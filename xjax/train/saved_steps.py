@@ -121,7 +121,11 @@ def check_checkpoint(
 
 
 def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
-  """Returns the step `best`, or `newest` if `best` is None or is lost."""
+  """Returns the step `best`, or `newest` if `best` is None or is lost.
+
+  If it is lost, this is recorded in the newest checkpoint, which must be
+  intact. All hosts must call this function.
+  """
   if best is None or (workdir.checkpoints / str(best)).is_dir():
     return newest if best is None else best
   logging.warning(
@@ -131,6 +135,11 @@ def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
     best,
     newest,
   )
+  barrier('xjax:lost')  # wait until no process looks for the folder
+  if is_host0():
+    meta = read_meta(workdir.checkpoints, newest) | {'best_step': newest}
+    replace_meta(workdir.checkpoints / str(newest), meta)
+  barrier('xjax:best')
   return newest
 
 
@@ -138,17 +147,6 @@ def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
   """Returns the position of training of an intact checkpoint."""
   record = pathlib.Path(folder) / str(step) / RECORD
   return json.loads(record.read_text('utf-8'))[_META]
-
-
-def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
-  """Records another best step in the newest checkpoint, `step`.
-
-  It must be intact. All hosts must call this function.
-  """
-  if is_host0():
-    meta = read_meta(folder, step) | {'best_step': best}
-    replace_meta(pathlib.Path(folder) / str(step), meta)
-  barrier('xjax:best')
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:

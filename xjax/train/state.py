@@ -15,7 +15,7 @@ from xjax.core.mesh import put_labels
 from xjax.networks.heads.chunks import is_label_row
 from xjax.networks.heads.head import Frozen
 from xjax.networks.rows.kahan import PLACE, kahan_places
-from xjax.train.optimizer import FusedRows
+from xjax.train.optimizer import LabelRowOptimizer
 from xjax.train.optimizer_config import AverageConfig, NoAverage
 from xjax.train.parameters import by_path, from_paths, in_group
 
@@ -25,22 +25,19 @@ class TrainState:
   """Holds the parameters, and the slots of the optimizer.
 
   Slots are arrays that the optimizer keeps between steps, such as momentum.
-
-  Attributes:
-    step: int32, optimizer steps taken.
-    params: all parameters, including frozen ones, in float32, except for label
-      rows with another storage (networks.rows.storage).
-    opt_state: slots of the trained parameters, with their shardings.
-    averages: mean over steps of each trained parameter, with its sharding; None
-      if no means are kept.
-    row_slots: slots of label rows, sharded like label rows; None if the
-      optimizer changes label rows.
   """
 
-  step: jax.Array
+  step: jax.Array  # int32, optimizer steps taken
+  # All parameters, including frozen ones, in float32, except for label rows
+  # with another storage (networks.rows.storage).
   params: nnx.State
+  # Slots of the trained parameters. jit alone would replicate them; here each
+  # has the sharding of its parameter.
   opt_state: optax.OptState
+  # Mean over steps of each trained parameter, with its sharding.
   averages: nnx.State | None = None
+  # Slots of label rows, sharded like label rows; None if the optimizer changes
+  # label rows.
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
@@ -52,23 +49,17 @@ class TrainState:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StatePlan:
-  """Describes the structure of a state, without its arrays.
+  """Describes the structure of a state, without its arrays."""
 
-  Attributes:
-    graphdef: graph of the model, to merge with parameters.
-    abstract: TrainState of ShapeDtypeStructs that have shardings.
-    init: makes the initial state from a random key. Each array is created on
-      the devices of its sharding.
-    freeze: globs over the paths of parameters that are not trained.
-    rows: the rule that changes label rows; None if the optimizer changes them.
-  """
-
-  graphdef: nnx.GraphDef
-  abstract: TrainState
+  graphdef: nnx.GraphDef  # of the model, to merge with parameters
+  abstract: TrainState  # of ShapeDtypeStructs that have shardings
+  # Makes the initial state from a random key. Each array is created on the
+  # devices of its sharding, so no device ever holds all label rows.
   init: Callable[[jax.Array], TrainState]
-  freeze: tuple[str, ...]
+  freeze: tuple[str, ...]  # globs over paths of parameters
   average: AverageConfig
-  rows: FusedRows | None = None
+  # The rule that changes label rows; None if the optimizer changes them.
+  rows: LabelRowOptimizer | None = None
 
   @property
   def shardings(self) -> TrainState:
@@ -95,14 +86,12 @@ def plan_state(
   mesh: jax.sharding.Mesh,
   freeze: Sequence[str] = (),
   average: AverageConfig | None = None,
-  rows: FusedRows | None = None,
+  rows: LabelRowOptimizer | None = None,
 ) -> StatePlan:
   """Plans the state of a model and its optimizer on a mesh.
 
-  `build` makes the model, whose parameters have partition specs. Each slot of
-  the optimizer gets the spec of its parameter, because jit alone would
-  replicate the slots. `average` None keeps no means. See StatePlan for `freeze`
-  and `rows`.
+  `build` makes the model, whose parameters have partition specs. `average` None
+  keeps no means. See StatePlan for `freeze` and `rows`.
   """
   average = NoAverage() if average is None else average
 
@@ -115,6 +104,8 @@ def plan_state(
     opt_state = optimizer.init(trained)
     return TrainState(jnp.int32(0), params, opt_state, mean, slots)
 
+  # Nothing is computed here: a model may be too large for one device, and a
+  # plan may be made for devices that this machine does not have.
   with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
     graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
     shapes = jax.eval_shape(init, jax.random.key(0))

@@ -29,16 +29,13 @@ class StepMetrics:
   If a parameter that the optimizer changes becomes infinite or NaN, the loss or
   the norm of that step is not finite. If a label row that the optimizer does
   not change does, the loss of the next step is not finite.
-
-  Attributes:
-    loss: float32, loss of the parameters before the step, summed over labels
-      and averaged over the batch's documents.
-    grad_norm: float32, global norm before clipping, over the gradients of all
-      parameters that the optimizer changes. A batch that is not full has a
-      smaller norm.
   """
 
+  # float32, of the parameters before the step, summed over labels and averaged
+  # over the batch's documents.
   loss: jax.Array
+  # float32, global norm before clipping, over the gradients of all parameters
+  # that the optimizer changes. A batch that is not full has a smaller norm.
   grad_norm: jax.Array
 
 
@@ -82,12 +79,24 @@ def make_train_step(
   ) -> tuple[TrainState, StepMetrics]:
     key = step_key(key, state.step)
     trained, frozen = plan.split(state.params)
-    sum_and_grads = jax.value_and_grad(
-      functools.partial(
-        _batch_loss, plan, loss, frozen, weights, _row_step(plan, state, key)
-      ),
-      has_aux=True,
-    )
+    row_update = None  # the label rows' own rule, for this step
+    if plan.rows is not None:
+      slots = nnx.to_pure_dict(state.row_slots)
+      scalars = plan.rows.scalars(state.step, key)
+      row_update = RowUpdate(plan.rows.rule, slots, scalars)
+
+    def batch_loss(
+      trained: nnx.State, batch: TokenBatch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
+      # Returns the loss summed over documents, and the label rows and their
+      # slots after the step; None if the optimizer changes label rows.
+      model = nnx.merge(plan.graphdef, trained, frozen)
+      rngs = nnx.Rngs(dropout=key)
+      if row_update is None:
+        return model.loss(batch, loss, rngs, weights), None
+      return model.fused_loss(batch, loss, rngs, weights, row_update)
+
+    sum_and_grads = jax.value_and_grad(batch_loss, has_aux=True)
     if accumulate > 1:
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
@@ -98,8 +107,11 @@ def make_train_step(
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
+    # The label rows have changed in the backward pass already (rows.fused).
     return _with_rows(state, rows), StepMetrics(total / documents, norm)
 
+  # Without out_shardings, jit might choose another sharding for the new state
+  # than for the old one, and compile a second program for the next step.
   compiled = jax.jit(
     step,
     donate_argnums=0,
@@ -110,37 +122,6 @@ def make_train_step(
   # The weights are an argument, because constants of this size (one weight per
   # label) would make the compiled program large.
   return functools.partial(compiled, weights=weights)
-
-
-def _batch_loss(
-  plan: StatePlan,
-  loss: ChunkLoss,
-  frozen: nnx.State,
-  weights: LabelWeights | None,
-  rows: RowUpdate | None,
-  trained: nnx.State,
-  batch: TokenBatch,
-  key: jax.Array,
-) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
-  """Returns the loss summed over documents, and the changed label rows.
-
-  The second value has the rows and their slots after the step. It is None if
-  the optimizer changes label rows.
-  """
-  model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
-  if rows is None:
-    return model.loss(batch, loss, rngs, weights), None
-  return model.fused_loss(batch, loss, rngs, weights, rows)
-
-
-def _row_step(
-  plan: StatePlan, state: TrainState, key: jax.Array
-) -> RowUpdate | None:
-  """Returns the step of the label rows' own rule; None if there is none."""
-  if plan.rows is None:
-    return None
-  pace = plan.rows.pace(state.step, key)
-  return RowUpdate(plan.rows.rule, nnx.to_pure_dict(state.row_slots), pace)
 
 
 def _with_rows(

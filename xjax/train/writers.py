@@ -224,8 +224,8 @@ class TrainingProgress(Progress):
     if self._bar is not None:
       self._bar.set_postfix_str(text)
       return
-    pace = (time.monotonic() - self._start) / max(1, step - self._first)
-    left = tqdm.tqdm.format_interval(pace * (self._steps - step))
+    each = (time.monotonic() - self._start) / max(1, step - self._first)
+    left = tqdm.tqdm.format_interval(each * (self._steps - step))
     self.say(f'step {step}/{self._steps}: {text}, {left} left')
 
 

@@ -81,7 +81,6 @@ from xjax.train.saved_steps import (
   complete_steps,
   move_if_damaged,
   read_meta,
-  record_best,
 )
 from xjax.train.workdir import Workdir
 
@@ -193,9 +192,7 @@ class NeuralModel(TextModelConfig, Model):
     training = NeuralTraining.prepare(run, corpus, reader, proposals, levels)
     scorer = training.scorer()
     end = training.train(scorer)
-    best = chosen_step(folder, end.step, end.best_step)
-    if end.best_step not in (None, best):
-      record_best(folder.checkpoints, end.step, best)
+    chosen_step(folder, end.step, end.best_step)
     like = training.plan.abstract.params
     # Opening the run now needs no new programs.
     run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like)
@@ -272,7 +269,6 @@ def _fitted(
   # started, or it was written later.
   if step != end and move_if_damaged(folder.checkpoints, step):
     step = chosen_step(folder, end, best)
-    record_best(folder.checkpoints, end, step)
   params = read_params(folder.checkpoints, step, like, verified=True)
   scorer.params, scorer.step = from_paths(like, params), step
   return scorer

@@ -11,7 +11,7 @@ from xjax.data.schema import LabelSpace
 from xjax.models.contract import Config
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.text_model import build, initial_biases, smoothed_priors
-from xjax.train.optimizer import fused_rows, make_optimizer
+from xjax.train.optimizer import label_row_optimizer, make_optimizer
 from xjax.train.state import StatePlan, plan_state, with_label_start
 
 
@@ -87,6 +87,6 @@ def plan_neural(
     mesh,
     train.freeze,
     train.average,
-    fused_rows(train, counts),
+    label_row_optimizer(train, counts),
   )
   return with_label_start(plan, initial_biases(priors) if row_biases else None)

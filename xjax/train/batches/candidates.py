@@ -39,25 +39,23 @@ class TrainShortlists:
   Each document keeps some nodes: first the nodes of its gold labels, then the
   proposed nodes. A node is a label, or a cluster whose children are labels. So
   no gold label is ever lost.
-
-  Attributes:
-    nodes_NK: the proposed nodes of each document, best first, then PAD.
-    kept: the number K of nodes that a document keeps. With Candidates.UNION, it
-      keeps all of its nodes_NK instead.
-    children: the labels of each cluster, then PAD; None if nodes are labels.
-    parent_L: the cluster of each label; None if nodes are labels.
-    costs: N rows, how much each gold label counts in the loss, in the order of
-      the gold labels. None if all labels count equally.
-    gold_room: largest number of nodes with gold labels of a document. With
-      GOLD_FIRST, it is not needed (see with_room).
   """
 
+  # The proposed nodes of each document, best first, then PAD.
   nodes_NK: Int32[np.ndarray, 'N K']
+  # The number K of nodes that a document keeps. With Candidates.UNION, it keeps
+  # all of its nodes_NK instead.
   kept: int
+  # The labels of each cluster, then PAD, and the cluster of each label. Both
+  # are None if nodes are labels.
   children: Int32[np.ndarray, 'nodes most'] | None = None
   parent_L: Int32[np.ndarray, ' L'] | None = None
+  # N rows, how much each gold label counts in the loss, in the order of the
+  # gold labels. None if all labels count equally.
   costs: Ragged | None = None
   candidates: Candidates = Candidates.GOLD_FIRST
+  # Largest number of nodes with gold labels of a document. With GOLD_FIRST, it
+  # is not needed (see with_room).
   gold_room: int = 0
 
   def with_room(self, gold: Ragged, ids: Sequence[str], field: str) -> Self:

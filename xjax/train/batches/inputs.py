@@ -88,23 +88,17 @@ def label_features(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenReader:
-  """Turns documents into batches of word ids, or of vectors.
-
-  Attributes:
-    vocab: vocabulary of words, or tokenizer of a pretrained encoder; None if
-      documents are given as vectors.
-    dim: size of these vectors.
-    batch_size: documents of a batch for judging or predicting, over all
-      processes.
-    share: the rows of a batch that this process reads. These rows are divided
-      among the devices along the data axis. Two documents can be packed into
-      one row only if both are for the same device.
-  """
+  """Turns documents into batches of word ids, or of vectors."""
 
   data: DataConfig
+  # Vocabulary of words, or tokenizer of a pretrained encoder; None if documents
+  # are given as vectors.
   vocab: Vocabulary | Subwords | None
-  dim: int
-  batch_size: int
+  dim: int  # size of these vectors
+  batch_size: int  # for judging or predicting, over all processes
+  # The rows of a batch that this process reads. These rows are divided among
+  # the devices along the data axis. Two documents can be packed into one row
+  # only if both are for the same device.
   share: Share = WHOLE
 
   @property

@@ -11,18 +11,12 @@ from xjax.data.text.words import PAD_ID
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zones:
-  """Holds the token ids of N documents by zone; empty zones are left out.
+  """Holds the token ids of N documents by zone; empty zones are left out."""
 
-  Attributes:
-    values: int32, token ids of all documents, concatenated.
-    starts, ends: int64 [zones], where each zone starts and ends in values.
-    firsts: int64 [N + 1]; document i has the zones firsts[i]:firsts[i + 1].
-  """
-
-  values: np.ndarray
-  starts: np.ndarray
-  ends: np.ndarray
-  firsts: np.ndarray
+  values: np.ndarray  # int32, token ids of all documents, concatenated
+  starts: np.ndarray  # int64 [zones], where each zone starts in values
+  ends: np.ndarray  # int64 [zones], where it ends
+  firsts: np.ndarray  # int64 [N + 1], where the zones of each document start
 
   @classmethod
   def of(cls, tokens: Ragged) -> 'Zones':

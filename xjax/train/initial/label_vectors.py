@@ -284,10 +284,10 @@ def _start_transform(params: dict[str, jax.Array], folder: str) -> None:
 def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
   """Puts the word vectors of [SEP] and [MASK], if any, into the parameters."""
   words = np.asarray(params[PIECE_VECTORS])
-  mask_id = _mask_id(tokenizer)
   mask = np.asarray(params[_SPECIAL])[1]
-  if mask_id is not None:
-    mask = words[mask_id]
+  for name in reversed(_MASKS):  # the first that the tokenizer has counts
+    if name in tokenizer.pieces:
+      mask = words[tokenizer.pieces.index(name)]
   special_2D = np.stack([words[tokenizer.after[0]], mask])
   params[_SPECIAL] = replace_values(params[_SPECIAL], special_2D)
 
@@ -315,9 +315,3 @@ def _frozen_modules(
     leaves = {path: np.asarray(params[prefix + path]) for path in by_path(like)}
     modules.append(nnx.merge(graphdef, from_paths(like, leaves)))
   return tuple(modules)
-
-
-def _mask_id(tokenizer: Subwords) -> int | None:
-  """Returns the id of [MASK], or None if the tokenizer has no such token."""
-  pieces = tokenizer.pieces
-  return next((pieces.index(name) for name in _MASKS if name in pieces), None)
