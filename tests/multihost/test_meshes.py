@@ -20,7 +20,7 @@ from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params
 from xjax.train.saved_steps import intact_steps, read_meta
 
-STEPS = 20
+STEPS = 8
 # The mesh (1, 8) runs in two processes, in a test of its own.
 MESHES = [pytest.param(8, 1, marks=pytest.mark.thorough), (2, 4)]
 
@@ -36,8 +36,8 @@ def config(data, label, steps=STEPS):
       accumulate=2,
       clip_norm=5.0,
       steps=steps,
-      checkpoint_every=10,
-      judge_every=10,
+      checkpoint_every=4,
+      judge_every=4,
     ),
     mesh=MeshConfig(data, label),
   )
@@ -125,8 +125,8 @@ def test_two_processes_agree_with_one(one_device, two_processes):
   assert 'step' not in host1
   assert len(list((workdir / 'tb').iterdir())) == 2
   # One process reads the checkpoints of two.
-  assert intact_steps(workdir / 'checkpoints') == [10, 20]
-  params = read_params(workdir / 'checkpoints', 20)
+  assert intact_steps(workdir / 'checkpoints') == [4, 8]
+  params = read_params(workdir / 'checkpoints', 8)
   assert params['head/output'].shape[0] == padded_labels(16)
   assert all(np.isfinite(array).all() for array in params.values())
 
@@ -136,7 +136,7 @@ def test_labels_may_be_divided_among_processes(one_device, labels_apart):
   assert_same(labels_apart, one_device)
   # A document that both processes read counts once.
   assert documents(labels_apart) == documents(one_device)
-  assert intact_steps(labels_apart / 'checkpoints') == [10, 20]
+  assert intact_steps(labels_apart / 'checkpoints') == [4, 8]
 
 
 @pytest.mark.thorough
@@ -145,9 +145,9 @@ def test_one_process_goes_on_where_two_with_divided_labels_were(
 ):
   workdir = tmp_path / 'run'
   shutil.copytree(labels_apart, workdir)
-  shutil.rmtree(workdir / 'checkpoints' / '20')
+  shutil.rmtree(workdir / 'checkpoints' / '8')
   (output,) = finish(launch(workdir, config(1, 1), 1))
-  assert f'resuming at step 10 of {STEPS}' in output
+  assert f'resuming at step 4 of {STEPS}' in output
   assert_same(workdir, one_device)
 
 

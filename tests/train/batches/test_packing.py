@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
@@ -158,19 +158,6 @@ def test_a_share_of_parts_that_lie_apart():
       lambda x: np.concatenate(np.split(x, 4)[::2]), whole[i]
     )
     jax.tree.map(np.testing.assert_array_equal, apart[i], wanted)
-
-
-def test_batches_that_do_not_divide():
-  with pytest.raises(ConfigError, match='8 documents .* 3 device'):
-    train(packing=Packing(3))
-  with pytest.raises(ConfigError, match='4 device.* 4 micro'):
-    train(packing=Packing(4, 4))
-
-
-def test_a_document_longer_than_a_row():
-  tokens = Ragged.of([range(T + 1)])
-  with pytest.raises(ConfigError, match='max_tokens'):
-    EvalBatches(tokens, tokens, batch_size=1, buckets=(T,), packing=Packing())
 
 
 def test_no_documents():

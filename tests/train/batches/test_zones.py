@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.text.words import UNKNOWN_ID
 from xjax.train.batches.dense import EvalBatches, TrainBatches
@@ -70,8 +69,3 @@ def test_batches_have_what_their_documents_have():
     assert sorted(seen) == list(range(60))
     # One program for each bucket.
     assert len({batch.tokens_BT.shape for batch in batches}) == 2
-
-
-def test_a_zone_longer_than_the_buckets():
-  with pytest.raises(ConfigError, match='a zone has 5 tokens'):
-    EvalBatches(zones(), Ragged.of([[]] * 5), batch_size=2, buckets=(4,))

@@ -18,7 +18,7 @@ import typing
 
 import numpy as np
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
@@ -62,22 +62,7 @@ class _Buckets:
         gives each document its own row.
     """
     widths = np.asarray(buckets, np.int64)
-    if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
-      raise ConfigError(
-        f'data.tokens.buckets={tuple(buckets)} must be one or more ascending '
-        'lengths, each at least 1'
-      )
-    if len(tokens) != len(gold):
-      raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
-    if len(tokens) and tokens.lengths.max() > widths[-1]:
-      unit = 'zone' if isinstance(tokens, Zones) else 'document'
-      raise ConfigError(
-        f'a {unit} has {tokens.lengths.max()} tokens, but the last of '
-        f'data.tokens.buckets is {widths[-1]}; set the last bucket to '
-        'data.tokens.max_tokens'
-      )
     if packing:
-      packing.check(batch_size)
       widths = widths[-1:]
     self._tokens, self._gold = tokens, gold
     self._padding, self._packing = padding, packing

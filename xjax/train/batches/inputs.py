@@ -46,7 +46,6 @@ _NEEDS_FEATURES = (
   'documents with --features=STEM (STEM.npy and STEM.ids.txt), or in Python '
   'with the argument features'
 )
-READS_TEXT = 'this run reads texts; do not give it a matrix of features'
 
 
 def check_features(features: FeatureRows, dim: int) -> None:
@@ -142,11 +141,13 @@ class TokenReader:
     the same number of batches.
 
     Raises:
-      ConfigError: the documents have sparse features, or vectors that are not
-        read; or vectors are missing, or have another size.
+      ConfigError: the documents have sparse features, or vectors are missing,
+        or have another size.
     """
     if documents.sparse is not None:
-      raise ConfigError(READS_TEXT)
+      raise ConfigError(
+        'this run reads texts; do not give it a matrix of features'
+      )
     n, gold = len(documents), documents.gold
     few = 1 if documents.split is None else _FEW_ROWS
     if gold is None:
@@ -157,10 +158,6 @@ class TokenReader:
     """Returns tokens or vectors; the tokens of a split are cached in a file."""
     if self.vocab is None:
       return self._vectors(documents)
-    if documents.split is None and documents.vectors is not None:
-      raise ConfigError(
-        'this run reads the words of documents; do not give it features'
-      )
     # A memory has the tokens of all documents, not those of some.
     if documents.memory is None or documents.rows is not None:
       return self._tokens(documents)

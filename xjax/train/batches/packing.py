@@ -11,7 +11,6 @@ import dataclasses
 
 import numpy as np
 
-from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import Share
 
 # Batches have at most 8 different numbers of rows, since jit compiles a program
@@ -29,14 +28,6 @@ class Packing:
 
   devices: int = 1  # along the data axis, over all processes
   accumulate: int = 1  # number of micro-batches
-
-  def check(self, batch_size: int) -> None:
-    packs = self.devices * self.accumulate
-    if batch_size % packs:
-      raise ConfigError(
-        f'a batch of {batch_size} documents does not divide evenly among '
-        f'{self.devices} device(s) with {self.accumulate} micro-batch(es) each'
-      )
 
   def plan(self, lengths_B: np.ndarray, width: int) -> 'RowPlan':
     """Decides where the documents of a batch are placed in rows.
