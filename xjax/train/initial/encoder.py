@@ -47,13 +47,32 @@ def check_encoder(
   """
   if not data.tokens.pretrained:
     return
-  if not model.encoder.folder:
-    _check_generated(data)
+  encoder = model.encoder
+  if not encoder.folder and data.generated:
     return
+  if not encoder.folder:
+    raise ConfigError(
+      "config.model.encoder.folder='': give the pretrained encoder as "
+      '--config.model.encoder.folder=FOLDER. FOLDER is a folder in the form of '
+      'Hugging Face (config.json, model.safetensors and the tokenizer), or the '
+      'name of a model in the local Hugging Face cache'
+    )
   folder = _folder(model)
-  tokenizer = folder.tokenizer(model.encoder.spare_rows)
-  _check_lengths(model, data, folder, tokenizer.n_special)
-  _check_layers(model.encoder.joined, folder)
+  tokenizer = folder.tokenizer(encoder.spare_rows)
+  special, longest = tokenizer.n_special, folder.architecture.max_tokens
+  if data.tokens.max_tokens <= special:
+    raise ConfigError(
+      f'config.data.tokens.max_tokens={data.tokens.max_tokens}: must be '
+      f'more than {special}, the number of special tokens that the tokenizer '
+      f'of {folder.path} puts around a text'
+    )
+  check_lengths(model, data, longest, f'the encoder of {folder.path}', special)
+  n = folder.architecture.layers
+  if any(not 1 <= abs(layer) <= n for layer in encoder.joined):
+    raise ConfigError(
+      f'config.model.encoder.joined={encoder.joined}: the encoder of '
+      f'{folder.path} has the layers 1 to {n}, or -{n} to -1'
+    )
   _check_kept(folder, tokenizer, workdir)
 
 
@@ -142,30 +161,6 @@ def _small(
   return small_encoder(model.encoder.architecture, words, longest)
 
 
-def _check_generated(data: DataConfig) -> None:
-  """Checks that an encoder without a folder is used on generated text only."""
-  if not data.generated:
-    raise ConfigError(
-      "config.model.encoder.folder='': give the pretrained encoder as "
-      '--config.model.encoder.folder=FOLDER. FOLDER is a folder in the form of '
-      'Hugging Face (config.json, model.safetensors and the tokenizer), or the '
-      'name of a model in the local Hugging Face cache'
-    )
-
-
-def _check_lengths(
-  model: TextModelConfig, data: DataConfig, folder: ModelFolder, special: int
-) -> None:
-  longest = folder.architecture.max_tokens
-  if data.tokens.max_tokens <= special:
-    raise ConfigError(
-      f'config.data.tokens.max_tokens={data.tokens.max_tokens}: must be '
-      f'more than {special}, the number of special tokens that the tokenizer '
-      f'of {folder.path} puts around a text'
-    )
-  check_lengths(model, data, longest, f'the encoder of {folder.path}', special)
-
-
 def check_lengths(
   model: TextModelConfig,
   data: DataConfig,
@@ -192,15 +187,6 @@ def check_lengths(
       raise ConfigError(
         f'{field}={length}: {encoder} reads at most {longest} tokens{included}'
       )
-
-
-def _check_layers(layers: tuple[int, ...], folder: ModelFolder) -> None:
-  n = folder.architecture.layers
-  if any(not 1 <= abs(layer) <= n for layer in layers):
-    raise ConfigError(
-      f'config.model.encoder.joined={layers}: the encoder of {folder.path} has '
-      f'the layers 1 to {n}, or -{n} to -1'
-    )
 
 
 def _check_kept(
