@@ -88,14 +88,6 @@ def test_parameters_are_read_as_means(tmp_path, averaged, placed):
   assert (found['rows'] != held[1].params['rows'][...]).all()
 
 
-def test_means_that_a_checkpoint_lacks(tmp_path, plan, advance, averaged):
-  write(tmp_path, plan, advance, [1])
-  with Checkpoints(tmp_path, 3) as checkpoints:
-    says = '1: the averages of this checkpoint do not fit'
-    with pytest.raises(DataError, match=says):
-      checkpoints.restore(1, averaged[0].abstract, batches())
-
-
 def test_keeps_the_newest_and_the_best(tmp_path, plan, advance):
   write(tmp_path, plan, advance, range(1, 8), keep=2, best=3)
   assert intact_steps(tmp_path) == [3, 6, 7]

@@ -117,14 +117,6 @@ def test_outliers_are_clipped_by_recent_norms():
   assert sum(np.less(clipped, norms)) >= 4 and clipped[-1] == 5
 
 
-def test_gradients_of_zero_do_not_stop_training():
-  optimizer = clip_outliers(5.0)
-  state = optimizer.init(None)
-  for norm in [0.0] * 9 + [3.0]:
-    grads, state = optimizer.update(jnp.array([norm]), state)
-    np.testing.assert_array_equal(grads, [norm])
-
-
 def test_groups_learn_at_rates_of_their_own():
   params = {
     'encoder': {
@@ -197,18 +189,6 @@ def test_ema_is_the_weighted_mean(start):
   for step in range(start + 1, STEPS + 1):
     expected = 0.75 * expected + 0.25 * drawn[step]
     np.testing.assert_allclose(found[step], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize('config', [SWAConfig(4, 2), EMAConfig(0.9, 4)])
-def test_up_to_the_start_it_is_the_parameters(config):
-  drawn, found = means(config)
-  assert config.averages
-  for step in range(STEPS + 1):
-    assert config.differs(step) == (step > 4)
-    if step <= 4:
-      np.testing.assert_array_equal(found[step], drawn[step])
-    else:
-      assert (found[step] != drawn[step]).all()
 
 
 PLACES = [(seed, step) for seed in range(4) for step in range(8)]

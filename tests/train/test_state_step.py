@@ -233,17 +233,6 @@ def test_averages_are_those_of_the_parameters(mesh):
     assert (used != params[-1][name]).any()
 
 
-def test_averages_begin_with_what_the_run_begins_with(wide):
-  plan, _ = planned(wide, MEANS, SMALL)
-  state = start(wide, plan)
-  params = jax.tree.map(lambda x: x + 1, state.params)
-  state = plan.start_averages(dataclasses.replace(state, params=params))
-  means = by_path(state.averages)
-  for name, param in by_path(params).items():
-    np.testing.assert_array_equal(means[name], param)
-    assert means[name] is not param
-
-
 def test_loss_is_the_mean_over_real_documents(wide):
   rng = np.random.default_rng(1)
   host = batch(rng, real=8)

@@ -169,17 +169,6 @@ def test_a_full_disk_is_one_error_at_once(tmp_path, part):
         writer.write('train', step, loss=0.5)
 
 
-@pytest.mark.parametrize('name', ['tb', 'metrics.jsonl'])
-def test_what_is_in_the_way_is_one_error(tmp_path, name):
-  if name == 'tb':
-    (tmp_path / name).write_text('mine')
-  else:
-    (tmp_path / name).mkdir()
-  says = f'{tmp_path}/{name}.*: cannot be written'
-  with pytest.raises(UserError, match=says):
-    MetricWriter(tmp_path, 0, 0)
-
-
 def test_plain_lines_where_there_is_no_terminal(caplog, monkeypatch):
   monkeypatch.setattr(sys.stderr, 'isatty', lambda: False, raising=False)
   caplog.set_level('INFO')
@@ -189,16 +178,3 @@ def test_plain_lines_where_there_is_no_terminal(caplog, monkeypatch):
     progress.say('a line')
   assert 'step 20/30: loss 1.2500, 640 documents/s, 00:00 left' in caplog.text
   assert 'a line' in caplog.text
-
-
-def test_bar_on_a_terminal(caplog, capsys, monkeypatch):
-  monkeypatch.setattr(sys.stderr, 'isatty', lambda: True, raising=False)
-  caplog.set_level('INFO')
-  with TrainingProgress(0, 3) as progress:
-    progress.show(1, 1.25, 640.4)
-    progress.update()
-    progress.say('a line')
-  shown = capsys.readouterr().err
-  assert 'loss 1.2500, 640 documents/s' in shown
-  assert '1/3' in shown and 'a line' in shown
-  assert caplog.text == ''

@@ -60,7 +60,8 @@ def replace_values(
   `values` have the shape of `param` and are the same on every process. `mask`
   is broadcast. The sharding and the dtype of the parameter stay the same.
   """
-  # Each process fills only the parts on its own devices.
+  # Each process fills only the parts on its own devices, so that no device
+  # holds the whole of a sharded parameter.
   whole_mask, new = (
     jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
     for whole in (

@@ -132,9 +132,6 @@ def test_unseen_and_hidden_labels_keep_their_empty_rows(described, corpus):
   assert params['head/unseen_scale'] != 1 and params['head/unseen_offset'] != 0
 
 
-VOCAB = Vocabulary(('a', 'b'))
-
-
 def words():
   vectors = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
   return WordVectors(vectors, np.array([False, False, True, False]))

@@ -11,9 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.fixtures.encoders import SIZES, write_encoder, write_weights
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import SubwordsConfig
-from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.text.subwords import Subwords
 from xjax.models.neural import neural_training as neural
@@ -24,7 +22,7 @@ from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.pooling import ClsConfig, MeanConfig, NoPooling
+from xjax.networks.pooling import ClsConfig, NoPooling
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
@@ -260,37 +258,3 @@ def test_spare_rows_are_for_pieces_that_nobody_has(
   fit(config, tmp_path / 'run')
   kept = Workdir.at(tmp_path / 'run')
   assert len(kept.subwords()) < kept.architecture().vocab_size
-
-
-@pytest.mark.thorough
-def test_packed_documents_train_alike(devices, from_folder, tmp_path):
-  # Texts of 45 to 131 pieces.
-  tokens = SubwordsConfig(max_tokens=256, buckets=(256,))
-  model = NeuralModel(
-    NoEmbedding(),
-    BertConfig(dropout=0.0, attention_dropout=0.0),
-    MeanConfig(),
-    OneVsAllConfig(chunk=8),
-  )
-  config = dataclasses.replace(
-    from_folder,
-    data=dataclasses.replace(from_folder.data, tokens=tokens),
-    model=model,
-    mesh=MeshConfig(data=2, label=2),
-  )
-  losses = {}
-  for packed in (False, True):
-    tokens = dataclasses.replace(config.data.tokens, packed=packed)
-    data = dataclasses.replace(config.data, tokens=tokens)
-    workdir = tmp_path / str(packed)
-    with devices(4):
-      result = fit(dataclasses.replace(config, data=data), workdir)
-    lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']
-    predictor, split = open_run(workdir), result.corpus.split('dev')
-    documents = Documents.of_split(split)
-    (batch,) = predictor.scorer.reader.batches(documents)
-    assert (len(batch.tokens_BT) < len(split)) == packed
-  assert len(losses[True]) == 2
-  np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)

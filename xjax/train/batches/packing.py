@@ -40,6 +40,8 @@ class Packing:
       np.arange(documents), documents // self.devices
     )
     micro_B = turn_B % self.accumulate
+    # Documents are packed within a group, so a row never needs the tokens of
+    # another device, and micro-batches stay independent.
     placed_B = np.zeros((documents, 3), np.int32)
     for device, micro in np.ndindex(self.devices, self.accumulate):
       pack_B = (device_B == device) & (micro_B == micro)

@@ -21,6 +21,8 @@ class Zones:
   @classmethod
   def of(cls, tokens: Ragged) -> 'Zones':
     """Splits each document at the PAD_ID between two zones."""
+    # A zone starts at its document's start or after a PAD_ID, and ends before
+    # the next one; after sorting, start i belongs to end i.
     between = np.flatnonzero(tokens.values == PAD_ID)
     full = tokens.lengths > 0
     starts = np.concatenate([tokens.indptr[:-1][full], between + 1])
@@ -60,6 +62,8 @@ class Zones:
     starts = self.starts[zones_BZ[real_BZ]]
     lengths_BZ = np.zeros(zones_BZ.shape, np.int32)
     lengths_BZ[real_BZ] = self.ends[zones_BZ[real_BZ]] - starts
+    # One gather fills all documents: token t of a zone is values[start + t].
+    # Places outside a zone are never read, so their start may be 0.
     at_BZ = np.zeros(zones_BZ.shape, np.int64)
     at_BZ[real_BZ] = starts
     steps_T = np.arange(width)

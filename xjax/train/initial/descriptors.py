@@ -92,6 +92,8 @@ def _weights_from(
 
   Returns this run's weights if the encoders have different sizes.
   """
+  # The weights that embedded the descriptors, not those at the end of that run:
+  # its head has learned what these descriptors mean.
   theirs = _saved_weights(descriptor_run)
   pieces = weights[PIECE_VECTORS], theirs[PIECE_VECTORS]
   tokenizers = workdir.subwords(), descriptor_run.subwords()
@@ -150,6 +152,7 @@ def descriptor_word_vectors(
   vectors = np.asarray(by_path(state.params)[WORD_VECTORS])
   if descriptor_run is None or not descriptor_run.word_vectors.exists():
     return WordVectors(vectors, has_vector)
+  # As for encoders: the vectors that the other run computed descriptors from.
   their_vocab = descriptor_run.vocabulary()
   theirs = load_words(descriptor_run.word_vectors, their_vocab)
   rows = word_rows(vocab, their_vocab)

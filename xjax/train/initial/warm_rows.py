@@ -58,6 +58,8 @@ def take_rows(
   of_label = _of_label(next(iter(ours.values())))
   names = {*ours, EXPONENT} if KERNEL in ours else {*ours}
   wanted = {name: theirs[name] for name in (names & theirs.keys())}
+  # Rows that keep their places are read by the devices that hold them. Any
+  # other order needs all rows in the memory of every host.
   if _in_place(source) and {len(x) for x in wanted.values()} == {length}:
     wanted = {
       name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=of_label)
@@ -117,6 +119,8 @@ def _convert_weights(
   """Converts weights to a storage; they are rounded like initial weights."""
   arrays = {name.removeprefix('head/'): x for name, x in rows.items()}
   values_LD = decode_weights(arrays, jnp.float32)
+  # Bits that depend only on the label and the column: each device rounds its
+  # own rows, with the same result on every mesh.
   labels, dim = values_LD.shape
   ids_L = jnp.arange(labels, dtype=jnp.int32)
   arrays = encode_weights(
@@ -132,5 +136,6 @@ def _merge_rows(
     mask = mask_L.reshape(-1, *[1] * (param.ndim - 1))
     return jnp.where(mask, rows, param)
 
+  # The rows may be most of the memory, so the result takes the place of param.
   compiled = jax.jit(merge, donate_argnums=0, out_shardings=param.sharding)
   return compiled(param, mask_L, rows)
