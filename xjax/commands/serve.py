@@ -25,6 +25,7 @@ from absl import flags
 
 from xjax.commands.flags import checkpoint, program
 from xjax.core.console import loading_libraries
+from xjax.core.errors import UserError
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _PORT = flags.DEFINE_integer(
@@ -59,7 +60,7 @@ _MAX_WAITING = flags.DEFINE_integer(
 _TIMEOUT = flags.DEFINE_float(
   'timeout',
   30,
-  'The longest time for sending a request and for its answer, in seconds.',
+  'The longest time for the answer of a request, in seconds.',
   lower_bound=0.1,
   upper_bound=86400,
 )
@@ -74,12 +75,14 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
 
 def main() -> None:
   """Serves the model until a signal comes."""
-  from xjax.run.serve.limits import Limits, allowed_hosts, check_installed
-
-  check_installed()
-  with loading_libraries():
-    from xjax.report.page import served
-    from xjax.run.serve.server import serve
+  try:
+    with loading_libraries():
+      from xjax.report.page import served
+      from xjax.run.serve.app import Limits, allowed_hosts
+      from xjax.run.serve.server import serve
+  except ModuleNotFoundError as error:
+    missing = f'serving needs {error.name}'
+    raise UserError(f"{missing}: pip install 'xjax[serve]'") from error
 
   limits = Limits(
     body=_MAX_BODY_MB.value << 20,

@@ -1,8 +1,10 @@
 """A server answers like the model, and every fault is a JSON error."""
 
 import concurrent.futures
+import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +18,7 @@ from tests.run.serve.conftest import Client, SlowService, serving
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.report.page import served
-from xjax.run.serve.limits import Limits
+from xjax.run.serve.app import Limits, allowed_hosts
 from xjax.run.serve.server import bind
 from xjax.run.serve.service import Service
 
@@ -191,6 +193,26 @@ def test_long_bodies_keep_nobody_waiting(service):
       assert [answer.result()[0] for answer in answers] == [200] * 4
 
 
+def test_too_many_connections_are_refused(service):
+  with serving(service, Limits(connections=3)) as client:
+    with contextlib.ExitStack() as stack:
+      for _ in range(3):
+        address = '127.0.0.1', client.port
+        stack.enter_context(socket.create_connection(address))
+      assert client.send('GET', '/health')[0] == 503
+    client.wait()  # until the server has noticed that they are closed
+
+
+def test_a_page_of_another_machine_reads_no_answer(service):
+  hosts = frozenset({'localhost', '127.0.0.1'})
+  with serving(service, Limits(hosts=hosts)) as client:
+    for host, status in (('evil.example', 403), ('LOCALHOST:80', 200)):
+      headers = {'host': host}
+      assert client.send('GET', '/labels', headers=headers)[0] == status
+  assert allowed_hosts('127.0.0.1', ['Mine']) >= {'mine', 'localhost'}
+  assert not allowed_hosts('0.0.0.0', []) and not allowed_hosts('::1', ['*'])
+
+
 def test_an_answer_that_takes_too_long_is_an_error(service):
   slow = SlowService(service, 1.0)
   with serving(slow, Limits(seconds=0.2)) as client:
@@ -215,18 +237,22 @@ def test_a_failure_says_no_more_than_that(service, caplog):
 def test_many_clients_share_batches(service):
   slow = SlowService(service, 0.05)
   with serving(slow) as client:
+    names = 'xjax_batch_documents_sum', 'xjax_batch_documents_count'
+    before = [client.metric(name) for name in names]
     body = {'documents': TEXTS, 'k': 1}
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
       answers = list(pool.map(client.predict, [body] * 48))
     assert all(answer == answers[0] for answer in answers)
-    assert client.metric('xjax_batch_documents_sum') == 48 * len(TEXTS)
-    assert client.metric('xjax_batch_documents_count') < 24
+    documents, batches = (client.metric(name) for name in names)
+    assert documents - before[0] == 48 * len(TEXTS)
+    assert batches - before[1] < 24
 
 
 @pytest.mark.thorough
 def test_no_request_to_a_neural_model_compiles(finished):
   rng, words = np.random.default_rng(0), np.array('puma sa funu x'.split())
   with serving(Service.load(finished.workdir, served)) as client:
+    compiled = client.metric('xjax_compiled_programs_total')
     most = client.json('GET', '/health')[1]['max_k']
     for path in ('/predict', '/shaded') * 10:
       texts = [
@@ -236,7 +262,7 @@ def test_no_request_to_a_neural_model_compiles(finished):
       body = {'documents': texts, 'k': int(rng.integers(1, most + 1))}
       body['explain'] = int(rng.integers(0, 9))
       assert client.json('POST', path, body)[0] == 200
-    assert client.metric('xjax_compiled_programs_total') == 0
+    assert client.metric('xjax_compiled_programs_total') == compiled
 
 
 @pytest.mark.fuzzed

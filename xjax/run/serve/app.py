@@ -1,13 +1,14 @@
 """Defines the paths of the server, as an ASGI application."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-import json
+from collections.abc import Awaitable, Callable, Iterable
+import dataclasses
 import re
 import time
 from typing import Any
 
 from absl import logging
+import prometheus_client as prometheus
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -16,15 +17,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from xjax.run.serve.batcher import Batcher
-from xjax.run.serve.limits import Limits
-from xjax.run.serve.meters import Meters
 from xjax.run.serve.request import PredictRequest, Refused
 from xjax.run.serve.service import Service
 
+LOCAL = '127.0.0.1', '::1', 'localhost'  # addresses of this machine
 _MOST_LABELS = 10_000  # labels in one answer
 _LONG = 1 << 16  # bytes; longer bodies are parsed in a thread
-_THREADS = 2  # that parse long bodies
-_UNREAD = 408, 413  # the client may still send, so the connection is closed
 _HEADERS = {
   # The page has its own style and script, and asks only this server.
   'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; "
@@ -33,7 +31,42 @@ _HEADERS = {
   'x-content-type-options': 'nosniff',
 }
 
+prometheus.disable_created_metrics()
+_REQUESTS = prometheus.Counter(
+  'xjax_requests', 'Answered requests.', ['path', 'code']
+)
+_SECONDS = prometheus.Histogram(
+  'xjax_request_seconds',
+  'Seconds until a request was answered.',
+  ['path'],
+  buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
+)
+
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  """Bounds what requests can ask of a server."""
+
+  body: int = 8 << 20  # the largest number of bytes of a body
+  documents: int = 1024  # the largest number of documents that wait
+  seconds: float = 30.0  # for an answer
+  connections: int = 512  # the largest number of open connections
+  hosts: frozenset[str] = frozenset()  # for the header Host; empty: any
+
+
+def allowed_hosts(host: str, more: Iterable[str]) -> frozenset[str]:
+  """Returns the names that the header Host of a request may have.
+
+  They are `host`, the address to listen at, and `more`, where '*' allows any
+  name. The result is empty if any name is allowed, as for an address that other
+  machines can reach.
+  """
+  names = {name.lower() for name in more}
+  if host not in LOCAL or '*' in names:
+    return frozenset()
+  return frozenset({*LOCAL, *names})
 
 
 class App:
@@ -44,12 +77,9 @@ class App:
   """
 
   def __init__(
-    self, service: Service, batcher: Batcher, meters: Meters, limits: Limits
+    self, service: Service, batcher: Batcher, limits: Limits
   ) -> None:
-    self._service, self._batcher = service, batcher
-    self._meters, self.limits = meters, limits
-    self._held = 0  # bytes of bodies that are read or wait for an answer
-    self._parsing = asyncio.Semaphore(_THREADS)
+    self._service, self._batcher, self._limits = service, batcher, limits
     paths = (
       ('GET', '/', self._page),
       ('GET', '/labels', self._labels),
@@ -69,22 +99,10 @@ class App:
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
     if self._is_foreign(scope):
       message = 'the header Host names another machine; see --allowed_hosts'
-      self.count_refused(403)
+      _count_other(403)
       await _error(403, message)(scope, receive, send)
     else:
       await self._app(scope, receive, send)
-
-  async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers one request, when there are too many connections."""
-    self.count_refused(503)
-    message = 'too many connections; try again later'
-    response = _error(503, message)
-    response.headers['connection'] = 'close'
-    await response(scope, receive, send)
-
-  def count_refused(self, status: int) -> None:
-    """Counts a request that no path has answered."""
-    self._meters.requests.labels('other', status).inc()
 
   def _is_foreign(self, scope: Scope) -> bool:
     """Returns whether a web page of somebody else may have sent a request.
@@ -92,11 +110,11 @@ class App:
     The name of another machine can point to this machine (DNS rebinding). Then
     a page from there could read the answers of a local server.
     """
-    if not self.limits.hosts:
+    if not self._limits.hosts:
       return False
     host = dict(scope['headers']).get(b'host', b'').decode('latin-1')
     name = re.sub(r':\d+$', '', host).strip('[]').lower()
-    return bool(name) and name not in self.limits.hosts
+    return bool(name) and name not in self._limits.hosts
 
   def _measured(self, path: str, handler: Handler) -> Handler:
     """Returns a handler that counts requests and answers errors as JSON."""
@@ -114,15 +132,15 @@ class App:
         message = 'internal error; the log of the server says more'
         response = _error(500, message)
       response.headers.update(_HEADERS)
-      self._meters.requests.labels(path, response.status_code).inc()
-      self._meters.seconds.labels(path).observe(time.monotonic() - start)
+      _REQUESTS.labels(path, response.status_code).inc()
+      _SECONDS.labels(path).observe(time.monotonic() - start)
       return response
 
     return handle
 
   async def _http_error(self, request: Request, error: Any) -> Response:
     """Answers requests for a path or with a method that the server lacks."""
-    self.count_refused(error.status_code)
+    _count_other(error.status_code)
     paths = 'POST /predict, GET /labels, /health, /metrics and /'
     response = _error(
       error.status_code,
@@ -153,8 +171,8 @@ class App:
 
   async def _metrics(self, request: Request) -> Response:
     del request
-    text, media_type = self._meters.text()
-    return Response(text, media_type=media_type)
+    text = prometheus.generate_latest()
+    return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)
 
   async def _predict(self, request: Request) -> Response:
     answers = await self._answers(request, shaded=False)
@@ -165,70 +183,36 @@ class App:
     return JSONResponse({'html': await self._answers(request, shaded=True)})
 
   async def _answers(self, request: Request, shaded: bool) -> list[str]:
-    limits = self.limits
-    body = await self._body(request)
+    seconds = self._limits.seconds
+    asked = await self._parse(await self._body(request), shaded)
+    future = self._batcher.submit(asked)
     try:
-      asked = await self._parse(body, shaded)
-      future = self._batcher.submit(asked)
-      async with asyncio.timeout(limits.seconds):
+      async with asyncio.timeout(seconds):
         return await asyncio.wrap_future(future)
     except TimeoutError as error:
-      message = f'no answer within {limits.seconds:g} s; try again later'
+      message = f'no answer within {seconds:g} s; try again later'
       raise Refused(503, message) from error
-    finally:
-      self._held -= len(body)
 
   async def _parse(self, body: bytes, shaded: bool) -> PredictRequest:
-    parse = self._service.parse
+    parse, documents = self._service.parse, self._limits.documents
     if len(body) <= _LONG:
-      return parse(body, self.limits.documents, shaded)
-    async with self._parsing:
-      # In a thread, so that other requests need not wait.
-      documents = self.limits.documents
-      return await asyncio.to_thread(parse, body, documents, shaded)
+      return parse(body, documents, shaded)
+    # In a thread, so that other requests need not wait.
+    return await asyncio.to_thread(parse, body, documents, shaded)
 
   async def _body(self, request: Request) -> bytes:
-    """Returns the body of a request; its size has been added to _held.
-
-    Raises Refused if it is too long or too slow, or too many are being read.
-    """
-    limit, parts, size = self.limits.body, [], 0
-    declared = request.headers.get('content-length', '')
-    waits = 'expect' in request.headers  # the client has not sent it yet
-    try:
-      if waits and declared.isdigit() and int(declared) > limit:
-        raise self._too_long()
-      async with asyncio.timeout(self.limits.seconds):
-        async for part in request.stream():
-          size += len(part)
-          # Most clients read no answer before they have sent all. So the rest
-          # of a long body is read, but not kept.
-          if size <= limit:
-            self._hold(len(part))
-            parts.append(part)
-      if size > limit:
-        raise self._too_long()
-    except BaseException as error:
-      self._held -= sum(map(len, parts))
-      if not isinstance(error, TimeoutError):
-        raise
-      if size > limit:
-        raise self._too_long() from error
-      message = f'the body did not arrive within {self.limits.seconds:g} s'
-      raise Refused(408, message) from error
-    return b''.join(parts)
-
-  def _too_long(self) -> Refused:
-    return Refused(
-      413,
-      f'the body is longer than {self.limits.body >> 20} MiB; send several '
-      'requests',
-    )
-
-  def _hold(self, size: int) -> None:
-    if self._held + size > self.limits.bodies:
-      raise Refused(503, 'too many long bodies at the same time; try again')
-    self._held += size
+    body, size, limit = bytearray(), 0, self._limits.body
+    async for part in request.stream():
+      size += len(part)
+      # Most clients read no answer before they have sent all. So the rest of a
+      # long body is read, but not kept.
+      if size <= limit:
+        body += part
+    if size > limit:
+      mib = limit >> 20
+      message = f'the body is longer than {mib} MiB; send several requests'
+      raise Refused(413, message)
+    return bytes(body)
 
 
 def _query(
@@ -246,11 +230,9 @@ def _error(status: int, message: str) -> JSONResponse:
   headers = dict(_HEADERS)
   if status == 503:
     headers['retry-after'] = '1'
-  if status in _UNREAD:
-    headers['connection'] = 'close'
   return JSONResponse({'error': message}, status, headers)
 
 
-def error_body(message: str) -> bytes:
-  """Returns the body of an answer that reports an error."""
-  return json.dumps({'error': message}).encode()
+def _count_other(status: int) -> None:
+  """Counts a request that no path has answered."""
+  _REQUESTS.labels('other', status).inc()
