@@ -21,8 +21,7 @@ The command prints what the new corpus loses, and which flags make models read
 it as they read the source.
 
 FOLDER gets JSON lines and labels.jsonl (--format=jsonl), or JSON lines and a
-taxonomy (--format=htc). If you start the same command again, it writes only the
-files that are missing.
+taxonomy (--format=htc). It appears when it is complete.
 """
 
 from xjax.commands.flags import config, program, transfer

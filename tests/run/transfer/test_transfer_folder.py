@@ -1,7 +1,6 @@
-"""Tests that transfers go on after a kill, and never mix files."""
+"""Tests that transfers are complete or not there, and never mix files."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -19,13 +18,9 @@ from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Document
 from xjax.models.contract import Config
-from xjax.run.transfer import transfer as transfer_module
-from xjax.run.transfer.folder import TransferFolder
 from xjax.run.transfer.request import Target, TransferRequest
 from xjax.run.transfer.transfer import transfer
 from xjax.run.transfer.written import DocumentLines
-
-FILES = 7  # tree, original labels, meta-labels, labels, and three splits
 
 
 def run(source, output, **options):
@@ -41,22 +36,7 @@ def whole(source, tmp_path):
   return files_of(tmp_path / 'whole')
 
 
-@pytest.mark.parametrize('after', [False, True])
-@pytest.mark.parametrize('which', range(FILES))
-def test_a_killed_transfer_goes_on(
-  source, whole, tmp_path, monkeypatch, which, after
-):
-  assert len(whole) == FILES + 1  # and the record
-  output = tmp_path / 'tree'
-  with monkeypatch.context() as patch:
-    kill(patch, TransferFolder, 'note', which, after)
-    with pytest.raises(Preempted):
-      run(source, output)
-  run(source, output)
-  assert files_of(output) == whole
-
-
-def test_a_kill_between_two_documents_leaves_no_half_file(
+def test_a_killed_transfer_leaves_no_folder_and_is_done_again(
   source, whole, tmp_path, monkeypatch
 ):
   output = tmp_path / 'tree'
@@ -64,21 +44,12 @@ def test_a_kill_between_two_documents_leaves_no_half_file(
     kill(patch, DocumentLines, '_count', 7)
     with pytest.raises(Preempted):
       run(source, output)
-  assert (output / 'train.jsonl').exists()
-  assert not (output / 'dev.jsonl').exists()
-  run(source, output)
-  assert files_of(output) == whole
-
-
-def test_labels_are_clustered_only_once(source, tmp_path, monkeypatch):
-  output = tmp_path / 'tree'
-  with monkeypatch.context() as patch:
-    kill(patch, TransferFolder, 'note', 1)
-    with pytest.raises(Preempted):
-      run(source, output)
-  kill(monkeypatch, transfer_module, 'cluster_labels')
+  assert not output.exists()
+  (tmp_path / f'.tree.xjax-{2**22 + 1}-x.tmp').mkdir()  # of a killed process
   lines = run(source, output)
+  assert files_of(output).keys() == whole.keys()
   assert run(source, output) == lines  # a finished one says the same
+  assert not [*tmp_path.glob('.tree*')]
 
 
 @pytest.fixture
@@ -86,35 +57,6 @@ def output(source, tmp_path):
   """The folder of a finished transfer."""
   run(source, tmp_path / 'tree')
   return tmp_path / 'tree'
-
-
-def test_the_same_command_again_writes_no_file(source, output):
-  before = {x: x.stat().st_mtime_ns for x in output.glob('*.jsonl')}
-  run(source, output)
-  assert {x: x.stat().st_mtime_ns for x in output.glob('*.jsonl')} == before
-
-
-def test_a_changed_file_is_written_again(source, whole, output):
-  (output / 'dev.jsonl').write_text('{}\n')
-  (output / 'test.jsonl').unlink()
-  run(source, output)
-  assert files_of(output) == whole
-
-
-def test_another_tree_changes_all_files(source, whole, tmp_path, monkeypatch):
-  output = tmp_path / 'tree'
-  with monkeypatch.context() as patch:  # as another version might cluster
-    cluster = transfer_module.cluster_labels
-
-    def other(corpus, config, request):
-      return cluster(corpus, config, dataclasses.replace(request, seed=7))
-
-    patch.setattr(transfer_module, 'cluster_labels', other)
-    run(source, output)
-  assert files_of(output) != whole
-  (output / 'tree.npz').unlink()
-  run(source, output)
-  assert files_of(output) == whole
 
 
 def test_other_arguments_are_an_error(source, output):
@@ -153,19 +95,9 @@ def test_a_damaged_record_is_an_error(source, output):
     run(source, output)
 
 
-def test_an_original_needs_a_complete_transfer(output, moved):
-  path = output / 'transfer.json'
-  record = json.loads(path.read_text())
-  path.write_text(json.dumps({**record, 'result': None}))
-  with pytest.raises(DataError, match='the transfer is not complete'):
-    moved(output, 'original', 'back')
-  path.write_text(json.dumps(record))
-  for name in ('meta_labels.txt', 'original/labels.jsonl'):
-    whole = (output / name).read_bytes()
-    (output / name).write_text('sea\n')
-    with pytest.raises(DataError, match='is not the file that the transfer'):
-      moved(output, 'original', 'back')
-    (output / name).write_bytes(whole)
+def test_only_a_transfer_has_an_original(source, moved):
+  with pytest.raises(DataError, match='no transfer has made this corpus'):
+    moved(source, 'original', 'back')
 
 
 @dataclasses.dataclass

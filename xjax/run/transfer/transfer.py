@@ -3,16 +3,19 @@
 The paper is Bertalis et al., Sections 3.2 and 3.3. The folder that is written
 has the new corpus and these files:
 
-- transfer.json: what was transferred, and the digests of all files; also the
-  zones that models of the source read, and whether labels have an order;
+- transfer.json: what was transferred, and what was printed; also the zones that
+  models of the source read, and whether labels have an order;
 - original/labels.jsonl: the labels of the source, if they have descriptors;
 - meta_labels.txt: for a hierarchical corpus, the ids of its meta-labels, which
   judging leaves out (eval.leave_out);
 - tree.npz: for a hierarchical corpus, the tree.
 """
 
-from collections.abc import Iterator
+import collections
+from collections.abc import Iterable, Iterator
 import dataclasses
+import glob
+import gzip
 import hashlib
 import json
 import os
@@ -21,14 +24,19 @@ from typing import Any
 
 from absl import logging
 
-from xjax.core.arrays import Arrays
-from xjax.core.atomic import write_npz
+from xjax.core.atomic import (
+  atomic_write,
+  build_folder,
+  remove_temporaries,
+  write_json,
+  write_npz,
+)
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.data.files.faults import Faults, plural
+from xjax.data.files.file_set import read_json
 from xjax.data.files.json_lines import Fields, read_rows
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
-from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.labels import read_left_out
 from xjax.data.load import choose_zones
 from xjax.data.schema import Label, Labels, label_row, read_label
@@ -39,7 +47,6 @@ from xjax.run.transfer.clusters import (
   labels_to_cluster,
   tree_lines,
 )
-from xjax.run.transfer.folder import TransferFolder, read_result
 from xjax.run.transfer.relabelling import (
   Relabelling,
   flattened,
@@ -62,6 +69,8 @@ from xjax.run.transfer.written import (
 )
 
 META = 'meta_labels.txt'
+_RECORD = 'transfer.json'
+_OTHER = 'use another --output, or remove the folder'
 _ORIGINAL = 'original/labels.jsonl'
 _TREE, _PREFIX = 'tree.npz', 'tree'
 
@@ -69,28 +78,80 @@ _TREE, _PREFIX = 'tree.npz', 'tree'
 def transfer(config: Config, request: TransferRequest) -> list[str]:
   """Writes a corpus in flat or in hierarchical form; returns lines about it.
 
-  If the same transfer was killed, files that are complete are kept. The model
-  of the config is not used.
+  The folder appears when it is complete. The model of the config is not used.
 
   Raises:
     ConfigError: the request does not fit the corpus, or the folder has other
       files.
   """
   request.check(config)
-  folders = config.data.dir, request.output
-  source, target = (os.path.realpath(os.path.expanduser(x)) for x in folders)
-  if config.data.dir and source == target:
+  output = pathlib.Path(os.path.expanduser(request.output)).absolute()
+  source = os.path.realpath(os.path.expanduser(config.data.dir))
+  if config.data.dir and source == os.path.realpath(output):
     raise ConfigError(
       f'--output={request.output}: is the folder of the corpus; give a new one'
     )
-  facts = request.facts(config)
-  with TransferFolder.opened(request.output, facts) as folder:
-    data = config.data.settled()
-    with Progress('reading documents'):
-      raw = data.read(request.splits, True)
-    folder.check_corpus(_digest(raw))
-    config = dataclasses.replace(config, data=data)
-    return _Transfer(config, request, raw, folder).run()
+  facts = json.loads(json.dumps(request.facts(config)))
+  record = _earlier_record(output, facts)
+  data = config.data.settled()
+  with Progress('reading documents'):
+    raw = data.read(request.splits, True)
+  digest = _digest(raw)
+  if record:
+    if record['corpus'] != digest:
+      raise DataError(f'{output}: has files of another corpus; {_OTHER}')
+    logging.info('%s: is complete already', output)
+    return record['lines']
+  config = dataclasses.replace(config, data=data)
+  lines: list[str] = []
+
+  def build(folder: pathlib.Path) -> None:
+    result, shown = _Transfer(config, request, raw, folder).run()
+    lines.extend(shown)
+    record = {'arguments': facts, 'corpus': digest, 'result': result}
+    write_json(folder / _RECORD, record | {'lines': lines})
+
+  remove_temporaries(output.parent, glob.escape(output.name))
+  build_folder(output, build)
+  return lines
+
+
+def _earlier_record(
+  output: pathlib.Path, facts: dict[str, Any]
+) -> dict[str, Any] | None:
+  """Returns the record of a transfer with the same arguments, if any."""
+  if output.exists() and not output.is_dir():
+    raise ConfigError(f'--output={output}: is a file; give a folder')
+  if not output.exists() or not (names := sorted(os.listdir(output))):
+    return None
+  if _RECORD not in names:
+    raise ConfigError(
+      f'--output={output}: the folder has files that are not of a transfer, '
+      f'such as {names[0]}; {_OTHER}'
+    )
+  record = _read_record(output)
+  theirs = record['arguments']
+  for name in {**facts, **theirs}:
+    if facts.get(name) != theirs.get(name):
+      raise ConfigError(
+        f'{output}: was written with {name}={theirs.get(name)!r}, but now it '
+        f'is {facts.get(name)!r}; {_OTHER}'
+      )
+  return record
+
+
+def _read_record(folder: pathlib.Path) -> dict[str, Any]:
+  path = folder / _RECORD
+  if not path.is_file():
+    raise DataError(
+      f'{folder}: no transfer has made this corpus (no {_RECORD}), so it has '
+      'no original'
+    )
+  record = read_json(path)
+  parts = {'arguments': dict, 'result': dict, 'corpus': str, 'lines': list}
+  if not all(isinstance(record.get(x), kind) for x, kind in parts.items()):
+    raise DataError(f'{path}: is damaged; {_OTHER}')
+  return record
 
 
 def _digest(raw: SourceCorpus) -> str:
@@ -108,11 +169,12 @@ class _Transfer:
   config: Config
   request: TransferRequest
   raw: SourceCorpus
-  folder: TransferFolder
+  folder: pathlib.Path  # a temporary one
   # Facts about the transfer that has made the source, if it is undone.
   earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-  def run(self) -> list[str]:
+  def run(self) -> tuple[dict[str, Any], list[str]]:
+    """Returns facts about the new corpus, and lines for the user."""
     lines: list[str] = []
     match self.request.target:
       case Target.FLAT:
@@ -132,7 +194,6 @@ class _Transfer:
       'parents': n_parents,
       'zones': list(zones),
     }
-    self.folder.finish(result)
     parts = [
       plural(result['documents'], 'document'),
       plural(result['labels'], 'label'),
@@ -140,7 +201,8 @@ class _Transfer:
     if meta := result['meta_labels']:
       parts.append(plural(meta, 'meta-label'))
     title = f'{self.request.output}: {", ".join(parts)}'
-    return [title, *lines, *_lines_about(result, self.raw, self.request)]
+    more = _lines_about(result, self.raw, self.request)
+    return result, [title, *lines, *more]
 
   def _zones(self) -> tuple[str, ...]:
     """Returns the zones that a model of the source reads; () means all."""
@@ -159,18 +221,9 @@ class _Transfer:
       )
     if any(label.parents for label in corpus.label_space.labels):
       logging.info('the tree of clusters replaces the parents of labels')
-    path = self.folder.path / _TREE
-    if self.folder.has(_TREE):
-      logging.info('%s: is complete already', path)
-    else:
-      tree = cluster_labels(corpus, self.config, self.request)
-      arrays = {f'{_PREFIX}/{k}': v for k, v in tree.arrays().items()}
-      self.folder.forget()  # other files may be about another tree
-      write_npz(path, arrays, packed=True)
-      self.folder.note(_TREE)
-    arrays = Arrays.read(path)
-    tree = LabelTree.take(arrays, _PREFIX)
-    arrays.finish()
+    tree = cluster_labels(corpus, self.config, self.request)
+    arrays = {f'{_PREFIX}/{k}': v for k, v in tree.arrays().items()}
+    write_npz(self.folder / _TREE, arrays, packed=True)
     space, prefix = corpus.label_space, self.request.prefix
     return in_tree(tree, space, self.raw, prefix), tree_lines(tree)
 
@@ -184,7 +237,8 @@ class _Transfer:
 
   def _original(self) -> Relabelling:
     source = pathlib.Path(os.path.expanduser(self.config.data.dir))
-    arguments, result = read_result(source)
+    record = _read_record(source)
+    arguments, result = record['arguments'], record['result']
     _check_undo(source, arguments, result)
     self.earlier = result
     meta, labels = (), None
@@ -197,31 +251,25 @@ class _Transfer:
   def _write_labels(self, relabelling: Relabelling, labels: Labels) -> None:
     """Writes the labels of the source, and the new labels with all parents."""
     if len(self.raw.labels) and self.request.target is not Target.ORIGINAL:
-      self.folder.write_lines(_ORIGINAL, label_lines(self.raw.labels))
+      _write_lines(self.folder / _ORIGINAL, label_lines(self.raw.labels))
     if len(relabelling.meta):
-      self.folder.write_lines(META, relabelling.meta)
-    name = labels_file(self.request)
+      _write_lines(self.folder / META, relabelling.meta)
+    path = self.folder / labels_file(self.request)
     if self.request.form is Form.HTC:
-      self.folder.write_lines(name, taxonomy_lines(labels))
+      _write_lines(path, taxonomy_lines(labels))
     elif relabelling.described:
-      self.folder.write_lines(name, label_lines(labels))
+      _write_lines(path, label_lines(labels))
 
   def _write_splits(
     self, relabelling: Relabelling, zones: tuple[str, ...]
   ) -> dict[str, int]:
     """Writes the documents; returns the sums of DocumentLines.counts."""
-    parts = relabelling, self.request, zones
-    sums: dict[str, int] = {}
+    sums = collections.Counter()
     for name in self.raw.splits:
-      lines, file = DocumentLines(self.raw, name, *parts), self._file(name)
-      self.folder.write_lines(file, lines, lambda of=lines: of.counts)
-      facts = self.folder.facts(file)
-      for kind in lines.counts:
-        sums[kind] = sums.get(kind, 0) + facts.get(kind, 0)
-    return sums
-
-  def _file(self, split: str) -> str:
-    return split_file(split, self.request)
+      lines = DocumentLines(self.raw, name, relabelling, self.request, zones)
+      _write_lines(self.folder / split_file(name, self.request), lines)
+      sums.update(lines.counts)
+    return dict(sums)
 
   def _result(self, relabelling: Relabelling) -> dict[str, Any]:
     """Returns facts about the new corpus that transfer.json keeps."""
@@ -236,6 +284,18 @@ class _Transfer:
       'lost_texts': sum(map(_has_texts, labels)) if is_htc else 0,
       'ordered': ordered or bool(self.earlier.get('ordered')),
     }
+
+
+def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
+  """Writes lines in UTF-8, gzipped if the name ends in .gz."""
+  with atomic_write(path, 'wb') as file:
+    if path.suffix == '.gz':
+      # Without the time and the name, equal contents give equal files.
+      options = {'mode': 'wb', 'mtime': 0, 'filename': ''}
+      with gzip.GzipFile(fileobj=file, **options) as packed:
+        packed.writelines(f'{line}\n'.encode() for line in lines)
+    else:
+      file.writelines(f'{line}\n'.encode() for line in lines)
 
 
 def _has_texts(label: Label) -> bool:
