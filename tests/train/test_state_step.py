@@ -34,11 +34,11 @@ MODEL = NeuralModel(
   BiGRUConfig(units=3, dropout=0.0),
   head=LabelAttentionConfig(chunk=64),
 )
-DROPOUT = dataclasses.replace(
-  MODEL, embedding=EmbeddingConfig(dim=4, dropout=0.5)
-)
 SMALL = NeuralModel(
   MODEL.embedding, NoEncoder(), MeanConfig(), OneVsAllConfig(chunk=64)
+)
+DROPOUT = dataclasses.replace(
+  SMALL, embedding=EmbeddingConfig(dim=4, dropout=0.5)
 )
 WORDS, LABELS = 11, 20
 
@@ -237,8 +237,8 @@ def test_loss_is_the_mean_over_real_documents(wide):
   rng = np.random.default_rng(1)
   host = batch(rng, real=8)
   twice = jax.tree.map(lambda x: np.concatenate([x[:8], x[:8]]), host)
-  _, padded = run(wide, host, steps=1)
-  _, doubled = run(wide, twice, steps=1)
+  _, padded = run(wide, host, model=SMALL, steps=1)
+  _, doubled = run(wide, twice, model=SMALL, steps=1)
   # Documents count alike in either, and here are half as many.
   np.testing.assert_allclose(padded * [1, 2], doubled, rtol=1e-5)
   # Biases begin at 0 and outputs near it: about log 2 for each label.
@@ -299,7 +299,7 @@ def test_randomness_follows_from_key_and_step(wide):
 
 
 def test_state_is_donated_and_traced_once_per_shape(wide):
-  plan, optimizer = planned(wide)
+  plan, optimizer = planned(wide, model=SMALL)
   step = make_train_step(plan, optimizer, bce, wide)
   rng = np.random.default_rng(4)
   state = start(wide, plan)
