@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.fixtures.encoders import SIZES, write_encoder, write_weights
 from xjax.core.errors import ConfigError, DataError
@@ -19,10 +20,14 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pooling import ClsConfig, NoPooling
+from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.plan.sizes import XLNET_BASE, assumed_sizes
+from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
@@ -72,18 +77,89 @@ def changed(config, part, **fields):
   return dataclasses.replace(config, model=model)
 
 
-def test_the_run_begins_with_the_weights(from_folder, encoder, run):
-  kept = Workdir.at(run.workdir)
-  mesh, space = open_run(kept.path).scorer.mesh, run.corpus.label_space
-  plan = plan_neural(from_folder, space, 0, mesh, kept.architecture())
+XLNET = {'d_model': 8, 'n_layer': 2, 'n_head': 2, 'd_inner': 12}
+SPECIAL = ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>')
+SEP_CLS = [SPECIAL.index('<sep>'), SPECIAL.index('<cls>')]
+AT_END = '$A:0 <sep>:0 <cls>:2'
+
+
+def unigram(template=AT_END):
+  """Returns the text of a tokenizer.json of XLNet's kind."""
+  pieces = [*SPECIAL, '▁', 'pa', 'te', '▁pa', '▁te', *'abdeghiklmnoprstuw']
+  vocabulary = [(piece, -float(i)) for i, piece in enumerate(pieces)]
+  tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=0))
+  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+  tokenizer.post_processor = processors.TemplateProcessing(
+    single=template, special_tokens=[(SPECIAL[i], i) for i in SEP_CLS]
+  )
+  tokenizer.add_special_tokens(list(SPECIAL))
+  return tokenizer.to_str()
+
+
+def write_xlnet(folder, pooler=False, template=AT_END, **fields):
+  text = unigram(template)
+  size = len(json.loads(text)['model']['vocab'])
+  config = XLNET | {'model_type': 'xlnet', 'vocab_size': size} | fields
+  return write_weights(folder, pooler, config, {'tokenizer.json': text})
+
+
+def as_xlnet(config):
+  folder = config.model.encoder.folder
+  model = dataclasses.replace(config.model, encoder=XLNetConfig(folder=folder))
+  return dataclasses.replace(config, model=model)
+
+
+@pytest.fixture(scope='module')
+def xlnet(from_folder, tmp_path_factory):
+  """(config, parameters by path) of an XLNet without a pooler."""
+  folder = tmp_path_factory.mktemp('xlnet') / 'model'
+  params = write_xlnet(folder)
+  config = as_xlnet(changed(from_folder, 'encoder', folder=str(folder)))
+  return config, params
+
+
+@pytest.fixture(scope='module')
+def xlnet_run(xlnet, tmp_path_factory):
+  return fit(xlnet[0], tmp_path_factory.mktemp('xlnet_run') / 'run')
+
+
+def started(config, workdir):
+  """Returns the fresh parameters of a run, and those with its encoder."""
+  kept = Workdir.at(workdir)
+  mesh, space = open_run(workdir).scorer.mesh, kept.label_space()
+  plan = plan_neural(config, space, 0, mesh, kept.architecture())
   with jax.set_mesh(mesh):
     state = plan.init(jax.random.key(0))
-  started = by_path(start_encoder(state, from_folder.model).params)
-  for path, values in encoder[1].items():
-    np.testing.assert_array_equal(started[path], values, err_msg=path)
-  moved = 'encoder/layers/0/ffn/inner/kernel'
-  after = read_params(kept.checkpoints, 2)
-  assert not np.array_equal(after[moved], started[moved])
+  fresh = jax.tree.map(np.array, by_path(state.params))
+  return fresh, by_path(start_encoder(state, config.model).params)
+
+
+@pytest.mark.parametrize('family', ['bert', 'xlnet'])
+def test_the_run_begins_with_the_weights(family, request):
+  names = ('from_folder', 'encoder', 'run')
+  if family == 'xlnet':
+    config, weights = request.getfixturevalue('xlnet')
+    run = request.getfixturevalue('xlnet_run')
+  else:
+    config, (_, weights), run = map(request.getfixturevalue, names)
+  fresh, params = started(config, run.workdir)
+  for path, values in weights.items():
+    np.testing.assert_array_equal(params[path], values, err_msg=path)
+  # A pooler without pretrained weights starts afresh.
+  pooler = 'pooling/dense/kernel'
+  assert (pooler in weights) == (family == 'bert')
+  if pooler not in weights:
+    np.testing.assert_array_equal(params[pooler], fresh[pooler])
+  after = read_params(Workdir.at(run.workdir).checkpoints, 2)
+  moved = [path for path in weights if path.startswith('encoder/layers/0/')]
+  assert moved and not all(np.array_equal(after[x], params[x]) for x in moved)
+
+
+def test_xlnet_reads_special_tokens_after_the_text(xlnet_run):
+  tokenizer = Workdir.at(xlnet_run.workdir).subwords()
+  for most in (2, 5, 16):
+    ids = tokenizer.encode('pa te ' * 20, most).tolist()
+    assert len(ids) == most and ids[-2:] == SEP_CLS
 
 
 def test_the_folder_may_go_after_the_start(from_folder, run, tmp_path):
@@ -201,6 +277,21 @@ def same(given):
   return given
 
 
+def xlnet_folder(**fields):
+  def write(folder):
+    shutil.rmtree(folder)
+    write_xlnet(folder, **fields)
+
+  return write
+
+
+def with_tokens_at_the_end(folder):
+  shutil.rmtree(folder)
+  tokenizer = Subwords.fit(['pa te'], summary_last=True)
+  config = SIZES | {'vocab_size': len(tokenizer), 'model_type': 'bert'}
+  write_weights(folder, True, config, {'tokenizer.json': tokenizer.text})
+
+
 MISFITS = {
   'model': (shutil.rmtree, same, DataError),
   r'is \[3\], not \[8\]': (narrow, same, DataError),
@@ -217,6 +308,24 @@ MISFITS = {
   ),
   'max_words=19: .* at most 20 tokens, including 2 special': (
     *(same, lambda x: named(x, 19), ConfigError),
+  ),
+  r'"xlnet"; set config.model.encoder=XLNetConfig\(...\)': (
+    *(xlnet_folder(), same, ConfigError),
+  ),
+  'need special tokens on both sides': (
+    with_tokens_at_the_end,
+    same,
+    DataError,
+  ),
+  # A summary token in another place.
+  'adds 1 special tokens before .* XLNet needs <sep> and': (
+    *(xlnet_folder(template='<cls> $A <sep>'), as_xlnet, DataError),
+  ),
+  '1 after it; XLNet needs': (
+    *(xlnet_folder(template='$A <cls>'), as_xlnet, DataError),
+  ),
+  'no special tokens around': (
+    *(xlnet_folder(template='<cls> $A'), as_xlnet, DataError),
   ),
 }
 
@@ -253,3 +362,29 @@ def test_spare_rows_are_for_pieces_that_nobody_has(
   check_encoder(config.model, config.data, Workdir.at(tmp_path / 'run'))
   tokenizer, sizes = first_encoder(config.model, config.data, train=None)
   assert len(tokenizer) < sizes['vocab_size']
+
+
+def test_an_exported_folder_starts_another_run(xlnet, xlnet_run, tmp_path):
+  export_encoder(xlnet_run.workdir, tmp_path / 'm')
+  trained = by_path(open_run(xlnet_run.workdir).scorer.params)
+  parameters = ModelFolder.at(str(tmp_path / 'm')).parameters()
+  assert 'pooling/dense/kernel' in parameters
+  for path, values in parameters.items():
+    np.testing.assert_array_equal(values, trained[path], err_msg=path)
+  config = changed(xlnet[0], 'encoder', folder=str(tmp_path / 'm'))
+  check_encoder(config.model, config.data, Workdir.at(xlnet_run.workdir))
+  _, params = started(config, xlnet_run.workdir)
+  for path, values in parameters.items():
+    np.testing.assert_array_equal(params[path], values, err_msg=path)
+  files = json.loads((tmp_path / 'm' / 'tokenizer_config.json').read_text())
+  assert files['padding_side'] == 'left'
+  assert 'model_max_length' not in files
+  for name in ('cls', 'sep', 'pad', 'unk'):
+    assert files[f'{name}_token'] == f'<{name}>'
+
+
+def test_a_plan_without_a_folder_assumes_xlnet_base(xlnet):
+  config = changed(xlnet[0], 'encoder', folder='')
+  sizes = assumed_sizes(config, 100, 1000)
+  assert sizes.architecture == XLNET_BASE
+  assert 'the encoder has the sizes of XLNet-base' in sizes.assumed
