@@ -29,7 +29,7 @@ from scipy import sparse
 from xjax.core.ranking import Query
 from xjax.core.types import Ragged
 from xjax.data.documents import Documents
-from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
 from xjax.models import contract

@@ -21,8 +21,7 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
-from xjax.data.label_trees.complete import CompleteTree
-from xjax.data.label_trees.huffman import HuffmanTree
+from xjax.data.label_trees.simple_trees import CompleteTree, HuffmanTree
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.judge.calibration import Method
 from xjax.losses.focal import FocalConfig

@@ -22,12 +22,14 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
-from xjax.data.label_trees.complete import CompleteTree
-from xjax.data.label_trees.frequency import FrequencyTree
-from xjax.data.label_trees.huffman import HuffmanTree
 from xjax.data.label_trees.label_features import LabelFeatures
+from xjax.data.label_trees.label_tree import TreeConfig
+from xjax.data.label_trees.simple_trees import (
+  CompleteTree,
+  FrequencyTree,
+  HuffmanTree,
+)
 from xjax.data.label_trees.taxonomy import TaxonomyTree
-from xjax.data.label_trees.tree_config import TreeConfig
 from xjax.data.label_trees.walks import RandomWalks
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config

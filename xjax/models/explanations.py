@@ -10,8 +10,7 @@ import numpy as np
 from xjax.core.progress import progress
 from xjax.data.documents import Documents
 from xjax.data.schema import Document
-from xjax.data.text.word_shares import WordShares
-from xjax.data.text.words import WordPlace
+from xjax.data.text.words import WordPlace, WordShares
 from xjax.judge.prediction_lines import (
   WeightedFeature,
   WeightedWord,

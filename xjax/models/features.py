@@ -19,8 +19,7 @@ from xjax.data.load import read_zones
 from xjax.data.schema import Document, Split
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.tfidf import Tfidf
-from xjax.data.text.word_shares import TextFeatures, WordShares
-from xjax.data.text.words import WordPlace
+from xjax.data.text.words import TextFeatures, WordPlace, WordShares
 from xjax.models.contract import Run
 from xjax.models.explanations import LabelExplanations, contributions_of
 from xjax.models.scorer import Scorer, rank_blocks

@@ -10,10 +10,15 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.files import tables
-from xjax.data.files.csv_file import write_csv
-from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.tables import FileKind, kind_of, read_table, rewindable
+from xjax.data.files.tables import (
+  FileKind,
+  encoding_of,
+  kind_of,
+  read_table,
+  rewindable,
+  write_csv,
+)
 
 
 def read(data: bytes, name: str = 'x.csv'):

@@ -13,13 +13,14 @@ from xjax.data.label_trees.clusters import (
   ClusterTree,
   cluster_degrees,
 )
-from xjax.data.label_trees.complete import CompleteTree
-from xjax.data.label_trees.frequency import FrequencyTree
-from xjax.data.label_trees.huffman import HuffmanTree
-from xjax.data.label_trees.label_tree import NO_LABEL
+from xjax.data.label_trees.label_tree import NO_LABEL, TreeConfig, TreeData
 from xjax.data.label_trees.levels import LabelLevels
+from xjax.data.label_trees.simple_trees import (
+  CompleteTree,
+  FrequencyTree,
+  HuffmanTree,
+)
 from xjax.data.label_trees.taxonomy import TaxonomyTree
-from xjax.data.label_trees.tree_config import TreeConfig, TreeData
 from xjax.data.schema import Label, LabelSpace
 
 L, HELD_OUT = 21, 2

@@ -12,7 +12,7 @@ from xjax.data.label_trees.label_features import (
   pifa,
   strongest,
 )
-from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.schema import Label, LabelSpace
 
 N, D, L = 12, 7, 5

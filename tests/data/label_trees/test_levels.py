@@ -9,7 +9,6 @@ from tests.data.label_trees.test_label_tree import changed, small
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.complete import complete_tree
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.label_trees.levels import (
   LabelLevels,
@@ -18,6 +17,7 @@ from xjax.data.label_trees.levels import (
   load_levels,
   save_levels,
 )
+from xjax.data.label_trees.simple_trees import complete_tree
 
 
 def chain(tree, label, depth):

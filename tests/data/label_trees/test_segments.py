@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.label_trees.complete import complete_tree
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
-from xjax.data.label_trees.segments import cut_into_segments
+from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.taxonomy import cut_into_segments
 
 
 def paths(tree):

@@ -15,8 +15,7 @@ from xjax.data.config import TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
 from xjax.data.text.tfidf import Tfidf, frequent_ngrams, ngrams
-from xjax.data.text.word_shares import WordShares
-from xjax.data.text.words import split_terms
+from xjax.data.text.words import WordShares, split_terms
 
 THEIRS = CountVectorizer().build_analyzer()
 

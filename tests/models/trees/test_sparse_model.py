@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.label_trees.complete import complete_tree
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers
 from xjax.models.trees.sparse_model import load_tree, save_tree

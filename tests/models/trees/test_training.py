@@ -8,8 +8,8 @@ from scipy import sparse
 
 from tests.models.linear.test_block_weights import assert_same, dense
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.complete import complete_tree
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block

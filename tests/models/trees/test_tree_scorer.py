@@ -12,7 +12,7 @@ from xjax.core.mesh_config import Share
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
-from xjax.data.label_trees.complete import complete_tree
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.label_lists import LabelLists
 from xjax.models import scorer as scorers

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD
-from xjax.data.label_trees.complete import complete_tree
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.trees.tree_search import (
   Link,
   OpenNodes,

@@ -1,23 +1,25 @@
 """Reads tables: CSV and TSV files, Parquet files, and JSON lines as tables.
 
-The kind of a file, its encoding and its delimiter are told by its contents.
+The kind of a file, its encoding and its delimiter are told by its contents. CSV
+files are also written.
 """
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import csv
 import dataclasses
 import enum
 import io
 import itertools
+import os
 import re
 import tempfile
 from typing import Any, BinaryIO
 import zlib
 
+from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError, UserError
-from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   UTF16_MARKS,
@@ -29,7 +31,7 @@ from xjax.data.files.json_lines import (
 PARQUET_MAGIC = b'PAR1'
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
-_PIECE = 1 << 20  # bytes of a pipe that are read at a time
+_PIECE = 1 << 20  # bytes that are read at a time
 # A pipe may be endless, such as /dev/zero, and must not fill the disk.
 _LONGEST_PIPE = 1 << 30  # bytes
 _LONGEST_CELL = 1 << 27  # characters
@@ -39,6 +41,10 @@ _NO_DELIMITER = '\x1f'  # for tables with a single column
 # A table with a single column can only be told by the name of its file.
 _ONE_COLUMN = 'or name the file .csv if it is a table'
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
+_NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
+# A spreadsheet program computes a cell that starts with one of these characters
+# as a formula.
+_FORMULA = ('=', '+', '-', '@', '\t', '\r')
 
 
 class FileKind(enum.Enum):
@@ -316,3 +322,82 @@ def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:
       faults.add(name, number + 1, message, fatal=True)
 
   return Table(FileKind.PARQUET, columns, rows())
+
+
+def encoding_of(file: BinaryIO) -> str:
+  """Returns the encoding of an open text file, and puts it back at its start.
+
+  The encoding is 'utf-16' if the file starts with its byte order mark,
+  'utf-8-sig' if all bytes are UTF-8, else 'cp1252', or 'latin-1' if cp1252
+  lacks a byte. A NUL byte, or a byte that is not UTF-8 in a text that mostly
+  is, raises a Fault with the number of the line.
+  """
+  decoder = codecs.getincrementaldecoder('utf-8')()
+  line, encoding, seen = 1, 'utf-8-sig', False
+  try:
+    while piece := file.read(_PIECE):
+      if line == 1 and piece.startswith(UTF16_MARKS):
+        return 'utf-16'
+      if (at := piece.find(0)) >= 0:
+        line += piece.count(b'\n', 0, at)
+        raise Fault('a NUL byte: the file is not text', line)
+      if encoding == 'utf-8-sig':
+        encoding = _check_utf8(decoder, piece, line, seen)
+        # Bytes at the end may be the start of a character.
+        whole = piece[: len(piece) - len(decoder.getstate()[0])]
+        seen = seen or not whole.isascii()
+      elif _NOT_IN_CP1252.search(piece):
+        encoding = 'latin-1'
+      line += piece.count(b'\n')
+    if encoding == 'utf-8-sig' and decoder.getstate()[0]:
+      if seen:
+        raise Fault('the last character is cut off: the file is damaged', line)
+      return 'cp1252'
+    return encoding
+  finally:
+    file.seek(0)
+
+
+def _check_utf8(
+  decoder: codecs.IncrementalDecoder, piece: bytes, line: int, seen: bool
+) -> str:
+  """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1.
+
+  `seen` says whether the pieces before have characters of several bytes. If so,
+  or if most such characters here are valid, damage is a Fault.
+  """
+  try:
+    decoder.decode(piece)
+  except UnicodeDecodeError as error:
+    text = piece.decode('utf-8', 'replace')
+    broken = text.count('\ufffd')
+    # Text in another encoding is hardly ever valid UTF-8 by accident.
+    valid = len(text) - len(text.encode('ascii', 'ignore'))
+    if seen or valid > 2 * broken:
+      raise Fault(
+        'a byte that is not UTF-8, although most of the text is UTF-8',
+        line + piece.count(b'\n', 0, error.start),
+      ) from error
+    return 'latin-1' if _NOT_IN_CP1252.search(piece) else 'cp1252'
+  return 'utf-8-sig'
+
+
+def write_csv(
+  path: str | os.PathLike,
+  columns: Sequence[str],
+  rows: Iterable[Sequence[Any]],
+) -> None:
+  """Writes a CSV file atomically; the cell of None is empty.
+
+  A text that a spreadsheet program would compute as a formula gets an
+  apostrophe in front. Such programs then show the text.
+  """
+  with atomic_write(path) as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(columns)
+    writer.writerows([_safe(cell) for cell in row] for row in rows)
+
+
+def _safe(cell: Any) -> Any:
+  is_formula = isinstance(cell, str) and cell.startswith(_FORMULA)
+  return f"'{cell}" if is_formula else cell

@@ -18,8 +18,12 @@ from xjax.data.label_trees.label_features import (
   mix,
   normalize,
 )
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
-from xjax.data.label_trees.tree_config import TreeConfig, TreeData
+from xjax.data.label_trees.label_tree import (
+  NO_LABEL,
+  LabelTree,
+  TreeConfig,
+  TreeData,
+)
 from xjax.data.label_trees.walks import NoSmoothing, SmoothingConfig
 
 # A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.text.words import split_terms
 
 _ENTRIES = 2**22  # entries of documents that are summed at a time

@@ -1,17 +1,25 @@
 """Defines label trees, whose nodes stand for sets of labels."""
 
-from collections.abc import Sequence
+import abc
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Self
 
 import numpy as np
+from scipy import sparse
 
 from xjax.core.arrays import Arrays
+from xjax.core.config_part import ConfigPart
 from xjax.core.errors import DataError
-from xjax.core.types import PAD
+from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import plural
+from xjax.data.schema import Document, LabelSpace
 
 NO_LABEL = -1
+
+# Messages name a tree by this path. A run whose tree is elsewhere in its config
+# replaces it.
+TREE_PATH = 'config.model.tree'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -208,3 +216,39 @@ def _by_depth(parent: np.ndarray) -> np.ndarray:
   if len(order) < len(parent):
     raise DataError('some nodes are not below the root')
   return order
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TreeData:
+  """Holds the data that a tree over the trained labels is built from.
+
+  Attributes:
+    gold: N rows of trained labels, one row per training document.
+    featurise: turns texts into features [texts, D], or is None if the data has
+      no texts.
+  """
+
+  space: LabelSpace
+  gold: Ragged
+  rows: sparse.csr_array | None = None  # float32 [N, D], features of documents
+  documents: Sequence[Document] = ()
+  featurise: Callable[[Sequence[str]], sparse.csr_array] | None = None
+  seed: int = 0
+  workers: int = 1  # threads; the tree does not depend on them
+
+
+@dataclasses.dataclass
+class TreeConfig(ConfigPart, abstract=True):
+  """Chooses how a tree over labels is built."""
+
+  def check_labels(self, space: LabelSpace) -> None:
+    """Checks before training that labels can form a tree of this kind.
+
+    Raises:
+      ConfigError: the config does not suit these labels.
+      DataError: the labels do not form a tree.
+    """
+
+  @abc.abstractmethod
+  def build(self, data: TreeData) -> LabelTree:
+    """Builds the tree over the trained labels; raises as check_labels does."""

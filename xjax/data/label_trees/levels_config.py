@@ -8,8 +8,8 @@ from xjax.core.config_part import ConfigPart, field
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig
 from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.label_tree import TREE_PATH, TreeConfig, TreeData
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.label_trees.tree_config import TREE_PATH, TreeConfig, TreeData
 
 
 @dataclasses.dataclass

@@ -21,8 +21,12 @@ from xjax.core.progress import Progress, progress
 from xjax.core.texts import Texts
 from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document
-from xjax.data.text.word_shares import WordShares
-from xjax.data.text.words import WordPlace, document_terms, split_terms
+from xjax.data.text.words import (
+  WordPlace,
+  WordShares,
+  document_terms,
+  split_terms,
+)
 
 _RARE = -1  # stands for every n-gram that is not frequent enough
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from xjax.core.atomic import write_json
 from xjax.core.errors import DataError
-from xjax.data.files.csv_file import write_csv
 from xjax.data.files.file_set import read_json, read_mark, writing_set
+from xjax.data.files.tables import write_csv
 from xjax.judge.predictions import Predictions
 
 # The files in the folder of an evaluation. MARK lists the others (writing_set).

@@ -4,9 +4,8 @@ import dataclasses
 
 from xjax.core.config_part import AMOUNT, POSITIVE, field
 from xjax.data.files.faults import plural
-from xjax.data.label_trees.complete import complete_tree
-from xjax.data.label_trees.label_tree import LabelTree
-from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.label_trees.label_tree import LabelTree, TreeData
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.contract import Config, Run
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.part_files import PartFiles

@@ -21,9 +21,10 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import WordsConfig
 from xjax.data.documents import Documents
 from xjax.data.schema import Corpus, Document, LabelSpace
-from xjax.data.text.word_shares import TextFeatures, WordShares
 from xjax.data.text.words import (
+  TextFeatures,
   WordPlace,
+  WordShares,
   document_words,
   has_letters,
   split_words,

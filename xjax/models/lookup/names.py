@@ -29,9 +29,9 @@ from xjax.core.types import Ragged
 from xjax.data.config import WordsConfig
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus, Document
-from xjax.data.text.word_shares import WordShares
 from xjax.data.text.words import (
   WordPlace,
+  WordShares,
   document_words,
   has_letters,
   split_words,

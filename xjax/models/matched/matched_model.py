@@ -7,9 +7,8 @@ from typing import Any
 from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import LabelTree
+from xjax.data.label_trees.label_tree import LabelTree, TreeData
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.data.label_trees.tree_config import TreeData
 from xjax.data.schema import Corpus
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config, Run, TrainedStage

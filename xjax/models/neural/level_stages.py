@@ -13,9 +13,9 @@ from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.label_trees.levels import LabelLevels, load_levels, save_levels
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.data.label_trees.tree_config import TreeData
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.judge.predictions import labels_sha256

@@ -25,8 +25,7 @@ from xjax.data.config import (
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import LabelTree
-from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.label_trees.label_tree import LabelTree, TreeData
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.models.contract import Config, Model, Run

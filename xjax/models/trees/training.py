@@ -12,8 +12,8 @@ from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.complete import complete_tree
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers, bias_of_last
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block

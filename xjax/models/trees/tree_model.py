@@ -13,8 +13,7 @@ from xjax.core.config_part import (
 )
 from xjax.core.progress import Progress
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.label_tree import LabelTree
-from xjax.data.label_trees.tree_config import TreeConfig, TreeData
+from xjax.data.label_trees.label_tree import LabelTree, TreeConfig, TreeData
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser

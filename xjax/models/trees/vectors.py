@@ -17,8 +17,7 @@ from xjax.core.config_part import POSITIVE, ConfigPart, field, kinds_that
 from xjax.core.errors import ConfigError
 from xjax.data.documents import Documents
 from xjax.data.schema import Corpus, Document
-from xjax.data.text.word_shares import TextFeatures, WordShares
-from xjax.data.text.words import WordPlace
+from xjax.data.text.words import TextFeatures, WordPlace, WordShares
 from xjax.models.contract import (
   Config,
   Model,

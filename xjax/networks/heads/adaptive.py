@@ -19,7 +19,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, at_most, field
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
-from xjax.data.label_trees.frequency import (
+from xjax.data.label_trees.simple_trees import (
   by_frequency,
   cutoff_faults,
   part_starts,

@@ -7,7 +7,7 @@ import pathlib
 from typing import Any
 
 from xjax.core.atomic import atomic_write, write_json
-from xjax.data.files.csv_file import write_csv
+from xjax.data.files.tables import write_csv
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.metric import is_weighed

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 import io
 import pathlib
 
-from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields
+from xjax.data.files.tables import encoding_of
 from xjax.data.formats.own.layout import label_folders, text_files
 from xjax.data.schema import Document
 

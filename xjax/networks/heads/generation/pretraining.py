@@ -26,7 +26,7 @@ from xjax.core.config_part import (
 from xjax.core.numerics import product
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
-from xjax.data.label_trees.segments import (
+from xjax.data.label_trees.taxonomy import (
   cut_into_segments,
   tree_of_first_parents,
 )
