@@ -109,8 +109,7 @@ def test_what_is_of_another_checkpoint_or_corpus_is_not_believed(
   caplog.set_level(logging.INFO)
   mark = json.loads(workdir.judged('dev').read_text())
   assert mark['step'] == read_run.best_step
-  unsealed = {**mark, **change, 'seal': None}  # as earlier versions wrote it
-  workdir.judged('dev').write_text(json.dumps(unsealed))
+  workdir.judged('dev').write_text(json.dumps({**mark, **change}))
   (workdir.evaluation('dev') / 'metrics.json').write_text(
     '{"xjax": {"all": {"threshold-tuned": 9.0}}}'
   )
@@ -143,17 +142,6 @@ def test_a_file_that_is_not_of_the_set_is_named(
   assert fit(read_config, workdir.path).metrics == read_run.metrics
   assert f'dev/{name}: is not' in caplog.text
   assert path.read_bytes() == before
-
-
-def test_metrics_of_an_earlier_version_are_checked(read_run, workdir):
-  mark = json.loads(workdir.judged('dev').read_text())
-  del mark['files'], mark['seal']  # earlier versions wrote no digests
-  workdir.judged('dev').write_text(json.dumps(mark))
-  assert saved_threshold(workdir, read_run.best_step) is not None
-  (workdir.evaluation('dev') / 'metrics.json').write_text('{}')
-  says = 'eval/dev: the metrics are not in the form of xjax'
-  with pytest.raises(DataError, match=says):
-    saved_threshold(workdir, read_run.best_step)
 
 
 def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import DataError
-from xjax.data.files.file_set import read_facts, read_json, read_mark
+from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.labels import left_out_digest
 from xjax.data.schema import Corpus, Split
 from xjax.judge.calibration import (
@@ -206,7 +206,7 @@ def read_metrics(
     return None
   split, _, _ = name.partition('.')
   remedy = f'judge again with xjax evaluate --split={split}'
-  if not _facts(step, digest).items() <= read_facts(mark, remedy).items():
+  if not _facts(step, digest).items() <= read_json(mark).items():
     return None
   read_mark(mark, remedy)
   return read_json(workdir.evaluation(name) / METRICS)

@@ -97,23 +97,8 @@ def test_read_again_it_is_the_same(tmp_path, texts, tfidf):
   again = Tfidf.load(paths[0])
   again.save(paths[1])
   assert again.config == tfidf.config
-  assert again.digest == tfidf.digest
   assert paths[0].read_bytes() == paths[1].read_bytes()
   assert the_same(again(texts), tfidf(texts))
-
-
-def test_the_digest_tells_all_that_decides(texts, tfidf):
-  def digest(texts, **fields):
-    return Tfidf.fit(texts, dataclasses.replace(tfidf.config, **fields)).digest
-
-  assert digest(texts[:80]) == tfidf.digest
-  others = [
-    digest(texts[:79]),
-    digest(texts[:80], sublinear=False),
-    digest(texts[:80], max_features=100),
-    dataclasses.replace(tfidf, idf=tfidf.idf * 2).digest,
-  ]
-  assert len({tfidf.digest, *others}) == 5
 
 
 @pytest.mark.parametrize(
@@ -145,7 +130,9 @@ def test_a_damaged_file(tmp_path, tfidf):
     assert 'tfidf.npz' in error_text(Tfidf.load, path)
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
     try:  # not all bytes of a zip file say something
-      assert Tfidf.load(path).digest == tfidf.digest
+      read = Tfidf.load(path)
+      assert (read.config, read.terms) == (tfidf.config, tfidf.terms)
+      assert np.array_equal(read.idf, tfidf.idf)
     except DataError as error:
       assert str(path) in str(error)
 
@@ -161,7 +148,6 @@ def test_a_file_of_other_arrays(tmp_path, tfidf):
     r'idf: is float32 \[5\]': {'idf': tfidf.idf[:5]},
     'config: cannot be read': {'config': np.zeros(3, np.uint8)},
     'more: unknown array': {'more': np.zeros(1)},
-    'damaged': {'idf': tfidf.idf[::-1]},
   }
   for says, changed in cases.items():
     made = {k: v for k, v in {**arrays, **changed}.items() if v is not None}

@@ -1,6 +1,5 @@
 """Features from files: found by id, read by batch, and what can be wrong."""
 
-import os
 import pathlib
 import tracemalloc
 
@@ -15,7 +14,6 @@ from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
-from xjax.data.vectors import feature_files
 from xjax.data.vectors.feature_files import (
   add_features,
   read_features,
@@ -110,31 +108,6 @@ def test_the_digest_is_of_all_vectors(stem):
     save(stem, vectors, ids)
     digests.append(read_features(stem, ids).digest())
   assert len(set(digests)) == 3
-
-
-def test_the_vectors_are_read_once_for_the_digest(tmp_path, stem, monkeypatch):
-  data = jsonl(tmp_path)
-  data.cache_dir = str(tmp_path / 'cache')
-  save(stem, numbers(4))
-  save(tmp_path / 'dev', numbers(1), ['e'])
-  monkeypatch.setattr(feature_files, '_SETTLED', 0)
-  first = load_corpus(data, 0).fingerprint
-  computed, digest = [], FeatureRows.digest
-
-  def counted(rows):
-    computed.append(rows)
-    return digest(rows)
-
-  monkeypatch.setattr(FeatureRows, 'digest', counted)
-  assert load_corpus(data, 0).fingerprint == first and not computed
-  # The same size and the same time of writing, but another content.
-  path, about = tmp_path / 'dev.npy', (tmp_path / 'dev.npy').stat()
-  save(tmp_path / 'dev', numbers(1) + 1, ['e'])
-  os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-  assert load_corpus(data, 0).fingerprint != first and len(computed) == 1
-  for kept in (tmp_path / 'cache' / 'digests').iterdir():
-    kept.write_text('[]')
-  assert load_corpus(data, 0).fingerprint != first and len(computed) == 3
 
 
 def cut(size: int):

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping
 import contextlib
 import glob
 import hashlib
-import json
 import os
 import pathlib
 from typing import Any
@@ -26,7 +25,6 @@ from xjax.data.files.json_lines import parse_object
 
 FILES = 'files'  # the field of a mark with the digests
 _AT_ONCE = 'another process wrote here at the same time; start again'
-_SEAL = 'seal'  # the field of a mark with the digest of all its other fields
 
 
 def file_digest(path: str | os.PathLike) -> str:
@@ -71,8 +69,7 @@ def writing_set(
     try:
       yield new
       digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
-      record = {**facts, FILES: digests}
-      write_json(new / mark.name, {**record, _SEAL: _seal(record)})
+      write_json(new / mark.name, {**facts, FILES: digests})
       with writing(folder):
         for path in _unlisted(mark, digests):
           path.unlink()
@@ -109,28 +106,8 @@ def check_unlisted(
       raise WriteError(f'{path}: is not a file of an earlier {owner}; {remedy}')
 
 
-def read_facts(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Returns the facts and digests in a set's mark, and checks only the mark.
-
-  If it is absent, damaged or has changed, a DataError has the `remedy`.
-  """
-  facts = read_json(mark)
-  # Earlier versions of xjax wrote no seal.
-  if facts.pop(_SEAL, None) not in (None, _seal(facts)):
-    raise DataError(f'{mark}: has changed since it was written; {remedy}')
-  return facts
-
-
-def _seal(record: Mapping[str, Any]) -> str:
-  text = json.dumps(record, sort_keys=True)
-  return hashlib.sha256(text.encode()).hexdigest()
-
-
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
   """Returns the facts in a set's mark, and checks that all files are as then.
-
-  Earlier versions of xjax wrote the mark last too, but without digests. With
-  such a mark, the set is complete, but changes of its files are not noticed.
 
   Raises:
     DataError: the mark is absent or damaged, or a file of the set is missing or
@@ -141,7 +118,7 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
       f'{mark.parent}: is not complete, because {mark.name} is missing: the '
       f'command that writes this folder was interrupted; {remedy}'
     )
-  facts = read_facts(mark, remedy)
+  facts = read_json(mark)
   for name, digest in _digests(facts, mark).items():
     path = mark.parent / name
     if not path.is_file():
@@ -151,12 +128,12 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
         f'{path}: is not the file that was written together with {mark}; '
         f'{remedy}'
       )
-  facts.pop(FILES, None)
+  facts.pop(FILES)
   return facts
 
 
 def _digests(facts: Mapping[str, Any], mark: pathlib.Path) -> dict[str, str]:
-  digests = facts.get(FILES, {})
+  digests = facts.get(FILES)
   if not isinstance(digests, dict) or not all(
     isinstance(digest, str) and pathlib.PurePath(name).name == name
     for name, digest in digests.items()

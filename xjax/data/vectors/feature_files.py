@@ -13,26 +13,21 @@ have vectors too, in files with the stem `labels`.
 """
 
 from collections.abc import Iterable, Sequence
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
 import pathlib
-import time
 
 from absl import logging
 import numpy as np
 
-from xjax.core.atomic import WriteError, write_json
 from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.data.files.faults import Faults
-from xjax.data.files.file_set import read_json
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Corpus
-from xjax.data.text.token_cache import default_cache_dir
 from xjax.data.text.words import split_words
 from xjax.data.vectors.feature_rows import FeatureRows
 
@@ -66,7 +61,6 @@ def word_features(
 
 
 _DTYPES = (np.float32, np.float16)
-_SETTLED = 2 * 10**9  # nanoseconds; some file systems count time in 2 s
 
 
 def read_features(
@@ -137,40 +131,11 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
   for name, split in corpus.splits.items():
     features = read_features(os.path.join(folder, name), split.ids)
     features = _cut(features, name, data.tokens.max_tokens)
-    path = pathlib.Path(os.path.expanduser(folder)) / f'{name}.npy'
-    digest = _join_digests(
-      split.digest, _kept_digest(features, path, default_cache_dir(data))
-    )
+    digest = _join_digests(split.digest, features.digest())
     splits[name] = dataclasses.replace(split, features=features, digest=digest)
   digests = (split.digest for split in splits.values())
   fingerprint = _join_digests(corpus.fingerprint, *digests)
   return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
-
-
-def _kept_digest(
-  features: FeatureRows, path: pathlib.Path, cache_dir: pathlib.Path
-) -> str:
-  """Returns the digest of features, and keeps it in a file of the cache.
-
-  A digest needs all vectors. If the file of vectors has the same size and times
-  as when a digest was computed, the kept digest is returned.
-  """
-  about = os.stat(path)
-  state = [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
-  layout = hashlib.sha256(features.starts.tobytes())
-  layout.update(features.lengths.tobytes())
-  key = _join_digests(os.path.realpath(path), layout.hexdigest())
-  kept = cache_dir / 'digests' / f'{key[:32]}.json'
-  with contextlib.suppress(DataError):
-    saved = read_json(kept) if kept.is_file() else {}
-    if saved.get('state') == state and isinstance(saved.get('digest'), str):
-      return saved['digest']
-  digest = features.digest()
-  # A file that has just been written could change again without a new time.
-  if time.time_ns() - max(state[1:]) > _SETTLED:
-    with contextlib.suppress(WriteError):
-      write_json(kept, {'state': state, 'digest': digest})
-  return digest
 
 
 def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
