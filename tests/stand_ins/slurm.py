@@ -9,6 +9,7 @@ srun starts $TASKS tasks, and describes the other tasks to each of them in
 environment variables.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -64,9 +65,10 @@ def keep(job, words):
     if read(job)['state'] == 'CANCELLED' or time.monotonic() > until:
       return
     time.sleep(0.02)
-  while True:
+  for restarts in itertools.count():
     change(job, state='RUNNING', again=0)
     environment = {**os.environ, 'SLURM_JOB_ID': str(job)}
+    environment['SLURM_RESTART_COUNT'] = str(restarts)
     code = subprocess.run(['bash', *words], env=environment).returncode
     if not read(job)['again']:
       break

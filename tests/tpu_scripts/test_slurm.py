@@ -15,9 +15,9 @@ def settings(monkeypatch):
 
 @pytest.mark.parametrize(
   ('codes', 'code', 'times'),
-  [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)],
+  [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2), ((134,) * 5, 134, 4)],
 )
-def test_a_job_goes_back_into_the_queue_on_75_only(
+def test_a_job_goes_back_into_the_queue(
   codes, code, times, cluster, job, run, tmp_path
 ):
   job.ends_with(*codes)
