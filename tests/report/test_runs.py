@@ -57,11 +57,6 @@ def test_the_same_seed_twice_is_no_second_sample():
   assert names(groups) == [('a', 2), ('again', 1)]
 
 
-def test_runs_of_other_splits_are_apart():
-  one, other = run('a', 0), dataclasses.replace(run('b', 1), split='test')
-  assert len(group_by_seed([one, other])) == 2
-
-
 def test_names_of_many():
   group = group_by_seed([run(f'r{i}', i) for i in range(5)])[0]
   assert group.name == 'r0 + 4 more'
@@ -86,10 +81,6 @@ def test_estimates(values, mean, error):
   assert found.n == len(values)
   assert found.mean == (None if mean is None else pytest.approx(mean))
   assert found.error == (None if error is None else pytest.approx(error))
-
-
-def test_counts_stay_whole():
-  assert type(estimate([7, 7]).mean) is int
 
 
 def test_metrics_of_a_group():

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 import copy
 import dataclasses
-from itertools import starmap
 import re
 from typing import Any
 
@@ -155,12 +154,20 @@ def _keep_metrics(
     request, protocols=protocols(run.metrics), slices=_slices(run)
   )
   criteria = _criteria(run, kept_request, usual)
-  same = _same_propensities(run, criteria)
-  if same or alone:
-    remark = '' if same else _unknown_remark(run)
-    metrics = run.metrics
-  else:
-    remark, metrics = _remark(run), _replace_weighed(run, criteria)
+  same, remark, metrics = _same_propensities(run, criteria), '', run.metrics
+  if not same and alone:
+    remark = (
+      f'{run.name} was judged with unknown propensities; choose them with '
+      '--propensity or --inv_prop.'
+    )
+  elif not same:
+    a_b = _config_propensity(run)
+    by = 'A {:g}, B {:g}'.format(*a_b) if a_b else 'other propensities'
+    remark = (
+      f'{run.name} was judged with {by}; metrics that depend on propensities '
+      'were computed again for this comparison.'
+    )
+    metrics = _replace_weighed(run, criteria)
   if request.replicates:
     judged = judge(
       run.predictions, criteria, _threshold(run), run.shown_probabilities()
@@ -198,43 +205,20 @@ def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
   ):
     return True
   rejudged = _judge_weighed(run, criteria)
-  pairs = (
-    (run.metrics[protocol].get(name, {}).get(metric, value), value)
-    for protocol, name, metric, value in every_metric(rejudged)
-  )
-  return all(starmap(_are_equal, pairs))
-
-
-def _are_equal(first: float | None, second: float | None) -> bool:
-  if first is None or second is None:
-    return first is second
-  return abs(first - second) <= _SAME
+  for protocol, name, metric, value in every_metric(rejudged):
+    saved = run.metrics[protocol].get(name, {}).get(metric, value)
+    if saved is None or value is None:
+      if saved is not value:
+        return False
+    elif abs(saved - value) > _SAME:
+      return False
+  return True
 
 
 def _judge_weighed(run: JudgedRun, criteria: Criteria) -> Metrics:
   """Computes only the metrics that depend on propensities."""
   weighed = dataclasses.replace(criteria, kinds=weighed_kinds(), replicates=0)
   return judge(run.predictions, weighed)
-
-
-def _remark(run: JudgedRun) -> str:
-  propensity = _config_propensity(run)
-  by = (
-    f'A {propensity[0]:g}, B {propensity[1]:g}'
-    if propensity
-    else 'other propensities'
-  )
-  return (
-    f'{run.name} was judged with {by}; metrics that depend on propensities '
-    'were computed again for this comparison.'
-  )
-
-
-def _unknown_remark(run: JudgedRun) -> str:
-  return (
-    f'{run.name} was judged with unknown propensities; choose them with '
-    '--propensity or --inv_prop.'
-  )
 
 
 def _replace_weighed(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:

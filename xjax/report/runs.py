@@ -1,6 +1,6 @@
 """Holds the runs that a report compares, and groups runs of one system."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import itertools
 import json
@@ -14,12 +14,10 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Label
 from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import NOTES, PROTOCOL
+from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.models.config_json import from_json, to_json
-from xjax.models.contract import Config
 from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 
@@ -129,23 +127,12 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   for number, run in enumerate(runs):
     key = f'{number}'
     if run.config is not None:
-      rest = {k: v for k, v in current_config(run.config).items() if k != SEED}
+      rest = {k: v for k, v in run.config.items() if k != SEED}
       key = json.dumps([rest, run.split], sort_keys=True)
       seeds = [other.config[SEED] for other in groups.get(key, ())]
       key = key if run.config[SEED] not in seeds else f'{number}'
     groups.setdefault(key, []).append(run)
   return [Group(_group_name(g), tuple(g)) for g in groups.values()]
-
-
-def current_config(config: dict[str, Any]) -> dict[str, Any]:
-  """Converts a config to the current format, if it can be converted.
-
-  Two runs of one system may have been written by different versions of xjax.
-  """
-  try:
-    return to_json(from_json(config, Config))
-  except ConfigError:
-    return config
 
 
 def _group_name(runs: Sequence[JudgedRun]) -> str:
@@ -179,17 +166,6 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
     for name, values in metrics[protocol].items()
     for metric, value in values.items()
   ]
-
-
-def check_values(metrics: Mapping[str, Any]) -> None:
-  """Raises TypeError unless a metrics.json has the types that xjax writes."""
-  for protocol, name, metric, value in every_metric(metrics):
-    if not isinstance(value, int | float | None):
-      raise TypeError(f'{protocol}, {name}, {metric}: {value!r}')
-  for name, reasons in metrics.get(NOTES, {}).items():
-    for topic, reason in reasons.items():
-      if not isinstance(reason, str):
-        raise TypeError(f'{NOTES}, {name}, {topic}: {reason!r}')
 
 
 def common_protocol(runs: Sequence[JudgedRun]) -> str:
@@ -241,9 +217,10 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
       (d for d, gold in gold_of.items() if gold != first_gold[d]), None
     )
     if differing is not None:
+      same_rows = [*first_gold.values()] == [*gold_of.values()]
       raise DataError(
         f'{who} have different gold labels for {differing!r}'
-        + (_BY_POSITION if _same_rows(first, run) else '')
+        + _BY_POSITION * same_rows
       )
 
 
@@ -258,18 +235,10 @@ def _same(first: JudgedRun, second: JudgedRun) -> bool:
   )
 
 
-def _same_rows(first: JudgedRun, second: JudgedRun) -> bool:
-  """Returns whether two runs have the same gold labels row by row."""
-  return list(_gold_of(first.predictions).values()) == list(
-    _gold_of(second.predictions).values()
-  )
-
-
 def _gold_of(predictions: Predictions) -> dict[str, frozenset[str]]:
-  label: Callable[[int], str] = predictions.labels.__getitem__
-  gold = predictions.gold
+  labels, gold = predictions.labels, predictions.gold
   return {
-    id_: frozenset(map(label, gold[row].tolist()))
+    id_: frozenset(labels[i] for i in gold[row].tolist())
     for row, id_ in enumerate(predictions.doc_ids)
   }
 

@@ -21,17 +21,11 @@ from xjax.judge.files.evaluation import (
   PREDICTIONS,
 )
 from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
-from xjax.judge.judge import INTERVALS
+from xjax.judge.judge import INTERVALS, NOTES
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.lending import lend
-from xjax.report.runs import (
-  SEED,
-  JudgedRun,
-  check_values,
-  every_metric,
-  protocols,
-)
+from xjax.report.reference import complete_by_reference
+from xjax.report.runs import SEED, JudgedRun, every_metric, protocols
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 
@@ -60,7 +54,7 @@ def read_runs(
       or files.
     files: additional files with gold, training labels etc. Their content
       replaces the content of the prediction files. Fields that are still
-      missing are taken from another system (see lend).
+      missing are taken from another system (see complete_by_reference).
     depth: number of labels kept per document of a score file.
 
   Raises:
@@ -83,7 +77,8 @@ def read_runs(
     _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  runs = _share_dropped(lend([run.of_judged_labels() for run in runs]))
+  runs = complete_by_reference([run.of_judged_labels() for run in runs])
+  runs = _share_dropped(runs)
   ids = read_left_out(files.leave_out, '--leave_out')
   if ids and not set(ids) & set(runs[0].predictions.dropped):
     raise DataError(
@@ -261,54 +256,42 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
 
 
 def _add_metrics(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
+  """Adds a metrics.json, which must belong to the predictions of the run."""
   metrics = read_json(path)
-  _check_metrics(metrics, len(run.predictions), path)
+  try:
+    wrong = _fault_of(metrics, len(run.predictions))
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    wrong = f'a field is missing or has a wrong type ({error})'
+  if wrong:
+    raise DataError(
+      f'{path}: {wrong}; write the metrics and {PREDICTIONS} in the same '
+      'folder again with xjax evaluate'
+    )
   return dataclasses.replace(run, metrics=metrics)
 
 
-def _check_metrics(
-  metrics: Mapping[str, Any], n_docs: int, path: pathlib.Path
-) -> None:
-  try:
-    counts = {
-      values['n_docs'] + values['n_skipped']
-      for protocol in protocols(metrics)
-      for values in metrics[protocol].values()
-    }
-    missing = [p for p in protocols(metrics) if ALL not in metrics[p]]
-    check_values(metrics)
-  except (AttributeError, KeyError, TypeError) as error:
-    raise DataError(
-      f'{path}: a field of the metrics is missing or has a wrong type '
-      f'({error}); write the metrics again with xjax evaluate'
-    ) from error
-  if missing or not counts:
-    raise DataError(
-      f'{path}: the metrics have no slice {ALL!r}; write the metrics again '
-      'with xjax evaluate'
-    )
-  _check_intervals(metrics, path)
+def _fault_of(metrics: Mapping[str, Any], n_docs: int) -> str:
+  """Returns what is wrong with the metrics of a number of documents; or ''."""
+  slices = [metrics[protocol] for protocol in protocols(metrics)]
+  if not slices or any(ALL not in values for values in slices):
+    return f'the metrics have no slice {ALL!r}'
+  counts = {x['n_docs'] + x['n_skipped'] for s in slices for x in s.values()}
+  for protocol, name, metric, value in every_metric(metrics):
+    if not isinstance(value, int | float | None):
+      raise TypeError(f'{protocol}, {name}, {metric}: {value!r}')
+  for name, reasons in metrics.get(NOTES, {}).items():
+    for topic, reason in reasons.items():
+      if not isinstance(reason, str):
+        raise TypeError(f'{NOTES}, {name}, {topic}: {reason!r}')
+  intervals = every_metric(metrics.get(INTERVALS, {}))
+  for protocol, name, metric, (low, high) in intervals:
+    value = metrics[protocol][name][metric]
+    if not low <= value <= high:
+      return (
+        f'{metric} of {name} is {value}, outside of its interval '
+        f'[{low}, {high}]'
+      )
   if counts != {n_docs}:
-    raise DataError(
-      f'{path}: metrics of {", ".join(map(str, sorted(counts)))} documents, '
-      f'but {PREDICTIONS} in the same folder has {n_docs}; write both files '
-      'again with xjax evaluate'
-    )
-
-
-def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
-  try:
-    intervals = every_metric(metrics.get(INTERVALS, {}))
-    for protocol, name, metric, (low, high) in intervals:
-      value = metrics[protocol][name][metric]
-      if not low <= value <= high:
-        raise DataError(
-          f'{path}: {metric} of {name} is {value}, outside of its interval '
-          f'[{low}, {high}]; write the metrics and the intervals again with '
-          'xjax evaluate'
-        )
-  except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise DataError(
-      f'{path}: the intervals are not in the form of xjax; write the metrics '
-      'and the intervals again with xjax evaluate'
-    ) from error
+    judged = ', '.join(map(str, sorted(counts)))
+    return f'metrics of {judged} documents, but there are {n_docs}'
+  return ''

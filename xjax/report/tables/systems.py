@@ -11,7 +11,7 @@ from xjax.data.schema import slice_masks
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.predictions import Predictions
 from xjax.report.figures.tally import LabelTally
-from xjax.report.runs import SEED, Group, JudgedRun, current_config
+from xjax.report.runs import SEED, Group, JudgedRun
 from xjax.report.table import MISSING, Cell, Table, number_cell
 from xjax.train.run_record import RunRecord
 
@@ -72,7 +72,7 @@ def config_table(groups: Sequence[Group]) -> Table | None:
   If a part of two configs has different kinds, only the kinds are compared.
   """
   groups = [group for group in groups if group.first.config is not None]
-  configs = [current_config(group.first.config) for group in groups]
+  configs = [group.first.config for group in groups]
   rows = [
     [Cell(path), *map(_value_cell, values)]
     for path, values in _differences(configs, '')

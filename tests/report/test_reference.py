@@ -56,12 +56,12 @@ def test_a_file_takes_all_from_the_first_with_ids(whole, tmp_path):
   with_ids = dataclasses.replace(whole, hierarchy=hierarchy)
   with_ids.save(tmp_path / 'ids.npz')
   file = matrix(whole, tmp_path / 'sparse.npz')
-  run, lender = read_runs([file, tmp_path / 'ids.npz'])
+  run, reference = read_runs([file, tmp_path / 'ids.npz'])
   assert tuple(run.predictions.doc_ids) == tuple(whole.doc_ids)
   assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
-  lent = run.predictions.hierarchy
-  assert list(lent.ids) == list(lender.predictions.hierarchy.ids)
-  assert lent.parents.values.tolist() == hierarchy.parents.values.tolist()
+  found_tree = run.predictions.hierarchy
+  assert list(found_tree.ids) == list(reference.predictions.hierarchy.ids)
+  assert found_tree.parents.values.tolist() == hierarchy.parents.values.tolist()
   ours, theirs = (judge(p)['xjax']['all'] for p in (run.predictions, with_ids))
   assert ours['n_gold[level=2]'] == theirs['n_gold[level=2]']
   # The labels of a file may be in another order, and it may have more of them.
@@ -97,7 +97,7 @@ def test_gold_of_columns_beside_a_workdir_of_ids(workdir, whole, tmp_path):
   assert run.predictions.n_train == 100
 
 
-def test_lists_with_ids_come_into_the_order_of_the_lender(
+def test_lists_with_ids_come_into_the_order_of_the_reference(
   workdir, whole, tmp_path
 ):
   rows = list(range(len(whole)))[::-1]
@@ -141,12 +141,12 @@ def test_numbers_are_matched_as_such(whole, tmp_path):
     (
       slice(0, 11),
       None,
-      '11 documents, but .*one has 12: .*sparse.npz has no ids, .* row by row',
+      '11 documents, but .*one has 12: sparse has no ids, .* row by row',
     ),
     (
       slice(None),
       5,
-      '5 labels, but .*one has 8: .*sparse.npz has no ids, .* column by column',
+      '5 labels, but .*one has 8: sparse has no ids, .* column by column',
     ),
   ],
 )
