@@ -1,6 +1,6 @@
 """Writes the model card of a run: README.md in its workdir."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import datetime
 import json
@@ -10,7 +10,6 @@ import shlex
 from typing import Any
 
 from absl import logging
-import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import ConfigPart, modules_of
@@ -18,18 +17,25 @@ from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
-from xjax.judge.criteria import USUAL_K
+from xjax.judge.calibration import (
+  Calibration,
+  Method,
+  probabilities_at,
+  reliability_of,
+)
+from xjax.judge.criteria import USUAL_K, Criteria
 from xjax.judge.files.evaluation import PREDICTIONS
-from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
+from xjax.judge.judge import ECE, ECE_ABOVE, INTERVALS, PROTOCOL, judge
+from xjax.judge.metrics.calibration_error import ABOVE, Reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import named_parts
 from xjax.models.config_json import to_json
-from xjax.models.contract import Config, load_config
-from xjax.report.card_probabilities import probability_blocks
+from xjax.models.contract import DEV, Config, load_config
 from xjax.report.table import escape_markdown, rows_table
 from xjax.report.terminal.judged import plain_slice_table
 from xjax.run.fit import FitResult
+from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 from xjax.version import __version__
@@ -40,9 +46,18 @@ _TABLES = '.csv', '.tsv', '.parquet'
 MARK = (
   '<!-- written by xjax at the end of each run; to edit, remove this line -->'
 )
-# Metrics that have an interval; each is a mean over documents.
+# Metrics that have an interval.
 _METRICS = ('P@1', *(f'{kind}@{USUAL_K}' for kind in ('P', 'RP', 'nDCG')))
-_WIDE = 1.96  # a 95 % interval has this many standard errors on each side
+_REPLICATES = 500
+# Edges of the bands of probability whose labels are counted. The first band is
+# not shown: nearly all listed labels are in it.
+_BANDS = (0.0, ABOVE, 0.3, 0.5, 0.7, 0.9, 1.0)
+_FEW = 100  # with fewer labels, a calibration error says little
+_VERDICTS = (
+  (0.05, 'which is small'),
+  (0.1, 'so they are a rough guide'),
+  (math.inf, 'which is much: do not rely on them'),
+)
 
 
 def write_card(
@@ -78,37 +93,28 @@ def is_card(path: pathlib.Path) -> bool:
 
 def card_text(result: FitResult, command: Sequence[str] = ()) -> str:
   """Returns the model card of a finished run, as Markdown."""
-  config = load_config(Workdir.at(result.workdir).config)
+  home = Workdir.at(result.workdir)
+  config = load_config(home.config)
   sections = {
     'Use': _use(result, config),
     'Data': _data(result, config),
     'Metrics': _metrics(result),
-    'Probabilities': probability_blocks(result),
+    'Probabilities': _probabilities(result),
     'Labels that training has not seen': _unseen(result, config),
     'Configuration': _configuration(result, config, command),
   }
+  kind, record = type(config.model).__name__, RunRecord.read(home)
+  now = datetime.datetime.now(datetime.UTC).isoformat()
   parts = [
     f'# {escape_markdown(result.workdir.name)}',
-    f'{_article(type(config.model).__name__)} that tags documents with '
-    f'{plural(result.corpus.label_space.n_inside, "label")}. '
-    f'xjax {__version__} finished the run on {_date(result)}.',
+    f'{"An" if kind[0] in "AEIOU" else "A"} {kind} that tags documents with '
+    f'{plural(result.corpus.label_space.n_inside, "label")}. xjax '
+    f'{__version__} finished the run on '
+    f'{(record and record.finished or now)[:10]}.',
   ]
   for title, blocks in sections.items():
     parts += [f'## {title}', *blocks]
   return '\n\n'.join(parts) + '\n'
-
-
-def _article(noun: str) -> str:
-  return f'An {noun}' if noun[0] in 'AEIOU' else f'A {noun}'
-
-
-def _date(result: FitResult) -> str:
-  record = RunRecord.read(Workdir.at(result.workdir))
-  return (record and record.finished or _now())[:10]
-
-
-def _now() -> str:
-  return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def _use(result: FitResult, config: Config) -> Iterator[str]:
@@ -202,52 +208,131 @@ def _metrics(result: FitResult) -> Iterator[str]:
 def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
   """Returns intervals of a split's metrics in the slice `all`.
 
-  Without saved intervals, those of means over documents are computed.
+  Metrics that were judged without intervals are judged again, by bootstrap.
   """
   metrics = result.metrics[name]
-  saved = metrics.get(INTERVALS, {}).get(PROTOCOL, {}).get(ALL)
-  if saved:
-    return {name: tuple(saved[name]) for name in _METRICS if name in saved}
-  predictions = Predictions.load(result.paths[name] / PREDICTIONS)
-  return document_intervals(predictions, metrics)
-
-
-def document_intervals(
-  predictions: Predictions, metrics: Metrics
-) -> dict[str, tuple[float, float]]:
-  """Computes 95 % intervals of means over documents, by standard errors.
-
-  The predictions have gold. A metric that `metrics` defines in another way than
-  here gets no interval; nor does a metric with the same value for all
-  documents.
-  """
-  values = metrics[PROTOCOL][ALL]
-  gold = predictions.gold
-  hits_NK = predictions.lists[ALL].hits(gold, len(predictions.labels))
-  hits_NK, n_gold_N = hits_NK[gold.lengths > 0], gold.lengths[gold.lengths > 0]
-  values_of = {}
-  for k in (1, USUAL_K):
-    first_NK = hits_NK[:, :k].astype(np.float64)
-    discounts = 1 / np.log2(np.arange(2, first_NK.shape[1] + 2))
-    best_N = np.cumsum(discounts)[np.minimum(n_gold_N, len(discounts)) - 1]
-    values_of |= {
-      f'P@{k}': first_NK.sum(1) / k,
-      f'RP@{k}': first_NK.sum(1) / np.minimum(n_gold_N, k),
-      f'nDCG@{k}': first_NK @ discounts / best_N,
-    }
+  values, judged = metrics[PROTOCOL][ALL], metrics
+  if INTERVALS not in metrics:
+    predictions = Predictions.load(result.paths[name] / PREDICTIONS)
+    criteria = Criteria(
+      (1, USUAL_K), ('P@k', 'RP@k', 'nDCG@k'), replicates=_REPLICATES
+    )
+    judged = judge(predictions, criteria)
+  found = judged.get(INTERVALS, {}).get(PROTOCOL, {}).get(ALL, {})
   return {
-    metric: _interval(values_N)
+    metric: tuple(found[metric])
     for metric in _METRICS
-    if len(set(values_N := values_of[metric])) > 1
-    and values.get(metric) is not None
-    and abs(values_N.mean() - values[metric]) < 1e-6
+    if metric in found and values.get(metric) is not None
   }
 
 
-def _interval(values_N: np.ndarray) -> tuple[float, float]:
-  mean = float(values_N.mean())
-  half = _WIDE * float(values_N.std(ddof=1)) / math.sqrt(len(values_N))
-  return max(mean - half, 0.0), min(mean + half, 1.0)
+def _probabilities(result: FitResult) -> Iterator[str]:
+  """Yields paragraphs and a table, as Markdown.
+
+  They say how good the probabilities are, and what the tuned threshold does.
+  """
+  calibration = result.calibration
+  if calibration is None or calibration.method is Method.NONE:
+    yield 'Scores are not calibrated.'
+  else:
+    yield (
+      'Scores are shown as probabilities. They are calibrated by the method '
+      f'{calibration.method.value}, which was fitted on '
+      f'{plural(calibration.n_documents, "document")} of dev.'
+    )
+    if calibration.method is Method.ISOTONIC:
+      yield (
+        'The probabilities come in steps: all scores of a range get nearly the '
+        'same probability, so many labels share a value.'
+      )
+  rows = []
+  for name in result.metrics:
+    predictions = Predictions.load(result.paths[name] / PREDICTIONS)
+    diagram = _diagram(predictions, name, calibration)
+    if diagram is not None:
+      yield from _verdict(name, result.metrics[name][PROTOCOL][ALL], diagram)
+      rows += _band_rows(name, diagram)
+  if rows:
+    if calibration is not None and DEV in result.metrics:
+      yield (
+        'Probabilities of dev are those of calibrations that did not see the '
+        'document. Listed labels with a probability above 0.1:'
+      )
+    header = ('split', 'probability', 'predicted labels', 'right')
+    yield rows_table([header, *rows])
+  if DEV in result.metrics:
+    predictions = Predictions.load(result.paths[DEV] / PREDICTIONS)
+    yield from _tuned(result, predictions)
+
+
+def _diagram(
+  predictions: Predictions, name: str, calibration: Calibration | None
+) -> Reliability | None:
+  method = Method.NONE if calibration is None else calibration.method
+  shown_NK = judged_probabilities(predictions, name, method, calibration)
+  if shown_NK is None:
+    return None
+  return reliability_of(predictions, shown_NK, _BANDS)
+
+
+def _verdict(
+  name: str, metrics: Mapping[str, Any], diagram: Reliability
+) -> Iterator[str]:
+  """Yields how far the probabilities of a split can be trusted."""
+  n_above, error = int(diagram.counts[1:].sum()), metrics.get(ECE_ABOVE)
+  if not n_above:
+    yield f'No label of {name} has a probability above {ABOVE}.'
+  if error is None:
+    return
+  verdict = next(text for limit, text in _VERDICTS if error < limit)
+  if n_above < _FEW:
+    verdict = f'but there are too few such labels to judge: {n_above}'
+  yield (
+    f'On {name}, the probabilities above {ABOVE} differ from the share of '
+    f'right labels by {error:.3f} on average (`{ECE_ABOVE}`), {verdict}. Over '
+    f'all listed labels, the difference is {metrics[ECE]:.3f} (`{ECE}`); '
+    f'{diagram.counts[0] / diagram.counts.sum():.0%} of them have a '
+    f'probability of at most {ABOVE}, which is easy to get right.'
+  )
+
+
+def _band_rows(
+  name: str, diagram: Reliability
+) -> Iterator[tuple[str, str, str, str]]:
+  """Yields a row of a table for each band above ABOVE."""
+  bands = zip(_BANDS[1:], _BANDS[2:], diagram.counts[1:], diagram.accuracy[1:])
+  for low, high, count, share in bands:
+    right = f'{share:.0%}' if count else '-'
+    yield name, f'{low:g} to {high:g}', f'{count:,}', right
+
+
+def _tuned(result: FitResult, predictions: Predictions) -> Iterator[str]:
+  metrics = result.metrics[DEV][PROTOCOL][ALL]
+  threshold = metrics.get('threshold-tuned')
+  value = metrics.get('micro-F1-tuned')
+  if threshold is None or value is None:
+    return
+  space = result.corpus.label_space
+  shown = probabilities_at(
+    threshold,
+    predictions.score_kind,
+    result.calibration,
+    space.train_counts[: space.n_inside],
+  )
+  texts = [f'{p:.2f}' if p >= 0.1 else f'{p:.2g}' for p in shown]
+  if not texts:
+    what = f'a score of at least {threshold:.3f}, which is no probability'
+  else:
+    what = f'a probability of at least {texts[0]}'
+  if len(set(texts)) > 1:
+    what += (
+      f', or of at least {texts[1]} if they have fewer than {FREQUENT_FROM} '
+      'training documents'
+    )
+  yield (
+    f'`--threshold=tuned` assigns labels with {what} (micro-F1 {value:.3f} on '
+    'dev).'
+  )
 
 
 def _unseen(result: FitResult, config: Config) -> Iterator[str]:
