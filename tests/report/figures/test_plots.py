@@ -17,7 +17,6 @@ from xjax.report.figures.plots import (
   label_frequency,
   line_panels,
   reliability_diagrams,
-  scatter_lines,
   system_colours,
 )
 
@@ -40,7 +39,9 @@ def pictures():
   counts = np.array([100, 9, 1, 0])
   return {
     'lines': line_panels([panel, panel], ['a', 'b'])[1],
-    'scatter': scatter_lines(Panel('', 'P', 'coverage', named), ['a']),
+    'scatter': line_panels(
+      [Panel('', 'P', 'coverage', named, from_zero=True)], ['a']
+    )[0],
     'bars': grouped_bars(['few', 'many'], bars, 'F1', 'documents', 'F1'),
     'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2})[0],
     'untrained': label_frequency(np.zeros(0), counts, {'0': 1})[1],
@@ -85,10 +86,6 @@ def test_places_are_marked_where_papers_report():
   assert [t for t in texts(svg) if t.isdigit()] == ['1', '3', '5', '10']
 
 
-def test_reliability_shows_how_many_entries_a_bin_has(drawn):
-  assert 'entries' in texts(drawn['reliability'])
-
-
 def test_every_system_has_its_colour(drawn):
   colours = system_colours(['a', 'b'])
   for name in ('lines', 'bars'):
@@ -104,7 +101,6 @@ def test_any_name_is_shown_as_it_is(name):
   one, panel = np.array([0.5]), Panel(name, name, name, lines)
   for svg in (
     *line_panels([panel], [name, 'b']),
-    scatter_lines(panel, [name, 'b']),
     grouped_bars([name], [Bars(name, one, one, one)], name, 'x', 'y'),
   ):
     assert texts(svg).count(name) >= 3
@@ -132,15 +128,3 @@ def test_whiskers_have_the_value(low, high):
   with pytest.raises(ValueError, match='a: 0.5 is not within its whiskers'):
     Bars('a', np.array([0.5]), np.array([low]), np.array([high]))
   Bars('a', np.array([NAN]), np.array([low]), np.array([high]))
-
-
-def test_whiskers_are_drawn_where_there_are_any():
-  def drawn(low, high):
-    return grouped_bars(
-      ['x'], [Bars('a', np.array([0.5]), low, high)], '', 'x', 'y'
-    )
-
-  none = drawn(np.array([NAN]), np.array([NAN]))
-  some = drawn(np.array([0.4]), np.array([0.7]))
-  other = drawn(np.array([0.4]), np.array([0.8]))
-  assert len(none) < len(some) and some != other

@@ -7,7 +7,6 @@ import pytest
 
 from tests.report.conftest import texts
 from xjax.core.types import PAD, Ragged
-from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
@@ -89,11 +88,10 @@ def test_worst_labels_without_training_labels(predictions_of):
   assert {row[2].text for row in table.rows} == {'-'}
 
 
-def test_compiled_programs_give_the_same_tally(predictions_of, monkeypatch):
-  predictions = predictions_of()
-  small = tally(predictions)
-  monkeypatch.setattr(judged_slice, '_NUMPY_UP_TO', 0)
-  large = tally(predictions)
-  np.testing.assert_array_equal(small.hits, large.hits)
-  for kind, values in small.curves.items():
-    np.testing.assert_allclose(values, large.curves[kind], rtol=1e-13)
+def test_documents_are_counted_in_blocks(predictions_of, monkeypatch):
+  whole = tally(predictions_of())
+  monkeypatch.setattr('xjax.report.figures.tally._ROWS', 5)
+  parts = tally(predictions_of())
+  np.testing.assert_array_equal(parts.hits, whole.hits)
+  for kind, values in whole.curves.items():
+    np.testing.assert_allclose(parts.curves[kind], values, rtol=1e-13)

@@ -19,7 +19,6 @@ from xjax.report.figures.plots import (
   label_frequency,
   line_panels,
   reliability_diagrams,
-  scatter_lines,
 )
 from xjax.report.figures.tally import Tally
 from xjax.report.page.page import Block, Picture, Text
@@ -166,15 +165,15 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
       'These metrics do not contain precision and coverage at the same '
       'cut-offs; a metrics.json written by this version of xjax contains both.'
     )
+  panel = Panel(
+    'Coverage against precision',
+    'precision at k',
+    'coverage at k',
+    lines,
+    from_zero=True,
+  )
   return Picture(
-    svgs=[
-      scatter_lines(
-        Panel(
-          'Coverage against precision', 'precision at k', 'coverage at k', lines
-        ),
-        [group.name for group in groups],
-      )
-    ],
+    svgs=line_panels([panel], [group.name for group in groups]),
     alt='Coverage against precision. '
     + '; '.join(
       f'{line.system}: '

@@ -96,8 +96,8 @@ class Panel:
   ylabel: str
   lines: Sequence[Line]
   ticks: Sequence[int] = ()  # numbers on a logarithmic x axis; else linear
-  level: float | None = None  # where a horizontal line is drawn
   whole: bool = False  # whether the y axis goes from 0 to 1
+  from_zero: bool = False  # whether both axes begin at 0
 
 
 def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
@@ -111,7 +111,7 @@ def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
 
 def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(width, 3.5))
+    figure = Figure(figsize=(width, 4.0 if panel.from_zero else 3.5))
     axes = figure.subplots()
     _label(axes, panel.title, panel.xlabel, panel.ylabel)
     for line in panel.lines:
@@ -121,29 +121,16 @@ def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
       axes.xaxis.set_major_locator(FixedLocator(panel.ticks))
       axes.xaxis.set_major_formatter('{x:.0f}')
       axes.xaxis.set_minor_locator(NullLocator())
+    elif panel.from_zero:
+      axes.margins(0.1)
+      axes.set_xlim(left=0)
+      axes.set_ylim(bottom=0)
     else:
       axes.xaxis.set_major_locator(
         MaxNLocator(7, integer=True, steps=(1, 2, 5, 10))
       )
-    if panel.level is not None:
-      axes.axhline(panel.level, color=_FAINT, linewidth=1.2, zorder=1)
     if panel.whole:
       axes.set_ylim(0, 1.02)
-    _legend(figure, axes, systems)
-    return _svg_text(figure)
-
-
-def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
-  """Draws one metric against another, with a text at each point."""
-  with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_HALF, 4.0))
-    axes = figure.subplots()
-    _label(axes, panel.title, panel.xlabel, panel.ylabel)
-    for line in panel.lines:
-      _draw_line(axes, line, systems)
-    axes.margins(0.1)
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
     _name_points(axes, panel.lines)
     _legend(figure, axes, systems)
     return _svg_text(figure)

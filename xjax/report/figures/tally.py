@@ -2,20 +2,15 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 
-from xjax.core.types import PAD
-from xjax.judge.metrics.documents import Precision, Recall, RecallAtMost
-from xjax.judge.metrics.exact import Array, exact
+from xjax.core.types import PAD, Ragged
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Predictions
-from xjax.judge.slice import Slice
 
-_CURVES = {'P': Precision(), 'R': Recall(), 'RP': RecallAtMost()}
-CURVES = tuple(_CURVES)
+_ROWS = 1 << 16  # documents that are counted at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,36 +27,25 @@ class Tally:
 
 def tally(predictions: Predictions) -> Tally:
   """Compares the lists over all labels with gold, which must exist."""
-  part = Slice.of(predictions, ALL, predictions.masks[ALL])
-  ks = tuple(range(1, part.depth + 1))
-  hits = np.zeros((len(part), part.depth), bool)
-  sums = {kind: np.zeros(part.depth) for kind in CURVES}
-  count = _block if part.is_small else _compiled_block
-  with exact():
-    for rows, documents in part.blocks():
-      hits_BK, sums_K = count(documents, ks)
-      hits[rows] = np.asarray(hits_BK)[: len(rows)]
-      for kind, values in sums_K.items():
-        sums[kind] += np.asarray(values)
-  sums['P'] /= np.asarray(ks)
-  n_docs = max(part.n_with_gold, 1)
-  return Tally(hits, {kind: values / n_docs for kind, values in sums.items()})
-
-
-def _block(
-  documents: DocumentBlock, ks: tuple[int, ...]
-) -> tuple[Array, dict[str, Array]]:
-  ranked = documents.ranked(ks)
-  # A document without gold adds 0 to every sum.
-  mask_B1 = documents.mask_B[:, None]
-  sums_K = {
-    name: ranked.xp.where(mask_B1, metric.over(ranked), 0).sum(0)
-    for name, metric in _CURVES.items()
-  }
-  return ranked.hits_BK, sums_K
-
-
-_compiled_block = jax.jit(_block, static_argnames='ks')
+  gold, lists = predictions.gold, predictions.lists[ALL]
+  hits_NK = np.zeros(lists.ids.shape, bool)
+  ks_K = np.arange(1, hits_NK.shape[1] + 1)
+  sums = {kind: np.zeros(len(ks_K)) for kind in ('P', 'R', 'RP')}
+  for start in range(0, len(hits_NK), _ROWS):
+    block = slice(start, start + _ROWS)
+    ends = gold.indptr[start : start + _ROWS + 1]
+    own = Ragged(ends - ends[0], gold.values[ends[0] : ends[-1]])
+    part = LabelLists(lists.ids[block], lists.scores[block])
+    hits_NK[block] = part.hits(own, len(predictions.labels))
+    has_gold_B = own.lengths > 0
+    n_gold_B1 = own.lengths[has_gold_B, None]
+    found_BK = hits_NK[block][has_gold_B].cumsum(1)
+    sums['P'] += (found_BK / ks_K).sum(0)
+    sums['R'] += (found_BK / n_gold_B1).sum(0)
+    sums['RP'] += (found_BK / np.minimum(n_gold_B1, ks_K)).sum(0)
+  n_docs = max(int((gold.lengths > 0).sum()), 1)
+  curves = {kind: values / n_docs for kind, values in sums.items()}
+  return Tally(hits_NK, curves)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
