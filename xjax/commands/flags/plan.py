@@ -14,8 +14,7 @@ if typing.TYPE_CHECKING:
   from xjax.data.schema import Corpus
   from xjax.models.contract import Config
   from xjax.plan.chips import Chip
-  from xjax.plan.sizes import Sizes
-  from xjax.plan.trained_models import TrainedModel
+  from xjax.plan.sizes import Sizes, TrainedModel
 
 TITLE = 'Plan'
 
@@ -77,8 +76,7 @@ def print_plan(config: 'Config') -> bool:
   """
   from xjax.data.load import load_corpus
   from xjax.plan.plan import planned_mesh
-  from xjax.plan.sizes import assumed_sizes, corpus_sizes
-  from xjax.plan.trained_models import trained_models
+  from xjax.plan.sizes import assumed_sizes, corpus_sizes, trained_models
 
   name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)

@@ -28,8 +28,7 @@ from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
 from xjax.plan.advice import advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
-from xjax.plan.sizes import assumed_sizes
-from xjax.plan.trained_models import trained_models
+from xjax.plan.sizes import assumed_sizes, trained_models
 from xjax.train.train_config import NoTrain
 
 LEVELS = LevelShortlist(LevelsConfig((64, 512)), (3, 4), kept=10)
