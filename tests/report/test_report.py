@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.report.conftest import DEV, Reader, by_propensity, changed, edited
-from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
@@ -38,7 +37,6 @@ from xjax.report.report import build_page, report
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
 from xjax.report.table import Table
-from xjax.train.run_record import RunRecord
 
 
 @pytest.fixture
@@ -114,19 +112,6 @@ def test_labels_with_parents_have_a_section(predictions_of, tmp_path):
   assert [row[1].text for row in by_level.rows[:2]] == ['one', 'flat']
   assert by_level.rows[0][6].value == expected['micro-F1[level=1]']
   assert set(drawn.values) == {'one', 'flat'} and isinstance(table, Fold)
-
-
-def test_costs_and_differences_of_configs_are_shown(workdir):
-  one, other = workdir('s0', 0), workdir('s1', 0, units=8)
-  record = RunRecord(9.5, 10**9, None, 20, 10**6, '2026-11-24T01:02:03', '0.1')
-  write_json(one / 'run.json', dataclasses.asdict(record))
-  _, _, costs, fold, *_ = sections(report([one, other], 'c'))['Judged data']
-  rows = [[cell.text for cell in row] for row in costs.rows]
-  assert rows[0][1:] == ['2026-11-24', '0.1', '9.5 s', '1.0 GB', '1.0 MB']
-  assert set(rows[1][1:]) == {'-'}  # the run of an earlier version
-  (table,) = fold.blocks
-  (row,) = table.rows
-  assert [c.text for c in row] == ['model.encoder.units', '16', '8']
 
 
 @pytest.mark.thorough

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     )
   from xjax.judge.comparison_plan import METRICS, ComparisonPlan
   from xjax.report.comparison import compare_runs
-  from xjax.report.tables.comparison import comparison_text, save_comparison
+  from xjax.report.tables.differences import comparison_text, save_comparison
 
   plan = ComparisonPlan(
     metrics=tuple(dict.fromkeys(_METRICS.value or METRICS)),

@@ -127,8 +127,9 @@ def build_page(
   first = groups[0].first
   protocol = common_protocol([run for group in groups for run in group.runs])
   results = _results_table(groups, colours, protocol, metrics)
+  title = ', '.join(group.name for group in groups)
   return Page(
-    title=_title(groups),
+    title=f'{title}: judged on {first.split}' if first.split else title,
     sections=[
       Section('Judged data', _header(groups, command)),
       Section('Results', _results(groups, results, protocol)),
@@ -149,12 +150,6 @@ def build_page(
   )
 
 
-def _title(groups: Sequence[Group]) -> str:
-  names = ', '.join(group.name for group in groups)
-  split = groups[0].first.split
-  return f'{names}: judged on {split}' if split else names
-
-
 def _header(groups: Sequence[Group], command: str) -> list[Block]:
   p = groups[0].first.predictions
   n_runs = sum(len(group.runs) for group in groups)
@@ -173,17 +168,13 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
       n_text=4,
     ),
     *_costs(groups),
-    *map(Text, _recalls(groups)),
+    *(
+      Text(f'Gold labels that the search of {group.name} keeps, {line}.')
+      for group in groups
+      for line in recall_lines(group.first.predictions.recalls)
+    ),
     *map(Text, (*_propensities(groups), *label_space_remarks(spaces))),
     Text(command, command=True),
-  ]
-
-
-def _recalls(groups: Sequence[Group]) -> list[str]:
-  return [
-    f'Gold labels that the search of {group.name} keeps, {line}.'
-    for group in groups
-    for line in recall_lines(group.first.predictions.recalls)
   ]
 
 
@@ -220,10 +211,9 @@ def _costs(groups: Sequence[Group]) -> list[Block]:
   blocks: list[Block] = []
   if any(run.record for group in groups for run in group.runs):
     blocks.append(cost_table(groups))
-  differences = config_table(groups)
-  if differences is not None:
-    few = len(differences.rows) <= _FEW_FIELDS
+  if differences := config_table(groups):
     title = 'Fields in which the configs differ'
+    few = len(differences.rows) <= _FEW_FIELDS
     blocks.append(Fold(title, [differences], open=few))
   return blocks
 
@@ -249,25 +239,21 @@ def _results_table(
 def _results(
   groups: Sequence[Group], results: Table, protocol: str
 ) -> list[Block]:
-  metrics = results.columns[results.n_text :]
+  metrics, cells = results.columns[results.n_text :], sum(results.rows, [])
   notes = note_listing(groups, metrics, protocol)
   said = [f'Protocol {protocol}.']
-  if any(cell.best for row in results.rows for cell in row):
-    said.append(
-      'A bold value is significantly better than the values of all other '
-      'systems (paired approximate randomization over documents, p < 0.05 '
-      "after Holm's correction)."
-    )
+  better = (
+    'significantly better than the values of all other systems (paired '
+    "approximate randomization over documents, p < 0.05 after Holm's "
+    'correction).'
+  )
+  if any(cell.best for cell in cells):
+    said.append(f'A bold value is {better}')
   elif len(groups) > 1:
     why = why_not_tested(groups, protocol)
-    said.append(
-      f'No value is tested for significance: {why}.'
-      if why
-      else 'No value is significantly better than the values of all other '
-      'systems (paired approximate randomization over documents, p < 0.05 '
-      "after Holm's correction)."
-    )
-  if any(cell.spread is not None for row in results.rows for cell in row):
+    untested = f'No value is tested for significance: {why}.'
+    said.append(untested if why else f'No value is {better}')
+  if any(cell.spread is not None for cell in cells):
     said.append(
       '± is one standard error over seeds, or half of a bootstrap interval.'
     )
@@ -277,14 +263,10 @@ def _results(
       f'Not tested, because no module in --import defines it: '
       f'{", ".join(unknown)}.'
     )
-  tables = [group_metrics(group, protocol) for group in groups]
-  if empty := empty_slices(tables):
+  if empty := empty_slices(group_metrics(group, protocol) for group in groups):
     said.append(f'Slices without values are left out: {", ".join(empty)}.')
-  return [
-    Text(' '.join(said)),
-    results,
-    *([Fold('Why values are missing', [notes])] if notes.items else []),
-  ]
+  why_missing = [Fold('Why values are missing', [notes])] if notes.items else []
+  return [Text(' '.join(said)), results, *why_missing]
 
 
 def _frequencies(groups: Sequence[Group], protocol: str) -> list[Block]:
@@ -370,8 +352,8 @@ def _worst(
 def _published(
   dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Block]:
-  dataset_name = find_dataset(dataset)
-  if dataset_name is None:
+  name = find_dataset(dataset)
+  if name is None:
     return [
       Text(
         'The dataset is not known, so there are no published numbers to '
@@ -379,24 +361,18 @@ def _published(
         f'{", ".join(datasets())}.'
       )
     ]
-  intro = Text(
-    f'Published values for {dataset_name}; the title of each table names its '
-    f'split.{_other_size(dataset_name, groups)}'
+  intro = (
+    f'Published values for {name}; the title of each table names its split.'
   )
-  return [intro, *published_folds(dataset_name, groups, colours)]
-
-
-def _other_size(dataset: str, groups: Sequence[Group]) -> str:
-  """Returns, and logs, a warning if the labels are too few or many; else ''."""
-  n, size = len(groups[0].first.predictions.labels), label_count(dataset)
-  if size is None or abs(n - size) <= _ROUNDING * size:
-    return ''
-  warning = (
-    f'The judged data have {n:,} labels, but {dataset} has about {size:,}, so '
-    'the values are not comparable.'
-  )
-  logging.warning('%s', warning)
-  return f' {warning}'
+  n, size = len(groups[0].first.predictions.labels), label_count(name)
+  if size is not None and abs(n - size) > _ROUNDING * size:
+    warning = (
+      f'The judged data have {n:,} labels, but {name} has about {size:,}, so '
+      'the values are not comparable.'
+    )
+    logging.warning('%s', warning)
+    intro = f'{intro} {warning}'
+  return [Text(intro), *published_folds(name, groups, colours)]
 
 
 def _dataset_of(runs: Sequence[JudgedRun]) -> str:

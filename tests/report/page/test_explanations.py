@@ -153,14 +153,6 @@ def test_pieces_of_one_character():
   assert text['text'] == 'a éé b'
 
 
-def test_how_many_are_shown(page, elements):
-  assert elements.of('p')[0]['text'].startswith('The first 4 of 1,234 doc')
-  whole = Explanations(page.path, page.documents, 4, 2)
-  (intro, *_) = Reader(explanation_page(whole)).of('p')
-  assert intro['text'].startswith('4 documents. ')
-  assert len(elements.of('li')) == 4
-
-
 @pytest.mark.parametrize('letter', 'ab')
 def test_text_can_be_read_on_every_shade(page, letter):
   shades = re.findall(

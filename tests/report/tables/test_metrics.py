@@ -12,7 +12,6 @@ from xjax.report.tables.metrics import (
   full_tables,
   intervals_of,
   level_table,
-  levels_of,
   main_columns,
   main_table,
   note_listing,
@@ -147,14 +146,6 @@ def test_half_of_an_interval_or_the_error():
   assert table.rows[0][2].spread == 0.125
 
 
-def test_numbers_are_those_of_the_metrics():
-  table = slice_table([group('one', ONE)], 'xjax', 'all')
-  found = {row[0].text: row[1].value for row in table.rows}
-  assert found['RP@5'] == 1 / 3
-  assert found['documents without gold'] == 1
-  assert found['micro-F1'] is None
-
-
 def test_seeds_have_means_and_errors():
   seeds = group('one', TWO, {'xjax': {'all': {**COUNTS, 'P@1': 0.85}}})
   table = slice_table([seeds], 'xjax', 'all')
@@ -217,11 +208,6 @@ LEVELS = {
 def estimates(values, error=None):
   n = 1 if error is None else 3
   return {name: Estimate(value, error, n) for name, value in values.items()}
-
-
-def test_levels_ascend():
-  assert levels_of(LEVELS) == [1, 10]
-  assert levels_of(['P@1', 'micro-F1']) == []
 
 
 def test_on_the_screen():

@@ -135,17 +135,6 @@ def test_standard_deviations():
   ]
 
 
-def test_standard_errors():
-  (row,) = [
-    r
-    for r in published()
-    if (r.table, r.dataset, r.system) == ('2', 'Wiki10-31K', 'BRS-PLT')
-  ]
-  assert row.errors['P@1'] == 0.0018
-  assert row.errors['PSP@3'] == 0.0001
-  assert 'nDCG@1' not in row.values
-
-
 @pytest.mark.parametrize(
   ('name', 'found'),
   [

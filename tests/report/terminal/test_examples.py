@@ -50,10 +50,6 @@ def test_gold_and_predicted_stand_side_by_side():
   assert predicted.split() == ['predicted', 'fisheries', '1.00']
 
 
-def test_no_more_than_there_are():
-  assert example_text(PREDICTIONS, SPLIT, LABELS, n=9).count('gold') == 3
-
-
 @pytest.mark.parametrize(
   ('text', 'expected'),
   [

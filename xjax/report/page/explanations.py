@@ -7,6 +7,7 @@ best label are shaded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
 from html import escape
 
 import numpy as np
@@ -28,11 +29,6 @@ _Rgb = tuple[int, int, int]
 _DARKEST = {'a': (245, 166, 35), 'b': (126, 178, 236)}
 # Text is light on a dark page; its contrast ratio with these shades is 5.
 _PAGE, _BRIGHTEST = (21, 24, 28), {'a': (140, 80, 0), 'b': (32, 92, 156)}
-
-
-def _title(explanations: Explanations) -> str:
-  weights = 'Attention of' if explanations.attends else 'Weights of words for'
-  return f'{weights} the labels of {explanations.path.name}'
 
 
 _ATTENTION = """\
@@ -65,7 +61,8 @@ the score of this proposer."""
 
 def explanation_page(explanations: Explanations) -> str:
   """Returns the page as HTML that needs no other file."""
-  title = _title(explanations)
+  kind = 'Attention of' if explanations.attends else 'Weights of words for'
+  title = f'{kind} the labels of {explanations.path.name}'
   shown, n_documents = explanations.documents, explanations.n_documents
   count = f'{n_documents:,} documents'
   if len(shown) < n_documents:
@@ -74,10 +71,14 @@ def explanation_page(explanations: Explanations) -> str:
   about = about.format(words=explanations.words)
   if any(label.features for document in shown for label in document.labels):
     about += f' {_SHARES}'
+  links = ''.join(
+    f'<li><a href="#document-{i}">{escape(explained.document.id)}</a></li>'
+    for i, explained in enumerate(shown)
+  )
   parts = [
     f'<h1>{escape(title)}</h1>',
     f'<p>{count}. {about}</p>',
-    _contents(shown),
+    f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>',
     *(article(i, d, explanations.attends) for i, d in enumerate(shown)),
     script('explanations.js'),
   ]
@@ -86,17 +87,15 @@ def explanation_page(explanations: Explanations) -> str:
 
 def page_style() -> str:
   """Returns the CSS of buttons, texts and shades."""
-  return page_file('explanations.css') + ''.join(_shades())
+  dark = ''.join(_shades(_PAGE, _BRIGHTEST))
+  return (
+    page_file('explanations.css')
+    + ''.join(_shades((255, 255, 255), _DARKEST))
+    + f'@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n'
+  )
 
 
-def _shades() -> Iterator[str]:
-  yield from _blends((255, 255, 255), _DARKEST)
-  yield '@media screen and (prefers-color-scheme: dark) {\n'
-  yield from _blends(_PAGE, _BRIGHTEST)
-  yield '}\n'
-
-
-def _blends(page: _Rgb, strongest: Mapping[str, _Rgb]) -> Iterator[str]:
+def _shades(page: _Rgb, strongest: Mapping[str, _Rgb]) -> Iterator[str]:
   for letter, full in strongest.items():
     for level in range(1, _LEVELS + 1):
       rgb = ', '.join(
@@ -105,183 +104,154 @@ def _blends(page: _Rgb, strongest: Mapping[str, _Rgb]) -> Iterator[str]:
       yield f'.text .{letter}{level} {{ background: rgb({rgb}); }}\n'
 
 
-def _contents(shown: Sequence[ExplainedDocument]) -> str:
-  links = ''.join(
-    f'<li><a href="#document-{i}">{escape(explained.document.id)}</a></li>'
-    for i, explained in enumerate(shown)
-  )
-  return f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>'
-
-
 def article(number: int, explained: ExplainedDocument, attends: bool) -> str:
   """Returns the HTML of a document: a button per label, and shaded text."""
-  # Two subwords may be parts of one character. The first of them counts.
-  numbers = {
-    (zone, tuple(span)): at
-    for at, (zone, *span) in reversed(list(enumerate(explained.words)))
-  }
-  shades = [_shade(label, numbers, attends) for label in explained.labels]
-  # To keep the page small, a word becomes an HTML element only if a label of
-  # the document shades or underlines the word.
-  order = sorted({at for shade in shades for at in shade})
-  places = {at: place for place, at in enumerate(order)}
-  buttons = [
-    _button(label, shade, places, attends, pressed=not i)
-    for i, (label, shade) in enumerate(
-      zip(explained.labels, shades, strict=True)
+  return _Article(explained, attends).html(number)
+
+
+# Number of a word -> (CSS classes, weight as text).
+_Shades = Mapping[int, tuple[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Article:
+  explained: ExplainedDocument
+  attends: bool
+
+  @property
+  def unit(self) -> str:
+    return ' %' if self.attends else ''
+
+  def html(self, number: int) -> str:
+    labels = self.explained.labels
+    # Two subwords may be parts of one character. The first of them counts.
+    numbers = {
+      (zone, tuple(span)): at
+      for at, (zone, *span) in reversed(list(enumerate(self.explained.words)))
+    }
+    shades = [self.shade(label, numbers) for label in labels]
+    # To keep the page small, a word becomes an HTML element only if a label of
+    # the document shades or underlines the word.
+    order = sorted({at for shade in shades for at in shade})
+    places = {at: place for place, at in enumerate(order)}
+    buttons = '\n'.join(
+      self.button(label, shade, places, pressed=label is labels[0])
+      for label, shade in zip(labels, shades, strict=True)
     )
-  ]
-  why = _why(explained.labels[0], attends) if buttons else ''
-  texts = _texts(explained, order, shades[0] if shades else {}, attends)
-  name, unit = escape(explained.document.id), _unit(attends)
-  return (
-    f'<article id="document-{number}" data-unit="{unit}">\n<h2>{name}</h2>\n'
-    f'<div class="labels" role="group" aria-label="Labels of {name}">\n'
-    + '\n'.join(buttons)
-    + f'\n</div>\n<p class="why" aria-live="polite">{escape(why)}</p>\n'
-    + '\n'.join(texts)
-    + '\n</article>'
-  )
-
-
-def _shade(
-  label: ExplainedLabel, numbers: Mapping[tuple, int], attends: bool
-) -> dict[int, tuple[str, str]]:
-  """Returns number of a word -> (CSS classes, weight as text) for shading.
-
-  Words that are neither shaded nor underlined are left out. `numbers` has the
-  number of the word at (zone, (start, end)).
-
-  The shade depends on the share of a word times the number of words. If a label
-  attends to all words evenly, this product is 1 for each of them, and all of
-  them get the palest shade. The share of a contribution is its part in the sum
-  of all contributions without their signs.
-  """
-  weights_T = label.weights_T.astype(np.float64)
-  sizes_T = np.abs(weights_T)
-  if not sizes_T.max(initial=0):
-    return {}
-  times_T = len(sizes_T) * sizes_T / (1 if attends else sizes_T.sum())
-  # Times 1, 2, 4, ... are the levels 1, 2, 3, ...; rounding begins a level
-  # at the middle between two of them.
-  levels_T = np.floor(np.log2(np.maximum(times_T, 1e-9)) + 1.5)
-  levels_T = np.clip(levels_T, 0, _LEVELS).astype(int)
-  top = {numbers[word.zone, word.at] for word in label.why}
-  return {
-    at: (
-      '+'.join(
-        [f'{"b" if weights_T[at] < 0 else "a"}{levels_T[at]}']
-        * bool(levels_T[at])
-        + ['top'] * (at in top)
-      ),
-      _amount(weights_T[at], attends),
+    why = self.why(labels[0]) if labels else ''
+    texts = '\n'.join(self.texts(places, shades[0] if shades else {}))
+    name = escape(self.explained.document.id)
+    return (
+      f'<article id="document-{number}" data-unit="{self.unit}">\n'
+      f'<h2>{name}</h2>\n'
+      f'<div class="labels" role="group" aria-label="Labels of {name}">\n'
+      f'{buttons}\n</div>\n<p class="why" aria-live="polite">{escape(why)}</p>'
+      f'\n{texts}\n</article>'
     )
-    for at in sorted(top | set(np.flatnonzero(levels_T).tolist()))
-  }
 
+  def shade(
+    self, label: ExplainedLabel, numbers: Mapping[tuple, int]
+  ) -> _Shades:
+    """Returns how words are shaded that are shaded or underlined.
 
-def _amount(weight: float, attends: bool) -> str:
-  if not attends:
-    return f'{weight:+.3f}'
-  return f'{100 * weight:.1f}' if weight >= 0.0005 else '<0.1'
+    `numbers` has the number of the word at (zone, (start, end)). The shade
+    depends on the share of a word times the number of words. If a label attends
+    to all words evenly, this product is 1 for each of them, and all of them get
+    the palest shade. The share of a contribution is its part in the sum of all
+    contributions without their signs.
+    """
+    weights_T = label.weights_T.astype(np.float64)
+    sizes_T = np.abs(weights_T)
+    if not sizes_T.max(initial=0):
+      return {}
+    times_T = len(sizes_T) * sizes_T / (1 if self.attends else sizes_T.sum())
+    # Times 1, 2, 4, ... are the levels 1, 2, 3, ...; rounding begins a level
+    # at the middle between two of them.
+    levels_T = np.floor(np.log2(np.maximum(times_T, 1e-9)) + 1.5)
+    levels_T = np.clip(levels_T, 0, _LEVELS).astype(int)
+    top = {numbers[word.zone, word.at] for word in label.why}
+    shades = {}
+    for at in sorted(top | set(np.flatnonzero(levels_T).tolist())):
+      letter, level = 'b' if weights_T[at] < 0 else 'a', levels_T[at]
+      names = [f'{letter}{level}'] * bool(level) + ['top'] * (at in top)
+      shades[at] = '+'.join(names), self.amount(weights_T[at])
+    return shades
 
+  def amount(self, weight: float) -> str:
+    if not self.attends:
+      return f'{weight:+.3f}'
+    return f'{100 * weight:.1f}' if weight >= 0.0005 else '<0.1'
 
-def _unit(attends: bool) -> str:
-  return ' %' if attends else ''
+  def button(
+    self,
+    label: ExplainedLabel,
+    shade: _Shades,
+    places: Mapping[int, int],
+    pressed: bool,
+  ) -> str:
+    data = ' '.join(
+      f'{places[at]}:{names}:{amount}' for at, (names, amount) in shade.items()
+    )
+    gold = ', gold' if label.is_gold else ''
+    return (
+      f'<button type="button" aria-pressed="{str(pressed).lower()}" '
+      f'title="{escape(label.id)}" data-why="{escape(self.why(label))}" '
+      f'data-words="{escape(data)}">{escape(label.name or label.id)} '
+      f'{label.score:.2f}{gold}</button>'
+    )
 
+  def why(self, label: ExplainedLabel) -> str:
+    """Returns a text that lists the words that explain a label best."""
+    name = label.name or label.id
+    words = ', '.join(
+      f'{word.word} {self.amount(word.weight)}{self.unit}' for word in label.why
+    )
+    words = words or 'no words'
+    if not label.features:
+      return f'{name}: {words}'
+    shares = _amounts(proposer_shares(label.features).items())
+    features = _amounts(
+      (part.name, part.weight) for part in label.features[:_FEATURES]
+    )
+    return f'{name}: {shares}. Features: {features}. Words: {words}'
 
-def _button(
-  label: ExplainedLabel,
-  shade: Mapping[int, tuple[str, str]],
-  places: Mapping[int, int],
-  attends: bool,
-  pressed: bool,
-) -> str:
-  data = ' '.join(
-    f'{places[at]}:{names}:{amount}' for at, (names, amount) in shade.items()
-  )
-  gold = ', gold' if label.is_gold else ''
-  return (
-    f'<button type="button" aria-pressed="{str(pressed).lower()}" '
-    f'title="{escape(label.id)}" '
-    f'data-why="{escape(_why(label, attends))}" '
-    f'data-words="{escape(data)}">{escape(label.name or label.id)} '
-    f'{label.score:.2f}{gold}</button>'
-  )
+  def texts(self, places: Iterable[int], shade: _Shades) -> Iterator[str]:
+    """Yields the zones; what the model does not read is set apart."""
+    document, words = self.explained.document, self.explained.words
+    zones = {name: text for name, text in document.zones.items() if text}
+    last = words[-1] if words else None
+    read = last is not None
+    for zone, text in zones.items():
+      if len(zones) > 1:
+        yield f'<h3>{escape(zone)}</h3>'
+      end = 0 if not read else len(text)
+      if last is not None and zone == last.zone:
+        end, read = last.end, False
+      rest = escape(text[end:])
+      if (split_words if self.attends else split_terms)(text[end:]):
+        title = 'The model does not read this part.'
+        rest = f'<span class="unread" title="{title}">{rest}</span>'
+      inside = [at for at in places if words[at].zone == zone]
+      body = self.words(inside, shade, text[:end])
+      yield f'<div class="text" dir="auto">{body}{rest}</div>'
 
-
-def _why(label: ExplainedLabel, attends: bool) -> str:
-  """Returns a text that lists the words that explain a label best."""
-  unit = _unit(attends)
-  items = (f'{w.word} {_amount(w.weight, attends)}{unit}' for w in label.why)
-  words = ', '.join(items) or 'no words'
-  if not label.features:
-    return f'{label.name or label.id}: {words}'
-  shares = _amounts(proposer_shares(label.features).items())
-  weights = [(part.name, part.weight) for part in label.features]
-  features = _amounts(weights[:_FEATURES])
-  return (
-    f'{label.name or label.id}: {shares}. Features: {features}. Words: {words}'
-  )
+  def words(self, inside: Sequence[int], shade: _Shades, text: str) -> str:
+    parts, end = [], 0
+    for at in inside:
+      word = self.explained.words[at]
+      names, amount = shade.get(at, ('', ''))
+      title = f' title="{escape(amount)}{self.unit}"' if amount else ''
+      classes = ' '.join(['word', *names.split('+')]).strip()
+      # Two subwords may be parts of one character. This character must not be
+      # written twice.
+      inner = escape(text[max(end, word.start) : word.end])
+      parts.append(
+        f'{escape(text[end : word.start])}'
+        f'<span class="{classes}"{title}>{inner}</span>'
+      )
+      end = max(end, word.end)
+    return ''.join(parts) + escape(text[end:])
 
 
 def _amounts(weights: Iterable[tuple[str, float]]) -> str:
   return ', '.join(f'{name} {weight:+.2f}' for name, weight in weights)
-
-
-def _texts(
-  explained: ExplainedDocument,
-  order: Sequence[int],
-  shade: Mapping[int, tuple[str, str]],
-  attends: bool,
-) -> Iterator[str]:
-  zones = {
-    name: text for name, text in explained.document.zones.items() if text
-  }
-  last = explained.words[-1] if explained.words else None
-  read = last is not None
-  for zone, text in zones.items():
-    if len(zones) > 1:
-      yield f'<h3>{escape(zone)}</h3>'
-    end = 0 if not read else len(text)
-    if last is not None and zone == last.zone:
-      end, read = last.end, False
-    body = _words(explained, order, shade, zone, text[:end], attends)
-    rest = _rest(text[end:], attends)
-    yield f'<div class="text" dir="auto">{body}{rest}</div>'
-
-
-def _words(
-  explained: ExplainedDocument,
-  order: Sequence[int],
-  shade: Mapping[int, tuple[str, str]],
-  zone: str,
-  text: str,
-  attends: bool,
-) -> str:
-  parts, end = [], 0
-  for at in order:
-    word = explained.words[at]
-    if word.zone == zone:
-      names, amount = shade.get(at, ('', ''))
-      shown = escape(amount) + _unit(attends)
-      title = f' title="{shown}"' if amount else ''
-      classes = ' '.join(['word', *names.split('+')]).strip()
-      parts += [
-        escape(text[end : word.start]),
-        f'<span class="{classes}"{title}>',
-        # Two subwords may be parts of one character. This character must not
-        # be written twice.
-        escape(text[max(end, word.start) : word.end]),
-        '</span>',
-      ]
-      end = max(end, word.end)
-  return ''.join(parts) + escape(text[end:])
-
-
-def _rest(text: str, attends: bool) -> str:
-  """Returns the HTML of the text after the last word that the model reads."""
-  if not (split_words if attends else split_terms)(text):
-    return escape(text)
-  title = 'The model does not read this part.'
-  return f'<span class="unread" title="{title}">{escape(text)}</span>'

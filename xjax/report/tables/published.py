@@ -241,27 +241,22 @@ def _judge_group(
 
 
 def _conventions(paper: Paper, metrics: Collection[str]) -> str:
-  tool = paper.protocol
-  if tool is XJAX:
+  marked = 'The marked rows are your systems, judged by the'
+  if paper.protocol is XJAX:
     spread = (
       ' Numbers after ± are standard deviations over runs. Their denominator '
       'is not stated; for your systems, it is the number of runs.'
     )
-    return (
-      'The marked rows are your systems, judged by the protocol of xjax.'
-      + spread * paper.deviates
-    )
-  sentence = (
-    'The marked rows are your systems, judged by the conventions of '
-    f'{tool.title}'
-  )
+    return f'{marked} protocol of xjax.{spread * paper.deviates}'
+  tool = paper.protocol
+  sentence = f'{marked} conventions of {tool.title}.'
   others = [name for name in metrics if not tool.prints(name)]
-  return (
-    f'{sentence}. This tool does not print {", ".join(others)}; for these '
-    'metrics, the protocol of xjax is used.'
-    if others
-    else f'{sentence}.'
-  )
+  if others:
+    sentence += (
+      f' This tool does not print {", ".join(others)}; for these metrics, the '
+      'protocol of xjax is used.'
+    )
+  return sentence
 
 
 def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
@@ -273,7 +268,7 @@ def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
   n_parts = -(-len(columns) // _WIDEST)
   width = -(-len(columns) // n_parts)
   return [
-    Table(
+    Table.of(
       ('system', *(m if one_slice else f'{n}\n{m}' for n, m in part)),
       [
         *(_our_row(system, part, rows[0].paper) for system in ours),
@@ -285,30 +280,28 @@ def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
   ]
 
 
+def _spread(number: float | None) -> str:
+  return '' if number is None else f'± {number:.4f}'
+
+
 def _our_row(
   ours: _Ours, columns: Sequence[tuple[str, str]], paper: Paper
 ) -> list[Cell]:
   group, colour, values_of = ours
-  cells = [
-    _our_cell(values_of.get(name, {}).get(m), paper) for name, m in columns
-  ]
   split = f' ({group.first.split})' if group.first.split else ''
-  who = Cell(group.name + split, below=group.seeds, colour=colour)
-  return [who, *cells]
-
-
-def _our_cell(value: Estimate | None, paper: Paper) -> Cell:
-  if value is None:
-    return number_cell(None)
-  spread = value.deviation if paper.deviates else value.error
-  below = '' if spread is None else f'± {spread:.4f}'
-  return number_cell(value.mean, below=below)
+  row = [Cell(group.name + split, below=group.seeds, colour=colour)]
+  for name, metric in columns:
+    value = values_of.get(name, {}).get(metric, Estimate(None, None, 0))
+    spread = value.deviation if paper.deviates else value.error
+    row.append(number_cell(value.mean, below=_spread(spread)))
+  return row
 
 
 def _printed_rows(
   rows: Sequence[PublishedRow], columns: Sequence[tuple[str, str]]
 ) -> list[list[Cell]]:
-  decimals = max(_decimals(v) for row in rows for v in row.values.values())
+  printed = [value for row in rows for value in row.values.values()]
+  decimals = max(len(repr(value).partition('.')[2]) for value in printed)
   seen = collections.Counter()
   systems: dict[tuple[str, int], dict[str, PublishedRow]] = {}
   for row in rows:
@@ -316,23 +309,14 @@ def _printed_rows(
     key = row.system, seen[row.system, row.slice]
     systems.setdefault(key, {})[row.slice] = row
     seen[row.system, row.slice] += 1
-  return [
-    [
-      Cell(name, below='; '.join(r.note for r in row_of.values() if r.note)),
-      *(_printed_cell(row_of.get(at), m, decimals) for at, m in columns),
-    ]
-    for (name, _), row_of in systems.items()
-  ]
-
-
-def _decimals(value: float) -> int:
-  return len(repr(value).partition('.')[2])
-
-
-def _printed_cell(row: PublishedRow | None, metric: str, decimals: int) -> Cell:
-  if row is None or metric not in row.values:
-    return number_cell(None)
-  error = row.errors.get(metric)
-  below = '' if error is None else f'± {error:.4f}'
-  value = row.values[metric]
-  return Cell(f'{value:.{decimals}f}', value, below)
+  table = []
+  for (name, _), row_of in systems.items():
+    notes = '; '.join(row.note for row in row_of.values() if row.note)
+    cells = [Cell(name, below=notes)]
+    for slice_name, metric in columns:
+      row = row_of.get(slice_name)
+      value = row.values.get(metric) if row else None
+      below = _spread(row.errors.get(metric)) if value is not None else ''
+      cells.append(number_cell(value, decimals, below=below))
+    table.append(cells)
+  return table

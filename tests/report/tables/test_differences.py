@@ -9,7 +9,7 @@ import pytest
 
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.report.comparison import compare_runs
-from xjax.report.tables.comparison import (
+from xjax.report.tables.differences import (
   comparison_json,
   comparison_text,
   difference_table,
