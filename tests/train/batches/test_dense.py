@@ -86,12 +86,12 @@ def test_the_longest_gold_fits_and_shapes_are_few():
     (b.tokens_BT.shape[1], b.positives_BP.shape[1])
     for b in map(batches.__getitem__, range(batches.steps_per_epoch))
   }
-  assert seen == batches.shapes and len(seen) == len(BUCKETS)
+  assert seen == batches.steps_by_shape.keys() and len(seen) == len(BUCKETS)
   assert {p for _, p in seen} == {16}  # at most 11 positives
   few = TrainBatches(
     tokens, Ragged.of([[1]] * 200), batch_size=8, buckets=BUCKETS, seed=0
   )
-  assert {p for _, p in few.shapes} == {4}
+  assert {p for _, p in few.steps_by_shape} == {4}
 
 
 def test_order_differs_by_epoch_and_by_seed_and_is_repeatable():

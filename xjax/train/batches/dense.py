@@ -18,7 +18,6 @@ import typing
 
 import numpy as np
 
-from xjax.core.errors import DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
@@ -37,37 +36,27 @@ MIN_POSITIVES = 4
 Rows = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
 
 
+@dataclasses.dataclass(eq=False)
 class _Buckets:
   """Groups documents by length, and makes batches as NumPy arrays."""
 
-  def __init__(
-    self,
-    tokens: Rows,
-    gold: Ragged,
-    *,
-    batch_size: int,
-    buckets: Sequence[int],
-    share: Share = WHOLE,
-    padding: int = PAD_ID,
-    packing: Packing | None = None,
-  ) -> None:
-    """Prepares the buckets without reading any document.
+  tokens: Rows
+  gold: Ragged
+  _: dataclasses.KW_ONLY
+  batch_size: int  # documents per batch, over all processes
+  buckets: Sequence[int]  # ascending; the last holds the longest document
+  share: Share = WHOLE  # this process's share of the rows of a batch
+  padding: int = PAD_ID  # the token id that fills rows after documents
+  # Which documents share rows, all of the last bucket's length; None gives each
+  # document its own row.
+  packing: Packing | None = None
 
-    Args:
-      batch_size: documents per batch, over all processes.
-      buckets: lengths T, ascending; the last must hold the longest document.
-      share: this process's share of the rows of a batch.
-      padding: the token id that fills rows after documents.
-      packing: which documents share rows, all of the last bucket's length; None
-        gives each document its own row.
-    """
-    widths = np.asarray(buckets, np.int64)
-    if packing:
+  def __post_init__(self) -> None:
+    tokens, gold = self.tokens, self.gold
+    widths = np.asarray(self.buckets, np.int64)
+    if self.packing:
       widths = widths[-1:]
-    self._tokens, self._gold = tokens, gold
-    self._padding, self._packing = padding, packing
-    self._batch_size = batch_size
-    self._share, self._own_rows = share, share.rows(batch_size)
+    self._own_rows = self.share.rows(self.batch_size)
     self._lengths_N = tokens.lengths.astype(np.int32)
     self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
     if isinstance(tokens, Zones):
@@ -79,22 +68,18 @@ class _Buckets:
       (int(width), _positives_width(gold.lengths[self._bucket_N == i]))
       for i, width in enumerate(widths)
     ]
-
-  @property
-  def shapes(self) -> set[tuple[int, int]]:
-    """Returns the shapes of batches as (tokens T, positives P)."""
-    return {self._shapes[i] for i in np.unique(self._bucket_N)}
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    self._batches = -(-counts // self.batch_size)  # per bucket
 
   @property
   def steps_by_shape(self) -> dict[tuple[int, ...], int]:
     """Returns batches per epoch by shape (T, P), or (zones Z, T, P)."""
-    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
     steps: dict[tuple[int, ...], int] = {}
-    for bucket in np.flatnonzero(counts):
+    for bucket in np.flatnonzero(self._batches):
       shape = self._shapes[bucket]
-      if isinstance(self._tokens, Zones):
+      if isinstance(self.tokens, Zones):
         shape = (self._most_zones[bucket], *shape)
-      steps[shape] = -(-int(counts[bucket]) // self._batch_size)
+      steps[shape] = int(self._batches[bucket])
     return steps
 
   @property
@@ -109,27 +94,27 @@ class _Buckets:
     """
     order = order[np.argsort(self._bucket_N[order], kind='stable')]
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
-    batches = -(-counts // self._batch_size)
-    rows = np.full((batches.sum(), self._batch_size), PAD, np.int32)
+    batches = self._batches
+    rows = np.full((batches.sum(), self.batch_size), PAD, np.int32)
     # The batches of all buckets are concatenated. Each bucket fills its places
     # from the first one, so that only the end of its last batch is empty.
     place_N = np.arange(len(order))
     filled = np.cumsum(counts) - counts
-    starts = (np.cumsum(batches) - batches) * self._batch_size
+    starts = (np.cumsum(batches) - batches) * self.batch_size
     place_N += np.repeat(starts - filled, counts)
     rows.reshape(-1)[place_N] = order
     return rows, np.repeat(np.arange(len(batches)), batches)
 
   def _batch(self, rows: np.ndarray, bucket: int) -> TokenBatch:
     """Makes this process's share of a batch from the rows of all."""
-    if self._packing:
-      inputs = self._pack(rows, self._packing)
+    if self.packing:
+      inputs = self._pack(rows, self.packing)
     else:
       inputs = self._read(rows[self._own_rows], bucket)
     rows = rows[self._own_rows]
     return TokenBatch(
       **inputs,
-      positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
+      positives_BP=self.gold.padded(rows, self._shapes[bucket][1], PAD),
       mask_B=rows != PAD,
       doc_B=rows,
     )
@@ -139,12 +124,10 @@ class _Buckets:
     lengths_B = np.maximum(lengths_B, 1)
     plan = packing.plan(lengths_B, self._shapes[0][0])
     documents = [
-      self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
+      self.tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
       for row in rows[self._own_rows]
     ]
-    tokens_BT, segments_BT = plan.fill_rows(
-      documents, self._share, self._padding
-    )
+    tokens_BT, segments_BT = plan.fill_rows(documents, self.share, self.padding)
     return {
       'tokens_BT': tokens_BT,
       'segments_BT': segments_BT,
@@ -158,14 +141,14 @@ class _Buckets:
     width = self._shapes[bucket][0]
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     features_BTD = None
-    if isinstance(self._tokens, FeatureRows):
+    if isinstance(self.tokens, FeatureRows):
       tokens_BT = None
-      features_BTD = self._tokens.padded(rows, width)
-    elif isinstance(self._tokens, Zones):
+      features_BTD = self.tokens.padded(rows, width)
+    elif isinstance(self.tokens, Zones):
       most = self._most_zones[bucket]
-      tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
+      tokens_BT, lengths_B = self.tokens.padded(rows, most, width)
     else:
-      tokens_BT = self._tokens.padded(rows, width, self._padding)
+      tokens_BT = self.tokens.padded(rows, width, self.padding)
     # A softmax over no tokens would be NaN, so an empty row gets a token.
     first_length_B = lengths_B.reshape(len(rows), -1)[:, 0]
     if tokens_BT is not None:
@@ -183,6 +166,7 @@ def _positives_width(counts: np.ndarray) -> int:
   return 1 << (most - 1).bit_length()
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class TrainBatches(_Buckets):
   """Yields shuffled batches of a training split, without end.
 
@@ -199,42 +183,13 @@ class TrainBatches(_Buckets):
   least 4, that holds all positives of the bucket.
   """
 
-  def __init__(
-    self,
-    tokens: Rows,
-    gold: Ragged,
-    *,
-    batch_size: int,
-    buckets: Sequence[int],
-    seed: int,
-    share: Share = WHOLE,
-    workers: int = 2,
-    padding: int = PAD_ID,
-    packing: Packing | None = None,
-    shortlists: TrainShortlists | None = None,
-  ) -> None:
-    """Prepares the buckets without reading any document; see _Buckets.
+  seed: int  # decides the order of documents and batches in each epoch
+  workers: int = 2  # threads that prepare batches in advance; 0 means none
+  shortlists: TrainShortlists | None = None  # None: all labels are scored
 
-    Args:
-      seed: decides the order of documents and batches in each epoch.
-      workers: threads that prepare batches in advance; 0 means none.
-      shortlists: None if training scores all labels.
-    """
-    super().__init__(
-      tokens,
-      gold,
-      batch_size=batch_size,
-      buckets=buckets,
-      share=share,
-      padding=padding,
-      packing=packing,
-    )
-    if not len(tokens):
-      raise DataError('the training split has no documents')
-    counts = np.bincount(self._bucket_N)
-    self.steps_per_epoch = int((-(-counts // batch_size)).sum())
-    self._seed, self._workers = seed, workers
-    self._shortlists = shortlists
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.steps_per_epoch = int(self._batches.sum())
     self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     self._lock = threading.Lock()
 
@@ -242,11 +197,11 @@ class TrainBatches(_Buckets):
     epoch, step = divmod(index, self.steps_per_epoch)
     rows, buckets = self._plan(epoch)
     batch = self._batch(rows[step], buckets[step])
-    if self._shortlists is None:
+    if self.shortlists is None:
       return batch
     # Random labels of a step depend only on the seed and the step.
-    rng = host_generator(self._seed, 'shortlists', index)
-    shortlist = self._shortlists.of(batch.doc_B, batch.positives_BP, rng)
+    rng = host_generator(self.seed, 'shortlists', index)
+    shortlist = self.shortlists.of(batch.doc_B, batch.positives_BP, rng)
     return dataclasses.replace(batch, shortlist=shortlist)
 
   def dataset(self) -> 'grain.IterDataset':
@@ -254,7 +209,7 @@ class TrainBatches(_Buckets):
     import grain
 
     options = grain.ReadOptions(
-      num_threads=self._workers, prefetch_buffer_size=4 * self._workers
+      num_threads=self.workers, prefetch_buffer_size=4 * self.workers
     )
     batches = grain.MapDataset.range(sys.maxsize).map(self.__getitem__)
     return batches.to_iter_dataset(options)
@@ -266,8 +221,8 @@ class TrainBatches(_Buckets):
         # neighbouring epochs are kept.
         near = (epoch - 1, epoch + 1)
         self._plans = {e: p for e, p in self._plans.items() if e in near}
-        rng = host_generator(self._seed, 'batches', epoch)
-        rows, buckets = self._arrange(rng.permutation(len(self._tokens)))
+        rng = host_generator(self.seed, 'batches', epoch)
+        rows, buckets = self._arrange(rng.permutation(len(self.tokens)))
         order = rng.permutation(len(rows))
         self._plans[epoch] = rows[order], buckets[order]
       return self._plans[epoch]
@@ -282,9 +237,8 @@ class EvalBatches(_Buckets):
   """
 
   def __len__(self) -> int:
-    counts = np.bincount(self._bucket_N)
-    return int((-(-counts // self._batch_size)).sum())
+    return int(self._batches.sum())
 
   def __iter__(self) -> Iterator[TokenBatch]:
-    rows, buckets = self._arrange(np.arange(len(self._tokens)))
+    rows, buckets = self._arrange(np.arange(len(self.tokens)))
     return map(self._batch, rows, buckets)
