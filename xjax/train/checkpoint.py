@@ -33,7 +33,6 @@ from xjax.core.progress import Progress
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.saved_steps import (
   ARRAYS,
-  fault_of,
   read_meta,
   replace_meta,
   sweep,
@@ -208,26 +207,16 @@ class Checkpoints(contextlib.AbstractContextManager):
 
 
 def read_params(
-  folder: str | os.PathLike,
-  step: int,
-  like: Any = None,
-  *,
-  verified: bool = False,
+  folder: str | os.PathLike, step: int, like: Any = None
 ) -> dict[str, Any]:
   """Reads the parameters of a step by path, or their means if means are saved.
 
-  All hosts must call this function. `like` has abstract parameters with
-  shardings; with None, the result has NumPy arrays. `verified` skips the check
-  that the checkpoint is intact.
-
-  Raises:
-    DataError: the checkpoint is damaged or does not exist, or its parameters do
-      not have the names and shapes of `like`.
+  The checkpoint must be intact. All hosts must call this function. `like` has
+  abstract parameters with shardings; with None, the result has NumPy arrays. A
+  DataError says that parameters lack the names and shapes of `like`.
   """
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
-    if not verified and (fault := fault_of(folder, step)):
-      raise DataError(f'{path}: {fault}')
     if like is None:
       return read_some(folder, step, saved_params(folder, step))
     _check_shapes(path, 'params', by_path(like))

@@ -6,7 +6,6 @@ import datetime
 import resource
 import sys
 import time
-import types
 
 from xjax.core.atomic import WriteError, write_json
 from xjax.core.distributed import is_host0
@@ -76,14 +75,9 @@ class RunClock(contextlib.AbstractContextManager):
     self._start = time.monotonic()
     return self
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: types.TracebackType | None,
-  ) -> None:
+  def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
     self._timed = self.record.with_time(time.monotonic() - self._start)
-    if error is not None:
+    if kind is not None:
       # The error is more important than a record that cannot be written.
       with contextlib.suppress(WriteError):
         self.save(self.unfinished())

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from xjax.core.errors import DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
@@ -163,3 +164,5 @@ def test_no_documents():
   empty = Ragged.of([])
   settings = {'batch_size': 2, 'buckets': (T,), 'packing': Packing()}
   assert list(EvalBatches(empty, empty, **settings)) == []
+  with pytest.raises(DataError, match='no documents'):
+    TrainBatches(empty, empty, seed=0, **settings)

@@ -269,7 +269,7 @@ def _fitted(
   # started, or it was written later.
   if step != end and move_if_damaged(folder.checkpoints, step):
     step = chosen_step(folder, end, best)
-  params = read_params(folder.checkpoints, step, like, verified=True)
+  params = read_params(folder.checkpoints, step, like)
   scorer.params, scorer.step = from_paths(like, params), step
   return scorer
 
@@ -296,7 +296,7 @@ def _read_best(
       chosen = best_step(folder) if step is None else step
       if chosen is None:
         raise DataError(f'{folder.checkpoints}: no complete checkpoint')
-      params = read_params(folder.checkpoints, chosen, like, verified=True)
+      params = read_params(folder.checkpoints, chosen, like)
       return chosen, from_paths(like, params)
     except Exception:  # Orbax raises any type if a file vanishes
       if not left:

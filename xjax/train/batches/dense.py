@@ -18,6 +18,7 @@ import typing
 
 import numpy as np
 
+from xjax.core.errors import DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
@@ -189,6 +190,8 @@ class TrainBatches(_Buckets):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    if not len(self.tokens):
+      raise DataError('the training split has no documents')
     self.steps_per_epoch = int(self._batches.sum())
     self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     self._lock = threading.Lock()
