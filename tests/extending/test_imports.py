@@ -72,14 +72,3 @@ def test_a_file_in_place_of_a_module_is_one_error(name, folder):
   assert str(error.value).startswith(
     f"--import={name}: give the module's name, without .py and without a folder"
   )
-
-
-def test_a_module_without_parts_is_warned_of(folder, capsys):
-  write_metric(folder, 'own_two', 'two-of-files@k')
-  (folder / 'own_plain.py').write_text('def hit_rate(): pass')
-  import_modules(['xjax train', '--import=own_two', '--import=own_two'])
-  assert capsys.readouterr().err == ''
-  import_modules(['xjax train', '--import=own_plain', '--import=own_two'])
-  (line,) = capsys.readouterr().err.splitlines()
-  assert line.startswith('warning: --import=own_plain: the module (')
-  assert 'defines no part of a config and no metric' in line

@@ -217,7 +217,8 @@ def test_labels_that_are_left_out_are_in_no_list(kind, opened):
   listed = run.lists(documents, K).ids
   out = np.unique(listed[listed != PAD])[:3]
   ids = [run.space.ids[label] for label in out.tolist()]
-  lists = run.leaving_out(ids).lists(documents, K)
+  space = dataclasses.replace(run.space, left_out_ids=ids)
+  lists = dataclasses.replace(run, space=space).lists(documents, K)
   assert not np.isin(lists.ids, out).any()
 
 

@@ -1,7 +1,6 @@
 """Runs of HBGL: killed, resumed, loaded, planned and continued elsewhere."""
 
 import dataclasses
-import logging
 
 from flax import nnx
 import numpy as np
@@ -63,6 +62,7 @@ def assert_same(run, other):
   assert_same_dev(run, other)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_while_labels_are_trained_begins_again(
   finished, tmp_path, monkeypatch
 ):
@@ -144,19 +144,6 @@ def test_labels_that_another_run_lacks_are_trained_on_its_encoder(
   assert not ours['head/kernel'][len(ids) :].any()
 
 
-@pytest.mark.thorough
-def test_a_mesh_trains_about_the_same_model(finished, devices, tmp_path):
-  config = config_with()
-  config.mesh.data, config.mesh.label = 2, 2
-  with devices(4):
-    run = fit(config, tmp_path)
-  ours, theirs = params_of(run), params_of(finished)
-  for name in theirs:
-    np.testing.assert_allclose(
-      ours[name], theirs[name], rtol=1e-3, atol=1e-4, err_msg=name
-    )
-
-
 def test_a_run_is_planned(finished):
   config = config_with()
   sizes = corpus_sizes(config, finished.corpus)
@@ -166,13 +153,6 @@ def test_a_run_is_planned(finished):
   flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
   less = Planner(flat, CHIPS['laptop']).plan(config, 1)
   assert plan.longest.operations > 1.1 * less.longest.operations
-  # A device with some of the labels has as many levels.
-  config.mesh.label = 4
-  plan, less = (
-    Planner(x, CHIPS['laptop']).plan(config, 4) for x in (sizes, flat)
-  )
-  assert plan.longest.operations > 1.1 * less.longest.operations
-  config.mesh.label = 1
   config.model.head.max_levels = 9  # one more than the encoder is made for
   with pytest.raises(ConfigError, match='tokens, including 10 vectors that'):
     Planner(sizes, CHIPS['laptop']).plan(config, 1)
@@ -192,16 +172,3 @@ def test_an_encoder_without_positions_for_the_levels_is_refused(tmp_path):
   config.model.encoder.folder = str(tmp_path / 'model')
   with pytest.raises(ConfigError, match='20 tokens, including 5 vectors'):
     fit(config, tmp_path / 'run')
-
-
-@pytest.mark.thorough
-def test_a_folder_without_a_language_model_is_said_to_have_none(
-  tmp_path, caplog
-):
-  caplog.set_level(logging.INFO)
-  sizes = {'max_position_embeddings': 40, 'hidden_size': 8}
-  write_encoder(tmp_path / 'model', pooler=False, **sizes)
-  config = config_with(steps=1)
-  config.model.encoder.folder = str(tmp_path / 'model')
-  fit(config, tmp_path / 'run')
-  assert 'no head of a masked language model' in caplog.text

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.fixtures.shortlist_runs import by_levels, reranker
+from tests.fixtures.shortlist_runs import reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.models.stack.test_stack_model import stack_of
 from tests.run.tagging import tag
@@ -307,7 +307,7 @@ def test_labels_at_inner_nodes_of_a_tree_and_proposals_of_a_stack(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize('config_of', [reranker, by_levels, cascade])
+@pytest.mark.parametrize('config_of', [reranker, cascade])
 def test_shortlists_are_filled_with_other_labels(tmp_path, listed, config_of):
   result = fit(with_list(config_of(), listed), tmp_path / 'run')
   model = assert_left_out(result)

@@ -133,5 +133,5 @@ def test_recall_is_that_of_the_run(workdir, predictor):
   saved['eval']['recall'] = 0.5
   (workdir / 'config.json').write_text(json.dumps(saved))
   assert open_run(workdir).scorer.recall == 0.5
-  assert predictor.selected_by == 'exact'
-  assert open_run(workdir).selected_by == 'recall=0.5'
+  assert predictor.scorer.selected_by == 'exact'
+  assert open_run(workdir).scorer.selected_by == 'recall=0.5'

@@ -19,6 +19,7 @@ from tests.fixtures.vector_files import (
   texts_of,
   vectors_in,
 )
+from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import locked
 from xjax.data.config import (
@@ -30,14 +31,14 @@ from xjax.data.config import (
 from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.text_vectors import TextVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
-from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import ClsConfig, MeanConfig
+from xjax.networks.pooling import MeanConfig
 from xjax.run import vector_files
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
@@ -330,29 +331,14 @@ def test_labels_are_left_out_if_the_encoder_is_not_pretrained(
   assert len(lines) == len(finished.corpus.splits)
 
 
-def test_runs_without_an_encoder_of_texts_are_refused(
-  settings, encoder, tmp_path
-):
-  tree = config_of(*RUNS['xr'])
-  fit(tree, tmp_path / 'tree')
-  with pytest.raises(ConfigError, match='is a TreeModel, which has no encoder'):
-    embed_run(str(tmp_path / 'tree'), tmp_path / 'vectors')
+def test_runs_without_an_encoder_of_texts_are_refused(settings, tmp_path):
   frozen = neural(settings, encoder=NoEncoder())
-  embed_corpus(settings, encoder, tmp_path / 'embedded')
-  frozen.data.tokens = FeatureFilesConfig(dir=str(tmp_path / 'embedded'))
-  frozen.model.embedding = FeaturesConfig(dim=DIM)
-  fit(frozen, tmp_path / 'frozen')
-  with pytest.raises(ConfigError, match='this run reads vectors, not text'):
-    embed_run(str(tmp_path / 'frozen'), tmp_path / 'vectors')
+  frozen.data.tokens = FeatureFilesConfig()
+  for config, says in (
+    (config_of(*RUNS['xr']), 'is a TreeModel, which has no encoder'),
+    (frozen, 'this run reads vectors, not text'),
+  ):
+    write_json(tmp_path / 'config.json', to_json(config))
+    with pytest.raises(ConfigError, match=says):
+      embed_run(str(tmp_path), tmp_path / 'vectors')
   assert not (tmp_path / 'vectors').exists()
-
-
-def test_a_pooler_is_part_of_the_vectors(encoder, settings, tmp_path):
-  parts = {'encoder': BertConfig(folder=encoder.folder)}
-  config = neural(settings, pooling=ClsConfig(pooler=True), **parts)
-  fit(config, tmp_path / 'run')
-  embed_run(str(tmp_path / 'run'), tmp_path / 'vectors', splits=('dev',))
-  vectors = vectors_in(tmp_path / 'vectors', 'dev')
-  expected = encoded(open_run(tmp_path / 'run'), texts_of('dev'))
-  np.testing.assert_allclose(vectors, expected, atol=1e-5)
-  assert (np.abs(vectors) < 1).all()  # the pooler ends with tanh

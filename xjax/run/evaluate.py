@@ -333,12 +333,7 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
       step,
     )
     return None
-  try:
-    return tuned_threshold(metrics)
-  except (KeyError, AttributeError, TypeError) as error:
-    raise DataError(
-      f'{workdir.evaluation(DEV)}: the metrics are not in the form of xjax'
-    ) from error
+  return tuned_threshold(metrics)
 
 
 TUNED = 'tuned'  # stands for the threshold that is best on dev

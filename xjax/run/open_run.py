@@ -102,10 +102,6 @@ class OpenRun:
   def selected_by(self) -> str:
     return self.scorer.selected_by
 
-  @property
-  def stages(self) -> dict[str, Scorer]:
-    return self.scorer.stages
-
   def has_probabilities(self) -> bool:
     """Returns whether the scores that users see are probabilities."""
     calibrated = self.calibration and self.calibration.method is not Method.NONE
@@ -114,11 +110,6 @@ class OpenRun:
   def rank(self, documents: Documents, query: Query) -> Lists:
     """Ranks labels (see Scorer), without those that the run leaves out."""
     return self.scorer.rank(documents, query.only(self.space.allowed))
-
-  def leaving_out(self, ids: Sequence[str]) -> Self:
-    """Returns a run that leaves out these ids only; unknown ids are ignored."""
-    space = dataclasses.replace(self.space, left_out_ids=ids)
-    return dataclasses.replace(self, space=space)
 
   def predict(
     self,

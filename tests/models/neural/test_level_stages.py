@@ -26,9 +26,9 @@ def test_levels_go_from_clusters_to_labels(levelled):
   top = open_run(levelled.workdir / 'stages' / 'level' / 'stages' / 'level')
   sizes = [run.space.n_trained for run in (top, middle, model)]
   assert sizes[:2] == [4, 16] and sizes[2] > 80
-  assert top.selected_by == 'exact'
-  assert middle.selected_by == 'shortlist=16'  # 6 of 4 clusters of 4
-  assert model.selected_by.startswith('shortlist=')
+  assert top.scorer.selected_by == 'exact'
+  assert middle.scorer.selected_by == 'shortlist=16'  # 6 of 4 clusters of 4
+  assert model.scorer.selected_by.startswith('shortlist=')
   (first,) = middle.predict(TEXTS[:1], 1)
   assert first[0].id.startswith('level 1, cluster ')
   assert len(model.predict(TEXTS, 5)[0]) == 5
@@ -159,7 +159,7 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
 
 @pytest.mark.thorough
 def test_the_evaluation_has_the_recall_of_each_level(levelled):
-  size = open_run(levelled.workdir).selected_by.replace('=', ' recall@')
+  size = open_run(levelled.workdir).scorer.selected_by.replace('=', ' recall@')
   by_slice = recalls(levelled)
   assert {'all', 'few'} <= by_slice.keys()
   for name, levels in by_slice.items():

@@ -51,7 +51,7 @@ def proposer_of(result):
 def test_only_labels_of_the_tree_are_ranked(reranked):
   model = open_run(reranked.workdir)
   tree = open_run(proposer_of(reranked))
-  assert model.selected_by == 'shortlist=20'
+  assert model.scorer.selected_by == 'shortlist=20'
   for ours, theirs in zip(model.predict(TEXTS, 20), tree.predict(TEXTS, 20)):
     assert {x.id for x in ours} == {x.id for x in theirs}
     assert ours != theirs
@@ -174,7 +174,7 @@ def test_training_can_score_all_labels(tmp_path):
     open_run(tmp_path / name, 4).scorer.params for name in ('run', 'all')
   )
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-  assert open_run(tmp_path / 'run').selected_by == 'shortlist=2'
+  assert open_run(tmp_path / 'run').scorer.selected_by == 'shortlist=2'
   assert recalls(result)['all'].keys() == {'shortlist recall@2'}
 
 

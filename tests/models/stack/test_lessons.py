@@ -126,7 +126,7 @@ def test_counts_do_not_say_whether_a_document_has_a_label(stacked):
 
 def test_labels_without_training_documents_teach_nothing(stacked):
   lessons, corpus = lessons_of(stacked)
-  data = lessons.data(open_run(stacked.workdir).stages)
+  data = lessons.data(open_run(stacked.workdir).scorer.stages)
   n_gold = len(corpus.trained_gold.values)
   assert 0.8 * n_gold < data.gold_X.sum() <= n_gold
   facts = LabelFacts.of(corpus.label_space, corpus.label_space.n_inside)

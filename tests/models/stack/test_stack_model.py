@@ -70,7 +70,7 @@ def test_the_stack_is_better_than_what_it_learns_from(stacked):
   split, stack = stacked.corpus.split('dev'), open_run(stacked.workdir)
   gold = [set(split.gold[row].tolist()) for row in range(len(split))]
   for name in ('tree', 'neighbours'):
-    lists = stack.stages[name].rank(Documents(split.documents), Query(1))
+    lists = stack.scorer.stages[name].rank(Documents(split.documents), Query(1))
     ids_NK = lists.ids_GNK[0]
     hits = [row[0] in labels for row, labels in zip(ids_NK.tolist(), gold)]
     assert np.mean(hits) <= ours
@@ -87,7 +87,7 @@ def test_names_always_propose_labels_without_training_documents(stacked):
   seen = [names[x][0] for x in range(len(names)) if x not in unseen]
   text = ' '.join(seen * 9 + [names[x][0] for x in unseen])
   documents = Documents([text])
-  lists = stack.stages['names'].rank(documents, Query(10))
+  lists = stack.scorer.stages['names'].rank(documents, Query(10))
   assert not unseen & {*lists.ids_GNK[0, 0]}
   assert len(unseen & {*stack.scorer.pairs.of(documents).keys}) == 10
 
@@ -134,7 +134,7 @@ def test_shares_of_features_add_up_to_the_score(stacked):
       values = {part.name: part.value for part in label.features}
       known = [x for x in values.values() if x is not None]
       assert len(known) < len(values) and min(known) > -1e9
-      ranks = [values.get(f'{name}:rank') for name in model.stages]
+      ranks = [values.get(f'{name}:rank') for name in model.scorer.stages]
       assert all(x is None or x >= 1 for x in ranks)
       assert all(word.word in TEXTS[row] for word in label.why)
   assert model.explain(TEXTS[:1], k=2)[0][0].why
@@ -166,7 +166,7 @@ def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
     patch.setattr(NamesModel, 'check', no_names)
     fit(config, tmp_path / 'run')
   model = open_run(tmp_path / 'run')
-  assert set(model.stages) == {'tree'}
+  assert set(model.scorer.stages) == {'tree'}
   assert len(model.predict(TEXTS, k=3)) == 3
 
 

@@ -126,19 +126,6 @@ def test_closing_answers_what_waits_and_accepts_no_more(answers):
     batcher.submit(request('x'))
 
 
-def test_few_batches_are_computed_again_for_one_fault(answers):
-  batcher = Batcher(answers, batch_size=64, most_waiting=100)
-  hold(batcher, answers)
-  futures = [batcher.submit(request(str(i))) for i in range(63)]
-  bad = batcher.submit(request('bad'))
-  answers.go.release(1000)
-  assert [f.result(5) for f in futures] == [[str(i)] for i in range(63)]
-  with pytest.raises(DataError):
-    bad.result(5)
-  batcher.close()
-  assert len(answers.batches) <= 2 + 2 * 6
-
-
 @threads_may_fail
 def test_a_thread_that_fails_keeps_nobody_waiting():
   def fail(questions):

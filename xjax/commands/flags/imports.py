@@ -8,8 +8,7 @@ import sys
 
 from absl import flags
 
-from xjax.core.config_part import ConfigPart
-from xjax.core.errors import ConfigError, printable
+from xjax.core.errors import ConfigError
 
 TITLE = 'Your own code'
 
@@ -43,14 +42,12 @@ def import_modules(argv: Sequence[str]) -> None:
         'folder. Start the command in the folder of the module, or add this '
         'folder to PYTHONPATH'
       )
-    before = _users_classes()
     try:
       importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a module may raise anything
       raise ConfigError(
         f'--import={name}: {type(error).__name__}: {error}'
       ) from error
-    _warn_if_useless(name, before)
 
 
 def _names(argv: Sequence[str]) -> Iterator[str]:
@@ -70,32 +67,3 @@ def _search_current_folder() -> None:
   folder = os.getcwd()
   if folder not in sys.path and '' not in sys.path:
     sys.path.append(folder)
-
-
-def _warn_if_useless(name: str, before: set[type]) -> None:
-  """Warns if a module has defined nothing that xjax can use.
-
-  `before` has the user's classes from before the import.
-  """
-  package = name.partition('.')[0]
-  classes = _users_classes()
-  if classes == before and not any(
-    cls.__module__.partition('.')[0] == package for cls in classes
-  ):
-    place = getattr(sys.modules[name], '__file__', None) or 'a folder'
-    text = (
-      f'--import={name}: the module ({place}) defines no part of a config and '
-      'no metric; docs/extending.md names their base classes'
-    )
-    print(f'warning: {printable(text)}', file=sys.stderr)
-
-
-def _users_classes() -> set[type]:
-  """Returns the parts of configs and the metrics that xjax does not define."""
-  metrics = sys.modules.get('xjax.judge.metrics.metric')
-  bases = [ConfigPart, *([metrics.Metric] if metrics else [])]
-  classes: set[type] = set()
-  while bases:
-    bases += (new := set(bases.pop().__subclasses__()) - classes)
-    classes |= new
-  return {cls for cls in classes if not cls.__module__.startswith('xjax.')}

@@ -158,18 +158,14 @@ class Batcher:
       answers = iter(self._answer([q for _, part in parts for q in part]))
       by_part = [[next(answers) for _ in part] for _, part in parts]
     except Exception as error:
-      failed: Exception | None = error
-    else:
-      failed = None
-    if failed is None:
-      for (job, _), new in zip(parts, by_part, strict=True):
-        job.add(new)
-    elif len(parts) == 1:
-      self._drop(parts[0][0], failed)
-    else:  # only the requests with a fault must fail
-      middle = len(parts) // 2
-      self._answer_parts(parts[:middle])
-      self._answer_parts(parts[middle:])
+      if len(parts) == 1:
+        self._drop(parts[0][0], error)
+        return
+      for part in parts:  # only the requests with a fault must fail
+        self._answer_parts([part])
+      return
+    for (job, _), new in zip(parts, by_part, strict=True):
+      job.add(new)
 
   def _drop(self, job: _Job, error: Exception) -> None:
     with self._changed:
