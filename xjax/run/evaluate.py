@@ -55,22 +55,16 @@ _LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """Holds the results of judging a split; `predictions` have gold.
+  """Holds the results of judging a split."""
 
-  Attributes:
-    prior: metrics of the popularity prior. None for files without training
-      counts, and for files whose held-out labels do not directly follow the
-      trained labels.
-    folder: folder that was written; None if nothing was written.
-    calibration: None for uncalibrated scores.
-  """
-
-  predictions: Predictions
+  predictions: Predictions  # with gold
   criteria: Criteria
   metrics: Metrics
+  # Of the popularity prior. None for files without training counts, and for
+  # files whose held-out labels do not directly follow the trained labels.
   prior: Metrics | None
-  folder: pathlib.Path | None
-  calibration: Calibration | None = None
+  folder: pathlib.Path | None  # that was written, if any
+  calibration: Calibration | None = None  # None for uncalibrated scores
 
 
 @enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
@@ -100,21 +94,13 @@ def evaluate_split(
 
   Args:
     workdir: folder of the run.
-    split: name of the split. The threshold of micro-F1-tuned is the threshold
-      that is best on the run's own dev split.
+    split: name of the split. The threshold of micro-F1-tuned is that of dev.
     data_dir: folder of the data, if it is not the folder in the run's config.
-    request: criteria of the returned metrics; None for the run's criteria. The
-      files that are written always use the run's criteria.
+    request: criteria of the returned metrics; None for the run's criteria,
+      which the files that are written always use.
     strategy: None chooses the eval.depth labels with the highest scores.
-    step: step of the checkpoint to judge; None for the best checkpoint.
-    leave_out: file with the ids of labels that are left out of judging, besides
-      those that the run leaves out; '' if there are none.
-
-  Raises:
-    ConfigError: another process uses the workdir, or an argument does not fit
-      the run, such as a strategy that needs probabilities if there are none.
-    DataError: the data or the workdir has a fault, such as a damaged
-      checkpoint; or `leave_out` has none of the labels, or all.
+    step: None for the best checkpoint.
+    leave_out: file of further ids to leave out of judging, or ''.
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
@@ -268,12 +254,7 @@ def moved_data(data: DataConfig, data_dir: str) -> DataConfig:
 
 @enough_memory('choose a smaller --depth, or smaller cut-offs in --ks')
 def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
-  """Judges files of predictions of any origin, one with gold; writes nothing.
-
-  Raises:
-    ConfigError: a criterion is unknown, or needs a file that is not given.
-    DataError: a file is absent or damaged, or does not match the other files.
-  """
+  """Judges files of predictions, one with gold; writes nothing."""
   if tuned := [name for name in request.kinds if name.endswith('-tuned')]:
     raise ConfigError(
       f'--metrics: {tuned[0]} needs a dev split, which only a --workdir has'
@@ -359,10 +340,6 @@ class Threshold:
 
     A label is assigned if its probability is at least `threshold`, from 0 to 1,
     a number or text. 'tuned' is the threshold with the best micro-F1 on dev.
-
-    Raises:
-      ConfigError: it is no such number, the run has no tuned threshold, or its
-        scores are not probabilities.
     """
     if threshold == TUNED:
       least = saved_threshold(run.workdir, run.step)

@@ -42,21 +42,19 @@ class Prediction(NamedTuple):
 class ExplainedPrediction(NamedTuple):
   """Holds a label predicted for a document, and the words that explain it.
 
-  Attributes:
-    why: the words that explain the label, largest weight first. The weight is
-      the label's attention to the word, or, in a linear model, the word's
-      contribution to the label's score (see contributions_of). In a label tree,
-      contributions add up to the scores of the classifiers on the label's path,
-      which only approximate the score. In a stack, the words are those of the
-      proposer that adds most to the score.
-    features: in a stack, all features of the document and the label, largest
-      share first. Their weights add up to the score before calibration.
+  The weight of a word is the label's attention to it, or, in a linear model,
+  its contribution to the label's score (see contributions_of). In a label tree,
+  contributions add up to the scores of the classifiers on the label's path,
+  which only approximate the score. In a stack, the words are those of the
+  proposer that adds most to the score.
   """
 
   id: str
   name: str
   score: float
-  why: tuple[WeightedWord, ...]
+  why: tuple[WeightedWord, ...]  # largest weight first
+  # In a stack, all features of the document and the label, largest share first.
+  # Their weights add up to the score before calibration.
   features: tuple[WeightedFeature, ...] = ()
 
 
@@ -230,13 +228,8 @@ class OpenRun:
 def open_run(workdir: str | os.PathLike, step: int | None = None) -> OpenRun:
   """Opens the model of a run; only files of the workdir are read.
 
-  `step` None is the best checkpoint.
-
-  Raises:
-    ConfigError: `step` is set, but the model has no optimizer steps.
-    DataError: the folder has no run, or a file of the run is missing or
-      damaged. If the newest or the best checkpoint is damaged, no other
-      checkpoint is opened instead, unless `step` asks for it.
+  `step` None is the best checkpoint. If it or the newest one is damaged, that
+  is a DataError: no other is opened instead, unless `step` asks for it.
   """
   run, scorer = open_folder(Workdir.at(workdir), step)
   calibration = load_calibration(

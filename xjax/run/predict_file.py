@@ -138,16 +138,10 @@ def predict_file(
   """Writes the k best labels of each document of a file, as JSON lines.
 
   The workdir of the run is needed, but not the run's corpus. If the output is
-  X.jsonl, further files are written with it, as one set:
-
-  - X.npz has the lists of all slices, at least eval.depth long, with scores
-    before calibration. It has gold labels only if the gold labels of all
-    documents are known, because X.npz cannot mark unknown gold labels.
-  - X.metrics.json judges the documents with known gold labels, if there are
-    any.
-  - X.html explains the labels, if `explain` and `page` are set.
-  - X.judged.json has the digests of the other files. So readers notice if the
-    files are not from one command.
+  X.jsonl, X.npz, X.metrics.json, X.html (with `explain` and `page`) and
+  X.judged.json are written with it, as one set; see docs/workdir.md. X.npz has
+  gold labels only if those of all documents are known, because it cannot mark
+  unknown gold labels.
 
   Args:
     workdir: folder of the run.
@@ -162,22 +156,14 @@ def predict_file(
     strategy: how the labels are chosen, and how many, in place of the k labels
       of highest score. They are written in the strategy's order, and are the
       lists over all labels of X.npz, which X.metrics.json judges.
-    step: step of the checkpoint to use; None for the best checkpoint.
+    step: None for the best checkpoint.
     page: returns the HTML of X.html.
-    threshold: 'tuned' or a probability. Only the labels that the threshold
-      assigns are written, at most k (see evaluate.keep_assigned). X.npz does
-      not depend on it. '' writes all k labels.
-    skip_bad_lines: whether faulty lines are left out; see read_input.
+    threshold: 'tuned' or a probability: only the labels that it assigns are
+      written to X.jsonl, at most k. '' writes all k labels.
+    skip_bad_lines: whether faulty lines are left out.
 
   Returns:
-    The contents of a page next to X.jsonl that explains the labels; None if
-    `explain` is 0 or the output is '-'.
-
-  Raises:
-    ConfigError: an argument is impossible, or does not fit the model, such as a
-      threshold without probabilities, or together with a strategy.
-    WriteError: a file cannot be written, or a file beside the output is not of
-      an earlier call.
+    The contents of X.html; None if `explain` is 0 or the output is '-'.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)

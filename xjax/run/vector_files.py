@@ -49,20 +49,13 @@ Vectors = Float32[np.ndarray, 'N D']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VectorSource:
-  """Computes the vectors of documents and of names.
+  """Computes the vectors of documents and of names."""
 
-  Attributes:
-    name: the encoder and its settings, for messages.
-    digest: hex digest of all that decides the vectors of a text.
-    dim: size D of a vector.
-    names: None if names have no vectors.
-  """
-
-  name: str
-  digest: str
-  dim: int
+  name: str  # the encoder and its settings, for messages
+  digest: str  # of all that decides the vectors of a text
+  dim: int  # D
   documents: Callable[[Sequence[Document]], Vectors]
-  names: Callable[[Sequence[str]], Vectors] | None
+  names: Callable[[Sequence[str]], Vectors] | None  # None: names have none
 
   def labels(self, labels: Sequence[Label]) -> Vectors:
     """Returns the vectors of labels; 0 for a name without a letter."""
@@ -88,10 +81,6 @@ def embed_corpus(
     encoder: the pretrained encoder, and how many tokens of a text are read.
     output: the folder to write.
     splits: () stands for those of train, dev and test that exist.
-
-  Raises:
-    ConfigError: the encoder cannot read so many tokens, the corpus has no text,
-      there are several processes, or the folder has other files.
   """
   _check_one_process()
   if config.data.sparse:
@@ -132,10 +121,6 @@ def embed_run(
     output: the folder to write.
     data_dir: folder of the data, if it is not the folder in the run's config.
     splits: () stands for those of train, dev and test that exist.
-
-  Raises:
-    ConfigError: the run has no encoder of texts, there are several processes,
-      or the folder has other files.
   """
   _check_one_process()
   path, step = split_step(workdir)

@@ -27,22 +27,15 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class PredictRequest:
-  """Holds the documents of a request, and what to predict for them.
+  """Holds the documents of a request, and what to predict for them."""
 
-  Attributes:
-    documents: the documents, with the zones that the model reads.
-    k: the largest number of labels of a document.
-    threshold: None for k labels. Otherwise 'tuned' or a number, which is not
-      checked yet, or an evaluate.Threshold.
-    words: how many words explain each label; 0 if labels are not explained.
-    shaded: whether the answers are HTML with shaded words.
-  """
-
-  documents: tuple[Document, ...]
-  k: int
+  documents: tuple[Document, ...]  # with the zones that the model reads
+  k: int  # the largest number of labels of a document
+  # None for k labels. Otherwise 'tuned' or a number, which is not checked yet,
+  # or an evaluate.Threshold.
   threshold: Any
-  words: int
-  shaded: bool = False
+  words: int  # that explain each label
+  shaded: bool = False  # whether the answers are HTML with shaded words
 
 
 def parse_request(

@@ -51,16 +51,8 @@ def serve(
   """Serves the model of a run until SIGTERM or Ctrl-C comes.
 
   After the signal, the server accepts no more connections, answers the requests
-  that it has, and returns.
-
-  Args:
-    workdir: folder of the run.
-    pages: writes the page for trying the model.
-    host: name or address of the network interface.
-    port: from 0 to 65535; 0 chooses a free port.
-    labels: path of further labels to score (read_new_labels); '' if none.
-    step: step of the checkpoint; None for the best checkpoint.
-    limits: bounds of requests.
+  that it has, and returns. Port 0 is a free one; `labels` is a path of further
+  labels to score (read_new_labels), or ''; step None is the best checkpoint.
   """
   with bind(host, port) as listener:
     with Heartbeat('loading the model'):

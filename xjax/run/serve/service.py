@@ -48,13 +48,7 @@ class Pages(Protocol):
 
 
 class Service:
-  """Predicts, explains and lists the labels of a model.
-
-  Attributes:
-    explains: whether the model can explain its labels by words.
-    max_k: the largest number of labels of a document in an answer.
-    facts: what the page and /health say of the model.
-  """
+  """Predicts, explains and lists the labels of a model."""
 
   def __init__(self, run: OpenRun, pages: Pages) -> None:
     tokens = run.config.data.tokens
@@ -65,14 +59,14 @@ class Service:
       )
     self.run, self._pages = run, pages
     self.explains = not run.scorer.unexplained
-    self.max_k = run.config.eval.depth
+    self.max_k = run.config.eval.depth  # labels of a document in an answer
     # Settled once, so that answers never depend on later files.
     self._tuned: Threshold | str
     try:
       self._tuned = Threshold.of(TUNED, run)
     except ConfigError as error:
       self._tuned = str(error)
-    self.facts = self._all_facts()
+    self.facts = self._all_facts()  # of the model, for the page and /health
 
   @classmethod
   def load(
@@ -85,9 +79,6 @@ class Service:
     """Loads a run, and compiles everything that requests will need.
 
     `labels` is a path of further labels (read_new_labels), or ''.
-
-    Raises:
-      ConfigError: the run reads no text, or cannot score new labels.
     """
     run = open_with_labels(workdir, labels, step)
     service = cls(run, pages)

@@ -20,22 +20,17 @@ _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankedDocuments:
-  """Ranks labels for N documents with a scorer.
-
-  Attributes:
-    sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
-    known: some labels [N, known] of each document, and their scores without
-      weights; None if no scores are known. The probabilities of these labels
-      are computed from the known scores, because products with weights have
-      fewer correct digits.
-    on_block: called after each block of documents (Query.on_block).
-  """
+  """Ranks labels for N documents with a scorer."""
 
   scorer: RanksDocuments
   documents: Documents
+  # a and b: a margin z has the probability sigmoid(a z + b).
   sigmoid: tuple[float, float] = AS_LOGITS
+  # Some labels [N, known] of each document, and their scores without weights,
+  # from which their probabilities are computed: products with weights have
+  # fewer correct digits.
   known: tuple[np.ndarray, np.ndarray] | None = None
-  on_block: Callable[[int], None] | None = None
+  on_block: Callable[[int], None] | None = None  # see Query.on_block
 
   @property
   def n_documents(self) -> int:

@@ -92,21 +92,14 @@ Strategy = (
 
 
 class Selection(NamedTuple):
-  """Holds the labels that a strategy selected for N documents.
+  """Holds the labels that a strategy selected for N documents."""
 
-  Attributes:
-    ids_NK: int32 labels, PAD where no more labels can be selected.
-    ranks_NK: the values by which labels are ranked, in descending order: scores
-      in float32, or log weight + log probability in float64; -inf for PAD.
-    scores_NK: float32, scores of the scorer's kind; -inf for PAD.
-    asked_again: number of lists that the scorer computed for documents that
-      already had a list.
-  """
-
-  ids_NK: np.ndarray
+  ids_NK: np.ndarray  # int32, PAD where no more labels can be selected
+  # The values by which labels are ranked, in descending order: scores in
+  # float32, or log weight + log probability in float64; -inf for PAD.
   ranks_NK: np.ndarray
-  scores_NK: np.ndarray
-  asked_again: int = 0
+  scores_NK: np.ndarray  # float32, of the scorer's kind; -inf for PAD
+  asked_again: int = 0  # lists computed for documents that already had one
 
 
 def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
@@ -260,23 +253,15 @@ class _Selected:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Lists:
-  """Holds the labels that the scorer listed for a window of N documents.
-
-  Attributes:
-    logs_NK: logarithms of the gains at the time of the ranking, -inf for PAD.
-    weights_NK: logarithms of the weights by which the scorer ranked the labels,
-      0 for PAD.
-    logits_NK: logits of the labels' probabilities.
-    whole: whether each list is long enough for all labels.
-    exact: whether every label was ranked by its own weight. If False, some
-      small weights were replaced by a larger weight.
-  """
+  """Holds the labels that the scorer listed for a window of N documents."""
 
   ids_NK: np.ndarray
-  logs_NK: np.ndarray
-  weights_NK: np.ndarray
-  logits_NK: np.ndarray
-  whole: bool
+  logs_NK: np.ndarray  # of the gains when they were ranked, -inf for PAD
+  weights_NK: np.ndarray  # logs of the weights in this ranking, 0 for PAD
+  logits_NK: np.ndarray  # of the labels' probabilities
+  whole: bool  # whether each list is long enough for all labels
+  # Whether every label was ranked by its own weight. If False, some small
+  # weights were replaced by a larger weight.
   exact: bool
 
   def best(

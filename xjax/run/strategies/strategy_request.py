@@ -115,19 +115,13 @@ class StrategyRequest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChosenLabels:
-  """Holds the labels that a strategy chose for N documents.
+  """Holds the labels that a strategy chose for N documents."""
 
-  Attributes:
-    predictions: the lists `all` hold the chosen labels.
-    lists: the chosen labels in the same order, with the scores of the scorer.
-    asked_again: number of lists for documents that had a list before.
-    seconds: time to choose the labels, with the time to make batches, to score
-      and to compile, but not to make the lists of slices.
-  """
-
-  predictions: Predictions
-  lists: LabelLists
-  asked_again: int
+  predictions: Predictions  # whose lists `all` hold the chosen labels
+  lists: LabelLists  # the same, with the scores of the scorer
+  asked_again: int  # lists for documents that had a list before
+  # To choose the labels, with the time to make batches, to score and to
+  # compile, but not to make the lists of slices.
   seconds: float
 
   def facts(self) -> dict[str, int | float]:

@@ -15,23 +15,16 @@ from xjax.run.transfer.request import KeptLabels
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Relabelling:
-  """Holds the labels of a new corpus, and says which labels documents get.
+  """Holds the labels of a new corpus, and says which labels documents get."""
 
-  Attributes:
-    ids: ids of labels that documents may get.
-    new: a row for each label of the source (SourceCorpus.label_ids). It has
-      indices into `ids`: first the label itself, and then the labels that a
-      document gets in addition. A label with an empty row is removed.
-    labels: the labels of the new corpus.
-    described: whether the new corpus has descriptors of its labels.
-    meta: ids of the labels that the source does not have.
-  """
-
-  ids: Sequence[str]
+  ids: Sequence[str]  # of labels that documents may get
+  # A row for each label of the source (SourceCorpus.label_ids), with indices
+  # into `ids`: first the label itself, and then the labels that a document gets
+  # in addition. A label with an empty row is removed.
   new: Ragged
-  labels: Labels
-  described: bool
-  meta: Sequence[str] = ()
+  labels: Labels  # of the new corpus
+  described: bool  # whether the new corpus has descriptors of its labels
+  meta: Sequence[str] = ()  # ids of the labels that the source does not have
 
   def of_row(self, row: np.ndarray) -> list[str]:
     """Returns the ids of a document's new labels, each once.

@@ -37,29 +37,19 @@ class Form(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class TransferRequest:
-  """Describes the new corpus.
-
-  Attributes:
-    output: path of the folder to write.
-    kept: the labels of a flat corpus.
-    branching: for each level of clusters, the number of clusters below a node
-      of the level above; only for hierarchical corpora.
-    prefix: the ids of meta-labels begin with this text.
-    max_features: number of features to keep for each label when labels are
-      clustered; 0 keeps all.
-    seed: the seed of the clustering.
-    splits: names of splits to transfer, besides train, dev and test.
-  """
+  """Describes the new corpus."""
 
   target: Target
-  output: str
-  kept: KeptLabels = KeptLabels.ALL
+  output: str  # path of the folder to write
+  kept: KeptLabels = KeptLabels.ALL  # in a flat corpus
+  # For each level of clusters, the number of clusters below a node of the level
+  # above; only for hierarchical corpora.
   branching: tuple[int, ...] = ()
-  prefix: str = 'meta_'
-  max_features: int = 1000
-  seed: int = 0
+  prefix: str = 'meta_'  # with which the ids of meta-labels begin
+  max_features: int = 1000  # to keep of each label in clustering; 0 keeps all
+  seed: int = 0  # of the clustering
   form: Form = Form.JSONL
-  splits: tuple[str, ...] = ()
+  splits: tuple[str, ...] = ()  # besides train, dev and test
   gzip: bool = False
 
   def check(self, config: Config) -> None:
