@@ -83,6 +83,7 @@ def test_a_config_is_named_or_a_file(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'mine.py').touch()
   assert config_file('mine.py:x') == 'mine.py:x'
+  assert config_file('xc_plt').endswith('/linear_models.py:xc_plt')
   han = named_config('quickstart:han')
   assert type(han.model.encoder).__name__ == 'HANConfig'
 
@@ -119,6 +120,7 @@ def test_a_file_is_a_config_in_python_too(tmp_path, monkeypatch):
     ('quickstart:lstm', "'lstm' is not one"),
     ('mine.py:x', 'there are no variants; leave out :x'),
     ('eurlex57k_bert:x', 'there are no variants; leave out :x'),
+    ('eurlex57k_best:tpu', "'tpu' is not one"),
     (
       'x' * 5000,
       'xjax has no config of this name, and there is no such file; ',
@@ -150,7 +152,7 @@ def test_names_are_replaced_wherever_flags_have_them():
   argv = ['xjax train', '--config=quickstart', '-config', 'xc_plt', '--k=1']
   config.replace_config_names(argv)
   assert argv[1].endswith('configs/quickstart.py')
-  assert argv[3].endswith('configs/xc_plt.py')
+  assert argv[3].endswith('configs/linear_models.py:xc_plt')
   assert argv[::4] == ['xjax train', '--k=1']
 
 

@@ -1,71 +1,57 @@
 """Every shipped config: says what it is, is valid, and trains two steps."""
 
 import dataclasses
-import importlib
 import json
 import re
 
 import pytest
 
 from tests.fixtures.shrink import shrink
+from xjax.core.errors import ConfigError
 from xjax.models.config_check import check_config
 from xjax.models.config_json import to_json
-from xjax.models.contract import Config
 from xjax.run.fit import fit
-from xjax.run.named_configs import config_names
+from xjax.run.named_configs import config_file, named_config, shipped_configs
 from xjax.sweep.config import Range
 from xjax.sweep.overrides import override
 from xjax.sweep.sweep_check import check_sweep
+from xjax.sweep.sweep_file import read_sweep
 from xjax.train.neural_train import NeuralTrain
 
-NAMES = config_names()
-
-
-def module_of(name: str):
-  return importlib.import_module(f'xjax.configs.{name}')
-
-
-def systems_of(name: str):
-  """The names that a config file goes by: its own, or one for each system."""
-  systems = getattr(module_of(name), 'SYSTEMS', ())
-  return [f'{name}:{system}' for system in systems] or [name]
-
-
-CONFIGS = [config for name in NAMES for config in systems_of(name)]
+SHIPPED = shipped_configs()
+VARIANTS = {
+  name: [f'{name}:{variant}' for variant in config.variants]
+  for name, config in SHIPPED.items()
+}
+CONFIGS = [each for name in SHIPPED for each in VARIANTS[name] or [name]]
 SWEEPS = [config for config in CONFIGS if config.startswith('sweep_')]
 
 # Sweeps have the configs of other files: of each file one trial is enough.
 TRAINED = [config for config in CONFIGS if config not in SWEEPS]
-TRAINED += [name for name in NAMES if name.startswith('sweep_')]
-
-
-def config_of(name: str):
-  file, *system = name.split(':')
-  return module_of(file).get_config(*system)
+TRAINED += [name for name in SHIPPED if name.startswith('sweep_')]
 
 
 def sweep_of(name: str):
-  file, *system = name.split(':')
-  return module_of(file).get_sweep(*system)
+  return read_sweep(config_file(name))
 
 
 def trial_of(name: str):
   """A config as it stands; of a sweep with the last values of its space."""
   if not name.startswith('sweep_'):
-    return config_of(name)
+    return named_config(name)
   space = sweep_of(name).search.space
   values = {
     key: values.high if isinstance(values, Range) else values[-1]
     for key, values in space.items()
   }
-  return override(config_of(name), values)
+  return override(named_config(name), values)
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', SHIPPED)
 def test_docstring_says_what_to_expect(name):
-  text = module_of(name).__doc__
-  assert f'--config={name}' in text
-  for word in ('Hardware:', 'Expected', 'Time:'):
+  text = SHIPPED[name].text
+  assert f'--config={name}' in text or '--config=NAME' in text
+  for word in ('Data:', 'Hardware:', 'Expected', 'Time:'):
     assert word in text, word
   # A paper, and its year.
   assert re.search(r'\b(et al\.|and \w+)', text)
@@ -74,28 +60,21 @@ def test_docstring_says_what_to_expect(name):
 
 @pytest.mark.parametrize('name', CONFIGS)
 def test_is_valid(name):
-  config = config_of(name)
-  assert isinstance(config, Config)
+  config = named_config(name)
   check_config(config)
-  assert config is not config_of(name)
+  assert config is not named_config(name)
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_file_alone_is_a_config(name):
-  systems = [to_json(config_of(system)) for system in systems_of(name)]
-  assert to_json(config_of(name)) in systems
-
-
-@pytest.mark.parametrize('name', [n for n in CONFIGS if ':' in n])
-def test_no_such_system(name):
-  file, system = name.split(':')
-  with pytest.raises(ValueError, match=system):
-    config_of(f'{file}:no_such')
+@pytest.mark.parametrize('name', [n for n in SHIPPED if VARIANTS[n]])
+def test_the_first_variant_is_the_default(name):
+  assert to_json(named_config(name)) == to_json(named_config(VARIANTS[name][0]))
+  with pytest.raises(ConfigError, match=f'config={name}:none: .none. is not'):
+    named_config(f'{name}:none')
 
 
 @pytest.mark.parametrize('name', SWEEPS)
 def test_every_trial_is_valid(name):
-  check_sweep(sweep_of(name), config_of(name), seeds=5)
+  check_sweep(sweep_of(name), named_config(name), seeds=5)
 
 
 SMALL = {name: shrink(trial_of(name)) for name in TRAINED}

@@ -12,12 +12,12 @@ HELD_OUT = 5
 
 # OwnData has no list of labels, so the config reads the folder as JsonlData.
 CONFIG = """
-from xjax.configs import own_bigru_lwan
+from xjax.configs import own_networks
 from xjax.data.formats.jsonl import JsonlData
 
 
 def get_config():
-  config = own_bigru_lwan.get_config()
+  config = own_networks.own_bigru_lwan()
   config.data = JsonlData(tokens=config.data.tokens)
   return config
 """

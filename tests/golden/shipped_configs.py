@@ -5,7 +5,6 @@ changes to what is frozen, and how.
 """
 
 import dataclasses
-import importlib
 import pathlib
 from typing import Any
 
@@ -13,9 +12,10 @@ from absl import logging
 import jax
 
 from tests.fixtures.shrink import shrink
-from xjax import configs
 from xjax.run.fit import fit
+from xjax.run.named_configs import config_file, named_config, shipped_configs
 from xjax.sweep.overrides import override
+from xjax.sweep.sweep_file import read_sweep
 
 # A shrunk config has 16 documents and labels. With these sizes, lists are
 # shorter than the number of labels, and every slice has labels.
@@ -25,21 +25,11 @@ STEPS = 4
 
 def names() -> list[str]:
   """Returns all shipped configs, as NAME or NAME:VARIANT."""
-  folder = pathlib.Path(configs.__file__).parent
   return [
     name
-    for path in sorted(folder.glob('[!_]*.py'))
-    for name in _variants_of(path.stem)
+    for config in shipped_configs().values()
+    for name in [f'{config.name}:{v}' for v in config.variants] or [config.name]
   ]
-
-
-def _variants_of(file: str) -> list[str]:
-  systems = getattr(_module_of(file), 'SYSTEMS', ())
-  return [f'{file}:{system}' for system in systems] or [file]
-
-
-def _module_of(file: str) -> Any:
-  return importlib.import_module(f'xjax.configs.{file}')
 
 
 def shrunk(name: str) -> Any:
@@ -62,12 +52,10 @@ def shrunk(name: str) -> Any:
 
 def _config_of(name: str) -> Any:
   """Returns a config; that of a sweep has the last values of its space."""
-  file, *system = name.split(':')
-  module = _module_of(file)
-  config = module.get_config(*system)
-  if not hasattr(module, 'get_sweep'):
+  config = named_config(name)
+  if not name.startswith('sweep_'):
     return config
-  space = module.get_sweep(*system).search.space
+  space = read_sweep(config_file(name)).search.space
   return override(config, {key: _last(space[key]) for key in space})
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.fixtures.kills import kill
 from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.run.tagging import read_rows, write_rows
-from xjax.configs import auto
+from xjax.configs.own_documents import auto
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.config import GivenFeaturesConfig, SubwordsConfig, TfidfConfig
@@ -47,7 +47,7 @@ ROWS = make_rows(220, 12)
 
 
 def own_config(path) -> Config:
-  config = auto.get_config()
+  config = auto()
   config.data.dir = str(path)
   config.eval = EvalConfig(batch_size=32, depth=8, ks=(1, 5))
   return config
@@ -227,13 +227,13 @@ def test_sizes_choose_a_linear_model_a_tree_or_a_stack(
   n_train, n_labels, model, train, max_ngram, accelerator
 ):
   space = space_of(n_train, [1] * n_labels)
-  chosen = choose(auto.get_config(), space, accelerator).config
+  chosen = choose(auto(), space, accelerator).config
   assert isinstance(chosen.model, model) and isinstance(chosen.train, train)
   assert chosen.data.tokens.max_ngram == max_ngram
 
 
 def test_a_stack_reads_the_tokens_that_the_user_set():
-  config = auto.get_config()
+  config = auto()
   config.data.tokens.min_count = 7
   chosen = choose(config, space_of(40_000, [1] * 4000), False)
   assert 'a tenth of the time' in chosen.other
@@ -247,7 +247,7 @@ def test_a_stack_reads_the_tokens_that_the_user_set():
 
 
 def test_tokens_that_the_user_set_are_kept():
-  config = auto.get_config()
+  config = auto()
   config.data.tokens.min_count = 7
   space = space_of(100, [1, 2])
   chosen = choose(config, space, False)
@@ -263,7 +263,7 @@ def test_tokens_that_the_user_set_are_kept():
 
 
 def test_tokens_to_be_completed_need_auto():
-  config = auto.get_config()
+  config = auto()
   config.model, config.train = LinearModel(), LinearTrain()
   with pytest.raises(ConfigError, match='AutoTfidfConfig.* reads only Tf'):
     check_config(config)
@@ -281,7 +281,7 @@ def test_other_tokens_cannot_resume_a_run(run, table, field, value):
 
 
 def test_another_folder_of_the_encoder_is_told_when_a_run_resumes(tmp_path):
-  config = auto.get_config()
+  config = auto()
   config.model.encoder = 'first'
   chosen = choose(config, space_of(500, [1, 2]), True).config
   write_json(tmp_path / 'config.json', to_json(chosen))
@@ -297,7 +297,7 @@ def test_another_folder_of_the_encoder_is_told_when_a_run_resumes(tmp_path):
   [([3, 0, 2], True, UnifiedConfig), ([3, 0, 2], False, OneVsAllConfig)],
 )
 def test_an_encoder_is_fine_tuned_on_an_accelerator_only(counts, names, head):
-  config = auto.get_config()
+  config = auto()
   config.model.encoder = 'folder'
   space = space_of(50_000, counts, names)
   chosen = choose(config, space, True).config
@@ -326,7 +326,7 @@ def test_the_choice_is_told_in_three_lines(
 
 
 def test_features_get_no_advice_on_texts():
-  config = auto.get_config()
+  config = auto()
   config.data = XcFeaturesData(tokens=GivenFeaturesConfig())
   for n_labels, model in ((3, LinearModel), (300_000, TreeModel)):
     space = space_of(900, [0, 1] * (n_labels // 2), names=True)

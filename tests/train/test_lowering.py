@@ -16,7 +16,7 @@ from tests.fixtures.collectives import (
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.configs import amazon_3m_like
+from xjax.configs.xc_networks import amazon_3m_like
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
@@ -103,7 +103,7 @@ def test_lowers_for_many_devices(
 ):
   # Attention is chosen for the default backend, which is a CPU here.
   monkeypatch.setattr(jax, 'default_backend', lambda: backend)
-  config = amazon_3m_like.get_config()
+  config = amazon_3m_like()
   config.model.head.storage = storage
   config.model.encoder.attention_dropout = dropout
   mesh = AbstractMesh(shape, (DATA, LABEL), axis_types=(AxisType.Auto,) * 2)
@@ -144,7 +144,7 @@ def test_compiled_for_eight_devices(shape, all_devices):
 
 def small_config():
   """Returns a float32 config, as CPUs would send 16-bit numbers as 32 bits."""
-  config = amazon_3m_like.get_config()
+  config = amazon_3m_like()
   config.data.tokens = dataclasses.replace(
     config.data.tokens, max_tokens=8, buckets=(8,)
   )

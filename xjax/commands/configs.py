@@ -13,14 +13,17 @@ from xjax.core.errors import ConfigError
 
 def main(arguments: list[str]) -> None:
   """Prints a table of the configs."""
-  from xjax.report.terminal.configs import configs_text, describe
-  from xjax.run.named_configs import CONFIGS, config_names
+  from xjax.report.terminal.configs import configs_text
+  from xjax.run.named_configs import shipped_configs
 
   if len(arguments) > 1:
     raise ConfigError(f'give one word to search for, not {len(arguments)}')
-  configs = [describe(CONFIGS / f'{name}.py') for name in config_names()]
   word = arguments[0].lower() if arguments else ''
-  chosen = [config for config in configs if word in config.searched]
+  chosen = [
+    config
+    for config in shipped_configs().values()
+    if word in ' '.join([config.name, *config.variants, config.text]).lower()
+  ]
   if not chosen:
     raise ConfigError(f'no config contains {word!a}; `xjax configs` lists all')
   show(configs_text(chosen))

@@ -1,1 +1,41 @@
-"""Holds the config files, one per run; each has get_config()."""
+"""Holds the configs that come with xjax: one file per paper or family.
+
+Every public function of a file that returns a Config is a config, by its name;
+the function get_config of a file that has only one config goes by the name of
+the file. A user's file has one function, get_config.
+"""
+
+from collections.abc import Callable, Mapping
+import functools
+from typing import Any
+
+from xjax.models.contract import Config
+
+
+def variants(*names: str) -> Callable[..., Any]:
+  """Decorates a function whose argument is one of some names.
+
+  Without an argument, it is the first name.
+  """
+
+  def decorate(function: Callable[[str], Any]) -> Callable[[str], Any]:
+    @functools.wraps(function)
+    def choose(variant: str = names[0]) -> Any:
+      if variant not in names:
+        raise ValueError(f'{variant!r} is not one of {", ".join(names)}')
+      return function(variant)
+
+    return choose
+
+  return decorate
+
+
+def by_name(functions: Mapping[str, Any], name: str) -> Config:
+  """Returns the config NAME or NAME:VARIANT of a file with several configs."""
+  name, colon, variant = name.partition(':')
+  function = functions.get(name) if name[:1] != '_' else None
+  if not callable(function):
+    raise ValueError(f'the file has no config {name!r}')
+  if colon and not hasattr(function, '__wrapped__'):
+    raise ValueError(f'there are no variants; leave out :{variant}')
+  return function(*[variant] if colon else [])

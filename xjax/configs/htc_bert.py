@@ -44,9 +44,9 @@ Data: HTC files. Hardware: a GPU. Expected: not run yet; the figures of the
 papers are in docs/judging.md. Time: not measured.
 """
 
-import dataclasses
 from typing import NamedTuple
 
+from xjax.configs import variants
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.losses.bce import BCEConfig
@@ -66,7 +66,10 @@ from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.train.optimizer_config import Adam, AdamW
 
-SYSTEMS = (
+DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
+
+
+@variants(
   'wos_flat',
   'wos_hgclr',
   'wos_hbgl',
@@ -80,23 +83,26 @@ SYSTEMS = (
   'rcv1_hbgl',
   'rcv1_radar',
 )
-DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
-
-
-def get_config(system: str = 'wos_flat') -> Config:
-  if system not in SYSTEMS:
-    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
-  dataset, name = system.split('_', 1)
-  return _MAKERS[name](dataset)
+def get_config(system: str) -> Config:
+  dataset, name = system.split('_')
+  config = _flat(dataset)
+  model, train = config.model, config.train
+  if name == 'hgclr':
+    weight, threshold = _VIEWS[dataset]
+    model.views = HierarchyViews(weight=weight, threshold=threshold)
+    train.optimizer, train.clip_norm = Adam(), 0.0
+  elif name == 'hbgl':
+    _set_hbgl(config, dataset)
+  elif name == 'radar':
+    _set_radar(config, dataset)
+  return config
 
 
 def _flat(dataset: str) -> Config:
   batch_size = 12
   epoch = -(-DATASETS[dataset] // batch_size)
   return Config(
-    data=HtcData(
-      tokens=SubwordsConfig(max_tokens=512, buckets=(128, 256, 512)),
-    ),
+    data=HtcData(tokens=SubwordsConfig(512, (128, 256, 512))),
     model=NeuralModel(
       NoEmbedding(), BertConfig(), ClsConfig(dropout=0.1), OneVsAllConfig()
     ),
@@ -122,15 +128,6 @@ def _flat(dataset: str) -> Config:
 _VIEWS = {'wos': (0.05, 0.02), 'nyt': (0.3, 0.002), 'rcv1': (0.3, 0.001)}
 
 
-def _hgclr(dataset: str) -> Config:
-  config = _flat(dataset)
-  weight, threshold = _VIEWS[dataset]
-  config.model.views = HierarchyViews(weight=weight, threshold=threshold)
-  config.train.optimizer = Adam()
-  config.train.clip_norm = 0.0
-  return config
-
-
 class _Sizes(NamedTuple):
   """Holds the sizes of HBGL in the authors' code."""
 
@@ -147,8 +144,8 @@ _HBGL = {
 }
 
 
-def _hbgl(dataset: str) -> Config:
-  config, sizes = _flat(dataset), _HBGL[dataset]
+def _set_hbgl(config: Config, dataset: str) -> None:
+  sizes, train = _HBGL[dataset], config.train
   names = FirstVectors.NAMES if dataset != 'rcv1' else FirstVectors.RANDOM
   head = HBGLConfig(
     max_levels=sizes.levels,
@@ -157,52 +154,23 @@ def _hbgl(dataset: str) -> Config:
     pretraining=sizes.pretraining,
   )
   longest = sizes.max_tokens
-  tokens = SubwordsConfig(max_tokens=longest, buckets=(128, 256, longest))
-  return dataclasses.replace(
-    config,
-    data=HtcData(tokens=tokens),
-    model=NeuralModel(NoEmbedding(), BertConfig(), head=head),
-    train=dataclasses.replace(
-      config.train,
-      steps=96_000,
-      warmup=500,
-      schedule=Schedule.LINEAR,
-      optimizer=AdamW(weight_decay=0.01),
-      checkpoint_every=sizes.every,
-      judge_every=sizes.every,
-      patience=0,
-    ),
-  )
+  config.data.tokens = SubwordsConfig(longest, (128, 256, longest))
+  config.model = NeuralModel(NoEmbedding(), BertConfig(), head=head)
+  train.steps, train.warmup, train.patience = 96_000, 500, 0
+  train.schedule, train.optimizer = Schedule.LINEAR, AdamW(weight_decay=0.01)
+  train.checkpoint_every = train.judge_every = sizes.every
 
 
-def _radar(dataset: str) -> Config:
-  config = _flat(dataset)
-  batch_size = 64
+def _set_radar(config: Config, dataset: str) -> None:
+  train, batch_size = config.train, 64
   epoch = -(-DATASETS[dataset] // batch_size)
-  model = NeuralModel(NoEmbedding(), BertConfig(), head=RadarConfig())
-  train = dataclasses.replace(
-    config.train,
-    loss=SequenceLossConfig(),
-    batch_size=batch_size,
-    accumulate=2,
-    steps=50 * epoch,
-    learning_rate=3e-4,
-    rates=('encoder/*=0.11667',),  # 3.5e-5
-    warmup=0,
-    # The public code clips to 1, after it has divided the loss of a document by
-    # the padded length of sequences.
-    clip_norm=10.0,
-    optimizer=AdamW(weight_decay=0.01),
-    checkpoint_every=epoch,
-    judge_every=epoch,
-    patience=10,
-  )
-  return dataclasses.replace(config, model=model, train=train)
-
-
-_MAKERS = {
-  'flat': _flat,
-  'hgclr': _hgclr,
-  'hbgl': _hbgl,
-  'radar': _radar,
-}
+  config.model = NeuralModel(NoEmbedding(), BertConfig(), head=RadarConfig())
+  train.loss, train.optimizer = SequenceLossConfig(), AdamW(weight_decay=0.01)
+  train.batch_size, train.accumulate, train.steps = batch_size, 2, 50 * epoch
+  train.learning_rate = 3e-4
+  train.rates = ('encoder/*=0.11667',)  # 3.5e-5
+  train.warmup, train.patience = 0, 10
+  # The public code clips to 1, after it has divided the loss of a document by
+  # the padded length of sequences.
+  train.clip_norm = 10.0
+  train.checkpoint_every = train.judge_every = epoch

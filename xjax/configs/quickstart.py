@@ -12,7 +12,7 @@ To train another system, for example the unified system:
   xjax train --config=quickstart:SYSTEM \
     --workdir=runs/quickstart_SYSTEM
 
-SYSTEM is one of the names in SYSTEMS below.
+SYSTEM is one of the variants below.
 
 Data: none, it is generated. Hardware: two CPU cores. Expected: dev RP@5 0.87.
 Time: about a minute.
@@ -20,6 +20,7 @@ Time: about a minute.
 
 import dataclasses
 
+from xjax.configs import variants
 from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.clusters import ClusterTree
@@ -71,12 +72,13 @@ from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.train_config import NoTrain
 
-SYSTEMS = (
+
+@variants(
+  'bigru_lwan',
   'exact_match',
   'bigru_att',
   'han',
   'cnn_lwan',
-  'bigru_lwan',
   'zero_cnn_lwan',
   'zero_bigru_lwan',
   'unified',
@@ -96,35 +98,29 @@ SYSTEMS = (
   'x_transformer',
   'xr_transformer',
 )
-
-
-def get_config(system: str = 'bigru_lwan') -> Config:
-  if system not in SYSTEMS:
-    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
-  if system == 'xr_transformer':
-    return _xr_transformer()
-  if system == 'x_transformer':
-    return _x_transformer()
-  if system == 'tree':
-    return _tree()
-  if system == 'best':
-    return _best()
-  if system == 'hbgl':
-    return _hbgl()
-  tokens = WordsConfig(
-    max_tokens=128,
-    buckets=(64, 128),
-    min_count=1,
-    by_zone=system == 'han',
-  )
+def get_config(system: str) -> Config:
+  others = {
+    'best': _best,
+    'hbgl': _hbgl,
+    'tree': _tree,
+    'x_transformer': _x_transformer,
+    'xr_transformer': _xr_transformer,
+  }
+  if system in others:
+    return others[system]()
+  tokens = _tokens()
+  tokens.by_zone = system == 'han'
   train = NoTrain() if system == 'exact_match' else _train()
   if system in ('aplc', 'cascadexml', 'lightxml', 'hgclr'):
     train.loss = BCEConfig(reduction=Reduction.MEAN_LABELS)  # as in the papers
   if system == 'radar':
     train.loss = SequenceLossConfig()
-  return Config(
-    data=SyntheticData(tokens=tokens), model=_model(system), train=train
-  )
+  data = SyntheticData(tokens=tokens)
+  return Config(data=data, model=_model(system), train=train)
+
+
+def _tokens() -> WordsConfig:
+  return WordsConfig(128, (64, 128), min_count=1)
 
 
 def _train(steps: int = 600) -> NeuralTrain:
@@ -145,75 +141,67 @@ def _hbgl() -> Config:
     ranking=Ranking.FULL, pretraining=LabelPretraining(steps=50)
   )
   encoder = BertConfig(dropout=0.0, attention_dropout=0.0)
-  tokens = SubwordsConfig(max_tokens=128, buckets=(64, 128))
   train = _train(steps=1000)
   train.learning_rate = 1e-2
   return Config(
-    data=SyntheticData(tokens=tokens),
+    data=SyntheticData(tokens=SubwordsConfig(128, (64, 128))),
     model=NeuralModel(NoEmbedding(), encoder, head=head),
     train=train,
   )
 
 
 def _xr_transformer() -> Config:
-  shortlist = LevelShortlist(
+  stage = _encoder_stage()
+  stage.model.shortlist = LevelShortlist(
     _levels(), steps=(100,), kept=8, counted=True, bootstrap=True
   )
-  train = _train(steps=300)
-  train.loss = SquaredHingeConfig()
-  bigru = _model('bigru_att')
-  stage = StageConfig(
-    WordsConfig(max_tokens=128, buckets=(64, 128), min_count=1),
-    model=dataclasses.replace(bigru, shortlist=shortlist),
-    train=train,
-  )
-  return Config(
-    data=SyntheticData(tokens=TfidfConfig()),
-    model=TreeModel(
-      ClusterTree(arity=16, max_leaf=16), vectors=StageVectors(stage=stage)
-    ),
-    train=TreeTrain(matched=8, threshold=0.01),
-  )
+  config = _tree()
+  config.model.vectors = StageVectors(stage=stage)
+  config.train.matched = 8
+  return config
 
 
 def _x_transformer() -> Config:
+  config = _tree()
+  config.model = MatchedModel(_levels(), _encoder_stage(), kept=8)
+  config.train.matched = 8
+  return config
+
+
+def _encoder_stage() -> StageConfig:
   train = _train(steps=300)
   train.loss = SquaredHingeConfig()
-  matcher = StageConfig(
-    WordsConfig(max_tokens=128, buckets=(64, 128), min_count=1),
-    model=_model('bigru_att'),
-    train=train,
-  )
-  return Config(
-    data=SyntheticData(tokens=TfidfConfig()),
-    model=MatchedModel(_levels(), matcher, kept=8),
-    train=TreeTrain(matched=8, threshold=0.01),
-  )
+  return StageConfig(_tokens(), model=_model('bigru_att'), train=train)
 
 
 def _tree() -> Config:
   return Config(
     data=SyntheticData(tokens=TfidfConfig()),
-    model=TreeModel(ClusterTree(arity=16, max_leaf=16)),
+    model=TreeModel(_clusters()),
     train=TreeTrain(threshold=0.01),
   )
 
 
 def _best() -> Config:
+  config = _tree()
   tree = dataclasses.replace(
-    tree_proposer(), model=_tree().model, train=_tree().train
+    tree_proposer(), model=config.model, train=config.train
   )
   proposers = tree, neighbours_proposer(), names_proposer()
   ranker = BoostedTrees(trees=100, leaves=15)
-  return Config(
-    data=SyntheticData(tokens=TfidfConfig()),
-    model=StackModel(proposers, ranker=ranker),
-    train=StackTrain(),
+  config.model, config.train = (
+    StackModel(proposers, ranker=ranker),
+    StackTrain(),
   )
+  return config
+
+
+def _clusters() -> ClusterTree:
+  return ClusterTree(arity=16, max_leaf=16)
 
 
 def _levels() -> LevelsConfig:
-  return LevelsConfig((16,), ClusterTree(arity=16, max_leaf=16))
+  return LevelsConfig((16,), _clusters())
 
 
 def _model(system: str) -> Model:
@@ -221,21 +209,20 @@ def _model(system: str) -> Model:
   # These vectors are random and are never trained. So a word keeps the same
   # vector in label descriptors and in documents. With more dimensions, the
   # model could simply memorise the few labels.
-  frozen = EmbeddingConfig(
-    dim=32, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
-  )
+  frozen = EmbeddingConfig(32, 0.1, 0.0, init_scale=1.0, frozen=True)
   bigru = BiGRUConfig(units=64, dropout=0.1)
-  cnn = CNNConfig(filters=128, dropout=0.1)
+  cnn = CNNConfig(filters=128)
+  pooling = SelfAttentionConfig()
   match system:
     case 'exact_match':
       return ExactMatchModel()
     case 'bigru_att':
-      return NeuralModel(words, bigru, SelfAttentionConfig(), OneVsAllConfig())
+      return NeuralModel(words, bigru, pooling, OneVsAllConfig())
     case 'aplc':
-      return NeuralModel(words, bigru, SelfAttentionConfig(), AdaptiveConfig())
+      return NeuralModel(words, bigru, pooling, AdaptiveConfig())
     case 'han':
       han = HANConfig(units=64, zone_units=64, dropout=0.1)
-      return NeuralModel(words, han, SelfAttentionConfig(), OneVsAllConfig())
+      return NeuralModel(words, han, pooling, OneVsAllConfig())
     case 'cnn_lwan':
       return NeuralModel(words, cnn)
     case 'bigru_lwan':
@@ -245,9 +232,9 @@ def _model(system: str) -> Model:
     case 'zero_bigru_lwan':
       return NeuralModel(frozen, bigru, head=ZeroShotConfig())
     case 'unified':
-      tuned = dataclasses.replace(words, init_scale=1.0, dropout=0.3)
-      bigru = dataclasses.replace(bigru, dropout=0.3)
-      return NeuralModel(tuned, bigru, head=UnifiedConfig(hidden_labels=5))
+      words.init_scale, words.dropout = 1.0, 0.3
+      bigru.dropout = 0.3
+      return NeuralModel(words, bigru, head=UnifiedConfig(hidden_labels=5))
     case 'graph':
       model = _model('unified')
       model.head.graph = GraphLayers()
@@ -256,18 +243,20 @@ def _model(system: str) -> Model:
       bilstm = BiLSTMConfig(units=64, dropout=0.1)
       return NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(64,)))
     case 'attention_xml_levels':
-      levels = LevelShortlist(_levels(), steps=(300,), kept=8)
-      return dataclasses.replace(_model('attention_xml'), shortlist=levels)
+      model = _model('attention_xml')
+      model.shortlist = LevelShortlist(_levels(), steps=(300,), kept=8)
+      return model
     case 'lightxml':
       head = CascadeConfig(levels=_levels(), kept=(8,), hidden=(0, 64))
-      return NeuralModel(words, bigru, SelfAttentionConfig(), head)
+      return NeuralModel(words, bigru, pooling, head)
     case 'cascadexml':
       levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=16))
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
-      return NeuralModel(words, bigru, SelfAttentionConfig(), head)
+      return NeuralModel(words, bigru, pooling, head)
     case 'hgclr':
-      views = HierarchyViews(weight=0.005, heads=8)
-      return dataclasses.replace(_model('bigru_att'), views=views)
+      model = _model('bigru_att')
+      model.views = HierarchyViews(weight=0.005, heads=8)
+      return model
     case 'radar':
       return NeuralModel(words, bigru, head=RadarConfig())
     case 'rerank' | 'rerank_run':

@@ -14,21 +14,14 @@ dropout.
   xjax sweep --config=sweep_table5:SYSTEM \
     --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
 
-SYSTEM is a key of SYSTEMS below.
+SYSTEM is a variant.
 
 Data: EURLEX57K. Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3).
 Expected (the paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4,
 word dropout 0, batches of 16, RP@5 0.766. Time: days.
 """
 
-from xjax.configs import (
-  eurlex57k_bigru_att,
-  eurlex57k_bigru_lwan,
-  eurlex57k_cnn_lwan,
-  eurlex57k_han,
-  eurlex57k_zero_bigru_lwan,
-  eurlex57k_zero_cnn_lwan,
-)
+from xjax.configs import chalkidis2019, variants
 from xjax.models.contract import Config
 from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
 
@@ -36,26 +29,25 @@ _DOCUMENTS = 45_000  # documents in train
 _EPOCHS = 20
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
-# System -> (its config file, the fields that set its hidden units). For
-# zero-shot systems, the units are not searched: the dimension of the word
-# vectors determines them.
-SYSTEMS = {
-  'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
-  'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
-  'han': (eurlex57k_han, 'model.encoder.units,model.encoder.zone_units'),
-  'cnn_lwan': (eurlex57k_cnn_lwan, 'model.encoder.filters'),
-  'zero_cnn_lwan': (eurlex57k_zero_cnn_lwan, ''),
-  'zero_bigru_lwan': (eurlex57k_zero_bigru_lwan, ''),
+# System -> the fields that set its hidden units. For zero-shot systems, the
+# units are not searched: the dimension of the word vectors determines them.
+_UNITS = {
+  'bigru_lwan': 'model.encoder.units',
+  'bigru_att': 'model.encoder.units',
+  'han': 'model.encoder.units,model.encoder.zone_units',
+  'cnn_lwan': 'model.encoder.filters',
+  'zero_cnn_lwan': '',
+  'zero_bigru_lwan': '',
 }
 
 
-def get_config(system: str = 'bigru_lwan') -> Config:
-  if system not in SYSTEMS:
-    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
-  return SYSTEMS[system][0].get_config()
+@variants(*_UNITS)
+def get_config(system: str) -> Config:
+  return chalkidis2019.get_config(f'eurlex57k_{system}')
 
 
-def get_sweep(system: str = 'bigru_lwan') -> Sweep:
+@variants(*_UNITS)
+def get_sweep(system: str) -> Sweep:
   return Sweep(
     search=Tpe(space=_space(system), n_trials=40),
     pruning=MedianPruning(startup_trials=5, warmup_judgings=2),
@@ -68,7 +60,7 @@ def _space(system: str) -> Space:
     'model.embedding.word_dropout': (0.0, 0.01, 0.02),
     'train': tuple(_batches(size) for size in (8, 12, 16)),
   }
-  if units := SYSTEMS[system][1]:
+  if units := _UNITS[system]:
     space[units] = (200, 300, 400)
   if not system.endswith('cnn_lwan'):  # a CNN has one layer
     space['model.encoder.layers'] = (1, 2)

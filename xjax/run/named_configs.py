@@ -1,7 +1,10 @@
 """Finds configs by the names of xjax or by files, and loads them."""
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Iterator
+import dataclasses
 import difflib
+import functools
 import importlib.machinery
 import importlib.util
 import inspect
@@ -21,20 +24,83 @@ CONFIGS = pathlib.Path(__file__).parents[1] / 'configs'
 _MODULE = 'config_config'
 
 
+@dataclasses.dataclass(frozen=True)
+class ShippedConfig:
+  """Holds what is known of a config of xjax without running its file."""
+
+  name: str
+  file: pathlib.Path
+  variants: tuple[str, ...]  # names that can follow the name and a colon
+  text: str  # its own docstring, and then that of its file
+
+  @property
+  def alone(self) -> bool:
+    """Returns whether the file has no other config."""
+    return self.name == self.file.stem
+
+  @property
+  def path(self) -> str:
+    """Returns what loads it: FILE.py, or FILE.py:NAME if there are several."""
+    return str(self.file) if self.alone else f'{self.file}:{self.name}'
+
+
+@functools.cache
+def shipped_configs() -> dict[str, ShippedConfig]:
+  """Returns all configs that come with xjax by their names, sorted."""
+  configs = {}
+  for path in CONFIGS.glob('[!_]*.py'):
+    tree = ast.parse(path.read_text('utf-8'))
+    text = ast.get_docstring(tree) or ''
+    functions = [
+      node
+      for node in tree.body
+      if isinstance(node, ast.FunctionDef)
+      and node.name[0] != '_'
+      and ast.unparse(node.returns or node) == 'Config'
+    ]
+    if len(functions) > 1:  # get_config finds the others by their names
+      functions = [node for node in functions if node.name != 'get_config']
+    for node in functions:
+      name = path.stem if node.name == 'get_config' else node.name
+      own = ast.get_docstring(node) or ''
+      variants = tuple(_variants(node, tree))
+      whole = f'{own} {text}'.strip()
+      configs[name] = ShippedConfig(name, path, variants, whole)
+  return dict(sorted(configs.items()))
+
+
+def _variants(function: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
+  """Yields the names in @variants('a', 'b') or @variants(*DICT)."""
+  for decorator in function.decorator_list:
+    for argument in decorator.args:
+      if isinstance(argument, ast.Constant):
+        yield argument.value
+      else:
+        yield from _keys(argument.value.id, tree)
+
+
+def _keys(name: str, tree: ast.Module) -> Iterator[str]:
+  """Yields the keys of the dictionary of a name."""
+  for node in tree.body:
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+      yield from (key.value for key in node.value.keys)
+
+
 def config_names() -> list[str]:
   """Returns the names of all configs that come with xjax, sorted."""
-  return sorted(path.stem for path in CONFIGS.glob('[!_]*.py'))
+  return list(shipped_configs())
 
 
 def config_file(name: str) -> str:
   """Returns the path of the file of a config.
 
   `name` is the name of a config of xjax, such as `quickstart`, or a path of a
-  Python file. If it ends in `:VARIANT`, so does the result.
+  Python file. If it ends in `:VARIANT`, so does the result. In a file with
+  several configs, the result is FILE.py:NAME or FILE.py:NAME:VARIANT.
   """
   stem, colon, variant = name.partition(':')
-  if stem in config_names():
-    return f'{CONFIGS / stem}.py{colon}{variant}'
+  if stem in shipped_configs():
+    return f'{shipped_configs()[stem].path}{colon}{variant}'
   if os.path.isfile(stem):
     return name
   if stem.endswith('.py'):
@@ -59,8 +125,7 @@ def named_config(name: str) -> 'Config':
   from xjax.models.contract import Config
 
   path, colon, variant = config_file(name).partition(':')
-  own = pathlib.Path(path).parent == CONFIGS
-  shown = f'config={pathlib.Path(path).stem if own else path}{colon}{variant}'
+  shown = f'config={_shown(path, colon + variant)}'
   try:
     get_config = _get_config(path)
     if colon and not inspect.signature(get_config).parameters:
@@ -74,6 +139,15 @@ def named_config(name: str) -> 'Config':
   if not isinstance(config, Config):
     raise ConfigError(f'{shown}: get_config() must return a Config')
   return config
+
+
+def _shown(path: str, ending: str) -> str:
+  """Returns the name by which users know a path and `:VARIANT`."""
+  file = pathlib.Path(path)
+  if file.parent != CONFIGS:
+    return path + ending
+  is_family = file.stem not in shipped_configs() and ending
+  return ending[1:] if is_family else file.stem + ending
 
 
 def _get_config(path: str) -> Callable[..., Any]:

@@ -1,0 +1,97 @@
+r"""Trains models on your own documents, without a neural network.
+
+DIR is a file or a folder of documents (see docs/data.md). Columns with usual
+names are guessed, and missing dev and test splits are drawn.
+
+  xjax train --config=NAME --config.data.dir=DIR --workdir=runs/mine
+
+This file imports no library for networks, so these configs start at once.
+
+Data: your own documents. Hardware: two CPU cores. Expected: see each config.
+Time: depends on the corpus.
+"""
+
+from xjax.configs import by_name, variants
+from xjax.data.config import AutoTfidfConfig, TfidfConfig
+from xjax.data.formats.own.own import OwnData
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.models.auto_model import AutoModel, AutoTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.stack.proposers import text_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
+
+
+def get_config(name: str) -> Config:
+  return by_name(globals(), name)
+
+
+def auto() -> Config:
+  """Chooses a model for your own documents, and says what it chose and why.
+
+  The choice depends on the number of documents and labels, on the names of
+  labels and on the devices. Without an accelerator it is a linear model: one
+  classifier per label (squared hinge loss as in LIBLINEAR, Fan et al. 2008,
+  https://www.jmlr.org/papers/v9/fan08a.html). If there are many labels, it is
+  the stack of own_best for 5,000 to 100,000 documents, and else a label tree.
+  With an accelerator and --config.model.encoder=FOLDER, the pretrained encoder
+  in FOLDER is fine-tuned.
+
+  Hardware: any. Expected: for 2,400 documents with 200 labels, P@1 as good as
+  that of scikit-learn's TF-IDF and LinearSVC. Time: seconds for a few thousand
+  documents, half an hour for 50,000 with thousands of labels.
+  """
+  return Config(
+    data=OwnData(tokens=AutoTfidfConfig()),
+    model=AutoModel(),
+    train=AutoTrain(),
+    eval=EvalConfig(batch_size=512),
+  )
+
+
+@variants('large', 'small')
+def own_linear(size: str) -> Config:
+  """Trains XR-Linear on your own documents: CSV, JSON lines, text files etc.
+
+  The model is a label tree of linear classifiers (Yu et al. 2022,
+  https://jmlr.org/papers/v23/20-1085.html), as in eurlex57k_xr_linear:large.
+  The features are TF-IDF of words and word pairs, from all columns of text. For
+  hundreds of thousands of documents or labels, use the variant small, whose
+  model is about ten times smaller.
+
+  Expected: metrics well above those of the popularity
+  prior (both are printed). For the 45,000 documents of EURLEX57K, RP@5 is 0.810
+  on dev (0.801 for small). Time: less than a minute for a few thousand
+  documents, minutes for 50,000.
+  """
+  tree, threshold = ClusterTree(arity=100, max_leaf=100), 0.01
+  if size == 'small':
+    tree, threshold = ClusterTree(), 0.1
+  return Config(
+    data=OwnData(tokens=TfidfConfig()),
+    model=TreeModel(tree),
+    train=TreeTrain(threshold=threshold),
+    eval=EvalConfig(batch_size=512),
+  )
+
+
+def own_best() -> Config:
+  """Trains the best system without a neural part on your own documents.
+
+  A label tree (as in own_linear), the nearest training documents, and label
+  names that are found in the text list labels of a document. Gradient-boosted
+  trees (LightGBM, Ke et al. 2017) rank the listed labels. If labels have no
+  names, the names are left out. Labels without training documents are ranked
+  too, if they have names. With another language than English, set the language
+  of the stems in a config of your own: names_proposer(language='german').
+
+  Expected: better metrics than those of own_linear, above all for rare labels.
+  Time: about ten times as long as own_linear.
+  """
+  return Config(
+    data=OwnData(tokens=TfidfConfig()),
+    model=StackModel(text_proposers()),
+    train=StackTrain(),
+    eval=EvalConfig(batch_size=512),
+  )
