@@ -157,7 +157,7 @@ def workdir(tmp_path) -> Maker:
     found = predictions(seed)
     metrics = judge(found, Criteria(ks=(1, 5)))
     save_evaluation(home.evaluation(split), found, metrics)
-    write_json(home.judged(split), {'step': 20})
+    write_json(home.judged(split), {'step': 20, 'files': {}})
     calibrate(found, Method.PLATT, 20, '').save(home.calibration)
     judged = {'all': {'RP@5': 0.5 + seed / 9}}
     records = [
