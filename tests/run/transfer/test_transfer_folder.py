@@ -95,11 +95,6 @@ def test_a_damaged_record_is_an_error(source, output):
     run(source, output)
 
 
-def test_only_a_transfer_has_an_original(source, moved):
-  with pytest.raises(DataError, match='no transfer has made this corpus'):
-    moved(source, 'original', 'back')
-
-
 @dataclasses.dataclass
 class TextlessData(DataConfig):
   """A user's format that accepts documents without text."""
