@@ -69,39 +69,26 @@ def differences(
   for other in others:
     slices = {}
     for name, values in metrics[other.name].items():
-      ours, absent = metrics[first.name][name], missing[other.name][name]
-      texts = _explain_slice(ours, values, first, other, name, facts)
-      texts |= {
-        metric: reason
-        for metric, reason in absent.items()
-        if _is_unexplained(metric, ours, values)
-      }
-      slices |= {name: texts} if texts else {}
+      ours, texts = metrics[first.name][name], {}
+      for metric, value in values.items():
+        if metric in ours and _differ(ours[metric], value):
+          counts = _counts(facts[name], metric, first, other)
+          sentences = [
+            _singular(sentence.format(**counts))
+            for sentence in reasons(metric, first, other, name)
+          ]
+          # A reason about 0 documents or labels does not explain a difference.
+          if told := [s for s in sentences if not s.startswith('0 ')]:
+            texts[metric] = '; '.join(told)
+      for metric, reason in missing[other.name][name].items():
+        # If the first protocol has no value either, its notes say why.
+        if metric in values and ours.get(metric, 0.0) is not None:
+          texts[metric] = reason
+      if texts:
+        slices[name] = texts
     if slices:
       by_protocol[other.name] = slices
   return by_protocol
-
-
-def _explain_slice(
-  ours: Mapping[str, Any],
-  theirs: Mapping[str, Any],
-  first: Protocol,
-  other: Protocol,
-  name: str,
-  facts: Mapping[str, Mapping[str, Any]],
-) -> dict[str, str]:
-  texts = {}
-  for metric, value in theirs.items():
-    if metric in ours and _differ(ours[metric], value):
-      counts = _counts(facts[name], metric, first, other)
-      sentences = [
-        s.format(**counts) for s in reasons(metric, first, other, name)
-      ]
-      # A reason about 0 documents or 0 labels does not explain a difference.
-      sentences = [_singular(s) for s in sentences if not s.startswith('0 ')]
-      if sentences:
-        texts[metric] = '; '.join(sentences)
-  return texts
 
 
 def _singular(sentence: str) -> str:
@@ -113,13 +100,6 @@ def _singular(sentence: str) -> str:
     if sentence.startswith(f'1 {many} '):
       return sentence.replace(many, one, 1)
   return sentence
-
-
-def _is_unexplained(
-  metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
-) -> bool:
-  """Returns whether a value is missing, but not under the first protocol."""
-  return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
 def _differ(ours: Any, theirs: Any) -> bool:
@@ -157,76 +137,49 @@ def reasons(
   - {up_to_largest}: labels up to the largest index that is gold or listed.
   - {between}: labels that are frequent under only one of the two protocols.
   """
-  kind, sentences = kind_of(metric), []
-  instance = _metric_of(kind)
-  if first.frequent_from != other.frequent_from and slice_name in (
-    'frequent',
-    'few',
-  ):
-    sentences.append(_FREQUENT)
-  if first.skip_without_gold != other.skip_without_gold:
-    is_mean = (
-      isinstance(instance, DocumentMetric) and type(instance).under is None
+  kind, pair = kind_of(metric), (first, other)
+  us, them = first.name, other.name
+  instance, sentences = _metric_of(kind), []
+  ours, theirs = (protocol.frequent_from for protocol in pair)
+  if ours != theirs and slice_name in ('frequent', 'few'):
+    sentences.append(
+      '{between} labels are frequent under only one of the protocols: '
+      f'{us} requires {ours} training documents, {them} requires {theirs}'
     )
-    if is_mean or kind in _COUNTS:
-      sentences.append(_SKIPPED if first.skip_without_gold else _COUNTED)
-  if first.psndcg != other.psndcg and kind == 'PSnDCG@k':
-    sentences.append(_PSNDCG[first.psndcg])
-  if first.psr != other.psr and kind in ('PSR@k', 'PSR-norm@k'):
-    sentences.append(_PSR[first.psr])
-  if isinstance(instance, LabelMetric) and instance.has_cut_off():
-    ours, theirs = (
-      instance.averaged_labels(first),
-      instance.averaged_labels(other),
-    )
-    if ours is not theirs:
-      subject = 'coverage' if kind == 'coverage@k' else 'the mean'
-      sentences.append(_averaged_over(subject, ours, theirs))
-  names = {'us': first.name, 'them': other.name}
-  names |= {'our_from': first.frequent_from, 'their_from': other.frequent_from}
-  return tuple(_fill(sentence, names) for sentence in sentences)
-
-
-def _metric_of(kind: str) -> Metric | None:
-  metrics = (
-    metric for cls in metric_classes() for metric in cls.variants(SumLayout())
+  ours, theirs = (_WITHOUT_GOLD[p.skip_without_gold] for p in pair)
+  is_mean = (
+    isinstance(instance, DocumentMetric) and type(instance).under is None
   )
-  return next((metric for metric in metrics if metric.name == kind), None)
+  if ours != theirs and (is_mean or kind in ('n_docs', 'n_skipped')):
+    sentences.append(
+      '{without_gold} documents have no gold label: '
+      f'{ours} by {us}, {theirs} by {them}'
+    )
+  if first.psndcg != other.psndcg and kind == 'PSnDCG@k':
+    divides, not_ = (us, them) if first.psndcg is Ratio.MEANS else (them, us)
+    sentences.append(
+      'the terms of a document are first divided by its ideal DCG in '
+      f'{divides}, but not in {not_}'
+    )
+  ours, theirs = (_DIVISOR[protocol.psr] for protocol in pair)
+  if ours != theirs and kind in ('PSR@k', 'PSR-norm@k'):
+    sentences.append(
+      f"a document's hits are divided by {ours} of its gold labels in {us}, "
+      f'by {theirs} of its gold labels in {them}'
+    )
+  if isinstance(instance, LabelMetric) and instance.has_cut_off():
+    ours, theirs = (_AVERAGED[instance.averaged_labels(p)] for p in pair)
+    if ours != theirs:
+      subject = 'coverage' if kind == 'coverage@k' else 'the mean'
+      sentences.append(
+        f'{subject} in {us} is over {ours}, in {them} over {theirs}'
+      )
+  return tuple(sentences)
 
 
-_COUNTS = ('n_docs', 'n_skipped')
-_FREQUENT = (
-  '{between} labels are frequent under only one of the protocols: {us} '
-  'requires {our_from} training documents, {them} requires {their_from}'
-)
-_SKIPPED = (
-  '{without_gold} documents have no gold label: skipped by {us}, counted as 0 '
-  'by {them}'
-)
-_COUNTED = (
-  '{without_gold} documents have no gold label: counted as 0 by {us}, skipped '
-  'by {them}'
-)
-_PSNDCG = {
-  Ratio.SUMS: (
-    'the terms of a document are first divided by its ideal DCG in {them}, but '
-    'not in {us}'
-  ),
-  Ratio.MEANS: (
-    'the terms of a document are first divided by its ideal DCG in {us}, but '
-    'not in {them}'
-  ),
-}
-_PSR = {
-  Recalled.WEIGHT: (
-    "a document's hits are divided by the weights of its gold labels in {us}, "
-    'by the number of its gold labels in {them}'
-  ),
-  Recalled.COUNT: (
-    "a document's hits are divided by the number of its gold labels in {us}, "
-    'by the weights of its gold labels in {them}'
-  ),
-}
+# What protocols do, as the sentences say it.
+_WITHOUT_GOLD = {True: 'skipped', False: 'counted as 0'}
+_DIVISOR = {Recalled.WEIGHT: 'the weights', Recalled.COUNT: 'the number'}
 _AVERAGED = {
   AveragedLabels.ALL: 'all {labels} labels',
   AveragedLabels.GOLD: 'the {gold_labels} labels that are gold for a document',
@@ -236,18 +189,8 @@ _AVERAGED = {
 }
 
 
-def _averaged_over(
-  subject: str, ours: AveragedLabels, theirs: AveragedLabels
-) -> str:
-  """Returns a sentence that says which labels the two means include."""
-  return (
-    f'{subject} in {{us}} is over {_AVERAGED[ours]}, in {{them}} over '
-    f'{_AVERAGED[theirs]}'
+def _metric_of(kind: str) -> Metric | None:
+  metrics = (
+    metric for cls in metric_classes() for metric in cls.variants(SumLayout())
   )
-
-
-def _fill(sentence: str, values: dict[str, object]) -> str:
-  """Replaces the given fields and leaves all other fields unchanged."""
-  for name, value in values.items():
-    sentence = sentence.replace(f'{{{name}}}', str(value))
-  return sentence
+  return next((metric for metric in metrics if metric.name == kind), None)
