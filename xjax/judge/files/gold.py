@@ -1,24 +1,19 @@
 """Reads gold labels from files of any known format."""
 
-from collections.abc import Callable
 import os
 
 import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, open_text, parse_rows
+from xjax.data.files.json_lines import Fields
 from xjax.data.formats.htc import hierarchy_labels
 from xjax.data.formats.xc_files import NOT_GOLD, read_xc
 from xjax.data.formats.xc_text import target_columns
 from xjax.judge.files.kind import FileKind, file_kind, unknown_format
-from xjax.judge.files.rows import LabelRows, RowsDraft
+from xjax.judge.files.rows import LabelRows, ReadRow, read_json_rows
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
-
-# Returns the id (or None) and the label ids of the document on a line.
-_Read = Callable[[Fields], tuple[str | None, tuple[str, ...]]]
 
 
 def read_gold(path: str | os.PathLike) -> LabelRows:
@@ -114,17 +109,7 @@ def _has_features(path: str | os.PathLike) -> bool:
 
 def _read_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
   """Reads the labels of JSON lines in the given format."""
-  draft = RowsDraft(path)
-  faults = Faults(on_error=None)
-  with open_text(path) as file:
-    for number, row in parse_rows(file, str(path), faults):
-      fields = Fields(row)
-      id_, labels = _READ[kind](fields)
-      draft.add_faults(id_, fields.faults)
-      if faults.extend(path, number, fields.faults):
-        draft.add(number, id_, labels)
-  faults.settle()
-  rows = draft.finish()
+  rows = read_json_rows(path, _READ[kind])
   return _by_column(rows) if kind is FileKind.XC_TEXT else rows
 
 
@@ -144,7 +129,7 @@ def _xc_text(fields: Fields) -> tuple[str, tuple[str, ...]]:
   return fields.identifier('uid'), target_columns(fields)
 
 
-_READ: dict[FileKind, _Read] = {
+_READ: dict[FileKind, ReadRow] = {
   FileKind.LISTS: _xjax,
   FileKind.EURLEX: _eurlex,
   FileKind.HTC: _hierarchical,

@@ -1,16 +1,18 @@
 """Holds the predicted or gold labels of documents that a file contains."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import dataclasses
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from xjax.core.allocation import check_memory
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
+from xjax.data.files.faults import Faults
+from xjax.data.files.json_lines import Fields, open_text, parse_rows
 from xjax.data.formats.svmlight import repeated_entries
 from xjax.data.formats.xc_files import in_pairs
 from xjax.judge.label_lists import LabelLists
@@ -88,50 +90,46 @@ class LabelRows:
     return str(value) if self.labels is None else ascii(self.labels[value])
 
 
-class RowsDraft:
-  """Collects rows of labels while JSON lines are being read."""
+# Returns the id (or None), the label ids and maybe the scores of a document.
+ReadRow = Callable[[Fields], tuple[Any, ...]]
 
-  def __init__(self, path: str | os.PathLike):
-    self._path = path
-    self._ids: dict[str | None, None] = {}
-    self._labels: dict[str, int] = {}
-    self._ends, self._values = array('q', [0]), array('i')
-    self._lines, self._scores = array('q'), array('d')
 
-  def add_faults(self, id_: str | None, messages: list[str]) -> None:
-    """Appends a message if a document with the same id was added before."""
-    if id_ and id_ in self._ids:
-      messages.append(f'duplicate document {id_!a}')
+def read_json_rows(
+  path: str | os.PathLike, read: ReadRow, scored: bool = False
+) -> LabelRows:
+  """Reads a document per JSON line; if `scored`, the rows are `ranked`.
 
-  def add(
-    self,
-    line: int,
-    id_: str | None,
-    labels: tuple[str, ...],
-    scores: tuple[float, ...] = (),
-  ) -> None:
-    """Adds a document; `id_` is None if the format has no document ids."""
-    self._ids[id_] = None
-    self._lines.append(line)
-    for label in labels:
-      self._values.append(self._labels.setdefault(label, len(self._labels)))
-    self._ends.append(len(self._values))
-    self._scores.extend(scores)
-
-  def finish(self, scored: bool = False) -> LabelRows:
-    """Returns the rows; if `scored`, with float64 scores, and `ranked`."""
-    rows = Ragged(
-      np.asarray(self._ends, np.int64), np.asarray(self._values, np.int32)
-    )
-    return LabelRows(
-      self._path,
-      rows,
-      tuple(self._labels),
-      doc_ids=None if None in self._ids else tuple(self._ids),
-      lines=np.asarray(self._lines, np.int64),
-      scores=np.asarray(self._scores, np.float64) if scored else None,
-      ranked=scored,
-    )
+  `read` adds its faults to those of the fields. All faults of the file are in
+  one DataError.
+  """
+  faults = Faults(on_error=None)
+  ids: dict[str | None, None] = {}
+  known: dict[str, int] = {}
+  ends, values = array('q', [0]), array('i')
+  lines, scores = array('q'), array('d')
+  with open_text(path) as file:
+    for number, row in parse_rows(file, str(path), faults):
+      fields = Fields(row)
+      id_, labels, *row_scores = read(fields)
+      if id_ and id_ in ids:
+        fields.faults.append(f'duplicate document {id_!a}')
+      if faults.extend(path, number, fields.faults):
+        ids[id_] = None
+        lines.append(number)
+        values.extend(known.setdefault(label, len(known)) for label in labels)
+        ends.append(len(values))
+        for numbers in row_scores:
+          scores.extend(numbers)
+  faults.settle()
+  return LabelRows(
+    path,
+    Ragged(np.asarray(ends, np.int64), np.asarray(values, np.int32)),
+    tuple(known),
+    doc_ids=None if None in ids else tuple(ids),
+    lines=np.asarray(lines, np.int64),
+    scores=np.asarray(scores, np.float64) if scored else None,
+    ranked=scored,
+  )
 
 
 _BLOCK = 1 << 21  # number of entries that are sorted at a time

@@ -2,21 +2,16 @@
 
 import math
 import os
+from typing import Any
 
 import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import (
-  Fields,
-  numbered_lines,
-  open_text,
-  parse_rows,
-)
+from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.xc_files import NO_HEADER, read_xc_scores
 from xjax.judge.files.kind import FileKind, file_kind, unknown_format
-from xjax.judge.files.rows import LabelRows, RowsDraft
+from xjax.judge.files.rows import LabelRows, read_json_rows
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
@@ -82,18 +77,11 @@ def _read_text(path: str | os.PathLike) -> LabelRows:
 
 
 def _read_json(path: str | os.PathLike) -> LabelRows:
-  draft = RowsDraft(path)
-  faults = Faults(on_error=None)
-  with open_text(path) as file:
-    for number, row in parse_rows(file, str(path), faults):
-      fields = Fields(row)
-      id_ = fields.identifier('id')
-      labels, scores = _labels_of(fields)
-      draft.add_faults(id_, fields.faults)
-      if faults.extend(path, number, fields.faults):
-        draft.add(number, id_, labels, scores)
-  faults.settle()
-  return draft.finish(scored=True).validate()
+  return read_json_rows(path, _scored_labels, scored=True).validate()
+
+
+def _scored_labels(fields: Fields) -> tuple[Any, ...]:
+  return fields.identifier('id'), *_labels_of(fields)
 
 
 def _labels_of(fields: Fields) -> tuple[tuple[str, ...], tuple[float, ...]]:
