@@ -14,8 +14,8 @@ from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config, shipped_configs
 from xjax.sweep.config import Range
 from xjax.sweep.overrides import override
-from xjax.sweep.sweep_check import check_sweep
 from xjax.sweep.sweep_file import read_sweep
+from xjax.sweep.trials import check_sweep
 from xjax.train.neural_train import NeuralTrain
 
 SHIPPED = shipped_configs()

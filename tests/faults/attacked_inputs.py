@@ -269,7 +269,7 @@ def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
 def _sweep(folder: pathlib.Path) -> object:
   """Returns the outcomes of a sweep, after checks as for another start."""
   from xjax.models.contract import Config
-  from xjax.sweep.folder import SweepFolder
+  from xjax.sweep.session import SweepFolder
   from xjax.sweep.store import Store
 
   SweepFolder.at(folder).open(SWEEP, Config(), 1)
@@ -307,7 +307,7 @@ def finished_runs(folder: pathlib.Path) -> None:
   from tests.fixtures.sparse_runs import RUNS, config_of
   from xjax.models.contract import Config
   from xjax.run.fit import fit
-  from xjax.sweep.folder import SweepFolder
+  from xjax.sweep.session import SweepFolder
   from xjax.sweep.store import Store
 
   config = config_of(*RUNS['complete'])

@@ -15,9 +15,8 @@ import sqlalchemy.event
 from xjax.models.contract import Config
 from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
-from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
-from xjax.sweep.session import SweepSession
+from xjax.sweep.session import SweepFolder, SweepSession
 from xjax.sweep.workers import Workers
 from xjax.train.neural_train import NeuralTrain
 
@@ -123,7 +122,7 @@ SWEEP = """
 import json, sys
 from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
-from xjax.sweep.folder import SweepFolder
+from xjax.sweep.session import SweepFolder
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepSession
 from xjax.train.neural_train import NeuralTrain

@@ -6,10 +6,9 @@ import signal
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.sweep.attempt import Attempt
 from xjax.sweep.config import MedianPruning
-from xjax.sweep.judgings import Judgings, final_value
 from xjax.sweep.store import Store, TrialStatus
+from xjax.sweep.workers import Attempt, final_value, read_judgings
 
 METRIC = 'all/RP@5'
 
@@ -76,6 +75,7 @@ class Sweep:
     """As a sweep that was killed and goes on."""
     self.open()
     self.begin(*self.store.unfinished())
+    self.attempt.advance()
     return self.process.asked
 
   def finish(self, seed, value):
@@ -131,23 +131,13 @@ def test_what_was_let_live_is_not_stopped_by_a_kill(sweep_of):
   assert sweep.judge(0.6, 0.6, 0.6)
 
 
-def test_killed_before_a_decision_it_is_made_later(sweep_of, monkeypatch):
-  sweep = sweep_of((0.5, 0.5, 0.5, 0.5))
-  with monkeypatch.context() as patch:
-    patch.delattr(Store, 'decide')
-    with pytest.raises(AttributeError):
-      sweep.judge(0.4)
-  assert not sweep.resume()
-  assert sweep.judge(0.4)
-
-
-def test_killed_after_a_decision_it_stands(sweep_of):
+def test_a_trial_is_pruned_at_once(sweep_of):
   sweep = sweep_of((0.5, 0.5, 0.5, 0.5))
   assert sweep.judge(0.4)
-  assert sweep.resume()
+  assert sweep.state is TrialStatus.PRUNED
+  assert not sweep.attempt.advance()  # its process still saves
   sweep.process.code = 75
   assert sweep.attempt.advance()
-  assert sweep.state is TrialStatus.PRUNED
 
 
 def test_its_best_so_far_meets_the_others_values_then(sweep_of):
@@ -160,17 +150,13 @@ def judge(step, value):
   return json.dumps({'kind': 'judge', 'step': step, 'metrics': metrics}) + '\n'
 
 
-def test_reads_what_is_there(tmp_path):
-  judgings = Judgings(tmp_path, 'few/P@1')
-  assert judgings.read() == []
+def test_reads_the_judgings_there_are(tmp_path):
+  assert read_judgings(tmp_path, 'few/P@1') == []
   path = tmp_path / 'metrics.jsonl'
   path.write_text('{"kind": "train", "step": 1}\n' + judge(2, 0.5))
-  assert judgings.read() == [(2, 0.5)]
   with path.open('a') as file:
     file.write(judge(4, None) + judge(6, 0.75)[:-9])  # cut short
-  assert judgings.read() == [(2, 0.5), (4, None)]
-  path.write_text(judge(2, 0.25))  # a run resumed
-  assert judgings.read() == [(2, 0.25)]
+  assert read_judgings(tmp_path, 'few/P@1') == [(2, 0.5), (4, None)]
 
 
 def test_the_value_of_a_finished_run(tmp_path):

@@ -19,7 +19,7 @@ from xjax.core.errors import ConfigError
 from xjax.sweep.config import Listed, MedianPruning, Sweep
 from xjax.sweep.launchers import Launcher, check_launcher
 from xjax.sweep.local_process import LocalProcess
-from xjax.sweep.store import Store, TrialStatus
+from xjax.sweep.store import Store
 
 JOBS = Launcher.SLURM, Launcher.TPU, Launcher.JOBSET
 SETTINGS = {
@@ -77,39 +77,18 @@ def killed(session):
   return sweep
 
 
-def abandoned(session, stopped=False):
+def abandoned(session):
   """Leaves the state of a killed sweep, but quicker than by a kill."""
   with session.start():
     store = Store(
       session.folder.store, session.sweep.search, session.sweep.pruning
     )
-    trial = store.begin()
-    trial.set_user_attr('stopped', stopped)
+    store.begin()
     (one,) = session.runs(0, store.values(0))
   files = one.place.pid, one.place.log
   waits = LocalProcess(session.command(one.place), *files, job=True)
   wait_for((one.place.workdir / 'alive').exists)
   return waits
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize('launcher', JOBS)
-@pytest.mark.parametrize('waited_for', [True, False])
-def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
-  launcher, waited_for, session_of, cluster
-):
-  session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  waits = abandoned(session, stopped=True)
-  place = session.folder.place(0, None)
-  if not waited_for:
-    waits.kill()
-  (outcome,) = run(session)
-  assert waits.poll() == -signal.SIGKILL
-  assert outcome.state is TrialStatus.PRUNED
-  assert (place.workdir / 'asked').exists()
-  assert not (place.workdir / 'alive').exists()
-  assert (place.workdir / 'starts').read_text() == '.'
-  assert len(cluster.calls(SUBMITS[launcher])) == 1
 
 
 @pytest.mark.thorough

@@ -46,9 +46,8 @@ _GPUS = flags.DEFINE_list(
 def main() -> None:
   """Runs the sweep and prints its summary."""
   from xjax.report.terminal.sweep import sweep_summary
-  from xjax.sweep.folder import SweepFolder
   from xjax.sweep.launchers import Launcher, check_launcher
-  from xjax.sweep.session import SweepSession
+  from xjax.sweep.session import SweepFolder, SweepSession
   from xjax.sweep.sweep_file import read_sweep
   from xjax.sweep.trials import with_trials
   from xjax.sweep.workers import Workers

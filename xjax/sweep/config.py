@@ -51,18 +51,14 @@ class Tpe(Search):
 
   The estimator draws values near the values of good trials (Bergstra et al.
   2011).
-
-  Attributes:
-    n_trials: number of trials, including pruned and failed trials. A finished
-      sweep continues if it is started again with a larger number.
-    seed: seed of the draws; with one worker it determines all trials.
-    startup_trials: number of first trials that are drawn at random.
   """
 
   space: Space
+  # With pruned and failed trials. A finished sweep continues if it is started
+  # again with a larger number.
   n_trials: int = dataclasses.field(metadata={'may_change': True})
-  seed: int = 0
-  startup_trials: int = 10
+  seed: int = 0  # of the draws; with one worker it determines all trials
+  startup_trials: int = 10  # number of first trials that are drawn at random
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,29 +78,20 @@ class MedianPruning(Pruning):
   At the n-th judging (evaluation on dev during training), Optuna's rule
   compares the best value of the trial so far with a median. The median is over
   the values of complete trials at their n-th judging, not over their best
-  values so far.
-
-  The judging at train.steps never stops a trial. With several seeds, only the
-  judgings of the first seed are compared.
-
-  Attributes:
-    startup_trials: no trial is stopped until this number of trials is complete.
-    warmup_judgings: number of first judgings that never stop a trial.
+  values so far. The judging at train.steps never stops a trial. With several
+  seeds, only the judgings of the first seed are compared.
   """
 
-  startup_trials: int = 5
-  warmup_judgings: int = 1
+  startup_trials: int = 5  # no trial is stopped until so many are complete
+  warmup_judgings: int = 1  # number of first judgings that never stop a trial
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-  """Describes a search for the best values of some fields of a config.
-
-  Attributes:
-    metric: metric by which trials are compared, as 'slice/metric', on dev for
-      the best checkpoint of a run. '' means train.best_metric.
-  """
+  """Describes a search for the best values of some fields of a config."""
 
   search: Search
   pruning: Pruning = NoPruning()
+  # 'slice/metric' on dev of a run's best checkpoint, by which trials are
+  # compared; '' means train.best_metric.
   metric: str = ''

@@ -9,6 +9,7 @@ it finds the job by the name of the job.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import enum
 import hashlib
 import os
@@ -17,10 +18,19 @@ import shutil
 import sys
 
 from xjax.core.errors import ConfigError
-from xjax.sweep.folder import Place
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
 _TRAIN = '-m', 'xjax', 'train'
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+  """Holds the paths of the files of one run (one trial with one seed)."""
+
+  workdir: pathlib.Path
+  config: pathlib.Path
+  log: pathlib.Path  # output of the run's process
+  pid: pathlib.Path  # id of the run's process, which keeps the file locked
 
 
 class Launcher(enum.Enum):
@@ -52,14 +62,8 @@ def check_launcher(
 ) -> None:
   """Checks that a launcher can start runs, and that it uses all given flags.
 
-  Args:
-    workers: number of runs at a time.
-    gpus: the numbers of the GPUs to use, without repetitions.
-
-  Raises:
-    ConfigError: the launcher does not use a given flag, there are fewer GPUs
-      than workers, or a program, a script or an environment variable is
-      missing.
+  ConfigError says which flag is not used, that there are fewer GPUs than
+  workers, or which program, script or environment variable is missing.
   """
   name = f'--launcher={launcher.value}'
   match launcher:
@@ -94,10 +98,7 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """Returns the words before a training command that submit it as a job.
-
-  If the launcher submits no jobs, returns ().
-  """
+  """Returns the words before a training command that submit it as a job."""
   if not is_job(launcher):
     return ()
   script = str(SCRIPTS / _JOBS[launcher][0])
@@ -111,10 +112,8 @@ def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
 
 
 def _job_name(workdir: pathlib.Path) -> str:
-  """Returns a job name that no other workdir has.
-
-  The name is a valid domain name, as Kubernetes and TPU VMs require.
-  """
+  # No other workdir has this name. Kubernetes and TPU VMs require a valid
+  # domain name.
   digest = hashlib.sha256(str(workdir).encode()).hexdigest()[:8]
   return f'xjax-{workdir.name.replace("_", "-")}-{digest}'
 

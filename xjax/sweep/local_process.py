@@ -24,21 +24,16 @@ _SIGTERM_UNHANDLED = -signal.SIGTERM, 128 + signal.SIGTERM
 class LocalProcess:
   """Starts a command, and reports when the command has ended.
 
-  A command either trains a run itself, or only waits for a cluster job that
-  trains the run.
-
-  While a command runs, its pid file is locked. If the sweep is killed, the
-  command continues. When the sweep is started again, it finds the file locked:
-
-  - If the earlier command trains a run, it gets SIGTERM. When it has saved and
-    ended, the new command is started.
-  - If the earlier command only waits for a job, it is killed. The job
-    continues, and the new command waits for the job.
+  A command trains a run, or only waits for a cluster job that trains the run.
+  While it runs, its pid file is locked. If the sweep is killed, the command
+  continues, and the next sweep finds the file locked. An earlier command that
+  trains a run then gets SIGTERM; the new command is started when it has saved
+  and ended. An earlier command that only waits for a job is killed, and the new
+  command waits for the job.
 
   To end a job, terminate() sends SIGTERM to the command that waits for the job.
-  SIGTERM may end this command before the command handles the signal. If so, the
-  command is started again with LEAVE=1 in its environment, and then ends the
-  job.
+  If SIGTERM ends this command before it handles the signal, the command is
+  started again with LEAVE=1 in its environment, and then ends the job.
   """
 
   def __init__(
@@ -51,12 +46,9 @@ class LocalProcess:
   ) -> None:
     """Starts the command, or waits until an earlier command ends (see poll).
 
-    Args:
-      command: the words of the command.
-      pid: the file for the process id.
-      log: the file to which the command's output is appended.
-      device: the only GPU that the command sees; if '', it sees all.
-      job: whether the command only waits for a job.
+    The command's output is appended to `log`, and its id is written to `pid`.
+    `device` is the only GPU that the command sees; if '', it sees all. `job`
+    says whether the command only waits for a job.
     """
     self._command = command
     self._pid, self._log = pid, log

@@ -8,6 +8,7 @@ import pathlib
 import statistics
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 import sqlalchemy.exc
@@ -15,7 +16,6 @@ import sqlalchemy.exc
 from xjax.core.atomic import WriteError, temporary_folder
 from xjax.core.errors import DAMAGE, DataError
 from xjax.sweep.config import MedianPruning, Pruning, Search
-from xjax.sweep.drawing import draw
 from xjax.sweep.trials import (
   distribution_of,
   fixed_trials,
@@ -32,12 +32,10 @@ _DAMAGE = (
   optuna.exceptions.StorageInternalError,
 )
 # The name of Optuna's study, and names of attributes of trials in the database.
-_NAME = 'sweep'
-_FIELDS = 'fields'
-_SEEDS = 'values by seed'
-_ERROR = 'error'
-_DECIDED = 'judgings decided on'
-_STOPPED = 'stopped'
+_NAME, _SEEDS, _ERROR = 'sweep', 'values by seed', 'error'
+# A repeated trial is wasted, but if fields have few values, the TPE sampler
+# often draws an earlier trial again. After _TRIES attempts, draws are random.
+_TRIES, _RANDOM_TRIES = 10, 100
 
 
 class TrialStatus(enum.Enum):
@@ -74,7 +72,7 @@ class Outcome:
 
 
 class Store:
-  """Starts, resumes and ends the trials in the database.
+  """Starts and ends trials; Optuna keeps them, and so a sweep can resume.
 
   Two processes must not write to the database at the same time.
   """
@@ -82,11 +80,7 @@ class Store:
   def __init__(
     self, path: pathlib.Path, search: Search, pruning: Pruning
   ) -> None:
-    """Opens the database, or creates it.
-
-    Raises:
-      DataError: the file is damaged.
-    """
+    """Opens the database, or creates it; raises DataError if it is damaged."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     self._search = search
     space = space_of(search)
@@ -111,71 +105,65 @@ class Store:
 
   def _check(self) -> None:
     """Reads all trials, so that damage is noticed before a trial is started."""
-    for number, trial in enumerate(self._trials()):
-      if trial.number != number:
-        raise ValueError(f'trial {number} has the number {trial.number}')
-      if trial.state is TrialState.WAITING:
-        continue
-      fields, outcome = trial.user_attrs[_FIELDS], _outcome(trial)
+    for number, outcome in enumerate(self.outcomes()):
+      if outcome.number != number:
+        raise ValueError(f'trial {number} has the number {outcome.number}')
+      self.values(number)
+      for field, value in outcome.parameters.items():
+        self._space[field].to_internal_repr(value)
       if outcome.state is TrialStatus.COMPLETE:
-        statistics.fmean([outcome.value, *outcome.values])
-      # A sweep that was killed while it started a trial left no parameters.
-      for field in trial.params:
-        self._space[field].to_internal_repr(trial.params[field])
-      if trial.params.keys() == set(fields):
-        values_of(self._search, trial.params)
-      decided = trial.user_attrs.get(_DECIDED, 0)
-      if not isinstance(decided, int) or not isinstance(outcome.error, str):
-        raise TypeError(
-          f'trial {trial.number} has an attribute of a wrong type'
-        )
+        if statistics.fmean(outcome.values) != outcome.value:
+          raise ValueError(f'the values of trial {number} do not fit')
+      if not isinstance(outcome.error, str):
+        raise TypeError(f'the error of trial {number} is no text')
 
   def __len__(self) -> int:
-    return sum(t.state is not TrialState.WAITING for t in self._trials())
+    return len(self._trials())
 
   def begin(self) -> Trial:
-    """Starts a new trial.
+    """Starts a new trial, which is stored at once, with all its values."""
+    rows = fixed_trials(self._search)
+    if rows is None:
+      row = self._draw()
+    else:
+      row = {key: text_of(value) for key, value in rows[len(self)].items()}
+    distributions = {key: self._space[key] for key in row}
+    self._study.add_trial(
+      optuna.create_trial(
+        state=TrialState.RUNNING, params=row, distributions=distributions
+      )
+    )
+    return self.unfinished()[-1]
 
-    All values of the trial are stored before the trial counts as running. So
-    every running trial has all its values, even after a kill of the sweep.
-    """
-    if all(t.state is not TrialState.WAITING for t in self._trials()):
-      row = self._next()
-      self._study.enqueue_trial(row, user_attrs={_FIELDS: list(row)})
-    trial = self._study.ask()
-    self._fill(trial)
-    return trial
+  def _draw(self) -> dict[str, Any]:
+    """Draws the next trial; one of before only if all attempts drew such."""
+    trials = self._trials()
+    earlier = [trial.params for trial in trials]
+    parameters: dict[str, Any] = {}
+    for attempt in range(_TRIES + _RANDOM_TRIES):
+      # The draws depend only on the seed and on the trials so far.
+      seed = np.random.SeedSequence([self._search.seed, len(trials), attempt])
+      number, first = (
+        int(seed.generate_state(1)[0]),
+        self._search.startup_trials,
+      )
+      sampler = optuna.samplers.TPESampler(n_startup_trials=first, seed=number)
+      if attempt >= _TRIES:
+        sampler = optuna.samplers.RandomSampler(seed=number)
+      study = optuna.create_study(direction='maximize', sampler=sampler)
+      study.add_trials(trials)
+      parameters = study.ask(self._space).params
+      if parameters not in earlier:
+        break
+    return parameters
 
   def unfinished(self) -> list[Trial]:
     running = [t for t in self._trials() if t.state is TrialState.RUNNING]
-    trials = [Trial(self._study, frozen._trial_id) for frozen in running]
-    for trial in trials:
-      self._fill(trial)
-    return trials
+    return [Trial(self._study, trial._trial_id) for trial in running]
 
   def last_reported(self, trial: Trial) -> int:
     """Returns the number of a trial's last reported judging, or 0."""
     return self._trials()[trial.number].last_step or 0
-
-  def last_decided(self, trial: Trial) -> int:
-    """Returns the number of the last judging that decide() has seen, or 0."""
-    return trial.user_attrs.get(_DECIDED, 0)
-
-  def is_stopped(self, trial: Trial) -> bool:
-    """Returns whether decide() has stopped a trial; it may still be running."""
-    return trial.user_attrs.get(_STOPPED, False)
-
-  def decide(self, trial: Trial, number: int, may_stop: bool) -> bool:
-    """Decides whether to stop a trial at its last judging, `number` (from 1).
-
-    The decision is stored. If a killed sweep is resumed later, more trials may
-    be complete, but these trials must not change the decision.
-    """
-    stop = may_stop and trial.should_prune()
-    if stop:
-      trial.set_user_attr(_STOPPED, True)
-    trial.set_user_attr(_DECIDED, number)
-    return stop
 
   def complete(self, trial: Trial, values: Sequence[float]) -> None:
     trial.set_user_attr(_SEEDS, list(values))
@@ -194,29 +182,20 @@ class Store:
 
   def outcomes(self) -> list[Outcome]:
     """Returns the outcomes of all started trials, ordered by number."""
-    started = [t for t in self._trials() if t.state is not TrialState.WAITING]
-    return [_outcome(trial) for trial in started]
+    return [
+      Outcome(
+        number=trial.number,
+        state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
+        value=trial.value,
+        values=tuple(trial.user_attrs.get(_SEEDS, ())),
+        parameters=trial.params,
+        error=trial.user_attrs.get(_ERROR, ''),
+      )
+      for trial in self._trials()
+    ]
 
   def _trials(self) -> list[FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
-
-  def _next(self) -> dict[str, Any]:
-    rows = fixed_trials(self._search)
-    if rows is None:
-      return draw(self._search, self._space, self._trials())
-    row = rows[len(self)]
-    return {key: text_of(value) for key, value in row.items()}
-
-  def _fill(self, trial: Trial) -> None:
-    """Gives a trial the parameters that were stored for it."""
-    for name in trial.user_attrs[_FIELDS]:
-      match self._space[name]:
-        case optuna.distributions.CategoricalDistribution(choices=choices):
-          trial.suggest_categorical(name, choices)
-        case optuna.distributions.IntDistribution() as d:
-          trial.suggest_int(name, d.low, d.high, log=d.log)
-        case optuna.distributions.FloatDistribution() as d:
-          trial.suggest_float(name, d.low, d.high, log=d.log)
 
 
 def _create(path: pathlib.Path) -> None:
@@ -240,17 +219,6 @@ def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
   """Returns the first complete trial with the largest value, or None."""
   complete = [x for x in outcomes if x.state is TrialStatus.COMPLETE]
   return max(complete, key=lambda outcome: outcome.value, default=None)
-
-
-def _outcome(trial: FrozenTrial) -> Outcome:
-  return Outcome(
-    number=trial.number,
-    state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
-    value=trial.value,
-    values=tuple(trial.user_attrs.get(_SEEDS, ())),
-    parameters=trial.params,
-    error=trial.user_attrs.get(_ERROR, ''),
-  )
 
 
 def _pruner(pruning: Pruning) -> optuna.pruners.BasePruner:

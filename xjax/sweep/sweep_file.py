@@ -15,11 +15,8 @@ from xjax.sweep.config import Sweep
 def read_sweep(path: str) -> Sweep:
   """Returns the sweep that get_sweep() of a config file returns.
 
-  The path is FILE.py, or FILE.py:NAME for get_sweep(NAME).
-
-  Raises:
-    ConfigError: the file raises an error, or it has no get_sweep() that returns
-      a Sweep.
+  The path is FILE.py, or FILE.py:NAME for get_sweep(NAME). ConfigError says
+  which error the file raises, or that it has no such function.
   """
   file, _, name = path.partition(':')
   arguments = [name] if name else []

@@ -1,24 +1,195 @@
 """Runs several trials at the same time, as local processes or as jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+import contextlib
+import json
+import pathlib
+import signal
 import time
+import types
 
 from absl import logging
 from optuna.trial import Trial
 
-from xjax.sweep.attempt import Attempt
-from xjax.sweep.folder import Place
-from xjax.sweep.launchers import is_job
+from xjax.core.errors import DataError, Preempted
+from xjax.core.processes.interrupts import handling
+from xjax.judge.files.evaluation import read_value
+from xjax.sweep.launchers import Place, is_job
 from xjax.sweep.local_process import LocalProcess
 from xjax.sweep.overrides import override
-from xjax.sweep.session import SweepSession
-from xjax.sweep.signals import Signals
+from xjax.sweep.session import SweepSession, TrialRun
 from xjax.sweep.store import Outcome, Store, TrialStatus, best_trial
-from xjax.sweep.sweep_check import describe_values
 from xjax.sweep.sweep_file import write_config
-from xjax.sweep.trials import count_trials
+from xjax.sweep.trials import count_trials, describe_values
+from xjax.train.workdir import Workdir
 
 _LOOK_EVERY = 0.2  # seconds between two checks of the running trials
+# If a run ends with one of these exit codes, the same command resumes the run:
+# - 75: xjax train has saved the run after SIGTERM.
+# - minus SIGTERM: SIGTERM came while the process did not handle the signal.
+_RESUMABLE = (75, -signal.SIGTERM)
+# Some launchers send a signal to a process, and also to the group of this
+# process. So the process gets the signal twice. A second signal within this
+# time is ignored.
+_ECHO = 0.5  # seconds
+
+
+class Signals:
+  """Notices SIGTERM and Ctrl-C while it is entered."""
+
+  def __init__(self) -> None:
+    self.noticed: int | None = None  # the first signal
+    self.urgent = False  # a second signal has come: the sweep must not wait
+    self._noticed_at = 0.0
+    self._handlers = contextlib.ExitStack()
+
+  def __enter__(self) -> 'Signals':
+    for number in (signal.SIGTERM, signal.SIGINT):
+      self._handlers.enter_context(handling(number, self._notice))
+    return self
+
+  def __exit__(self, *error: object) -> None:
+    self._handlers.close()
+
+  def leave(self) -> None:
+    """Raises KeyboardInterrupt after Ctrl-C, and Preempted after SIGTERM."""
+    if self.noticed == signal.SIGINT:
+      raise KeyboardInterrupt
+    how = ('not all' if self.urgent else 'all') + ' trials have saved'
+    raise Preempted(f'{how}; start the same command again to continue')
+
+  def _notice(self, number: int, frame: types.FrameType | None) -> None:
+    del frame
+    now = time.monotonic()
+    if self.noticed is None:
+      self.noticed, self._noticed_at = number, now
+    elif now - self._noticed_at >= _ECHO:
+      self.urgent = True
+
+
+def read_judgings(
+  workdir: pathlib.Path, metric: str
+) -> list[tuple[int, float | None]]:
+  """Returns (step, value) of each judging (evaluation on dev) of a run so far.
+
+  The run may still be training. The metric is 'slice/metric'; its value may be
+  None.
+  """
+  path = workdir / 'metrics.jsonl'
+  slice_name, _, name = metric.partition('/')
+  values = []
+  text = path.read_text('utf-8', errors='replace') if path.exists() else ''
+  for line in text.splitlines():
+    # Lines of other kinds, and a line that is not complete yet, are left out.
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+      record = json.loads(line)
+      if record['kind'] == 'judge':
+        values.append((record['step'], record['metrics'][slice_name][name]))
+  return values
+
+
+def final_value(workdir: pathlib.Path, metric: str) -> float:
+  """Returns the dev metric ('slice/metric') of a run's best checkpoint.
+
+  Raises:
+    DataError: the run was not judged on dev, or the metric has no value.
+  """
+  folder = Workdir.at(workdir).evaluation('dev')
+  if not folder.is_dir():
+    raise DataError(
+      f'{workdir}: was not judged on dev; check that the corpus has a dev split'
+    )
+  value = read_value(folder, metric, 'judge the run again')
+  if value is None:
+    raise DataError(f'{workdir}: {metric} has no value on dev')
+  return value
+
+
+class Attempt:
+  """Runs a trial, one run (seed) after the other, and stores the result.
+
+  After a restart of the sweep some runs may be finished. They are started again
+  all the same, which takes little time.
+  """
+
+  def __init__(
+    self,
+    trial: Trial,
+    runs: Sequence[TrialRun],
+    metric: str,
+    store: Store,
+    launch: Callable[[Place], LocalProcess],
+  ) -> None:
+    """Starts the first run; `launch` starts or resumes the training."""
+    self.number = trial.number
+    self._trial = trial
+    self._runs, self._metric = runs, metric
+    self._store, self._launch = store, launch
+    self._values: list[float] = []
+    self._reported = store.last_reported(trial)
+    self._pruned = False
+    self.process = launch(runs[0].place)
+
+  def advance(self) -> bool:
+    """Handles what has happened since the last call; returns whether all ended.
+
+    New judgings are reported. A run that was interrupted is resumed. After a
+    finished run, the next one starts or the result is stored.
+    """
+    code = self.process.poll()
+    if not self._values and not self._pruned:
+      self._report()
+    if code is None or self._pruned:
+      return code is not None
+    place = self._runs[len(self._values)].place
+    if code == 0:
+      try:
+        self._values.append(final_value(place.workdir, self._metric))
+      except DataError as error:
+        self._store.fail(self._trial, str(error))
+        return True
+      if len(self._values) == len(self._runs):
+        self._store.complete(self._trial, self._values)
+        return True
+      place = self._runs[len(self._values)].place
+    elif code not in _RESUMABLE:
+      self._store.fail(self._trial, _reason(code, place.log))
+      return True
+    self.process = self._launch(place)
+    return False
+
+  def _report(self) -> None:
+    """Reports new judgings, and stops the trial if the pruner decides so.
+
+    Judgings are reported one by one, so that pruning depends only on their
+    values, and not on how often this function is called.
+    """
+    first = self._runs[0]
+    judgings = read_judgings(first.place.workdir, self._metric)
+    for number, (step, value) in enumerate(judgings, 1):
+      if number <= self._reported or value is None:
+        continue
+      self._reported = number
+      logging.info(
+        'trial %d: %s %.4f at step %d', self.number, self._metric, value, step
+      )
+      self._trial.report(value, number)
+      if step < first.config.train.steps and self._trial.should_prune():
+        self._pruned = True
+        self.process.terminate()
+        self._store.prune(self._trial)
+        return
+
+
+def _reason(code: int, log: pathlib.Path) -> str:
+  """Returns the exit code and the last error (else the last line) of a log."""
+  text = log.read_text('utf-8', errors='replace')
+  lines = [line for line in text.splitlines() if line.strip()]
+  errors = [line for line in lines if line.startswith('error: ')]
+  last = (errors or lines or ['the log is empty'])[-1]
+  if code < 0:
+    return f'killed by {signal.Signals(-code).name}; {last}'
+  return f'exit code {code}; {last}'
 
 
 class Workers:
@@ -62,7 +233,11 @@ class Workers:
       try:
         while not signals.noticed and self._fill(waiting):
           time.sleep(_LOOK_EVERY)
-          self._check_busy()
+          for worker, attempt in list(self._busy.items()):
+            if attempt.advance():
+              self._free.append(worker)
+              del self._busy[worker]
+              self._log_ended(attempt.number)
       finally:
         self._stop(signals)
       if signals.noticed:
@@ -71,23 +246,10 @@ class Workers:
 
   def _fill(self, waiting: list[Trial]) -> bool:
     """Starts trials on free workers; returns whether any worker is busy."""
-    while self._free and (trial := self._next(waiting)):
-      self._start(trial)
+    count = count_trials(self._session.sweep.search)
+    while self._free and (waiting or len(self._store) < count):
+      self._start(waiting.pop(0) if waiting else self._store.begin())
     return bool(self._busy)
-
-  def _check_busy(self) -> None:
-    for worker, attempt in list(self._busy.items()):
-      if attempt.advance():
-        self._free.append(worker)
-        del self._busy[worker]
-        self._log_ended(attempt.number)
-
-  def _next(self, waiting: list[Trial]) -> Trial | None:
-    if waiting:
-      return waiting.pop(0)
-    if len(self._store) < count_trials(self._session.sweep.search):
-      return self._store.begin()
-    return None
 
   def _start(self, trial: Trial) -> None:
     values = self._store.values(trial.number)
@@ -126,11 +288,11 @@ class Workers:
     values = self._store.values(best.number)
     file = self._session.folder.best
     numbers = ', '.join(str(value) for value in best.values)
-    text = describe_values(values)
     if len(best.values) > 1:
       numbers += ' (one per seed; the config below has the first seed)'
     remarks = [
-      f'Trial {best.number}, the best trial of the sweep: {text}',
+      f'Trial {best.number}, the best trial of the sweep: '
+      + describe_values(values),
       f'dev {self._session.metric}: {numbers}',
       '',
       f'  {self._session.train_again(file)}',
@@ -141,22 +303,23 @@ class Workers:
     """Asks all running trials to save, and waits until they have ended.
 
     After a second signal, it kills local processes, lets jobs continue, and
-    does not wait. The same command resumes trials, which stay unfinished in the
-    store.
+    does not wait. Trials stay unfinished in the store, so that the same command
+    resumes them.
     """
-    if self._busy:
+    processes = [attempt.process for attempt in self._busy.values()]
+    if processes:
       effect = 'kill them now'
       if is_job(self._session.launcher):
         effect = (
           'leave now; the jobs continue, and the same command finds them again'
         )
       logging.info('waiting until runs have saved; press Ctrl-C to %s', effect)
-    for attempt in self._busy.values():
-      attempt.terminate()
-    while not all(attempt.has_ended() for attempt in self._busy.values()):
+    for process in processes:
+      process.terminate()
+    while any(process.poll() is None for process in processes):
       if signals.urgent:
-        for attempt in self._busy.values():
-          attempt.kill()
+        for process in processes:
+          process.kill()
         return
       time.sleep(_LOOK_EVERY)
 

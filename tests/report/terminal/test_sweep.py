@@ -6,8 +6,7 @@ import pytest
 from xjax.models.contract import Config
 from xjax.report.terminal.sweep import short_names, sweep_summary
 from xjax.sweep.config import Sweep, Tpe
-from xjax.sweep.folder import SweepFolder
-from xjax.sweep.session import SweepSession
+from xjax.sweep.session import SweepFolder, SweepSession
 from xjax.sweep.store import Outcome, TrialStatus
 
 UNITS, RATE = 'model.encoder.units', 'train.learning_rate'

@@ -1,8 +1,7 @@
-"""The folder of a sweep, and the runs that it has."""
+"""The files and the runs of a sweep."""
 
 import dataclasses
 import json
-import os
 import re
 import runpy
 import shlex
@@ -17,9 +16,11 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
-from xjax.sweep.folder import SweepFolder
 from xjax.sweep.overrides import override
+from xjax.sweep.session import SweepFolder
+from xjax.sweep.sweep_file import read_sweep, write_config
 from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import AdamW
 
 UNITS = {'model.encoder.units': (8, 16)}
 
@@ -48,11 +49,8 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     assert shown in str(error.value)
 
 
-@pytest.mark.parametrize(
-  'pid', [pytest.param(os.getpid(), id='of a process'), 2**22 + 1]
-)
-def test_the_next_start_removes_what_a_killed_sweep_left(pid, tmp_path):
-  folder, dead = SweepFolder.at(tmp_path), f'xjax-{pid}-abcdefgh.tmp'
+def test_the_next_start_removes_what_a_killed_sweep_left(tmp_path):
+  folder, dead = SweepFolder.at(tmp_path), f'xjax-{2**22 + 1}-abcdefgh.tmp'
   removed = '.sweep.json', '.sweep.db', '.best.py', 'configs/.0000.py'
   # Other machines may train in the folders of trials.
   kept = '.mine', '.sweep.json.mine.tmp', 'trials/0000/.labels.jsonl'
@@ -147,12 +145,6 @@ def test_prints_a_command_for_every_run(session_of, stand_in):
   assert (made.seed, made.train.learning_rate) == (4, 1e-3)
 
 
-def test_each_seed_has_a_run(session_of):
-  session = session_of([{}], seeds=3, seed=2)
-  assert len(list(session.commands())) == 3
-  assert [run.config.seed for run in session.runs(0, {})] == [2, 3, 4]
-
-
 def test_cannot_tell_what_tpe_will_choose(session_of):
   space = {'model.encoder.units': (8, 16)}
   session = session_of(Sweep(Tpe(space, 2)))
@@ -167,3 +159,45 @@ def test_a_sweep_that_is_refused_leaves_nothing(session_of):
     with session.start():
       pass
   assert not session.folder.path.exists()
+
+
+def test_a_config_file_makes_the_same_config(tmp_path):
+  config = Config(
+    seed=3, train=NeuralTrain(learning_rate=0.1 + 0.2, clip_norm=1e-17)
+  )
+  config = dataclasses.replace(
+    config,
+    train=dataclasses.replace(config.train, optimizer=AdamW()),
+    data=dataclasses.replace(config.data, zones=('a', "it's"), labels='é"'),
+  )
+  write_config(tmp_path / 'best.py', config, ['One line', '', 'another'])
+  text = (tmp_path / 'best.py').read_text()
+  assert text.startswith('# One line\n#\n# another\n')
+  made = runpy.run_path(str(tmp_path / 'best.py'))['get_config']
+  assert made() == config
+  assert made() is not made()
+
+
+def test_reads_a_sweep_by_name(tmp_path):
+  file = tmp_path / 'a.py'
+  file.write_text(
+    'from xjax.sweep.config import Grid, Sweep\n'
+    'def get_sweep(name="x"):\n  return Sweep(Grid({name: (1,)}))\n'
+  )
+  assert read_sweep(str(file)) == Sweep(Grid({'x': (1,)}))
+  assert read_sweep(f'{file}:seed') == Sweep(Grid({'seed': (1,)}))
+
+
+@pytest.mark.parametrize(
+  'source, message',
+  [
+    ('x = 1', r'has no get_sweep\(\)'),
+    ('def get_sweep():\n  return {}[3]', 'KeyError: 3'),
+    ('def get_sweep(', 'SyntaxError'),
+    ('def get_sweep():\n  3', 'must return a Sweep, not NoneType'),
+  ],
+)
+def test_says_what_is_wrong_with_a_file(tmp_path, source, message):
+  (tmp_path / 'a.py').write_text(source)
+  with pytest.raises(ConfigError, match=message):
+    read_sweep(str(tmp_path / 'a.py'))
