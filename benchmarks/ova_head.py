@@ -46,7 +46,8 @@ from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision, product
 from xjax.losses.bce import bce
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD
@@ -283,7 +284,9 @@ def fused(
 
   def head() -> OneVsAll:
     rngs = nnx.Rngs(0)
-    return OneVsAll(labels, dim, chunk=chunk, storage=storage, rngs=rngs)
+    return OneVsAllConfig(chunk=chunk, storage=storage).build(
+      HeadInputs(dim, labels), rngs
+    )
 
   graphdef, abstract = nnx.split(nnx.eval_shape(head))
   init = jax.jit(lambda: nnx.state(head())).lower().compile()

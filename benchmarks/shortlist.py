@@ -35,7 +35,8 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision
 from xjax.losses.bce import bce
 from xjax.networks.batch import Shortlist
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import SGD
@@ -90,7 +91,7 @@ def head_step(
   """
 
   def head() -> OneVsAll:
-    return OneVsAll(L, D, chunk=CHUNK, rngs=nnx.Rngs(0))
+    return OneVsAllConfig(chunk=CHUNK).build(HeadInputs(D, L), nnx.Rngs(0))
 
   graphdef, abstract = nnx.split(nnx.eval_shape(head))
   mask_B = jnp.ones(B, bool)

@@ -40,7 +40,8 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
 from xjax.models.scorer import Scorer, rank_blocks
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.topk import head_topk
 
 SIZES = (670_000, 3_000_000)
@@ -68,7 +69,9 @@ def main(argv: list[str]) -> None:
 
 def compare(n_labels: int, dim: int) -> bool:
   """Prints a table; returns whether ours is slower than the dense twin."""
-  head = OneVsAll(n_labels, dim, chunk=CHUNK, rngs=nnx.Rngs(0))
+  head = OneVsAllConfig(chunk=CHUNK).build(
+    HeadInputs(dim, n_labels), nnx.Rngs(0)
+  )
   document_BD = jax.random.normal(jax.random.key(1), (DOCUMENTS, dim))
   rng = np.random.default_rng(0)
   slices = tuple(map(jnp.asarray, rng.random((SLICES, n_labels)) < 0.3))
@@ -150,7 +153,7 @@ class RandomScorer(Scorer):
   def __init__(self, n_labels: int):
     self.n_labels = n_labels
     graphdef, self.params = nnx.split(
-      OneVsAll(n_labels, DIM, chunk=CHUNK, rngs=nnx.Rngs(0))
+      OneVsAllConfig(chunk=CHUNK).build(HeadInputs(DIM, n_labels), nnx.Rngs(0))
     )
 
     @jax.jit

@@ -23,7 +23,8 @@ import numpy as np
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.bce import bce
 from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD
@@ -102,12 +103,8 @@ def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
   mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
 
   def head() -> OneVsAll:
-    return OneVsAll(
-      sizes.labels,
-      sizes.dim,
-      chunk=sizes.chunk,
-      storage=Storage.BFLOAT16,
-      rngs=nnx.Rngs(0),
+    return OneVsAllConfig(chunk=sizes.chunk, storage=Storage.BFLOAT16).build(
+      HeadInputs(sizes.dim, sizes.labels), nnx.Rngs(0)
     )
 
   def array(dtype: jnp.dtype, *shape: int, spec: P = BATCH):

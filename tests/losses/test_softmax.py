@@ -2,7 +2,6 @@
 
 import functools
 
-from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +12,8 @@ from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD
 from xjax.losses.loss import LabelWeights
 from xjax.losses.softmax import Softmax
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.streaming import head_loss
 
 B, L = 8, 37
@@ -37,7 +37,7 @@ POSITIVES_BP = np.array(
 def program(loss, mesh, chunk):
   """(logits_BL, weights) -> the loss's sum and its slope by logits."""
   with on_mesh(*mesh):
-    head = OneVsAll(L, L, chunk=chunk, rngs=nnx.Rngs(0))
+    head = OneVsAllConfig(chunk=chunk).build(HeadInputs(L, L), nnx.Rngs(0))
     head.kernel[...] = jnp.eye(padded_labels(L), L)
 
   def run(logits_BL, weights):

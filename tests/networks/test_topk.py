@@ -8,8 +8,8 @@ from tests.fixtures.dense_lists import dense_topk
 from tests.fixtures.networks import on_mesh
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import AS_LOGITS, PAD
-from xjax.networks.heads.head import Head
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import Head, HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.topk import head_topk, restricted_topk
 
 B, L, K = 8, 300, 7
@@ -219,7 +219,7 @@ def large():
 def select(large, mesh, chunk, **filters):
   kernel_LD, document_BD, _ = large
   with on_mesh(*mesh):
-    head = OneVsAll(LARGE, D, chunk=chunk, rngs=nnx.Rngs(0))
+    head = OneVsAllConfig(chunk=chunk).build(HeadInputs(D, LARGE), nnx.Rngs(0))
     rows = padded_labels(LARGE) - LARGE
     head.kernel[...] = np.pad(
       kernel_LD, [(0, rows), (0, 0)], constant_values=99
@@ -280,7 +280,9 @@ def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
     return head_topk(head, document_BD, k, slices=slices, allowed=allowed_BL)
 
   def make():
-    return OneVsAll(n_labels, dim, chunk=chunk, rngs=nnx.Rngs(0))
+    return OneVsAllConfig(chunk=chunk).build(
+      HeadInputs(dim, n_labels), nnx.Rngs(0)
+    )
 
   with on_mesh():
     graphdef, params = nnx.split(nnx.eval_shape(make))

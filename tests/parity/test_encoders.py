@@ -13,8 +13,8 @@ import pytest
 from xjax.core.mesh import DATA, LABEL
 from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
-from xjax.networks.heads.head import TokenFeatures
-from xjax.networks.heads.label_attention import LabelAttention
+from xjax.networks.heads.head import HeadInputs, TokenFeatures
+from xjax.networks.heads.label_attention import LabelAttentionConfig
 
 T, B, D, H, F, L = 9, 4, 6, 5, 7, 11
 LENGTHS = np.array([9, 7, 2, 1])
@@ -148,7 +148,7 @@ def test_bigru_is_that_of_torch(layers):
 
 @pytest.mark.peers
 def test_label_attention_is_that_of_libmultilabel(tmp_path):
-  head = LabelAttention(L, D, chunk=4, rngs=nnx.Rngs(0))
+  head = LabelAttentionConfig(chunk=4).build(HeadInputs(D, L), nnx.Rngs(0))
   graphdef, params = random(head)
   hidden_BTD, weight_BL = draw(B, T, D), draw(B, L, seed=1)
   rows = {name: value[:L] for name, value in nnx.to_pure_dict(params).items()}

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.fixtures.networks import on_mesh
-from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig, gru
-from xjax.networks.encoders.bilstm import lstm
+from xjax.networks.encoders.bigru import GRU, BiGRU, BiGRUConfig
+from xjax.networks.encoders.bilstm import LSTM
+from xjax.networks.encoders.recurrent import Direction, recurrence
 
 T, B, D, H = 6, 8, 4, 5
 LENGTHS = np.array([6, 3, 1, 0, 2, 6, 5, 4])
@@ -38,22 +39,27 @@ def lstm_step(carry, x, kernel, bias, recurrent, *first):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """A cell: its function, its step, its numbers of gates and of products."""
+  """A cell: its class, its step, its numbers of gates and of products."""
 
-  function: Any
+  kind: type[Direction]
   step: Any
   gates: int
   products: int
 
   def draw(self):
-    last = ((H,),) * (1 if self.function is gru else 2)
+    last = ((H,),) * len(self.kind.vectors)
     shapes = (T, B, D), (D, self.gates * H), (self.gates * H,)
     shapes = *shapes, (H, self.gates * H), *last
     keys = jax.random.split(jax.random.key(0), len(shapes))
     return [jax.random.normal(k, shape) for k, shape in zip(keys, shapes)]
 
+  def function(self, x_TBD, real_TB, *weights_and_reverse):
+    *weights, reverse = weights_and_reverse
+    arrays = x_TBD, real_TB, *weights[:3], tuple(weights[3:])
+    return recurrence(self.kind, reverse, *arrays)
+
   def first(self, weights):
-    return weights[3:] if self.function is lstm else [jnp.zeros(H)]
+    return weights[3:] if self.kind is LSTM else [jnp.zeros(H)]
 
   def plain(self, x_TBD, real_TB, *weights_and_reverse):
     """A scan that JAX differentiates by itself, and that keeps its state."""
@@ -69,7 +75,7 @@ class Cell:
     return lax.scan(step, first, (x_TBD, real_TB), reverse=reverse)[1]
 
 
-CELLS = {'gru': Cell(gru, gru_step, 3, 8), 'lstm': Cell(lstm, lstm_step, 4, 9)}
+CELLS = {'gru': Cell(GRU, gru_step, 3, 8), 'lstm': Cell(LSTM, lstm_step, 4, 9)}
 
 
 @pytest.fixture(params=CELLS)

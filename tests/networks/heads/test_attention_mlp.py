@@ -9,8 +9,9 @@ import pytest
 from tests.fixtures.attending_heads import D, L, attention_mlp
 from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.mesh import padded_labels
-from xjax.networks.heads.attention_mlp import AttentionMLP
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import HeadInputs
 
 
 def plain(hidden_BTD, lengths_B, params):
@@ -60,7 +61,9 @@ def test_only_attention_rows_belong_to_labels_and_no_array_is_of_label_vectors(
   documents,
 ):
   with on_mesh():
-    head = AttentionMLP(L, D, chunk=9, mlp=(2,), rngs=nnx.Rngs(0))
+    head = AttentionMLPConfig(chunk=9, mlp=(2,)).build(
+      HeadInputs(D, L), nnx.Rngs(0)
+    )
   rows = nnx.to_pure_dict(split_head(head).rows)
   assert rows.keys() == {'attention'}
   assert rows['attention'].shape == (padded_labels(L), D)
@@ -77,7 +80,9 @@ def test_the_last_bias_starts_at_the_logit_of_the_mean_prior():
   priors = np.array([0.5, 0.1, 0.003])
   biases = np.log(priors / (1 - priors))
   with on_mesh():
-    head = AttentionMLP(3, D, chunk=2, mlp=(4,), bias=biases, rngs=nnx.Rngs(0))
+    head = AttentionMLPConfig(chunk=2, mlp=(4,)).build(
+      HeadInputs(D, 3, bias_L=biases), nnx.Rngs(0)
+    )
   probability = 1 / (1 + np.exp(-np.asarray(head.biases[-1][...])))
   np.testing.assert_allclose(probability, priors.mean(), rtol=1e-5)
   assert not head.biases[0][...].any()

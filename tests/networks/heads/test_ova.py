@@ -11,15 +11,16 @@ from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.losses.bce import bce
 from xjax.networks.heads.chunks import ALL_DEVICES, split_head
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.streaming import head_loss
 
 B, D, L = 8, 6, 150
 
 
 def random_head(chunk=64, dim=D, **fields):
-  return OneVsAll(
-    L, dim, chunk=chunk, bias=np.linspace(-2, 2, L), rngs=nnx.Rngs(0), **fields
+  return OneVsAllConfig(chunk=chunk, **fields).build(
+    HeadInputs(dim, L, bias_L=np.linspace(-2, 2, L)), nnx.Rngs(0)
   )
 
 

@@ -18,15 +18,15 @@ from xjax.losses.loss import LabelWeights, Reduction
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
 from xjax.networks.batch import Shortlist
-from xjax.networks.heads.attention_mlp import AttentionMLP
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.networks.heads.chunks import split_head
-from xjax.networks.heads.head import TokenFeatures
-from xjax.networks.heads.label_attention import LabelAttention
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs, TokenFeatures
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.shortlist import shortlist_logits, shortlist_loss
 from xjax.networks.heads.streaming import head_loss
-from xjax.networks.heads.unified import Unified
-from xjax.networks.heads.zero_shot import ZeroShot
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.rows.storage import Storage
 
 B, T, D, E, L, A = 8, 5, 6, 4, 83, 13
@@ -41,7 +41,9 @@ MEANS = [BCE(**MEAN), SquaredHinge(**MEAN), Focal(2.0, 0.25, **MEAN)]
 
 def one_vs_all(chunk, **more):
   biases = np.linspace(-1, 1, L)
-  return OneVsAll(L, D, chunk=chunk, bias=biases, rngs=nnx.Rngs(0), **more)
+  return OneVsAllConfig(chunk=chunk, **more).build(
+    HeadInputs(D, L, bias_L=biases), nnx.Rngs(0)
+  )
 
 
 def with_descriptors(head):
@@ -52,15 +54,9 @@ def with_descriptors(head):
 
 
 def unified(chunk):
-  head = Unified(
-    L,
-    D,
-    E,
-    chunk=chunk,
-    seen=SEEN,
-    hidden=HIDDEN,
-    row_dropout=0.0,
-    rngs=nnx.Rngs(0),
+  head = UnifiedConfig(chunk=chunk, row_dropout=0.0).build(
+    HeadInputs(D, L, seen_L=SEEN, hidden_L=HIDDEN, descriptor_dim=E),
+    nnx.Rngs(0),
   )
   normal = jax.random.normal(jax.random.key(9), head.attention.shape)
   head.attention[...], head.output[...] = normal, normal[:, ::-1]
@@ -69,16 +65,18 @@ def unified(chunk):
 
 HEADS = {
   'OneVsAll': functools.partial(one_vs_all, bottleneck=E),
-  'LabelAttention': lambda chunk: LabelAttention(
-    L, D, chunk=chunk, bias=np.linspace(-1, 1, L), rngs=nnx.Rngs(0)
+  'LabelAttention': lambda chunk: LabelAttentionConfig(chunk=chunk).build(
+    HeadInputs(D, L, bias_L=np.linspace(-1, 1, L)), nnx.Rngs(0)
   ),
   'ZeroShot': lambda chunk: with_descriptors(
-    ZeroShot(L, D, E, chunk=chunk, seen=SEEN, rngs=nnx.Rngs(0))
+    ZeroShotConfig(chunk=chunk).build(
+      HeadInputs(D, L, seen_L=SEEN, descriptor_dim=E), nnx.Rngs(0)
+    )
   ),
   'Unified': unified,
-  'AttentionMLP': lambda chunk: AttentionMLP(
-    L, D, chunk=chunk, mlp=(7, 4), rngs=nnx.Rngs(0)
-  ),
+  'AttentionMLP': lambda chunk: AttentionMLPConfig(
+    chunk=chunk, mlp=(7, 4)
+  ).build(HeadInputs(D, L), nnx.Rngs(0)),
 }
 # Rows of these formats have no gradients; the fused pass trains them.
 STORED = {

@@ -16,10 +16,10 @@ from xjax.losses.loss import Reduction
 from xjax.losses.softmax import Softmax
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.chunks import split_head
-from xjax.networks.heads.head import TokenFeatures
-from xjax.networks.heads.label_attention import LabelAttention
+from xjax.networks.heads.head import HeadInputs, TokenFeatures
+from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.shortlist import shortlist_loss
-from xjax.networks.heads.unified import Unified
+from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.rows.any_head import any_head_loss, row_shape
 from xjax.networks.rows.fused import RowUpdate, StepScalars
 from xjax.networks.rows.update import AdagradRow, LazyAdam, RowGradient
@@ -31,22 +31,18 @@ RATE, DECAY, STEP = 0.5, 0.3, 4
 
 
 def attention():
-  return LabelAttention(
-    L, D, chunk=4, bias=np.linspace(-1, 1, L), rngs=nnx.Rngs(0)
+  return LabelAttentionConfig(chunk=4).build(
+    HeadInputs(D, L, bias_L=np.linspace(-1, 1, L)), nnx.Rngs(0)
   )
 
 
 def unified():
   labels = np.arange(L)
-  head = Unified(
-    L,
-    D,
-    E,
-    chunk=4,
-    seen=labels % 5 != 0,
-    hidden=labels % 10 == 5,
-    row_dropout=0.0,
-    rngs=nnx.Rngs(0),
+  head = UnifiedConfig(chunk=4, row_dropout=0.0).build(
+    HeadInputs(
+      D, L, seen_L=labels % 5 != 0, hidden_L=labels % 10 == 5, descriptor_dim=E
+    ),
+    nnx.Rngs(0),
   )
   normal = jax.random.normal(jax.random.key(9), (padded_labels(L), D))
   head.attention[...], head.output[...] = normal, normal[:, ::-1]

@@ -11,7 +11,8 @@ from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.networks.heads import ova
 from xjax.networks.heads.chunks import split_head
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import Storage, decode_weights, encode_weights
 
@@ -26,7 +27,9 @@ SPACING = {
 
 def stored(storage):
   with on_mesh():
-    return OneVsAll(L, D, chunk=64, storage=storage, rngs=nnx.Rngs(0))
+    return OneVsAllConfig(chunk=64, storage=storage).build(
+      HeadInputs(D, L), nnx.Rngs(0)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
-"""Defines the parts that recurrent encoders share: layers and products."""
+"""Defines bidirectional recurrent networks, for any cell.
 
-from collections.abc import Callable, Sequence
+The cells are GRU (bigru.py) and LSTM (bilstm.py).
+"""
+
+from collections.abc import Sequence
 import dataclasses
 import functools
 from typing import ClassVar
@@ -37,18 +40,19 @@ class RecurrentConfig(EncoderConfig, abstract=True):
   )
 
 
+# States of a cell, what it computes for each gate, and its learned vectors [U].
+States = Gates = Vectors = Sequence[jax.Array]
+
+
 class Direction(nnx.Module):
   """Computes one direction of one layer of a recurrent network.
 
-  The parameters are the input kernel [D, V] and the recurrent kernel [U, V],
-  with the gates side by side, the bias [V], and the vectors.
+  The parameters are the input kernel W [D, V] and the recurrent kernel U
+  [U, V], with the gates side by side, the bias b [V], and the vectors [U].
   """
 
   gates: ClassVar[int]  # with the candidate
   vectors: ClassVar[tuple[str, ...]]  # names of parameters [U] that start at 0
-  # A function of x_TBD, of real_TB as float32, of the values of all parameters,
-  # and of `reverse`. It returns the state after each token.
-  states: ClassVar[Callable[..., Float32[Array, 'T B U']]]
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
     """Draws the kernels; all other parameters are zero.
@@ -60,20 +64,153 @@ class Direction(nnx.Module):
     glorot = nnx.initializers.glorot_uniform()
     orthogonal = nnx.initializers.orthogonal()
     n = self.gates
-    self.kernel = nnx.Param(draw_gates(glorot, rngs, (dim, units), n))
+    self.kernel = nnx.Param(_draw_gates(glorot, rngs, (dim, units), n))
     self.bias = nnx.Param(jnp.zeros(n * units))
-    self.recurrent = nnx.Param(draw_gates(orthogonal, rngs, (units, units), n))
+    self.recurrent = nnx.Param(_draw_gates(orthogonal, rngs, (units, units), n))
     for name in self.vectors:
       setattr(self, name, nnx.Param(jnp.zeros(units)))
+
+  @staticmethod
+  def first(zero_BU: jax.Array, vectors: Vectors) -> States:
+    """Returns the states before the first token; the first is the output."""
+    raise NotImplementedError
+
+  @staticmethod
+  def step(
+    states: States,
+    given: Gates,
+    carried: Gates,
+    vectors: Vectors,
+    real_B1: jax.Array,
+  ) -> tuple[States, Gates]:
+    """Returns the states after a token, and what the gradient needs.
+
+    `given` are W x + b of each gate, and `carried` are U h. real_B1 is 1 at
+    tokens; it is 0 at padding, where the states are the first ones.
+    """
+    raise NotImplementedError
+
+  @staticmethod
+  def backward(
+    dh_TBU: jax.Array,
+    before: States,
+    saved: tuple,
+    real_TB1: jax.Array,
+    recurrent_VU: jax.Array,
+    reverse: bool,
+  ) -> tuple[jax.Array, jax.Array, Vectors]:
+    """Returns the gradients of `given` and `carried` [T, B, V], and of vectors.
+
+    `before` are the states before each token. `saved` are those after it, and
+    what `step` returns for the gradient.
+    """
+    raise NotImplementedError
 
   def __call__(
     self, x_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
   ) -> Float[Array, 'T B U']:
     """Returns the state after each token, 0 at padding, on the context mesh."""
+    dtype, cell, reverse = x_TBD.dtype, type(self), self.reverse
+
+    def shard_states(x_TBD, real_TB, weights):
+      # In the backward pass, pcast sums the weights' gradients over shards, in
+      # float32.
+      varying = lax.pcast(weights, DATA, to='varying')
+      # Products are in x's dtype; vectors stay float32.
+      kernel, bias, recurrent, *vectors = (
+        w.astype(dtype) if w.ndim > 1 else w for w in varying
+      )
+      real_TB = real_TB.astype(jnp.float32)
+      weights = kernel, bias, recurrent, tuple(vectors)
+      return recurrence(cell, reverse, x_TBD, real_TB, *weights).astype(dtype)
+
+    over_data = P(None, DATA)
+    # Shards are explicit, because the products merge T with B. XLA's
+    # partitioner cannot follow a merged axis, and would gather the whole batch
+    # on every device.
+    run = jax.shard_map(
+      shard_states, in_specs=(over_data, over_data, P()), out_specs=over_data
+    )
     names = 'kernel', 'bias', 'recurrent', *self.vectors
-    weights = [getattr(self, name) for name in names]
-    run = functools.partial(self.states, reverse=self.reverse)
-    return states_over_shards(run, x_TBD, real_TB, weights)
+    return run(x_TBD, real_TB, [getattr(self, name)[...] for name in names])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def recurrence(
+  cell: type[Direction],
+  reverse: bool,
+  x_TBD: Float[Array, 'T B D'],
+  real_TB: Float32[Array, 'T B'],
+  kernel_DV: Float[Array, 'D V'],
+  bias_V: Float32[Array, ' V'],
+  recurrent_UV: Float[Array, 'U V'],
+  vectors: Vectors,
+) -> Float32[Array, 'T B U']:
+  """Computes all outputs of a recurrent network, 0 at padding.
+
+  real_TB is 1 at tokens and 0 at padding. At padded steps, states are set to
+  the first ones. So a reversed pass reaches a document's last token with them,
+  however long the padding is.
+
+  Each of the two loops (forward and backward pass) has one product with U and
+  the computations that need its result. All other work (W's products and the
+  gradients of all parameters) is done for all steps at once. For this, the
+  gradient is written by hand: with JAX's gradient, a training step of
+  BiGRU-LWAN takes 1.08 times as long (in processor seconds, on two CPU cores).
+  """
+  arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, vectors
+  h_TBU = _states(cell, reverse, *arrays, keep=False)[0]
+  return h_TBU * real_TB[:, :, None]
+
+
+def _states(
+  cell, reverse, x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, vectors, keep
+):
+  """Returns the output of each step, with `keep` also all that is saved."""
+  # Each gate has an array of its own. If the gates were cut from one array in
+  # the loop, XLA's CPU code for the computations after the product would not be
+  # vectorised. These computations would take as long as the product.
+  n = cell.gates
+  inputs = [state_product(x_TBD, w) for w in jnp.split(kernel_DV, n, 1)]
+  biases = jnp.split(bias_V, n)
+  # zeros_like is used instead of zeros, because the first states must vary over
+  # the mesh's data axis like the later states.
+  first = cell.first(jnp.zeros_like(inputs[0][0]), vectors)
+
+  def step(states, inputs):
+    *inputs_BU, real_B = inputs
+    given = [x + bias for x, bias in zip(inputs_BU, biases)]
+    carried = jnp.split(state_product(states[0], recurrent_UV), n, 1)
+    real_B1 = real_B[:, None]
+    states, gates = cell.step(states, given, carried, vectors, real_B1)
+    return states, (*states, *gates) if keep else states[:1]
+
+  return lax.scan(step, first, (*inputs, real_TB), reverse=reverse)[1]
+
+
+def _forward(cell, reverse, *arrays):
+  saved = _states(cell, reverse, *arrays, keep=True)
+  return saved[0] * arrays[1][:, :, None], (arrays, saved)
+
+
+def _backward(cell, reverse, kept, dh_TBU):
+  (x_TBD, real_TB, kernel_DV, _, recurrent_UV, vectors), saved = kept
+  first = cell.first(jnp.zeros_like(saved[0][0]), vectors)
+  before = tuple(_states_before(*pair, reverse) for pair in zip(saved, first))
+  dgiven_TBV, dcarried_TBV, dvectors = cell.backward(
+    dh_TBU, before, saved, real_TB[:, :, None], recurrent_UV.T, reverse
+  )
+  return (
+    state_product(dgiven_TBV, kernel_DV.T).astype(x_TBD.dtype),
+    None,
+    _kernel_gradient(x_TBD, dgiven_TBV),
+    dgiven_TBV.sum(axis=(0, 1)),
+    _kernel_gradient(before[0].astype(x_TBD.dtype), dcarried_TBV),
+    dvectors,
+  )
+
+
+recurrence.defvjp(_forward, _backward)
 
 
 class Bidirectional(nnx.Module):
@@ -115,41 +252,7 @@ class Bidirectional(nnx.Module):
     return dropout(x_TBD, self.config.dropout, rngs)
 
 
-def states_over_shards(
-  states: Callable[..., Float32[Array, 'T B U']],
-  x_TBD: Float[Array, 'T B D'],
-  real_TB: Bool[Array, 'T B'],
-  weights: Sequence[nnx.Param],
-) -> Float[Array, 'T B U']:
-  """Computes the states of one direction, on each shard of documents.
-
-  The function runs on the context mesh (`jax.set_mesh`). Documents are divided
-  over the data axis. `states` gets matrices in x's dtype, and float32 vectors.
-  """
-  dtype = x_TBD.dtype
-
-  def shard_states(
-    x_TBD: jax.Array, real_TB: jax.Array, weights: list[jax.Array]
-  ) -> jax.Array:
-    # In the backward pass, pcast sums the weights' gradients over shards, in
-    # float32.
-    varying = lax.pcast(weights, DATA, to='varying')
-    values = [w.astype(dtype) if w.ndim > 1 else w for w in varying]
-    return states(x_TBD, real_TB.astype(jnp.float32), *values).astype(dtype)
-
-  over_data = P(None, DATA)
-  # Shards are explicit, because the products merge T with B. XLA's partitioner
-  # cannot follow a merged axis, and would gather the whole batch on every
-  # device.
-  run = jax.shard_map(
-    shard_states, in_specs=(over_data, over_data, P()), out_specs=over_data
-  )
-  return run(x_TBD, real_TB, [weight[...] for weight in weights])
-
-
-def draw_gates(
-  initializer: Callable, rngs: nnx.Rngs, shape: tuple[int, int], gates: int
-) -> Float32[Array, 'inputs V']:
+def _draw_gates(initializer, rngs, shape, gates):
   """Draws a kernel of the given shape for each gate, side by side."""
   return jnp.concatenate(
     [initializer(rngs.params(), shape) for _ in range(gates)], axis=1
@@ -170,9 +273,7 @@ def state_product(
   return out.reshape(*x.shape[:-1], -1)
 
 
-def kernel_gradient(
-  x_TBD: Float[Array, 'T B D'], d_TBV: Float[Array, 'T B V']
-) -> Float[Array, 'D V']:
+def _kernel_gradient(x_TBD, d_TBV):
   """Returns a kernel's gradient, the sum of outer products over T and B."""
   # T and B are merged first, because an einsum over two axes would copy both
   # arrays.
@@ -187,9 +288,7 @@ def kernel_gradient(
   ).astype(x_TBD.dtype)
 
 
-def states_before(
-  h_TBU: Float32[Array, 'T B U'], first_BU: Float32[Array, 'B U'], reverse: bool
-) -> Float32[Array, 'T B U']:
+def _states_before(h_TBU, first_BU, reverse):
   """Returns the state before each step, given the state after each step."""
   if reverse:
     return jnp.concatenate([h_TBU[1:], first_BU[None]])

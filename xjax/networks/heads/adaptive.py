@@ -68,16 +68,7 @@ class AdaptiveConfig(HeadConfig):
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Adaptive':
-    n_labels = inputs.n_labels
-    return Adaptive(
-      n_labels,
-      inputs.dim,
-      chunk=self.chunk,
-      starts=part_starts(self.cutoffs, n_labels, 'config.model.head'),
-      place=places(inputs.counts_L),
-      last_width=self.last_width,
-      rngs=rngs,
-    )
+    return Adaptive(self, inputs, rngs=rngs)
 
   def check_labels(self, n_labels: int) -> None:
     part_starts(self.cutoffs, n_labels, 'config.model.head')
@@ -143,27 +134,23 @@ class Adaptive(Head):
   """
 
   def __init__(
-    self,
-    n_labels: int,
-    dim: int,
-    *,
-    chunk: int,
-    starts: tuple[int, ...],  # number of labels before each part
-    place: Int32[np.ndarray, ' L'] | None,  # by frequency; None: in label order
-    last_width: int = 0,
-    rngs: nnx.Rngs,
+    self, config: AdaptiveConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    self.n_labels = n_labels
-    self.chunk = chunk
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    n_labels, dim = inputs.n_labels, inputs.dim
+    # The number of labels before each part.
+    starts = part_starts(config.cutoffs, n_labels, 'config.model.head')
     self.starts = starts
     stops = (*starts[1:], n_labels)
-    place = np.arange(n_labels) if place is None else place
+    place = np.arange(n_labels)
+    if inputs.counts_L is not None:
+      place[by_frequency(inputs.counts_L)] = np.arange(n_labels)
     padding = padded_labels(n_labels) - n_labels
     place = np.pad(np.asarray(place, np.int32), (0, padding))
     self.place = Frozen(jnp.asarray(place), out_sharding=(LABEL,))
     widths = [max(1, dim // 2**i) for i in range(1, len(starts))]
-    if last_width and widths:
-      widths[-1] = last_width
+    if config.last_width and widths:
+      widths[-1] = config.last_width
     self.frequent = nnx.Param(_normal(rngs, (stops[0], dim), dim))
     self.roots = nnx.Param(_normal(rngs, (len(widths), dim), dim))
     self.tails = nnx.List(
@@ -274,15 +261,6 @@ def logit_of_product(
   overflow, and without a probability that would be rounded to 0 or 1.
   """
   return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
-
-
-def places(counts_L: np.ndarray | None) -> np.ndarray | None:
-  """Returns the place of each label in by_frequency; None without counts."""
-  if counts_L is None:
-    return None
-  place_L = np.empty(len(counts_L), np.int32)
-  place_L[by_frequency(counts_L)] = np.arange(len(counts_L))
-  return place_L
 
 
 def _scores_at(

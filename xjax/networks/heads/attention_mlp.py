@@ -51,14 +51,7 @@ class AttentionMLPConfig(HeadConfig):
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'AttentionMLP':
-    return AttentionMLP(
-      inputs.n_labels,
-      inputs.dim,
-      chunk=self.chunk,
-      mlp=self.mlp,
-      bias=inputs.bias_L,
-      rngs=rngs,
-    )
+    return AttentionMLP(self, inputs, rngs=rngs)
 
 
 class AttentionMLP(AttentionHead):
@@ -83,17 +76,10 @@ class AttentionMLP(AttentionHead):
   """
 
   def __init__(
-    self,
-    n_labels: int,
-    dim: int,
-    *,
-    chunk: int,
-    mlp: tuple[int, ...],
-    bias: np.ndarray | None = None,
-    rngs: nnx.Rngs,
+    self, config: AttentionMLPConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    self.n_labels = n_labels
-    self.chunk = chunk
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    n_labels, dim = inputs.n_labels, inputs.dim
     # Glorot's rule, without the padding rows.
     limit = (6 / (n_labels + dim)) ** 0.5
     rows = jax.random.uniform(
@@ -101,15 +87,15 @@ class AttentionMLP(AttentionHead):
     )
     self.attention = nnx.Param(rows, out_sharding=(LABEL, None))
     glorot = nnx.initializers.glorot_uniform()
-    sizes = (dim, *mlp, 1)
+    sizes = (dim, *config.mlp, 1)
     self.kernels = nnx.List(
       nnx.Param(glorot(rngs.params(), shape))
       for shape in zip(sizes[:-1], sizes[1:])
     )
     self.biases = nnx.List(nnx.Param(jnp.zeros(size)) for size in sizes[1:])
-    if bias is not None:
+    if inputs.bias_L is not None:
       # No other score that is the same for all labels has a lower loss.
-      mean = (1 / (1 + np.exp(-np.asarray(bias, np.float64)))).mean()
+      mean = (1 / (1 + np.exp(-np.asarray(inputs.bias_L, np.float64)))).mean()
       self.biases[-1][...] += np.log(mean) - np.log1p(-mean)
 
   def prepare(self, features: TokenFeatures) -> TokenFeatures:

@@ -139,10 +139,12 @@ class HeadInputs:
 
   dim: int  # size of the vector of a token, or of a document, that it reads
   n_labels: int
-  bias_L: np.ndarray | None  # float64, the initial biases, or None for zeros
-  seen_L: np.ndarray  # bool, labels with training documents, without hidden_L
-  hidden_L: np.ndarray  # bool, labels that are hidden for calibration
-  descriptor_dim: int  # size of the vector of a label's descriptor
+  bias_L: np.ndarray | None = None  # float64, the initial biases; None: zeros
+  # For heads that read descriptors: bool, labels with training documents,
+  # without hidden_L, and labels that are hidden for calibration.
+  seen_L: np.ndarray | None = None
+  hidden_L: np.ndarray | None = None
+  descriptor_dim: int = 0  # size of the vector of a label's descriptor
   counts_L: np.ndarray | None = None  # training documents, None if not known
   joined: int = 1  # layers of the encoder that are joined in a vector
   levels: 'LabelLevels | None' = None  # for heads that go down a tree
@@ -381,3 +383,10 @@ def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
   padded = np.zeros(rows, np.float32)
   padded[: len(values)] = values
   return jnp.asarray(padded)
+
+
+def mean_bias(inputs: HeadInputs) -> float:
+  """Returns the mean of the initial biases of seen labels, or 0."""
+  if inputs.bias_L is None or not inputs.seen_L.any():
+    return 0.0
+  return float(np.asarray(inputs.bias_L)[inputs.seen_L].mean())

@@ -6,7 +6,6 @@ import dataclasses
 from flax import nnx
 import jax
 from jaxtyping import Array, Float32
-import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.networks.heads.attend import attend, token_mask
@@ -26,13 +25,7 @@ class LabelAttentionConfig(HeadConfig):
   attends = True
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'LabelAttention':
-    return LabelAttention(
-      inputs.n_labels,
-      inputs.dim,
-      chunk=self.chunk,
-      bias=inputs.bias_L,
-      rngs=rngs,
-    )
+    return LabelAttention(self, inputs, rngs=rngs)
 
 
 class LabelAttention(AttentionHead):
@@ -53,17 +46,10 @@ class LabelAttention(AttentionHead):
   """
 
   def __init__(
-    self,
-    n_labels: int,
-    dim: int,
-    *,
-    chunk: int,
-    bias: np.ndarray | None = None,
-    rngs: nnx.Rngs,
+    self, config: LabelAttentionConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    self.n_labels = n_labels
-    self.chunk = chunk
-    rows = padded_labels(n_labels)
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    rows, dim = padded_labels(inputs.n_labels), inputs.dim
     normal = nnx.initializers.normal(dim**-0.5)
     row_sharding = (LABEL, None)
     self.attention = nnx.Param(
@@ -72,7 +58,9 @@ class LabelAttention(AttentionHead):
     self.output = nnx.Param(
       normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
     )
-    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=(LABEL,))
+    self.bias = nnx.Param(
+      padded_row(inputs.bias_L, rows), out_sharding=(LABEL,)
+    )
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]

@@ -11,7 +11,6 @@ from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Float32
-import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, field, kinds_that
 from xjax.core.mesh import padded_labels
@@ -114,15 +113,7 @@ class OneVsAllConfig(HeadConfig):
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'OneVsAll':
-    return OneVsAll(
-      inputs.n_labels,
-      inputs.dim,
-      chunk=self.chunk,
-      bias=inputs.bias_L,
-      storage=self.storage,
-      bottleneck=self.bottleneck,
-      rngs=rngs,
-    )
+    return OneVsAll(self, inputs, rngs=rngs)
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)
@@ -150,30 +141,22 @@ class OneVsAll(Head):
   axes = ALL_DEVICES
 
   def __init__(
-    self,
-    n_labels: int,
-    dim: int,
-    *,
-    chunk: int,
-    bias: np.ndarray | None = None,
-    storage: Storage = Storage.FLOAT32,
-    bottleneck: int = 0,
-    rngs: nnx.Rngs,
+    self, config: OneVsAllConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    self.n_labels = n_labels
-    self.chunk = chunk
-    self.storage = storage
-    if bottleneck:
-      normal = nnx.initializers.normal(dim**-0.5)
-      self.bottleneck = nnx.Param(normal(rngs.params(), (dim, bottleneck)))
-      dim = bottleneck
-    else:
-      self.bottleneck = None
-    rows = padded_labels(n_labels)
-    arrays = initial_rows(rngs.params(), rows, dim, storage)
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    self.storage, self.bottleneck = config.storage, None
+    dim = config.bottleneck or inputs.dim
+    if config.bottleneck:
+      normal = nnx.initializers.normal(inputs.dim**-0.5)
+      into = normal(rngs.params(), (inputs.dim, dim))
+      self.bottleneck = nnx.Param(into)
+    rows = padded_labels(inputs.n_labels)
+    arrays = initial_rows(rngs.params(), rows, dim, config.storage)
     sharding = (ALL_DEVICES, None)
     self.kernel = nnx.Param(arrays['kernel'], out_sharding=sharding)
-    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=sharding[:1])
+    self.bias = nnx.Param(
+      padded_row(inputs.bias_L, rows), out_sharding=sharding[:1]
+    )
     if 'exponent' in arrays:
       exponent = arrays['exponent']
       self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])

@@ -24,6 +24,7 @@ from xjax.networks.heads.head import (
   Frozen,
   HeadInputs,
   TokenFeatures,
+  mean_bias,
   padded_row,
 )
 from xjax.networks.label_graph import DescriptorHead, unit_rows
@@ -61,18 +62,7 @@ class UnifiedConfig(DescriptorHeadConfig):
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Unified':
-    head = Unified(
-      inputs.n_labels,
-      inputs.dim,
-      inputs.descriptor_dim,
-      chunk=self.chunk,
-      seen=inputs.seen_L,
-      hidden=inputs.hidden_L,
-      row_dropout=self.row_dropout,
-      aligned=self.aligned,
-      bias=inputs.bias_L,
-      rngs=rngs,
-    )
+    head = Unified(self, inputs, rngs=rngs)
     return self.graph.attach(head, inputs, rngs)
 
   def draw_hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
@@ -148,40 +138,31 @@ class Unified(DescriptorHead):
   unit_descriptors = True
 
   def __init__(
-    self,
-    n_labels: int,
-    dim: int,
-    size: int,
-    *,
-    chunk: int,
-    seen: np.ndarray,
-    hidden: np.ndarray,
-    row_dropout: float,
-    aligned: bool = False,
-    bias: np.ndarray | None = None,
-    rngs: nnx.Rngs,
+    self, config: UnifiedConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
     # The rows start at zero, so that P and Q first learn what all labels have
     # in common.
-    self.n_labels = n_labels
-    self.chunk = chunk
-    self.row_dropout = row_dropout
-    rows = padded_labels(n_labels)
-    bias = np.zeros(n_labels) if bias is None else np.asarray(bias)
-    offset = bias[seen].mean() if seen.any() else 0.0
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    self.row_dropout = config.row_dropout
+    rows, dim = padded_labels(inputs.n_labels), inputs.dim
+    size, seen_L = inputs.descriptor_dim, inputs.seen_L
+    offset = mean_bias(inputs)
+    bias_L = np.zeros(inputs.n_labels)
+    if inputs.bias_L is not None:
+      bias_L = np.asarray(inputs.bias_L) - offset
     matrix = {'out_sharding': (LABEL, None)}
     row = {'out_sharding': (LABEL,)}
-    if aligned:
+    if config.aligned:
       start = nnx.initializers.constant(jnp.eye(size, dim))
     else:
       start = nnx.initializers.normal(dim**-0.5)
     self.attention = nnx.Param(jnp.zeros((rows, dim)), **matrix)
     self.output = nnx.Param(jnp.zeros((rows, dim)), **matrix)
-    self.bias = nnx.Param(padded_row(bias - offset, rows), **row)
+    self.bias = nnx.Param(padded_row(bias_L, rows), **row)
     self.descriptors = Frozen(jnp.zeros((rows, size)), **matrix)
-    self.seen = Frozen(padded_row(seen, rows), **row)
-    self.own = Frozen(padded_row(seen, rows), **row)
-    self.hidden = Frozen(padded_row(hidden, rows), **row)
+    self.seen = Frozen(padded_row(seen_L, rows), **row)
+    self.own = Frozen(padded_row(seen_L, rows), **row)
+    self.hidden = Frozen(padded_row(inputs.hidden_L, rows), **row)
     self.attention_kernel = nnx.Param(start(rngs.params(), (size, dim)))
     self.output_kernel = nnx.Param(start(rngs.params(), (size, dim)))
     self.bias_kernel = nnx.Param(jnp.zeros(size))

@@ -7,7 +7,6 @@ from flax import nnx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
-import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision, product
@@ -17,6 +16,7 @@ from xjax.networks.heads.head import (
   Frozen,
   HeadInputs,
   TokenFeatures,
+  mean_bias,
   padded_row,
 )
 from xjax.networks.label_graph import DescriptorHead, Joining
@@ -30,21 +30,7 @@ class ZeroShotConfig(DescriptorHeadConfig):
   concatenates = True
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
-    # This head hides no labels for calibration, so training uses all labels
-    # with training documents.
-    seen_L, bias_L = inputs.seen_L, inputs.bias_L
-    offset = (
-      0.0 if bias_L is None or not seen_L.any() else bias_L[seen_L].mean()
-    )
-    head = ZeroShot(
-      inputs.n_labels,
-      inputs.dim,
-      inputs.descriptor_dim,
-      chunk=self.chunk,
-      seen=seen_L,
-      offset=float(offset),
-      rngs=rngs,
-    )
+    head = ZeroShot(self, inputs, rngs=rngs)
     return self.graph.attach(head, inputs, rngs)
 
 
@@ -85,24 +71,16 @@ class ZeroShot(DescriptorHead):
   graph_bias: nnx.Param | None = None
 
   def __init__(
-    self,
-    n_labels: int,
-    dim: int,
-    size: int,
-    *,
-    chunk: int,
-    seen: np.ndarray,
-    offset: float = 0.0,
-    rngs: nnx.Rngs,
+    self, config: ZeroShotConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
     # The descriptors are zero until they are computed.
-    self.n_labels = n_labels
-    self.chunk = chunk
-    rows = padded_labels(n_labels)
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    rows = padded_labels(inputs.n_labels)
+    dim, size = inputs.dim, inputs.descriptor_dim
     self.descriptors = Frozen(
       jnp.zeros((rows, size)), out_sharding=(LABEL, None)
     )
-    self.seen = Frozen(padded_row(seen, rows), out_sharding=(LABEL,))
+    self.seen = Frozen(padded_row(inputs.seen_L, rows), out_sharding=(LABEL,))
     glorot = nnx.initializers.glorot_uniform()
     self.kernel = nnx.Param(glorot(rngs.params(), (dim, size)))
     self.bias = nnx.Param(jnp.zeros(size))
@@ -110,7 +88,9 @@ class ZeroShot(DescriptorHead):
     # sum of |e_l|, because each number in v_l is between -1 and 1, and training
     # cannot change e_l. Attention also prefers tokens with a high k_t . e_l.
     # With c, logits can be lower than this limit.
-    self.offset = nnx.Param(jnp.float32(offset))
+    # This head hides no labels for calibration, so training uses all labels
+    # with training documents.
+    self.offset = nnx.Param(jnp.float32(mean_bias(inputs)))
 
   def start_graph(
     self, joining: Joining, dim: int, size: int, rngs: nnx.Rngs

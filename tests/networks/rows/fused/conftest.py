@@ -17,7 +17,8 @@ from xjax.losses.focal import Focal
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
 from xjax.networks.rows.storage import Storage, decode_weights
@@ -95,13 +96,8 @@ class Step:
 
   def start(self):
     """Returns a head, and slots as they are some steps after the start."""
-    head = OneVsAll(
-      L,
-      D,
-      chunk=self.chunk,
-      bias=np.linspace(-1, 1, L),
-      storage=self.storage,
-      rngs=nnx.Rngs(0),
+    head = OneVsAllConfig(chunk=self.chunk, storage=self.storage).build(
+      HeadInputs(D, L, bias_L=np.linspace(-1, 1, L)), nnx.Rngs(0)
     )
     rng = np.random.default_rng(3)
     slots = {

@@ -13,7 +13,8 @@ from xjax.core.mesh import padded_labels
 from xjax.losses.bce import bce
 from xjax.losses.softmax import Softmax
 from xjax.networks.batch import Shortlist
-from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.head import HeadInputs
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
@@ -31,7 +32,9 @@ IN_PLACE = {'dynamic_update_slice', 'scan', 'while', 'jit'}
 def arguments(storage, rule, chunk=CHUNK):
   """Returns (graphdef, abstract (params, slots, documents, gold labels))."""
   head = nnx.eval_shape(
-    lambda: OneVsAll(L, D, chunk=chunk, storage=storage, rngs=nnx.Rngs(0))
+    lambda: OneVsAllConfig(chunk=chunk, storage=storage).build(
+      HeadInputs(D, L), nnx.Rngs(0)
+    )
   )
   graphdef, params = nnx.split(head)
   slots = jax.eval_shape(lambda: rule.slots(ROWS, D))
