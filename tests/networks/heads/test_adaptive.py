@@ -18,7 +18,6 @@ from xjax.losses.loss import Reduction
 from xjax.networks.heads.adaptive import (
   AdaptiveConfig,
   logit_of_product,
-  places,
 )
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import HeadInputs
@@ -266,7 +265,6 @@ def test_rare_labels_have_shorter_rows():
 
 def test_labels_are_sorted_by_frequency_and_then_by_index():
   assert by_frequency(np.array([1, 5, 0, 5])).tolist() == [1, 3, 0, 2]
-  assert places(np.array([1, 5, 0, 5])).tolist() == [2, 0, 3, 1]
   assert by_frequency(COUNTS).tolist() == ORDER
   assert make().place[:L].tolist() == np.argsort(ORDER).tolist()
 
