@@ -11,8 +11,8 @@ import types
 from absl import logging
 from optuna.trial import Trial
 
+from xjax.core.console import handling
 from xjax.core.errors import DataError, Preempted
-from xjax.core.processes.interrupts import handling
 from xjax.judge.files.evaluation import read_value
 from xjax.sweep.launchers import Place, is_job
 from xjax.sweep.local_process import LocalProcess
