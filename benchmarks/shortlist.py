@@ -38,7 +38,6 @@ from xjax.networks.batch import Shortlist
 from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
-from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import SGD
 
 L, D, B, A, CHUNK = 655_360, 384, 64, 1024, 2048
@@ -106,7 +105,7 @@ def head_step(
     head, step = nnx.merge(graphdef, params), RowUpdate(SGD(), {}, pace)
     if shortlist is None:
       return fused_loss(head, document_BD, gold_BP, mask_B, bce, step)
-    return fused_shortlist_loss(head, document_BD, shortlist, mask_B, bce, step)
+    return fused_loss(head, document_BD, shortlist, mask_B, bce, step)
 
   run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=1)
   run = run.lower(document_BD, abstract, shortlist).compile()

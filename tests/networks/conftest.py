@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.networks import on_mesh
 from xjax.core.types import PAD
 from xjax.losses.bce import bce
-from xjax.networks.heads.attention_weights import attention_weights
+from xjax.networks.heads.attend import attention_weights
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import Head, TokenFeatures
 from xjax.networks.heads.streaming import head_loss

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from tests.fixtures.generation import KINDS, SIZES, make_model, mesh_of
-from xjax.networks.pretrained.language_model import language_transform
-from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.networks.pretrained.model_folder import (
+  ModelFolder,
+  language_transform,
+)
 from xjax.train.parameters import by_path
 
 pytestmark = pytest.mark.parity

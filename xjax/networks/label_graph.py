@@ -25,7 +25,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.networks.encoders.layers import dropout
-from xjax.networks.heads.attention_weights import AttentionHead
+from xjax.networks.heads.attend import AttentionHead
 from xjax.networks.heads.head import (
   DescriptorHeadConfig,
   Frozen,

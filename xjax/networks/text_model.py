@@ -18,7 +18,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import LabelSpace
 from xjax.losses.loss import ChunkLoss, LabelWeights
-from xjax.networks.batch import TokenBatch
+from xjax.networks.batch import TokenBatch, unpack_documents
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import (
   EncoderConfig,
@@ -27,8 +27,7 @@ from xjax.networks.encoders.encoder import (
 )
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.encoders.prefix import read_prefix
-from xjax.networks.encoders.unpacking import unpack_documents
-from xjax.networks.heads.attention_weights import attention_weights
+from xjax.networks.heads.attend import attention_weights
 from xjax.networks.heads.head import (
   Head,
   HeadConfig,
@@ -42,7 +41,6 @@ from xjax.networks.pooling import Mean, NoPooling, PoolingConfig
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.rows.any_head import any_head_loss
 from xjax.networks.rows.fused import RowUpdate, fused_loss
-from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import Slots
 from xjax.networks.views.view import NoViews, ViewInputs, Views, ViewsConfig
 
@@ -269,16 +267,15 @@ class TextModel(nnx.Module):
     rows and the slots of the update rule, both after the step.
     """
     features = self.loss_features(self._head_input(batch, rngs), batch)
-    mask_B = batch.mask_B
-    if batch.shortlist is None:
-      return fused_loss(
-        self.head, features, batch.positives_BP, mask_B, loss, rows, weights
-      )
-    fused, head = fused_shortlist_loss, self.head
-    if not isinstance(head, OneVsAll):
-      fused = any_head_loss
-      head = head.ready(rngs)
-    return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
+    step = batch.mask_B, loss, rows, weights
+    if isinstance(self.head, OneVsAll):
+      asked = batch.shortlist
+      if asked is None:
+        asked = batch.positives_BP
+      return fused_loss(self.head, features, asked, *step)
+    return any_head_loss(
+      self.head.ready(rngs), features, batch.shortlist, *step
+    )
 
   def attention(self, batch: TokenBatch, ids_BK: jax.Array) -> jax.Array:
     """Returns how much each label attends to each token (attention_weights).

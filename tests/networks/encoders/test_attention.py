@@ -10,7 +10,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL
 from xjax.networks.encoders import attention
 from xjax.networks.encoders.attention import self_attention
-from xjax.networks.encoders.dropout_bits import flip_coins
+from xjax.networks.encoders.layers import kept_entries
 
 B, T, H, D = 3, 6, 4, 12
 SEEDS = jnp.array([7, 11], jnp.uint32)
@@ -125,7 +125,7 @@ def test_dropout_of_weights(at_once, monkeypatch):
   group = H if at_once > 1 else 1
   kept = np.concatenate(
     [
-      flip_coins((B, group, T, T), 0.25, SEEDS, turn) / 0.75
+      kept_entries((B, group, T, T), 0.25, SEEDS, turn) / 0.75
       for turn in range(H // group)
     ],
     axis=1,

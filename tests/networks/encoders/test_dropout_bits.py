@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.networks.encoders.dropout_bits import (
-  flip_coins,
+from xjax.networks.encoders.layers import (
+  kept_entries,
   seeded_dropout,
   seeds_of,
 )
@@ -14,7 +14,7 @@ BITS = np.array([[1, 0], [0, 1], [2**31, 0], [3, 3]], np.uint32)
 
 
 def flipped(seeds=SEEDS, turn=0, rate=0.1, shape=SHAPE):
-  return np.asarray(flip_coins(shape, rate, seeds, turn))
+  return np.asarray(kept_entries(shape, rate, seeds, turn))
 
 
 def correlation(a, b):
@@ -52,7 +52,7 @@ def test_pairs_of_rows_differ():
 
 
 def test_of_the_seeds_alone():
-  jitted = jax.jit(lambda seeds: flip_coins(SHAPE, 0.5, seeds, 1))
+  jitted = jax.jit(lambda seeds: kept_entries(SHAPE, 0.5, seeds, 1))
   np.testing.assert_array_equal(jitted(SEEDS), flipped(turn=1, rate=0.5))
 
 
@@ -66,7 +66,7 @@ def test_dropped():
   x = jnp.full((50, 40), 3.0)
   out = np.asarray(seeded_dropout(x, 0.25, SEEDS))
   np.testing.assert_allclose(np.unique(out), [0, 4])
-  np.testing.assert_array_equal(out != 0, flip_coins(x.shape, 0.25, SEEDS))
+  np.testing.assert_array_equal(out != 0, kept_entries(x.shape, 0.25, SEEDS))
   assert seeded_dropout(x, 0.0, SEEDS) is x
   assert seeded_dropout(x, 0.5, None) is x
   assert float(seeded_dropout(x, 1e-12, SEEDS).min()) == 3.0

@@ -12,11 +12,11 @@ import pytest
 
 from tests.fixtures.networks import assert_close, mesh_of, on_mesh, products
 from xjax.core.mesh import DATA
+from xjax.networks.batch import unpack_documents
 from xjax.networks.encoders.bert import Bert, BertConfig
 from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.bilstm import BiLSTM, BiLSTMConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
-from xjax.networks.encoders.unpacking import unpack_documents
 from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
 from xjax.networks.pretrained.architecture import (
   Activation,

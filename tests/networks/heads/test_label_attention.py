@@ -15,7 +15,7 @@ from tests.fixtures.attending_heads import (
 )
 from tests.fixtures.networks import equations, on_mesh, products
 from xjax.core.types import PAD
-from xjax.networks.heads.attention_weights import attention_weights
+from xjax.networks.heads.attend import attention_weights
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.topk import head_topk
 

@@ -85,11 +85,11 @@ FAULTS = [
   ({'model_type': 'deberta-v2'}, '"model_type" is "deberta-v2"; only'),
   ({'model_type': None}, '"model_type" is missing'),
   ({'model_type': ['bert']}, r'"model_type" is \["bert"\]'),
-  ({'position_embedding_type': 'relative_key'}, 'only absolute positions'),
+  ({'position_embedding_type': 'relative_key'}, 'only "absolute" is'),
   ({'is_decoder': True}, '"is_decoder" is true'),
   ({'add_cross_attention': True}, '"add_cross_attention"'),
   ({'pruned_heads': {'0': [1]}}, '"pruned_heads"'),
-  ({'quantization_config': {}}, 'quantized weights'),
+  ({'quantization_config': {'bits': 8}}, '"quantization_config"'),
   ({'embedding_size': 128}, '"embedding_size" is 128 and "hidden_size"'),
   ({'num_attention_heads': 7}, r'384, which is not a multiple of .* \(7\)'),
   (

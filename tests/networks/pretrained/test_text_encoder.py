@@ -13,8 +13,7 @@ from xjax.networks.encoders.encoder import EncoderInputs
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.pretrained.architecture import architecture_of, small_encoder
-from xjax.networks.pretrained.name_embeddings import NameEncoder
-from xjax.networks.pretrained.text_encoder import TextEncoder
+from xjax.networks.pretrained.text_encoder import NameEncoder, TextEncoder
 
 WORDS = 'fishing rights in the sea of ports and airports'.split()
 LONGEST = 14

@@ -8,7 +8,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.networks.views.taxonomy_parts import TaxonomyParts, encoded_nodes
+from xjax.networks.views.label_encoder import TaxonomyParts, encoded_nodes
 
 
 def hierarchy(parents: dict[str, str], n_labels: int | None = None):

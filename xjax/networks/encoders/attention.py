@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
 from xjax.core.numerics import full_precision, product
-from xjax.networks.encoders.dropout_bits import seeded_dropout
+from xjax.networks.encoders.layers import seeded_dropout
 from xjax.networks.heads.attend import MASKED
 
 # Says which tokens attend to each other. `self_attention` explains the values.

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, UInt32
 
 from xjax.networks.encoders.attention import Memory, attend_to_parts
-from xjax.networks.encoders.bert import Bert, add_and_norm
-from xjax.networks.encoders.transformer import SegmentsTB
+from xjax.networks.encoders.bert import Bert, SegmentsTB, add_and_norm
 
 
 class Prefix(NamedTuple):

@@ -26,12 +26,17 @@ from xjax.networks.encoders.attention import (
 from xjax.networks.encoders.bert import (
   STDDEV,
   FeedForward,
+  SegmentsTB,
+  Transformer,
   add_and_norm,
 )
-from xjax.networks.encoders.dropout_bits import seeded_dropout, seeds_of
 from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
-from xjax.networks.encoders.layers import Dense, LayerNorm
-from xjax.networks.encoders.transformer import SegmentsTB, Transformer
+from xjax.networks.encoders.layers import (
+  Dense,
+  LayerNorm,
+  seeded_dropout,
+  seeds_of,
+)
 from xjax.networks.heads.attend import MASKED
 from xjax.networks.pretrained.architecture import XLNetArchitecture
 

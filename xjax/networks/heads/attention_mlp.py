@@ -12,8 +12,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, Bound, field
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
-from xjax.networks.heads.attend import token_mask
-from xjax.networks.heads.attention_weights import AttentionHead
+from xjax.networks.heads.attend import AttentionHead, token_mask
 from xjax.networks.heads.head import (
   HeadConfig,
   HeadInputs,

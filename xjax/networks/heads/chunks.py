@@ -1,6 +1,7 @@
 """Splits label rows from a head, and loops over chunks of a shard's rows."""
 
 from collections.abc import Callable, Sequence
+import functools
 from typing import Any, NamedTuple
 
 from flax import nnx
@@ -12,6 +13,32 @@ from jax.sharding import PartitionSpec as P
 from xjax.core.mesh import DATA, LABEL
 
 ALL_DEVICES = (LABEL, DATA)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def with_gradients(
+  run: Callable[[Any, Any], tuple[Any, Any]], given: Any, trained: Any
+) -> Any:
+  """Returns the first of the two results of run(given, trained).
+
+  It is a loss, or a tuple whose first entry is a loss. The second result of
+  `run` is the loss's gradient by `trained`, which is computed with the loss
+  while a chunk of logits is in cache. The backward pass only scales it.
+  """
+  return run(given, trained)[0]
+
+
+def _scale_gradients(
+  run: Callable[[Any, Any], tuple[Any, Any]], gradients: Any, cotangents: Any
+) -> tuple[None, Any]:
+  del run
+  by_loss = jax.tree.leaves(cotangents)[0]
+  return None, jax.tree.map(lambda x: (x * by_loss).astype(x.dtype), gradients)
+
+
+with_gradients.defvjp(
+  lambda run, given, trained: run(given, trained), _scale_gradients
+)
 
 
 class HeadParts(NamedTuple):

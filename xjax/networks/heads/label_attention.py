@@ -8,8 +8,7 @@ import jax
 from jaxtyping import Array, Float32
 
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.networks.heads.attend import attend, token_mask
-from xjax.networks.heads.attention_weights import AttentionHead
+from xjax.networks.heads.attend import AttentionHead, attend, token_mask
 from xjax.networks.heads.head import (
   HeadConfig,
   HeadInputs,

@@ -144,12 +144,12 @@ class OneVsAll(Head):
     self, config: OneVsAllConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
-    self.storage, self.bottleneck = config.storage, None
-    dim = config.bottleneck or inputs.dim
+    self.storage = config.storage
+    dim, into = config.bottleneck or inputs.dim, None
     if config.bottleneck:
       normal = nnx.initializers.normal(inputs.dim**-0.5)
-      into = normal(rngs.params(), (inputs.dim, dim))
-      self.bottleneck = nnx.Param(into)
+      into = nnx.Param(normal(rngs.params(), (inputs.dim, dim)))
+    self.bottleneck = into
     rows = padded_labels(inputs.n_labels)
     arrays = initial_rows(rngs.params(), rows, dim, config.storage)
     sharding = (ALL_DEVICES, None)

@@ -23,7 +23,12 @@ from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
+from xjax.networks.heads.chunks import (
+  HeadParts,
+  row_spec,
+  split_head,
+  with_gradients,
+)
 from xjax.networks.heads.head import Head
 from xjax.networks.heads.streaming import Normaliser, slot_loss, split_floats
 
@@ -64,8 +69,20 @@ def shortlist_loss(
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head)
-  batch = shortlist, mask_B
-  return _loss((static, loss), rows, shared, features, weights, batch)
+  row = row_spec(static.axes)
+  shards = jax.shard_map(
+    functools.partial(_shard_loss, static, loss),
+    in_specs=(row, P(), BATCH, row, BATCH),
+    out_specs=(P(), row, P(), BATCH),
+    check_vma=False,
+  )
+
+  def run(given, trained):
+    total, *gradients = shards(*trained, *given)
+    return total, tuple(gradients)
+
+  given = weights, (shortlist, mask_B)
+  return with_gradients(run, given, (rows, shared, features))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,33 +312,6 @@ def _shard_logits_backward(static, rows, shared, features, ids_BA, dlogits_BA):
 
 
 _logits.defvjp(_logits_forward, _logits_backward)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _loss(static, rows, shared, features, weights, batch):
-  """Computes shortlist_loss, with gradients for rows, shared and features."""
-  return _loss_forward(static, rows, shared, features, weights, batch)[0]
-
-
-def _loss_forward(static, *arrays):
-  row = row_spec(static[0].axes)
-  run = jax.shard_map(
-    functools.partial(_shard_loss, *static),
-    in_specs=(row, P(), BATCH, row, BATCH),
-    out_specs=(P(), row, P(), BATCH),
-    check_vma=False,
-  )
-  total, *gradients = run(*arrays)
-  return total, gradients
-
-
-def _loss_backward(static, gradients, cotangent):
-  del static
-  gradients = jax.tree.map(lambda x: (x * cotangent).astype(x.dtype), gradients)
-  return *gradients, None, None
-
-
-_loss.defvjp(_loss_forward, _loss_backward)
 
 
 def _shard_loss(static, loss, rows, shared, features, weights, batch):

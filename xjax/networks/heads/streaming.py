@@ -26,7 +26,12 @@ from xjax.core.numerics import total
 from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
 from xjax.networks.heads import chunks
-from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
+from xjax.networks.heads.chunks import (
+  HeadParts,
+  row_spec,
+  split_head,
+  with_gradients,
+)
 
 
 def head_loss(
@@ -55,40 +60,21 @@ def head_loss(
   """
   graphdef, rows, shared = split_head(head)
   static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
-  gold = (positives_BP, mask_B)
-  summed = _head_loss(static, rows, shared, features, weights, *gold)
-  return summed / labels_per_loss(loss, head.n_labels)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
-  """Computes head_loss, with gradients for rows, shared and features."""
-  arrays = (rows, shared, features, weights, positives_BP, mask_B)
-  return _forward(static, *arrays)[0]
-
-
-def _forward(static, *arrays):
-  row = row_spec(static[-1])
-  batch = BATCH
-  run = jax.shard_map(
+  row = row_spec(head.axes)
+  shards = jax.shard_map(
     functools.partial(_shard_gradients, static),
-    in_specs=(row, P(), batch, row, batch, batch),
-    out_specs=(P(), row, P(), batch),
+    in_specs=(row, P(), BATCH, row, BATCH, BATCH),
+    out_specs=(P(), row, P(), BATCH),
     check_vma=False,
   )
-  total, *gradients = run(*arrays)
-  return total, tuple(gradients)
 
+  def run(given, trained):
+    total, *gradients = shards(*trained, *given)
+    return total, tuple(gradients)
 
-def _backward(static, gradients, cotangent):
-  del static
-  d_rows, d_shared, d_features = jax.tree.map(
-    lambda x: (x * cotangent).astype(x.dtype), gradients
-  )
-  return d_rows, d_shared, d_features, None, None, None
-
-
-_head_loss.defvjp(_forward, _backward)
+  given, trained = (weights, positives_BP, mask_B), (rows, shared, features)
+  summed = with_gradients(run, given, trained)
+  return summed / labels_per_loss(loss, head.n_labels)
 
 
 def _shard_gradients(

@@ -98,8 +98,15 @@ _ACTIVATIONS = {
   'gelu_pytorch_tanh': Activation.GELU_TANH,
   'relu': Activation.RELU,
 }
-# The only value of each field that is implemented for XLNet.
-_XLNET_VALUES = {
+# The only value of each field that is implemented, for all and for a family.
+_ONLY = {
+  'is_decoder': False,
+  'add_cross_attention': False,
+  'pruned_heads': {},
+  'quantization_config': None,
+}
+_ONLY_BERT = {'position_embedding_type': 'absolute'}
+_ONLY_XLNET = {
   'attn_type': 'bi',
   'bi_data': False,
   'clamp_len': -1,
@@ -215,20 +222,12 @@ def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
       f'"{names.activation}" is {shown(activation)}; only these activations '
       f'are implemented: {kinds}'
     )
-  places = _value_or(config, 'position_embedding_type', 'absolute')
-  if names is _BERT and places != 'absolute':
-    yield (
-      f'"position_embedding_type" is {shown(places)}; only absolute '
-      'positions are implemented'
-    )
-  for name, only in _XLNET_VALUES.items() if names is _XLNET else ():
-    if (value := _value_or(config, name, only)) != only:
+  for name, only in (
+    _ONLY | (_ONLY_XLNET if names is _XLNET else _ONLY_BERT)
+  ).items():
+    # Absent and empty values are as good.
+    if (value := config.get(name)) and value != only:
       yield f'"{name}" is {shown(value)}; only {shown(only)} is implemented'
-  for name in ('is_decoder', 'add_cross_attention', 'pruned_heads'):
-    if config.get(name):
-      yield f'"{name}" is {shown(config[name])}; it is not implemented'
-  if _value_or(config, 'quantization_config', None) is not None:
-    yield 'has a "quantization_config"; quantized weights cannot be read'
 
 
 def _joint_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:

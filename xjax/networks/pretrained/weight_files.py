@@ -29,7 +29,6 @@ _DTYPES = {
   'F64': 'float64',
 }
 _OTHER_FORMATS = ('*.bin', '*.pt', '*.pth', '*.ckpt', '*.h5', '*.msgpack')
-_SHOWN = 20  # largest number of faults that a message lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,36 +79,18 @@ def write_weights(
 
 
 def _of_index(folder: pathlib.Path) -> WeightFiles:
-  listed = _read_index(folder)
-  where = folder / INDEX
-  paths, faults = {}, []
-  for name in sorted(set(listed.values())):
-    try:
-      paths[name] = safe_path(folder, name)
-    except DataError as error:
-      faults.append(str(error))
-  if faults:
-    raise DataError(
-      _first_faults(faults, f'{where}: lists shards that cannot be read:')
-    )
+  listed, where = _read_index(folder), folder / INDEX
   headers: dict[str, Header] = {}
   files: dict[str, pathlib.Path] = {}
-  for shard, path in paths.items():
+  for shard in sorted(set(listed.values())):
+    path = safe_path(folder, shard)
     for name, header in _headers(path).items():
-      if listed.get(name) != shard:
-        at = f'in {listed[name]}' if name in listed else 'in no shard'
-        faults.append(
-          f'{shown(name)} is in {shard}, but the index lists it {at}'
-        )
-      headers[name], files[name] = header, path
-  faults += [
-    f'{shown(name)} is in no shard, but the index lists it in {shard}'
-    for name, shard in listed.items()
-    if name not in headers
-  ]
-  if faults:
+      if listed.get(name) == shard:
+        headers[name], files[name] = header, path
+  if missing := [name for name in listed if name not in headers]:
     raise DataError(
-      _first_faults(faults, f'{where}: does not match the shards:')
+      f'{where}: does not match the shards: {len(missing)} tensors, such as '
+      f'{shown(missing[0])}, are not in the listed files'
     )
   return WeightFiles(where, headers, files)
 
@@ -182,10 +163,3 @@ def _missing_text(folder: pathlib.Path) -> str:
     'transformers import AutoModel; AutoModel.from_pretrained('
     f"'{folder}').save_pretrained('{folder}')\""
   )
-
-
-def _first_faults(faults: list[str], title: str) -> str:
-  """Returns a title, and below it the first faults, one per line."""
-  rest = len(faults) - _SHOWN
-  more = [f'and {rest} more'] if rest > 0 else []
-  return '\n  '.join([title, *faults[:_SHOWN], *more])

@@ -3,8 +3,8 @@
 The rows of the distinct labels are gathered once. Each document reads its rows
 from there (shortlist.py), so their gradient has one row per distinct label. The
 rule then changes these rows, which are written back. All other rows, and what
-the rule remembers of them, stay as they are. For OneVsAll, shortlist_step.py
-does the same in chunks and takes less memory.
+the rule remembers of them, stay as they are. For OneVsAll, fused.py does the
+same in chunks and takes less memory.
 """
 
 import functools
@@ -22,7 +22,7 @@ from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.chunks import row_spec, split_head
+from xjax.networks.heads.chunks import row_spec, split_head, with_gradients
 from xjax.networks.heads.head import Frozen, Head
 from xjax.networks.heads.shortlist import (
   Places,
@@ -33,8 +33,7 @@ from xjax.networks.heads.shortlist import (
   learnt_places,
   loss_of_places,
 )
-from xjax.networks.rows.fused import RowUpdate, StepScalars
-from xjax.networks.rows.shortlist_step import distinct_rows
+from xjax.networks.rows.fused import RowUpdate, StepScalars, distinct_rows
 from xjax.networks.rows.update import RowGradient, RowRule, Slots
 
 
@@ -75,39 +74,21 @@ def any_head_loss(
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head), loss, step.rule
-  batch = shortlist, mask_B
-  arrays = rows, step.slots, step.pace, label_weights, batch
-  total, rows, slots = _changed(static, arrays, shared, features)
-  return total, (nnx.split_state(rows, Frozen, ...)[1], slots)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _changed(static, arrays, shared, features):
-  """Computes any_head_loss, with gradients for shared and features."""
-  return _forward(static, arrays, shared, features)[0]
-
-
-def _forward(static, arrays, shared, features):
-  row = row_spec(static[0].axes)
-  run = jax.shard_map(
+  row = row_spec(head.axes)
+  shards = jax.shard_map(
     functools.partial(_shard_step, *static),
     in_specs=((row, row, P(), row, BATCH), P(), BATCH),
     out_specs=(P(), row, row, P(), BATCH),
     check_vma=False,
   )
-  *results, d_shared, d_features = run(arrays, shared, features)
-  return tuple(results), (d_shared, d_features)
 
+  def run(given, trained):
+    *results, d_shared, d_features = shards(given, *trained)
+    return tuple(results), (d_shared, d_features)
 
-def _backward(static, gradients, cotangents):
-  del static
-  gradients = jax.tree.map(
-    lambda x: (x * cotangents[0]).astype(x.dtype), gradients
-  )
-  return None, *gradients
-
-
-_changed.defvjp(_forward, _backward)
+  given = rows, step.slots, step.pace, label_weights, (shortlist, mask_B)
+  total, rows, slots = with_gradients(run, given, (shared, features))
+  return total, (nnx.split_state(rows, Frozen, ...)[1], slots)
 
 
 def _shard_step(static, loss, rule, arrays, shared, features):

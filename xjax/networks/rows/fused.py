@@ -9,9 +9,11 @@ So neither a [B, L] array nor an [L, D] gradient is needed. ELMO (ICML 2025,
 Section 4) has the same pass, but does not compute the loss. A normalised loss
 takes one more pass over the rows. Each device has rows of its own and reads all
 documents, so no part of a row is sent between devices.
+
+With shortlists, the pass reads only the rows of labels on them. All other rows,
+and what the rule remembers of them, stay as they are.
 """
 
-from collections.abc import Callable
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -26,15 +28,22 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.core.numerics import column_sums, product
 from xjax.losses.loss import ChunkLoss, LabelWeights
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.chunks import row_spec, split_head
+from xjax.networks.heads.chunks import row_spec, split_head, with_gradients
 from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.shortlist import (
+  document_scale,
+  entry_weights,
+  places_of,
+)
 from xjax.networks.heads.streaming import (
   Chunk,
   Normaliser,
   chunk_loss,
   gold_of,
   labels_per_loss,
+  slot_loss,
 )
 from xjax.networks.rows.kahan import LEFT_OUT, kahan_step
 from xjax.networks.rows.rounding import random_bits
@@ -88,13 +97,19 @@ class Pass:
 def fused_loss(
   head: OneVsAll,
   document_BD: Float[Array, 'B D'],
-  positives_BP: Int32[Array, 'B P'],
+  asked: Int32[Array, 'B P'] | Shortlist,
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
   step: RowUpdate,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss, and changes the rows by one training step.
+
+  The loss is over all labels if `asked` are the gold labels positives_BP, and
+  over the labels of shortlists if `asked` are those. Rows of labels that are on
+  no shortlist of a real document do not change, not even by weight decay, and
+  neither do their slots. If every shortlist has all labels, the rows after the
+  step are those of the loss over all labels.
 
   The gradient of the rows is divided by B, which includes masked documents. So
   the weight of a document does not depend on the number of masked documents.
@@ -112,38 +127,23 @@ def fused_loss(
   """
   rows = split_head(head).rows
   static = Pass.of(head, loss, step.rule)
-  pure = nnx.to_pure_dict(rows)
-  arrays = (pure, step.slots, step.pace, document_BD, label_weights)
-  total, pure, slots = _fused(static, *arrays, positives_BP, mask_B)
-  nnx.replace_by_pure_dict(rows, pure)
-  return total, (rows, slots)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused(static, *arrays):
-  """Computes fused_loss, with a gradient for document_BD."""
-  return _forward(static, *arrays)[0]
-
-
-def _forward(static, *arrays):
-  row, batch = row_spec(static.axes), BATCH
-  run = jax.shard_map(
+  row = row_spec(static.axes)
+  shards = jax.shard_map(
     functools.partial(_shard_step, static),
-    in_specs=(row, row, P(), batch, row, batch, batch),
-    out_specs=(P(), row, row, batch),
+    in_specs=(row, row, P(), row, BATCH, BATCH, BATCH),
+    out_specs=(P(), row, row, BATCH),
     check_vma=False,
   )
-  *results, d_document_BD = run(*arrays)
-  return tuple(results), d_document_BD
 
+  def run(given, document_BD):
+    *results, d_document_BD = shards(*given, document_BD)
+    return tuple(results), d_document_BD
 
-def _backward(static, d_document_BD, cotangents):
-  del static
-  scaled_BD = (d_document_BD * cotangents[0]).astype(d_document_BD.dtype)
-  return None, None, None, scaled_BD, None, None, None
-
-
-_fused.defvjp(_forward, _backward)
+  pure = nnx.to_pure_dict(rows)
+  given = pure, step.slots, step.pace, label_weights, asked, mask_B
+  total, pure, slots = with_gradients(run, given, document_BD)
+  nnx.replace_by_pure_dict(rows, pure)
+  return total, (rows, slots)
 
 
 class PassCarry(NamedTuple):
@@ -166,79 +166,166 @@ class PassCarry(NamedTuple):
     return total, self.rows, self.slots, d_own_BD.astype(dtype)
 
 
-def _shard_step(
-  static, rows, slots, pace, document_BD, weights_L, positives_BP, mask_B
-):
+def _shard_step(static, rows, slots, pace, weights, asked, mask_B, document_BD):
   """Steps on a shard of rows; returns the loss, rows, slots and gradient."""
-  axes = static.axes
-  gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
+  axes, loss = static.axes, static.loss
   all_BD = chunks.all_documents(document_BD, axes)
-  scan = functools.partial(
-    chunks.scan_chunks,
-    rows=chunks.shard_rows(rows, static.n_labels),
-    chunk=static.chunk,
-  )
-
-  def chunk_at(start, size):
-    ids_C = chunks.labels(rows, axes, start, size)
-    chunk_weights = chunks.cut(weights_L, start, size)
-    return Chunk(ids_C[0], ids_C < static.n_labels, chunk_weights)
+  kind = _ListedLabels if isinstance(asked, Shortlist) else _AllLabels
+  labels = kind(static, rows, weights, asked, mask_B)
 
   def add_chunk(normaliser, start, size):
-    chunk_rows = chunks.cut(rows, start, size)
+    chunk_rows = labels.place(start, size).cut(rows)
     kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
-    logits_BC = chunk_logits(all_BD, chunk_rows, kernel_CD)
-    return normaliser.with_chunk(logits_BC, gold, chunk_at(start, size))
+    logits_BC = _chunk_logits(all_BD, chunk_rows, kernel_CD)
+    return labels.add(normaliser, logits_BC, start, size)
 
-  loss = static.loss
-  divisor = labels_per_loss(loss, static.n_labels)
   if loss.normalised:
-    normaliser = scan(add_chunk, Normaliser.start(len(all_BD)))
+    normaliser = labels.scan(add_chunk, Normaliser.start(len(all_BD)))
     loss = normaliser.normalised(loss, axes)
-  exponents = exponents_of(rows)
+  exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
     def terms(logits_BC):
-      results = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
-      if divisor == 1:
-        return results
-      return jax.tree.map(lambda x: x / divisor, results)
+      return labels.terms(loss, logits_BC, start, size)
 
-    span = chunks.Span(start, size)
-    return change_chunk(static, carry, all_BD, pace, exponents, span, terms)
+    place = labels.place(start, size)
+    return _change_chunk(static, carry, all_BD, pace, exponents, place, terms)
 
-  last = scan(body, PassCarry.start(rows, slots, all_BD))
+  last = labels.scan(body, PassCarry.start(rows, slots, all_BD))
   return last.results(axes, document_BD.dtype)
 
 
-def exponents_of(rows: Rows) -> dict[str, jax.Array]:
-  """Returns the rows' exponents, in a dict that is empty if there are none."""
-  return {name: rows[name] for name in rows if name == 'exponent'}
+class _AllLabels:
+  """The loss over all labels of a shard, in chunks of consecutive rows."""
+
+  def __init__(self, static, rows, weights_L, positives_BP, mask_B):
+    self.static, self.rows, self.weights_L = static, rows, weights_L
+    gold = gold_of(positives_BP, mask_B)
+    self.gold = chunks.all_documents(gold, static.axes)
+    self.divisor = labels_per_loss(static.loss, static.n_labels)
+    self.scan = functools.partial(
+      chunks.scan_chunks,
+      rows=chunks.shard_rows(rows, static.n_labels),
+      chunk=static.chunk,
+    )
+
+  def place(self, start, size):
+    return chunks.Span(start, size)
+
+  def add(self, normaliser, logits_BC, start, size):
+    chunk = self._chunk(start, size)
+    return normaliser.with_chunk(logits_BC, self.gold, chunk)
+
+  def terms(self, loss, logits_BC, start, size):
+    chunk = self._chunk(start, size)
+    results = chunk_loss(loss, logits_BC, self.gold, chunk)
+    if self.divisor == 1:
+      return results
+    return jax.tree.map(lambda x: x / self.divisor, results)
+
+  def _chunk(self, start, size):
+    ids_C = chunks.labels(self.rows, self.static.axes, start, size)
+    weights = chunks.cut(self.weights_L, start, size)
+    return Chunk(ids_C[0], ids_C < self.static.n_labels, weights)
 
 
-# logits_BC -> (sum of the loss, its derivative by logits_BC)
-Terms = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+class _ListedLabels:
+  """The loss over shortlists, in chunks of a batch's distinct labels.
+
+  The rows of a chunk are gathered, multiplied by all documents at once,
+  changed, and written back. Logits of labels that a document does not have on
+  its shortlist are computed too, and are then masked: a product with a gathered
+  chunk that stays in cache takes less time than a copy of each row for each
+  document.
+  """
+
+  def __init__(self, static, rows, weights, shortlist, mask_B):
+    n_labels, axes = static.n_labels, static.axes
+    shortlist, mask_B = chunks.all_documents((shortlist, mask_B), axes)
+    places = places_of(shortlist.ids_BA, rows, n_labels, axes)
+    own_BA = places.own_BA & mask_B[:, None]
+    gold_BA = shortlist.gold_BA & own_BA
+    weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
+    self.scale_B = document_scale(static.loss, shortlist.ids_BA, n_labels)
+    per_shard = len(rows['bias'])
+    row_BA = jnp.where(own_BA, places.row_BA, per_shard)
+    capacity = min(row_BA.size, chunks.shard_rows(rows, n_labels))
+    self.row_Y, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
+    self.entries = _by_column(self.row_Y, row_BA, own_BA, gold_BA, weights_BA)
+    self.scan = functools.partial(
+      chunks.scan_chunks, rows=capacity, chunk=static.chunk, used=used
+    )
+
+  def place(self, start, size):
+    row_C = lax.dynamic_slice_in_dim(self.row_Y, start, size)
+    return chunks.Picked(row_C)
+
+  def add(self, normaliser, logits_BC, start, size):
+    masked = self._masked(logits_BC, start, size)
+    logits_BC, gold_BC, weights_BC = masked
+    weights_BC = 1.0 if weights_BC is None else weights_BC
+    return normaliser.plus(logits_BC, jnp.where(gold_BC, weights_BC, 0.0))
+
+  def terms(self, loss, logits_BC, start, size):
+    masked = self._masked(logits_BC, start, size)
+    return slot_loss(loss, *masked, self.scale_B)
+
+  def _masked(self, logits_BC, start, size):
+    """Returns logits, gold and weights; logits are -inf for other labels."""
+    marks_BC, weights_BC = jax.tree.map(
+      lambda x: lax.dynamic_slice_in_dim(x, start, size, 1), self.entries
+    )
+    logits_BC = jnp.where(marks_BC > 0, logits_BC, -jnp.inf)
+    return logits_BC, marks_BC == _GOLD, weights_BC
 
 
-def change_chunk(
-  static: Pass,
-  carry: PassCarry,
-  all_BD: jax.Array,
-  pace: StepScalars,
-  exponents: Rows,
-  place: chunks.Span | chunks.Picked,
-  terms: Terms,
-) -> PassCarry:
+def distinct_rows(
+  row_X: Int32[Array, ' X'], capacity: int, per_shard: int
+) -> tuple[Int32[Array, ' Y'], Int32[Array, '']]:
+  """Sorts row numbers and removes repeated ones; per_shard stands for no row.
+
+  row_Y is int32 [capacity], ascending. Entries after the distinct rows are
+  different numbers beyond the shard. Their number is the second result.
+  """
+  row_X = jnp.sort(row_X)
+  new_X = (row_X < per_shard) & jnp.diff(row_X, prepend=-1).astype(bool)
+  at_X = jnp.where(new_X, jnp.cumsum(new_X) - 1, capacity)
+  row_Y = per_shard + jnp.arange(capacity, dtype=jnp.int32)
+  return row_Y.at[at_X].set(row_X, mode='drop'), new_X.sum(dtype=jnp.int32)
+
+
+_NEGATIVE, _GOLD = 1, 2  # marks of the labels on a document's shortlist
+
+
+def _by_column(row_Y, row_BA, own_BA, gold_BA, weights_BA):
+  """Moves the entries of shortlists to the columns of their labels.
+
+  The marks are _NEGATIVE or _GOLD, and 0 where a label is not on the document's
+  shortlist.
+  """
+  column_BA = jnp.where(own_BA, jnp.searchsorted(row_Y, row_BA), len(row_Y))
+  row_B1 = jnp.arange(len(row_BA))[:, None]
+
+  def by_column(values_BA: jax.Array) -> jax.Array:
+    zero_BY = jnp.zeros((len(row_BA), len(row_Y)), values_BA.dtype)
+    return zero_BY.at[row_B1, column_BA].set(values_BA, mode='drop')
+
+  marks_BA = jnp.where(gold_BA, _GOLD, _NEGATIVE).astype(jnp.int8)
+  return jax.tree.map(by_column, (marks_BA, weights_BA))
+
+
+def _change_chunk(static, carry, all_BD, pace, exponents, place, terms):
   """Changes a chunk of rows by one step.
 
   all_BD are all documents that this device scores. The gradient of rows is
-  divided by their number. `exponents` are those before the pass.
+  divided by their number. `exponents` are those before the pass. `terms` turn
+  logits_BC into the sum of the loss and its derivative.
   """
   # Without the barrier, XLA would copy the old rows and read the copy after the
   # new rows are written. Exponents are read from the old rows.
   chunk_rows = lax.optimization_barrier(place.cut(carry.rows | exponents))
   kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
-  new, dlogits_BC = terms(chunk_logits(all_BD, chunk_rows, kernel_CD))
+  new, dlogits_BC = terms(_chunk_logits(all_BD, chunk_rows, kernel_CD))
   rounded_BC = dlogits_BC.astype(all_BD.dtype)
   gradient = RowGradient(
     product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
@@ -258,22 +345,12 @@ def change_chunk(
   )
 
 
-def chunk_logits(
-  document_BD: jax.Array, rows: Rows, kernel_CD: jax.Array
-) -> jax.Array:
+def _chunk_logits(document_BD, rows, kernel_CD):
   """Returns logits_BC of a chunk, float32."""
   return product(document_BD, kernel_CD, (1, 1)) + rows['bias']
 
 
-def _step_rows(
-  static: Pass,
-  chunk_rows: Rows,
-  slots: Slots,
-  gradient: RowGradient,
-  pace: StepScalars,
-  bits_CD: jax.Array,
-  place: chunks.Span | chunks.Picked,
-) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+def _step_rows(static, chunk_rows, slots, gradient, pace, bits_CD, place):
   """Returns the chunk's rows and the shard's slots, after one step."""
   rule = static.rule
   rule_slots = {name: slots[name] for name in rule.names}

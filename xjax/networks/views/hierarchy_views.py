@@ -33,8 +33,7 @@ from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.encoders.layers import Dense, dropout
 from xjax.networks.heads.attend import MASKED
-from xjax.networks.views.label_encoder import LabelEncoder
-from xjax.networks.views.taxonomy_parts import TaxonomyParts
+from xjax.networks.views.label_encoder import LabelEncoder, TaxonomyParts
 from xjax.networks.views.view import ViewInputs, Views, ViewsConfig
 
 # Returns the Gumbel noise of a part of the taxonomy, given its index and the

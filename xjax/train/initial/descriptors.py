@@ -23,9 +23,9 @@ from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.networks.encoders.encoder import EncoderInputs
 from xjax.networks.pretrained.convert import parameter_shapes
-from xjax.networks.pretrained.name_embeddings import NameEncoder
+from xjax.networks.pretrained.text_encoder import NameEncoder
 from xjax.networks.text_model import TextModelConfig
-from xjax.networks.views.taxonomy_parts import encoded_nodes
+from xjax.networks.views.label_encoder import encoded_nodes
 from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   CONCEPTS,

@@ -36,8 +36,10 @@ from xjax.networks.heads.generation.pretraining import (
   segments_of,
 )
 from xjax.networks.pretrained.architecture import Architecture
-from xjax.networks.pretrained.language_model import language_transform
-from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.networks.pretrained.model_folder import (
+  ModelFolder,
+  language_transform,
+)
 from xjax.networks.text_model import TextModelConfig
 from xjax.train.initial.warm_start import WarmStarted
 from xjax.train.parameters import (

@@ -10,7 +10,6 @@ from xjax.core.types import PAD
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
-from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import LazyAdam
 
 RATE, DECAY, STEPS, LABELS = 0.05, 0.3, 3, 307
@@ -77,9 +76,9 @@ def test_labels_on_no_shortlist_rest(step_trial):
     def change(params, slots, number, shortlist):
       taken = RowUpdate(step.rule, slots, pace(number))
       head = nnx.merge(graphdef, params)
-      return fused_shortlist_loss(
-        head, document_BD, shortlist, mask_B, step.loss, taken
-      )[1]
+      return fused_loss(head, document_BD, shortlist, mask_B, step.loss, taken)[
+        1
+      ]
 
     arrays = [params, slots]
     states = [nnx.to_pure_dict(params) | slots]

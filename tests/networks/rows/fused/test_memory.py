@@ -18,7 +18,6 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
-from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD, AdagradRow
 
@@ -154,7 +153,7 @@ def test_rows_of_shortlists_are_overwritten_where_they_lie(storage):
     graphdef, (*state, documents, _) = arguments(storage, rule, chunk=64)
     lists = jax.ShapeDtypeStruct((B, 11), jnp.int32)
     gold = jax.ShapeDtypeStruct((B, 11), bool)
-    run = fused(graphdef, rule, bce, fused_shortlist_loss)
+    run = fused(graphdef, rule, bce, fused_loss)
     given = *state, documents, Shortlist(lists, gold)
     compiled = jax.jit(run, donate_argnums=(0, 1)).lower(*given).compile()
   used = compiled.memory_analysis()

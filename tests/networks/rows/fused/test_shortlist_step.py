@@ -17,8 +17,7 @@ from xjax.losses.loss import Reduction
 from xjax.losses.softmax import Softmax
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.shortlist import shortlist_loss
-from xjax.networks.rows.fused import RowUpdate, StepScalars
-from xjax.networks.rows.shortlist_step import fused_shortlist_loss
+from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import SGD, AdagradRow
 
@@ -63,7 +62,7 @@ def program(step, **more):
         *map(jnp.float32, (step.rate, step.decay)), jnp.uint32(5)
       )
       taken = RowUpdate(step.rule, slots, pace)
-      return fused_shortlist_loss(
+      return fused_loss(
         head, document_BD, shortlist, mask_B, step.loss, taken, **more
       )
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from xjax.networks.encoders.attention import Memory, attend_to_parts
-from xjax.networks.encoders.dropout_bits import seeds_of
-from xjax.networks.encoders.layers import Dense, LayerNorm, dropout
+from xjax.networks.encoders.layers import Dense, LayerNorm, dropout, seeds_of
 
 _EPS = 1e-5  # of the layer norms
 
