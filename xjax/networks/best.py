@@ -69,7 +69,6 @@ def with_chunk(
 def _add_exactly(
   best: Best, scores_BC: Float32[Array, 'B C'], first: Int[Array, '']
 ) -> Best:
-  """Adds a chunk of labels to the lists."""
   documents, size = scores_BC.shape
   if size < _LEAST:
     place_BC = jnp.broadcast_to(jnp.arange(size), scores_BC.shape)
@@ -95,7 +94,6 @@ def _add_exactly(
 def _add_all(
   best: Best, scores_BC: Float32[Array, 'B C'], first: Int[Array, '']
 ) -> Best:
-  """Adds the best labels of a chunk to the lists."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
   return _merge(best, *lax.top_k(scores_BC, k), first)
 
@@ -140,7 +138,6 @@ def _merge(
   place_BC: Int32[Array, 'B C'],
   first: Int[Array, ''],
 ) -> Best:
-  """Merges some labels of a chunk into the lists, and keeps the best labels."""
   both = Best(
     jnp.concatenate([best.ids, first + place_BC], axis=1),
     jnp.concatenate([best.scores, scores_BC], axis=1),

@@ -158,24 +158,14 @@ class TextModel(nnx.Module):
       pooled = Mean(self.encoder.dim)(pooled)
     return pooled.astype(jnp.float32)
 
-  def _head_input(
-    self,
-    batch: TokenBatch,
-    rngs: nnx.Rngs | None,
-    kept_BT: jax.Array | None = None,
-  ) -> Any:
+  def _head_input(self, batch, rngs, kept_BT=None) -> Any:
     if not self.head.reads_prefix:
       return self._pooled(batch, rngs, kept_BT)
     ids_TB = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(ids_TB), batch)
     return read_prefix(self.encoder, ids_TB, real_TB, batch.lengths_B, rngs)
 
-  def _pooled(
-    self,
-    batch: TokenBatch,
-    rngs: nnx.Rngs | None,
-    kept_BT: jax.Array | None = None,
-  ) -> Any:
+  def _pooled(self, batch, rngs, kept_BT=None) -> Any:
     """Returns document_BD, or TokenFeatures if there is no pooling."""
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
@@ -218,15 +208,7 @@ class TextModel(nnx.Module):
     pair = (self._gathered(x, batch) for x in (first, second))
     return total + more + self.views.loss(*pair, batch.mask_B, rngs)
 
-  def _view_loss(
-    self,
-    batch: TokenBatch,
-    loss: ChunkLoss,
-    rngs: nnx.Rngs | None,
-    weights: LabelWeights | None,
-    kept_BT: jax.Array | None = None,
-  ) -> tuple[jax.Array, Any]:
-    """Returns the loss of the labels of one view, and the pooled documents."""
+  def _view_loss(self, batch, loss, rngs, weights, kept_BT=None):
     head = self.head.ready(rngs)
     pooled, mask_B = self._head_input(batch, rngs, kept_BT), batch.mask_B
     features = self.loss_features(pooled, batch)
@@ -287,7 +269,6 @@ class TextModel(nnx.Module):
 
 
 def _time_first(batch: TokenBatch) -> jax.Array:
-  """Returns ids [T, B], ids by zone [T, B, Z], or features_TBD of a batch."""
   if batch.features_BTD is not None:
     return jnp.moveaxis(batch.features_BTD, 1, 0)
   return jnp.moveaxis(batch.tokens_BT, -1, 0)
@@ -306,7 +287,6 @@ def _real_tokens(steps: int, batch: TokenBatch) -> jax.Array:
 
 
 def _encoded_lengths(batch: TokenBatch) -> jax.Array:
-  """Returns each document's number of tokens, or of its zones with tokens."""
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
   return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)

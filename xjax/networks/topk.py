@@ -1,6 +1,6 @@
 """Selects the k best labels of a head, on its devices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import functools
 from typing import Any
 
@@ -140,7 +140,6 @@ def _filters(
   slices: Sequence[jax.Array],
   allowed: jax.Array | None,
 ) -> dict[str, Any]:
-  """Returns the filters that are not None, by name."""
   filters = {}
   if weights is not None:
     filters['weights_L'] = jnp.asarray(weights, jnp.float32)
@@ -199,15 +198,7 @@ def _shard_topk(static, rows, shared, features, filters):
   return lax.all_gather(best, LABEL, axis=2, tiled=True).first(k)
 
 
-def _with_chunk(
-  best: Best,
-  logits_BC: jax.Array,
-  first: jax.Array,
-  real_C: jax.Array,
-  filters: Mapping[str, Any],
-  sigmoid: tuple[float, float],
-  recall: float = 1.0,
-) -> Best:
+def _with_chunk(best, logits_BC, first, real_C, filters, sigmoid, recall=1.0):
   """Adds the labels of a chunk with real_C to the lists [G, B, K]."""
   scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
   all_C = jnp.ones_like(real_C)
@@ -222,13 +213,7 @@ def _with_chunk(
   return lax.map(add_to_slice, (best, masks_GC))
 
 
-def _scores(
-  logits_BC: jax.Array,
-  real_C: jax.Array,
-  filters: Mapping[str, Any],
-  sigmoid: tuple[float, float],
-) -> jax.Array:
-  """Returns the scores for ranking, -inf where a label must not be selected."""
+def _scores(logits_BC, real_C, filters, sigmoid) -> jax.Array:
   scores_BC = logits_BC.astype(jnp.float32)
   allowed_BC = real_C[None]
   if 'weights_L' in filters:

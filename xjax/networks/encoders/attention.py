@@ -78,10 +78,7 @@ def heads_per_group(heads: int, entries: int) -> int:
   return max(n for n in divisors if n == 1 or n * entries <= _MOST_WEIGHTS)
 
 
-def _library_attention(
-  inputs_BTX: Float[Array, 'B T X'], segments_BT: Segments, heads: int
-) -> Float[Array, 'B T D']:
-  """Calls jax.nn.dot_product_attention, with cuDNN's kernel if possible."""
+def _library_attention(inputs_BTX, segments_BT, heads) -> Float[Array, 'B T D']:
   batch, tokens, width = inputs_BTX.shape
   split = inputs_BTX.reshape(batch, tokens, 3, heads, -1)
   arguments = {'implementation': 'xla'}
@@ -118,13 +115,7 @@ def visible_tokens(segments_BT: Segments) -> Bool[Array, 'B _ T']:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _grouped_attention(
-  inputs_BT3D: Float[Array, 'B T 3 D'],
-  segments_BT: Segments,
-  seeds: UInt32[Array, '2'] | None,
-  size: tuple[int, int],
-  rate: float,
-) -> Float[Array, 'B T D']:
+def _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate):
   """Computes `self_attention` for one group of heads after the other.
 
   One turn, numbered from 0, is the computation for one group. The third axis of
@@ -133,14 +124,7 @@ def _grouped_attention(
   return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 
 
-def _forward(
-  inputs_BT3D: Float[Array, 'B T 3 D'],
-  segments_BT: Segments,
-  seeds: UInt32[Array, '2'] | None,
-  size: tuple[int, int],
-  rate: float,
-) -> tuple[Float[Array, 'B T D'], tuple]:
-  """Returns the result of attention and the arrays that the gradient needs."""
+def _forward(inputs_BT3D, segments_BT, seeds, size, rate):
   batch, tokens, _, dim = inputs_BT3D.shape
   sees = visible_tokens(segments_BT)[:, None]
   # The scale multiplies the queries, not the scores: a token has d numbers in
@@ -166,13 +150,7 @@ def _forward(
   return out_BT1D[:, :, 0], saved
 
 
-def _backward(
-  size: tuple[int, int],
-  rate: float,
-  saved: tuple,
-  d_BTD: Float[Array, 'B T D'],
-) -> tuple:
-  """Computes the gradient of the inputs from the gradient of the result."""
+def _backward(size, rate, saved, d_BTD) -> tuple:
   inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
   sees = visible_tokens(segments_BT)[:, None]
   scale = size[1] ** -0.5
@@ -209,11 +187,7 @@ def _backward(
 _grouped_attention.defvjp(_forward, _backward)
 
 
-def _means(
-  out_BT1D: Float[Array, 'B T 1 D'],
-  d_BT1D: Float[Array, 'B T 1 D'],
-  size: tuple[int, int],
-) -> Float32[Array, 'turns B group T 1']:
+def _means(out_BT1D, d_BT1D, size) -> Float32[Array, 'turns B group T 1']:
   """Averages the gradients of each token's attention weights, by these weights.
 
   The average is the dot product of a head's result and the result's gradient.

@@ -178,21 +178,13 @@ class Bert(Transformer):
     """
     return jax.checkpoint(function) if self.remat else function
 
-  def _embedded(
-    self,
-    ids_TB: Int32[Array, 'T B'],
-    segments_BT: Segments,
-    seeds: UInt32[Array, 'draws 2'] | None,
-    kept_BT: Float32[Array, 'B T'] | None = None,
-  ) -> Float[Array, 'B T D']:
-    """Returns the vectors that enter the first layer, in dtype."""
+  def _embedded(self, ids_TB, segments_BT, seeds, kept_BT=None):
     places_BT = _positions(segments_BT)
     h_BTD = self.embeddings(ids_TB.T, places_BT, seeds, kept_BT)
     return h_BTD.astype(self.dtype)
 
 
 def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
-  """Returns the position of each token in its document, counted from 0."""
   places_1T = jnp.arange(segments_BT.shape[1])[None]
   if segments_BT.dtype == jnp.bool_:
     return places_1T
@@ -249,8 +241,6 @@ class _Embeddings(nnx.Module):
 
 
 class _Layer(nnx.Module):
-  """Applies self-attention, then a feed-forward network."""
-
   def __init__(
     self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
   ) -> None:

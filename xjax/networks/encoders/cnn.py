@@ -75,7 +75,6 @@ def _shard_states(
   real_TB: Bool[Array, 'T B'],
   weights: list[Array],
 ) -> Float[Array, 'T B U']:
-  """Returns the states of one shard's documents."""
   dtype = x_TBD.dtype
   # In the backward pass, pcast sums the weights' gradients over shards, in
   # float32.

@@ -253,7 +253,6 @@ class Bidirectional(nnx.Module):
 
 
 def _draw_gates(initializer, rngs, shape, gates):
-  """Draws a kernel of the given shape for each gate, side by side."""
   return jnp.concatenate(
     [initializer(rngs.params(), shape) for _ in range(gates)], axis=1
   )
@@ -289,7 +288,6 @@ def _kernel_gradient(x_TBD, d_TBV):
 
 
 def _states_before(h_TBU, first_BU, reverse):
-  """Returns the state before each step, given the state after each step."""
   if reverse:
     return jnp.concatenate([h_TBU[1:], first_BU[None]])
   return jnp.concatenate([first_BU[None], h_TBU[:-1]])

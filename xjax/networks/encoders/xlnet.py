@@ -136,8 +136,6 @@ class _Embeddings(nnx.Module):
 
 
 class _Layer(nnx.Module):
-  """Applies self-attention, then a feed-forward network."""
-
   def __init__(
     self, architecture: XLNetArchitecture, config: XLNetConfig, rngs: nnx.Rngs
   ) -> None:
@@ -256,7 +254,6 @@ def relative_attention(
 
 
 def _is_last(segments_BT: Segments) -> Bool[Array, 'B T']:
-  """Returns whether a token is the last token of its document."""
   after_BT = jnp.pad(segments_BT[:, 1:], ((0, 0), (0, 1)))
   return (segments_BT != 0) & (segments_BT != after_BT)
 

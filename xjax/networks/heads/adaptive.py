@@ -237,9 +237,7 @@ def _tail_losses(loss: LabelLoss) -> Any:
   return losses
 
 
-def _sum_of_losses(
-  loss: LabelLoss, logits_BC: jax.Array, gold_BP: jax.Array
-) -> jax.Array:
+def _sum_of_losses(loss, logits_BC, gold_BP) -> jax.Array:
   """Returns each document's loss over a part; ignores gold places outside."""
   labels = logits_BC.shape[1]
   row_B1 = jnp.arange(len(logits_BC))[:, None]
@@ -263,9 +261,7 @@ def logit_of_product(
   return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
 
 
-def _scores_at(
-  features_BD: jax.Array, rows: jax.Array, at_C: jax.Array
-) -> jax.Array:
+def _scores_at(features_BD, rows, at_C) -> jax.Array:
   """Returns the scores of some rows of a part; other places get any score."""
   rows_CD = rows[jnp.clip(at_C, 0, len(rows) - 1)]
   return scores(features_BD, rows_CD.astype(features_BD.dtype))

@@ -43,12 +43,7 @@ def attend(
   return _attend(hidden_BTD, mask_BT, attention_CD, output_CD)[0]
 
 
-def _attend(
-  hidden_BTD: jax.Array,
-  mask_BT: jax.Array,
-  attention_CD: jax.Array,
-  output_CD: jax.Array,
-) -> tuple[jax.Array, tuple]:
+def _attend(hidden_BTD, mask_BT, attention_CD, output_CD):
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(attention_CD), documents, tokens)
@@ -108,9 +103,7 @@ def attend_with_one_row(
   return _attend_with_one_row(hidden_BTD, mask_BT, rows_CD)[0]
 
 
-def _attend_with_one_row(
-  hidden_BTD: jax.Array, mask_BT: jax.Array, rows_CD: jax.Array
-) -> tuple[jax.Array, tuple]:
+def _attend_with_one_row(hidden_BTD, mask_BT, rows_CD):
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(rows_CD), documents, tokens)
@@ -123,9 +116,7 @@ def _attend_with_one_row(
   return attended_CB.T, saved
 
 
-def _attend_with_one_row_backward(
-  saved: tuple, cotangent_BC: jax.Array
-) -> tuple:
+def _attend_with_one_row_backward(saved, cotangent_BC) -> tuple:
   hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB = saved
   dtype = hidden_XD.dtype
   dscore_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]

@@ -252,9 +252,7 @@ class Cascade(Head):
   ) -> CascadeFeatures:
     return self._features(features.document_BX, logs)
 
-  def _features(
-    self, document_BX: jax.Array, logs: jax.Array | None
-  ) -> CascadeFeatures:
+  def _features(self, document_BX, logs) -> CascadeFeatures:
     weights = []
     # A cluster has the largest weight of its labels.
     for level in reversed(self.clusters):
@@ -370,23 +368,15 @@ class Cascade(Head):
 def _label_logits(
   x_BD: jax.Array, chunk: Mapping[str, jax.Array]
 ) -> Float32[Array, 'B C']:
-  """Returns the dot products of documents with label rows, plus biases."""
   return scores(x_BD, chunk['kernel'].astype(x_BD.dtype)) + chunk['bias']
 
 
 def _is_in(ids_BA: jax.Array, gold_BP: jax.Array) -> Bool[Array, 'B A']:
-  """Returns which ids are gold; PAD is not."""
   same_BA = (ids_BA[:, :, None] == gold_BP[:, None, :]).any(axis=2)
   return same_BA & (ids_BA != PAD)
 
 
-def _level_loss(
-  loss: LabelLoss,
-  logits_BA: jax.Array,
-  gold_BA: jax.Array,
-  real_BA: jax.Array,
-) -> Float32[Array, ' B']:
-  """Returns the sum or the mean of the losses of each row's real entries."""
+def _level_loss(loss, logits_BA, gold_BA, real_BA) -> Float32[Array, ' B']:
   loss_BA, _ = loss(logits_BA, gold_BA)
   sum_B = jnp.where(real_BA, loss_BA, 0).sum(axis=1)
   if loss.reduction is Reduction.SUM_LABELS:

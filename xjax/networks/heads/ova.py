@@ -51,9 +51,7 @@ def initial_rows(
   return jax.shard_map(draw, in_specs=P(), out_specs=spec, check_vma=False)(key)
 
 
-def _draw_shard(
-  size: int, dim: int, storage: Storage, key: jax.Array
-) -> dict[str, jax.Array]:
+def _draw_shard(size, dim, storage, key) -> dict[str, jax.Array]:
   """Draws the rows of one shard, in blocks of the given size."""
   blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)
   first = lax.axis_index(ALL_DEVICES) * blocks
@@ -71,9 +69,7 @@ def _draw_shard(
   return lax.fori_loop(0, blocks, with_block, empty)
 
 
-def _draw_rows(
-  key: jax.Array, first: jax.Array, size: int, dim: int, storage: Storage
-) -> dict[str, jax.Array]:
+def _draw_rows(key, first, size, dim, storage) -> dict[str, jax.Array]:
   """Draws rows with indices from `first` on, and encodes the rows for storage.
 
   The bits for stochastic rounding depend on the row's index, as in training.

@@ -201,7 +201,6 @@ def own_logits(
 
 
 def _shard_logits(static, rows, shared, features, ids_BA):
-  """Returns the logits of this device's documents."""
   everywhere = chunks.all_documents((features, ids_BA), static.axes)
   places = static.places(everywhere[1], rows)
   logits_BA = own_logits(static, rows, shared, everywhere[0], places)
@@ -272,7 +271,6 @@ def pull_shard(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _logits(static, rows, shared, features, ids_BA):
-  """Computes shortlist_logits, with gradients for rows, shared and features."""
   run = jax.shard_map(
     functools.partial(_shard_logits, static),
     in_specs=(row_spec(static.axes), P(), BATCH, BATCH),
@@ -315,7 +313,6 @@ _logits.defvjp(_logits_forward, _logits_backward)
 
 
 def _shard_loss(static, loss, rows, shared, features, weights, batch):
-  """Returns one shard's loss and gradients for rows, shared and features."""
   documents = chunks.all_documents((features, *batch), static.axes)
   features, shortlist, mask_B = documents
   places = static.places(shortlist.ids_BA, rows)

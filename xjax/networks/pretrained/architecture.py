@@ -67,8 +67,6 @@ class XLNetArchitecture(Architecture):
 
 
 class _Names(NamedTuple):
-  """Holds the names that a family of encoders gives to the fields."""
-
   dim: str
   layers: str
   heads: str
@@ -186,7 +184,6 @@ def small_encoder(
 
 
 def _size_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
-  """Yields the faults of sizes and of the padding id."""
   most_of = {'vocab_size': _VOCABULARY}
   most_of |= {getattr(names, size): most for size, most in _SIZES.items()}
   if names is _BERT:
@@ -211,7 +208,6 @@ def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
 
 
 def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
-  """Yields the faults of single fields that are not sizes."""
   eps = _value_or(config, 'layer_norm_eps', 1e-12)
   if type(eps) not in (int, float) or not 0 < eps < 1:
     yield f'"layer_norm_eps" is {shown(eps)}; it must be between 0 and 1'

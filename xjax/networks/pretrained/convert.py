@@ -221,7 +221,6 @@ _POOLER_PATH = 'pooling/dense/'
 def _present_pairs(
   names: Collection[str], architecture: Architecture
 ) -> Iterator[_Pair]:
-  """Yields the expected pairs, with the pooler's if `names` has one of them."""
   yield from _encoder(architecture)
   pooler = [*_pooler(architecture)]
   if any(name in names for pair in pooler for name in pair.names):
@@ -294,7 +293,6 @@ def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
 
 
 def _pooler(architecture: Architecture) -> Iterator[_Pair]:
-  """Yields the pairs of the dense layer on [CLS]."""
   dim = architecture.dim
   is_xlnet = isinstance(architecture, XLNetArchitecture)
   name = 'sequence_summary.summary' if is_xlnet else 'pooler.dense'

@@ -89,7 +89,6 @@ class DescriptorEncoder:
     return np.asarray(weights) @ self.words.vectors[list(ids)] / total
 
   def _weight(self, word: str) -> float:
-    """Returns the weight of a word, a number above 0."""
     match self.config.weights:
       case DescriptorWeights.UNIFORM:
         return 1.0

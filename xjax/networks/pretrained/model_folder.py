@@ -142,7 +142,6 @@ class ModelFolder:
     return parameter_paths(names, self.architecture)
 
   def _tensors(self) -> tuple[WeightFiles, dict[str, str]]:
-    """Returns the weight files, and the result of match_names."""
     files = WeightFiles.of(self.path)
     where = str(files.where)
     return files, match_names(files.headers, self.architecture, where)

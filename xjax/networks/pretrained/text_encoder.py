@@ -84,7 +84,6 @@ def _widths(
 def _batches(
   lengths: Int[np.ndarray, ' N'], max_tokens: int
 ) -> Iterator[tuple[Int[np.ndarray, ' B'], int]]:
-  """Yields the rows and the width of each batch, short texts first."""
   widths = _widths(lengths, max_tokens)
   for width in np.unique(widths):
     rows = np.flatnonzero(widths == width)
@@ -92,12 +91,7 @@ def _batches(
       yield rows[start : start + _ROWS[-1]], int(width)
 
 
-def _embed(
-  graphdef: nnx.GraphDef,
-  params: nnx.State,
-  ids_BT: jax.Array,
-  lengths_B: jax.Array,
-) -> jax.Array:
+def _embed(graphdef, params, ids_BT, lengths_B) -> jax.Array:
   """Returns the mean state of each row's tokens, [B, E], scaled to length 1."""
   encoder = nnx.merge(graphdef, params)
   real_BT = jnp.arange(ids_BT.shape[1]) < lengths_B[:, None]

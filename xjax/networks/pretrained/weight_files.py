@@ -126,7 +126,6 @@ def _headers(path: pathlib.Path) -> dict[str, Header]:
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path) -> Iterator[safe_open]:
-  """Opens a file for reading, and converts errors to DataError."""
   try:
     with safe_open(path, 'numpy') as file:
       yield file
@@ -138,7 +137,6 @@ def _open(path: pathlib.Path) -> Iterator[safe_open]:
 
 
 def _damage(path: pathlib.Path) -> str:
-  """Says why a file cannot be read as a safetensors file."""
   try:
     with path.open('rb') as file:
       start = file.read(2)
@@ -152,7 +150,6 @@ def _damage(path: pathlib.Path) -> str:
 
 
 def _missing_text(folder: pathlib.Path) -> str:
-  """Says that a folder has no weight files, and what to do."""
   others = sorted(p.name for kind in _OTHER_FORMATS for p in folder.glob(kind))
   if not others:
     return f'{folder}: has neither {WEIGHTS} nor {INDEX}'

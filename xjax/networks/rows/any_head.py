@@ -134,7 +134,6 @@ def _step_rows(
   pace: StepScalars,
   picked: chunks.Picked,
 ) -> tuple[nnx.State, Slots]:
-  """Returns the gathered rows and all slots of the shard after one step."""
   frozen, trained = nnx.split_state(gathered, Frozen, ...)
   leaves, structure = jax.tree.flatten(trained)
   d_leaves = jax.tree.leaves(nnx.split_state(d_rows, Frozen, ...)[1])

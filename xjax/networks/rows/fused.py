@@ -346,12 +346,10 @@ def _change_chunk(static, carry, all_BD, pace, exponents, place, terms):
 
 
 def _chunk_logits(document_BD, rows, kernel_CD):
-  """Returns logits_BC of a chunk, float32."""
   return product(document_BD, kernel_CD, (1, 1)) + rows['bias']
 
 
 def _step_rows(static, chunk_rows, slots, gradient, pace, bits_CD, place):
-  """Returns the chunk's rows and the shard's slots, after one step."""
   rule = static.rule
   rule_slots = {name: slots[name] for name in rule.names}
   new_slots = rule.update_slots(gradient, place.cut(rule_slots))

@@ -82,9 +82,7 @@ def power_of_2(exponent: jax.Array) -> Float32[Array, '...']:
   return lax.bitcast_convert_type(biased << 23, jnp.float32)
 
 
-def _round_fraction(
-  values: jax.Array, random: jax.Array, bits: int
-) -> Float32[Array, '...']:
+def _round_fraction(values, random, bits) -> Float32[Array, '...']:
   """Removes the last `bits` bits of fraction by stochastic rounding."""
   mask = jnp.uint32((1 << bits) - 1)
   exact = lax.bitcast_convert_type(values, jnp.uint32)

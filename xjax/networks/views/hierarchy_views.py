@@ -241,9 +241,7 @@ class WordViews(Views):
     )
     return self.config.weight * losses_2B.mean(axis=0).sum()
 
-  def _point(
-    self, document_BD: Float[Array, 'B D'], rngs: nnx.Rngs | None
-  ) -> Float32[Array, 'B D']:
+  def _point(self, document_BD, rngs) -> Float32[Array, 'B D']:
     """Returns outer(dropout(relu(inner(dropout(document)))))."""
     rate = self.config.dropout
     inner = jax.nn.relu(self.inner(dropout(document_BD, rate, rngs)))
@@ -276,9 +274,7 @@ def contrast_losses(
   return jnp.where(mask_X, losses_X, 0).reshape(2, batch)
 
 
-def _gumbel(
-  key: jax.Array, index: jax.Array, shape: tuple[int, ...]
-) -> Float32[Array, '*shape']:
+def _gumbel(key, index, shape) -> Float32[Array, '*shape']:
   return jax.random.gumbel(jax.random.fold_in(key, index), shape, jnp.float32)
 
 
@@ -287,5 +283,4 @@ def _log_sum(logits: Float32[Array, '*axes C']) -> Float32[Array, '*axes']:
 
 
 def _by_document(x: jax.Array) -> jax.Array:
-  """Divides the first axis (documents) over the data axis of the mesh."""
   return lax.with_sharding_constraint(x, BATCH)

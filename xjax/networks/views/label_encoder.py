@@ -204,9 +204,7 @@ class LabelEncoder(nnx.Module):
     return by_distance_CC + edges_CC / jnp.maximum(distance_CC, 1)
 
 
-def _between(
-  is_above_CC: Float32[Array, 'C C'], edge_C: Float32[Array, ' C']
-) -> Float32[Array, 'C C']:
+def _between(is_above_CC, edge_C) -> Float32[Array, 'C C']:
   """Returns the sum over the edges on the path between two nodes.
 
   is_above_CC is 1 where node j is node i, or is above it.

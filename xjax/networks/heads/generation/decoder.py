@@ -122,19 +122,11 @@ class DecoderLayer(nnx.Module):
     hidden = dropout(jax.nn.relu(self.inner(x)), self.rate, rngs)
     return self._add(2, x, self.outer(hidden), rngs)
 
-  def _attend(
-    self,
-    query: jax.Array,
-    memory: jax.Array,
-    sees: jax.Array,
-    rngs: nnx.Rngs | None,
-  ) -> jax.Array:
+  def _attend(self, query, memory, sees, rngs) -> jax.Array:
     seeds = None if rngs is None else seeds_of(rngs.dropout())
     return attend_to_parts(query, [memory], sees, self.heads, self.rate, seeds)
 
-  def _add(
-    self, part: int, x: jax.Array, change: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
+  def _add(self, part, x, change, rngs) -> jax.Array:
     """Returns norm(x + dropout(change)), summed in float32."""
     wide = dropout(change.astype(jnp.float32), self.rate, rngs)
     return self.norms[part](x.astype(jnp.float32) + wide).astype(x.dtype)

@@ -315,18 +315,11 @@ class HBGL(EmittingHead):
     return total / (1 + self.n_labels) if is_mean else total
 
   def _end(self, h: Float[Array, '*axes D']) -> Float32[Array, '*axes']:
-    """Returns the logit of [SEP]."""
     wide = h.astype(jnp.float32) * self.special[0]
     return wide.sum(axis=-1) + self.end_bias[0]
 
 
-def _loss_of_end(
-  loss: LabelLoss,
-  logits_BN: jax.Array,
-  end_B: jax.Array,
-  asked_BN: jax.Array,
-) -> jax.Array:
-  """Returns the loss of [SEP], summed over documents and levels."""
+def _loss_of_end(loss, logits_BN, end_B, asked_BN) -> jax.Array:
   is_end_BN = jnp.arange(logits_BN.shape[1]) == end_B[:, None]
   loss_BN, _ = loss(logits_BN, is_end_BN)
   return jnp.where(asked_BN, loss_BN, 0).sum()

@@ -300,7 +300,6 @@ class Radar(EmittingHead):
   def _written(
     self, state: Writing, logits: Logits, pairs: list[jax.Array]
   ) -> Writing:
-    """Returns the state after the next symbol is written."""
     allowed_BL = jnp.where(state.emitted_BL, -jnp.inf, logits.labels)
     label_B = jnp.argmax(allowed_BL, axis=1).astype(jnp.int32)
     other_B = jnp.argmax(logits.others, axis=1).astype(jnp.int32)
@@ -331,7 +330,6 @@ class Radar(EmittingHead):
   def _embed(
     self, symbols: Int32[Array, '*steps']
   ) -> Float32[Array, '*steps D']:
-    """Returns the input vectors of symbols."""
     is_label = symbols < self.n_labels
     labels = self.embedding[...][jnp.where(is_label, symbols, 0)]
     others = jnp.where(is_label, 0, symbols - self.n_labels)
