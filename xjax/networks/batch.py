@@ -33,34 +33,22 @@ class TokenBatch:
   If the zones of documents are kept separate (data.tokens.by_zone), tokens are
   [B, Z, T] and lengths [B, Z]. Empty zones of a document come last, with
   length 0.
-
-  Attributes:
-    tokens_BT: int32 token ids, 0 beyond a document's length; None if documents
-      are given as vectors (features_BTD).
-    lengths_B: int32 number of tokens or vectors.
-    positives_BP: int32 gold label indices, PAD beyond a document's labels.
-    mask_B: bool, False for rows that only fill the batch.
-    doc_B: int32 row of the document in its split, PAD for rows that only fill
-      the batch.
-    segments_BT: None if every document has its own row. If documents share
-      rows, segments_BT and tokens_BT are int32 [rows, T]. segments_BT is 0 at
-      padding, and 1, 2, ... for the first, second, ... document of a row.
-    first_B: int32 index of each document's first token in the flattened token
-      rows of the document's device. None if segments_BT is None.
-    features_BTD: float32 vectors of an external encoder, 0 beyond a document's
-      length. None for other inputs.
-    shortlist: the labels that training scores; None means all labels.
   """
 
-  tokens_BT: jax.Array | None
-  lengths_B: jax.Array
-  positives_BP: jax.Array
-  mask_B: jax.Array
-  doc_B: jax.Array
+  tokens_BT: jax.Array | None  # int32, 0 beyond a document; None for features
+  lengths_B: jax.Array  # int32, number of tokens or vectors
+  positives_BP: jax.Array  # int32 gold labels, PAD beyond a document's
+  mask_B: jax.Array  # bool, False for rows that only fill the batch
+  doc_B: jax.Array  # int32, row in the split; PAD for rows that only fill
+  # If documents share rows, segments_BT and tokens_BT are int32 [rows, T].
+  # segments_BT is 0 at padding, and 1, 2, ... for the first, second, ...
+  # document of a row.
   segments_BT: jax.Array | None = None
+  # int32 index of each document's first token in the flattened token rows of
+  # the document's device, if documents share rows.
   first_B: jax.Array | None = None
-  features_BTD: jax.Array | None = None
-  shortlist: Shortlist | None = None
+  features_BTD: jax.Array | None = None  # float32, of an external encoder
+  shortlist: Shortlist | None = None  # labels that training scores; None: all
 
 
 for _kind in (TokenBatch, Shortlist):

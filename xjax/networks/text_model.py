@@ -79,10 +79,7 @@ class TextModelConfig(ConfigPart, abstract=True):
     """Returns the hierarchy of the labels that the model scores.
 
     The other labels of the label space are concepts, like the other concepts of
-    the taxonomy (see Hierarchy.of_space).
-
-    Raises:
-      DataError: a label is its own ancestor.
+    the taxonomy (see Hierarchy.of_space, which raises DataError).
     """
     return Hierarchy.of_space(space, self.scored_labels(space))
 
@@ -100,18 +97,16 @@ class TextModel(nnx.Module):
   """Scores labels by an embedding, an encoder, a pooling and a head.
 
   The scores of a document depend neither on the other documents of the batch
-  nor on the padded length.
+  nor on the padded length. The parts are functions:
 
-  Attributes:
-    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD, or None if the
-      encoder reads tokens_TB.
-    encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
-    pooling: (TokenFeatures, rngs) -> document_BD, or None if the head reads
-      tokens.
-    views: makes further views of training documents, or None.
-    dtype: dtype of activations and products. Softmax, loss, sums and parameters
-      are float32. Only label rows may be stored in another format.
-    summary_last: whether the token [CLS] is a document's last token.
+  - embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD, or None if the
+    encoder reads tokens_TB;
+  - encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding;
+  - pooling: (TokenFeatures, rngs) -> document_BD, or None if the head reads
+    tokens.
+
+  Activations and products are in dtype. Softmax, loss, sums and parameters are
+  float32; only label rows may be stored in another format.
   """
 
   def __init__(
@@ -136,10 +131,9 @@ class TextModel(nnx.Module):
   def features(self, batch: TokenBatch, rngs: nnx.Rngs | None = None) -> Any:
     """Computes the input of the head from a batch, on the context mesh.
 
-    The result is that of head.prepare, a pytree of arrays whose first axis is
-    documents. head.prepare gets document_BD if there is a pooling, else the
-    encoded tokens, or a Prefix if the head reads it. rngs have the stream
-    `dropout`, or are None in evaluation.
+    The result is that of head.prepare, which gets document_BD if there is a
+    pooling, else the encoded tokens, or a Prefix if the head reads it. rngs
+    have the stream `dropout`, or are None in evaluation.
     """
     return self.head.prepare(self._head_input(batch, rngs))
 
@@ -309,30 +303,22 @@ def build(
 ) -> TextModel:
   """Makes a model with fresh parameters, in a mesh context (`jax.set_mesh`).
 
+  The label rows of OneVsAll are sharded over all devices, those of other heads
+  over the label axis. All other parameters are replicated. ConfigError is
+  raised if a part of the config has the wrong type.
+
   Args:
-    vocab_size: number of word ids, including the ids of padding and of unknown
+    vocab_size: number of word ids, including those of padding and of unknown
       words; 0 if documents do not consist of word ids.
     architecture: sizes of the pretrained encoder; None if it is not pretrained.
     label_priors: [L], probabilities strictly between 0 and 1 (smoothed_priors).
       The initial output biases are their logits, or 0 if this is None.
-    unseen: bool [L], True for labels without training documents, or None if
-      there are no such labels.
+    unseen: bool [L], True for labels without training documents.
     hidden: bool [L], True for labels that a unified head treats as unseen, in
-      order to calibrate its scores. None if there are no such labels.
-    train_counts: int [L], number of training documents of each label, or None
-      if the numbers are not known.
-    levels: the levels of clusters, if the head has levels. If None, labels are
-      divided evenly, in their order.
-    hierarchy: the hierarchy of the labels, if the model reads parents. If None,
-      no label has a parent.
-
-  Returns:
-    The model. The label rows of OneVsAll are sharded over all devices. The
-    label rows of other heads are sharded over the label axis. All other
-    parameters are replicated.
-
-  Raises:
-    ConfigError: a part of the config has the wrong type.
+      order to calibrate its scores.
+    train_counts: int [L], number of training documents of each label.
+    levels: for a head with levels; None divides labels evenly, in their order.
+    hierarchy: for a model that reads parents; None: no label has a parent.
   """
   for name, base in _PARTS.items():
     if not isinstance(part := getattr(config, name), base):

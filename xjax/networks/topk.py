@@ -32,36 +32,27 @@ def head_topk(
   """Returns the k labels with the best scores, without making a [B, L] array.
 
   The function runs on the mesh of the context. Each shard of labels makes lists
-  from its chunks of labels, and only these lists are gathered and merged.
-
-  If `recall` is 1, the result is exact. If scores are equal, the lower index
-  comes first. The chunk size and the mesh have no effect on the result as long
-  as they do not change the scores.
-
-  If chunks have 1024 labels or more, memory holds the lists and at most two
-  chunks of logits, for any number of slices.
+  from its chunks of labels, and only these lists are gathered and merged. If
+  `recall` is 1, the result is exact, and the lower index comes first if scores
+  are equal; chunks and meshes have no effect on it as long as they do not
+  change the scores. With chunks of 1024 labels or more, memory holds the lists
+  and at most two chunks of logits, for any number of slices.
 
   Args:
-    head: the head, whose scores are logits.
-    features: the features of the encoder, a pytree of arrays whose first axis
-      is documents.
+    features: result of the head's `prepare`.
     weights, slices, allowed: as in ranking.Query. Entries beyond the head's
       labels are ignored. An array is not copied if it has one entry for each
       label row and is divided over the mesh like the label rows.
     sigmoid: a and b below, a static argument.
-    recall: a number in (0, 1]. If labels are in random order, a list is
-      expected to contain at least this share of the k best labels. A value
-      below 1 has an effect only on TPUs. There, each chunk is expected to keep
-      at least the share `recall` of its own k best labels. A label is dropped
-      only in favour of a better label of the same chunk, so the better a label
-      is, the less often it is dropped. Lists of chunks and of shards are merged
-      exactly.
+    recall: the share of the k best labels that a list is expected to have, if
+      labels are in random order. A value below 1 has an effect only on TPUs.
+      There, each chunk is expected to keep this share of its own k best labels,
+      and drops a label only in favour of a better label of the same chunk.
 
   Returns:
-    ids_GBK: int32, G = 1 + len(slices), with PAD where a list has fewer than k
-      labels.
-    scores_GBK: float32, -inf where ids are PAD. Without weights, a score is a
-      logit. With weights, a score is log weight + log sigmoid(a * logit + b).
+    ids_GBK, with G = 1 + len(slices), and PAD where a list has fewer than k
+    labels; and scores_GBK, -inf at PAD. A score is a logit. With weights, it is
+    log weight + log sigmoid(a * logit + b).
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)

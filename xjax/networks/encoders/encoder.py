@@ -27,15 +27,11 @@ class InputConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module | None:
-    """Makes the embedding, with fresh parameters.
+    """Makes (tokens_TB or features_TBD, dtype, rngs) -> x_TBD, of size `dim`.
 
     vocab_size counts the ids of padding and of unknown words; it is 0 if
-    documents do not consist of word ids. rngs has the stream `params`.
-
-    Returns:
-      A module, or None if the encoder reads token ids itself. The arguments of
-      the module are tokens_TB or features_TBD, then dtype and rngs. The module
-      returns x_TBD and has an attribute `dim`, the size D.
+    documents do not consist of word ids. The result is None if the encoder
+    reads token ids itself. rngs has the stream `params`.
     """
 
 
@@ -75,16 +71,11 @@ class EncoderConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
-    """Makes the encoder, with fresh parameters.
+    """Makes a module (x_TBD, real_TB, rngs) -> h_TBD, of size `dim`.
 
-    rngs has the stream `params`.
-
-    Returns:
-      A module, which is called with x_TBD, real_TB and rngs, and returns h_TBD.
-      Time is the first axis. real_TB is bool, False at padding, and h is 0 at
-      padding. rngs has the stream `dropout`, or is None for no dropout. The
-      module's attribute `dim` is the size of h. The module runs on the context
-      mesh. Documents are divided over the data axis.
+    Time is the first axis. real_TB is bool, False at padding, where h is 0.
+    rngs has the stream `dropout`, or is None for no dropout. The module runs on
+    the context mesh, and documents are divided over the data axis.
     """
 
 

@@ -61,14 +61,10 @@ def dropout(
 ) -> Float[Array, '*shape']:
   """Zeroes entries with probability `rate`, and scales up the other entries.
 
-  This function keeps its random draws for the gradient. In the layers of
-  pretrained encoders, the array of draws would be large. Those layers use
-  seeded_dropout (dropout_bits.py), which computes its draws again.
-
-  Args:
-    rate: probability in [0, 1), rounded to a multiple of 2^-16 below 1.
-    rngs: stream `dropout`. If None, x is returned unchanged.
-    shared: axes along which all entries share one draw.
+  The rate, in [0, 1), is rounded to a multiple of 2^-16. Entries along the axes
+  `shared` have one draw. Without rngs (stream `dropout`), x is unchanged. This
+  function keeps its random draws for the gradient. In the layers of pretrained
+  encoders, the array of draws would be large; they use seeded_dropout.
   """
   # Drawing 16 random bits for each entry takes half the time of drawing floats.
   kept = max(1, round((1 - rate) * 2**16))
@@ -214,11 +210,9 @@ def seeded_dropout(
 ) -> Float[Array, '*shape']:
   """Zeroes entries with probability `rate`, and scales up the other entries.
 
-  Without seeds, x is returned unchanged. `draw` is the index of this draw, if
-  several draws have the same seeds. The layers of pretrained encoders use this
-  function, because attention's gradient, which is written by hand, makes the
-  same decisions again from the seeds. All other layers use layers.dropout,
-  which can also make one decision for all entries along an axis.
+  Without seeds, x is unchanged. The gradient of attention, which is written by
+  hand, makes the same decisions again from the seeds. `draw` is the index of
+  this draw, if several draws have the same seeds.
   """
   if seeds is None or not rate:
     return x

@@ -46,18 +46,14 @@ from xjax.networks.heads.streaming import gold_of
 
 
 class Chain(enum.Enum):
-  """Says how the scores on the path to a label become the label's score.
+  """Says how the scores on the path to a label become the label's score."""
 
-  Attributes:
-    PRODUCT: the product of all probabilities on the path (LightXML).
-    PARENT: the probability of the label times that of its cluster (CascadeXML,
-      "weighted").
-    LAST: the label's own score. The clusters only choose the labels that are
-      scored (CascadeXML, "level").
-  """
-
-  PRODUCT = 'product'
+  PRODUCT = 'product'  # of all probabilities on the path (LightXML)
+  # The probability of the label times that of its cluster (CascadeXML,
+  # "weighted").
   PARENT = 'parent'
+  # The label's own score. The clusters only choose the labels that are scored
+  # (CascadeXML, "level").
   LAST = 'last'
 
 

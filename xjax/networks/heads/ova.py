@@ -35,14 +35,11 @@ _MOST_ROWS = 1 << 17
 def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws random rows of about unit length.
+  """Draws random rows of about unit length, the same on every context mesh.
 
-  The number of rows must be a multiple of LABEL_MULTIPLE. The result has the
-  keys of encode_weights, and is the same on every mesh. The function needs a
-  context mesh (`jax.set_mesh`).
-  Drawing rows takes several float32 arrays, but the stored rows may take only
-  one byte per weight. So the rows of large heads are drawn in blocks, each on
-  the device that stores it.
+  The number of rows is a multiple of LABEL_MULTIPLE. Drawing takes several
+  float32 arrays, but the stored rows may take only one byte per weight. So the
+  rows of large heads are drawn in blocks, each on the device that stores it.
   """
   if rows <= _MOST_ROWS:
     return _draw_rows(key, jnp.int32(0), rows, dim, storage)

@@ -36,13 +36,11 @@ from xjax.networks.heads.streaming import Normaliser, slot_loss, split_floats
 def shortlist_logits(
   head: Head, features: Any, ids_BA: Int32[Array, 'B A']
 ) -> Float32[Array, 'B A']:
-  """Computes the logits of each document's shortlist.
+  """Computes the logits of each document's shortlist, on the context mesh.
 
-  The function runs on the context mesh (`jax.set_mesh`), like
-  streaming.head_loss. It can be differentiated with respect to the features and
-  to the parameters of the head. The backward pass scores the labels again. At
-  most head.chunk labels of a document are scored at a time. Logits are -inf
-  where ids_BA is PAD or not a label of the head.
+  Features and parameters have gradients; for them, the backward pass scores the
+  labels again. At most head.chunk labels of a document are scored at a time.
+  Logits are -inf where ids_BA is PAD or not a label of the head.
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head)

@@ -48,15 +48,11 @@ def head_loss(
   over the data axis, and label rows over the head's axes. The gradients are
   computed in the forward pass; the backward pass only scales them.
 
-  Args:
-    features: result of the head's `prepare`, a pytree of arrays whose first
-      axis is documents.
-    positives_BP: gold labels, PAD elsewhere; only the head's labels count.
-    mask_B: False for rows that only fill the batch and add nothing to the loss.
-    loss: its reduction says whether the loss of a document is the sum or the
-      mean over all labels.
-    weights: for each label row, with padding, or None if labels count equally.
-      They are cut and sharded like the label rows.
+  features are the result of the head's `prepare`, a pytree of arrays whose
+  first axis is documents. positives_BP are gold labels, PAD elsewhere; only the
+  head's labels count. mask_B is False for rows that only fill the batch and add
+  nothing. weights are given for each label row, with padding, or are None if
+  labels count equally.
   """
   graphdef, rows, shared = split_head(head)
   static = (graphdef, loss, head.n_labels, head.chunk, head.axes)

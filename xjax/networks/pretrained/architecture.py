@@ -126,11 +126,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
   """Reads the sizes of an encoder, and checks all fields that matter.
 
   Absent fields that are not sizes take the default values of transformers.
-  `where` is the path of config.json, for messages.
-
-  Raises:
-    DataError: a size is absent, a value is impossible, or a field asks for a
-      feature that is not implemented. The message has one line per fault.
+  DataError has one line per fault, with `where`, the path of config.json.
   """
   model = _value_or(config, 'model_type', None)
   if not isinstance(model, str) or model not in _PAD_IDS:

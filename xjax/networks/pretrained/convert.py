@@ -105,11 +105,8 @@ def match_names(
   """Checks tensors, and maps their plain names to the names in the file.
 
   A plain name has no prefix 'bert.', 'roberta.' or 'transformer.', and has the
-  current spelling (_OLD_NAMES has the old spellings).
-
-  Raises:
-    DataError: tensors are missing, unexpected, or of another shape or type; one
-      message lists all such tensors.
+  current spelling (_OLD_NAMES has the old ones). One DataError lists all
+  tensors that are missing, unexpected, or of another shape or type.
   """
   faults = _Faults()
   names: dict[str, str] = {}

@@ -66,9 +66,9 @@ def find_model(name: str) -> pathlib.Path:
 def _cached(name: str) -> pathlib.Path:
   """Returns the folder of a model in the Hugging Face cache.
 
-  The cache is read without huggingface_hub for two reasons. huggingface_hub
-  would follow a reference to a folder outside the cache. It would also reject a
-  model of which only a part was downloaded, although a part is enough here.
+  huggingface_hub is not asked: it would follow a reference to a folder outside
+  the cache, and reject a model of which only a part was downloaded, although a
+  part is enough here.
   """
   model = '--'.join(['models', *name.split('/')])
   ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
@@ -98,9 +98,8 @@ class ModelFolder:
   def at(cls, name: str) -> 'ModelFolder':
     """Finds a folder by its path or name (find_model), and reads config.json.
 
-    Raises:
-      DataError: the folder does not exist, or its config.json is absent,
-        damaged, or needs a feature that is not implemented.
+    DataError says that the folder does not exist, or that its config.json is
+    absent, damaged, or needs a feature that is not implemented.
     """
     path = find_model(name)
     config = read_object(path, CONFIG)
@@ -119,25 +118,17 @@ class ModelFolder:
     return found
 
   def parameters(self) -> dict[str, np.ndarray]:
-    """Reads the weights, and returns the encoder's parameters in float32.
+    """Reads the encoder's parameters, float32, by path (see from_hugging_face).
 
-    The keys are the paths of the parameters (see convert.from_hugging_face).
-
-    Raises:
-      DataError: a file is missing, damaged or outside the folder; tensors do
-        not match config.json; or values are not finite.
+    DataError says which file is missing, damaged or outside the folder, which
+    tensors do not match config.json, or which values are not finite.
     """
     files, names = self._tensors()
     tensors = files.read(names.values())
     return from_hugging_face(tensors, self.architecture, str(files.where))
 
   def paths(self) -> frozenset[str]:
-    """Returns the paths of all parameters; reads only the files' headers.
-
-    Raises:
-      DataError: a file is missing, damaged or outside the folder; or the
-        headers do not match config.json. Values are not checked.
-    """
+    """Returns the paths of all parameters; reads only the files' headers."""
     _, names = self._tensors()
     return parameter_paths(names, self.architecture)
 
@@ -150,20 +141,12 @@ class ModelFolder:
 def check_vocabulary(
   size: int, architecture: Architecture, where: str, spare_rows: bool = False
 ) -> None:
-  """Checks that a tokenizer belongs to an encoder.
+  """Raises DataError if a tokenizer does not belong to an encoder.
 
-  The encoder's word table has a row for each token id. The table may also end
-  with spare rows, which no token uses, in two cases:
-
-  - The number of rows is the number of token ids, rounded up to a multiple of
-    8, 16, 32, 64 or 128.
-  - The user allows spare rows.
-
-  `size` is the tokenizer's largest id plus 1. `where` is the tokenizer's file,
-  for messages.
-
-  Raises:
-    DataError: the numbers of token ids and of rows do not fit together.
+  The encoder's word table has a row for each token id. It may also end with
+  spare rows, which no token uses, if the number of rows is the number of token
+  ids, rounded up to a multiple of 8, 16, 32, 64 or 128, or if the user allows
+  spare rows. `size` is the tokenizer's largest id plus 1, and `where` its file.
   """
   rows = architecture.vocab_size
   rounded = (-(-size // to) * to for to in _ROUNDED_TO)
@@ -208,18 +191,11 @@ def write_model_folder(
 ) -> None:
   """Writes a folder that transformers can load.
 
-  An error leaves no partial folder.
-
-  Args:
-    path: the folder to write. It must not exist, or must be empty.
-    config: the config.json of the folder that the encoder came from.
-    params: the model's parameters by path (see to_hugging_face).
-    texts: the contents of further files by name, such as the tokenizer's files.
-
-  Raises:
-    DataError: params do not match config.
-    WriteError: the path exists and is not an empty folder, or the folder cannot
-      be written.
+  An error leaves no partial folder. The folder must not exist, or must be
+  empty, else WriteError is raised. config is the config.json of the folder that
+  the encoder came from. params are the model's parameters by path (see
+  to_hugging_face, which raises DataError). texts are further files by name,
+  such as the tokenizer's.
   """
   path = pathlib.Path(path)
   architecture = architecture_of(config, CONFIG)
@@ -269,12 +245,8 @@ _PREFIXES = 'cls.predictions.', 'lm_head.'
 def language_transform(folder: ModelFolder) -> dict[str, np.ndarray] | None:
   """Returns the layer between the last state and the vectors of words.
 
-  The arrays are float32, by path: dense/kernel, dense/bias, norm/scale and
-  norm/bias. The result is None if the folder has no head of a masked language
-  model.
-
-  Raises:
-    DataError: a file is damaged, or the head has another size than the encoder.
+  The arrays are float32: dense/kernel, dense/bias, norm/scale and norm/bias.
+  The result is None if the folder has no head of a masked language model.
   """
   files = WeightFiles.of(folder.path)
   names = {

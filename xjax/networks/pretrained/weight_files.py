@@ -43,9 +43,8 @@ class WeightFiles:
   def of(cls, folder: pathlib.Path) -> 'WeightFiles':
     """Reads the headers of a folder's weight files.
 
-    Raises:
-      DataError: the folder has no weight files, a file is damaged, or the files
-        do not match the index.
+    DataError says that there are none, that a file is damaged, or that the
+    files do not match the index.
     """
     if has_file(folder, WEIGHTS):
       path = safe_path(folder, WEIGHTS)

@@ -112,18 +112,13 @@ def fused_loss(
   step are those of the loss over all labels.
 
   The gradient of the rows is divided by B, which includes masked documents. So
-  the weight of a document does not depend on the number of masked documents.
+  the weight of a document does not depend on their number. The loss can be
+  differentiated only with respect to document_BD (of the head's `prepare`),
+  whose gradient is not divided by B. See streaming.head_loss for the other
+  arguments.
 
-  The loss can be differentiated only with respect to document_BD. The gradient
-  of document_BD is not divided by B.
-
-  Like streaming.head_loss, which explains the other arguments, the function
-  runs on the context mesh. document_BD are from the head's `prepare`.
-
-  Returns:
-    The loss, summed over documents, computed with the rows before the step. The
-    second result is a pair: the rows (as in split_head) and the slots, both
-    after the step.
+  The result is the loss before the step, summed over documents, and the rows
+  (as in split_head) and slots after the step.
   """
   rows = split_head(head).rows
   static = Pass.of(head, loss, step.rule)

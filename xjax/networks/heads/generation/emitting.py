@@ -14,16 +14,13 @@ from xjax.networks.heads.head import Frozen, Head
 
 
 class Ranking(enum.Enum):
-  """Says which labels are ranked by a head that emits labels step by step.
+  """Says which labels are ranked by a head that emits labels step by step."""
 
-  Attributes:
-    EMITTED: only the labels that are emitted. A list has no other label, so
-      every other gold label counts as missed, as in Bertalis et al. (2025).
-    FULL: all labels. The scores of emitted labels are as in EMITTED, and are
-      above those of all other labels.
-  """
-
+  # Only the labels that are emitted. A list has no other label, so every other
+  # gold label counts as missed, as in Bertalis et al. (2025).
   EMITTED = 'emitted'
+  # All labels. The scores of emitted labels are as in EMITTED, and are above
+  # those of all other labels.
   FULL = 'full'
 
 

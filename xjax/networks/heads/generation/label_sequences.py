@@ -10,17 +10,10 @@ import numpy as np
 
 
 class Order(enum.Enum):
-  """Says in which order the levels of a label sequence come.
+  """Says in which order the levels of a label sequence come."""
 
-  Attributes:
-    ROOTS_FIRST: from the roots to the leaves, as in RADAr++ (Bertalis et al.
-      2025).
-    LEAVES_FIRST: from the leaves to the roots. Yousef et al. (2025, RADAr) find
-      this order better.
-  """
-
-  ROOTS_FIRST = 'roots_first'
-  LEAVES_FIRST = 'leaves_first'
+  ROOTS_FIRST = 'roots_first'  # as in RADAr++ (Bertalis et al. 2025)
+  LEAVES_FIRST = 'leaves_first'  # better, says RADAr (Yousef et al. 2025)
 
 
 def label_ranks(
