@@ -101,7 +101,7 @@ def assert_same(found, expected):
 EVERYTHING = np.ones((B, L), bool)
 
 
-@pytest.mark.parametrize('chunk', [1, 7, 100, 299, 5000])
+@pytest.mark.parametrize('chunk', [1, 100, 299, 5000])
 def test_chunks_change_nothing(chunk):
   scores = draw()
   ids, found = streamed(scores, chunk=chunk)
@@ -128,7 +128,7 @@ def test_meshes_and_filters(mesh):
   assert_same((ids, found), dense)
 
 
-@pytest.mark.parametrize('mesh', MESHES)
+@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
 def test_fewer_labels_than_k(mesh):
   scores = draw(n_labels=5)
   allowed = np.array([True, True, False, True, False])
@@ -151,8 +151,9 @@ def test_filters_longer_than_the_head():
     streamed(scores, allowed=long[:299])
 
 
-@pytest.mark.parametrize('mesh', MESHES)
-@pytest.mark.parametrize('sigmoid', [AS_LOGITS, (1.7, -0.4)])
+@pytest.mark.parametrize(
+  ('mesh', 'sigmoid'), [((1, 1), AS_LOGITS), ((2, 4), (1.7, -0.4))]
+)
 def test_weights_multiply_probabilities(mesh, sigmoid):
   scores, (a, b) = draw(), sigmoid
   weights = np.random.default_rng(2).random(L).astype(np.float32)
@@ -170,14 +171,6 @@ def test_weights_multiply_probabilities(mesh, sigmoid):
   np.testing.assert_array_equal(dense_ids, ids)
   if sigmoid != AS_LOGITS:
     assert (ids != streamed(scores, mesh=mesh, weights=weights)[0]).any()
-
-
-def test_weight_0_is_never_selected():
-  weights = np.zeros(L, np.float32)
-  weights[[4, 200]] = 1e-30
-  ids, _ = streamed(draw(), weights=weights)
-  np.testing.assert_array_equal(np.sort(ids[0])[:, -2:], [[4, 200]] * B)
-  np.testing.assert_array_equal(ids[0, :, 2:], PAD)
 
 
 def test_weights_rank_where_probabilities_saturate():
@@ -300,8 +293,7 @@ def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
   assert logits < held < 2 * logits + 4 * lists
 
 
-@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
-@pytest.mark.parametrize('rows', [1, B])
+@pytest.mark.parametrize(('mesh', 'rows'), [((1, 1), 1), ((2, 4), B)])
 def test_each_list_has_the_labels_that_the_head_chooses_for_it(mesh, rows):
   """The filters have different lengths."""
   rng, scores = np.random.default_rng(2), draw()

@@ -5,7 +5,6 @@ import functools
 
 from flax import nnx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -202,16 +201,3 @@ def test_meshes_agree_and_only_the_head_sees_documents_of_other_shards():
   assert gathered == {((B // 2, 6),), ((B // 2, 4),), ((B // 2,),)}
   kinds = {c.kind for c in sent} - {'all-gather'}
   assert kinds == {'all-reduce', 'reduce-scatter'}  # the gradients' sums
-
-
-def test_the_encoder_stands_by_its_sizes():
-  config = model_of().encoder
-  encoder = nnx.merge(*random_parts(ONE)).encoder
-  assert encoder.dim == 2 * config.zone_units
-  assert encoder.attention.dim == 2 * config.units
-  x_TBZD = jnp.ones((2, 1, 3, 6))
-  real_TBZ = jnp.arange(2)[:, None, None] < jnp.array([[2, 1, 0]])
-  with jax.set_mesh(ONE):
-    h_ZBD = jax.jit(lambda x: encoder(x, real_TBZ, None))(x_TBZD)
-  assert h_ZBD.shape == (3, 1, 6)
-  assert (h_ZBD[:2] != 0).all() and (h_ZBD[2] == 0).all()

@@ -34,25 +34,11 @@ def dense(document_BD, kernel_LD, bias_L):
   return document_BD @ kernel_LD.T + bias_L
 
 
-def test_definition():
-  with on_mesh():
-    head = random_head()
-  document_BD, _ = draw()
-  rows = nnx.to_pure_dict(split_head(head).rows)
-  logits_BL = head.logits(jnp.asarray(document_BD), rows)[:, :L]
-  expected_BL = dense(
-    document_BD,
-    np.asarray(rows['kernel'], np.float64)[:L],
-    np.asarray(rows['bias'], np.float64)[:L],
-  )
-  np.testing.assert_allclose(logits_BL, expected_BL, atol=1e-5)
-
-
 @pytest.mark.parametrize(
-  ('shape', 'chunk'),
-  [((1, 1), 64), ((1, 1), 7), ((8, 1), 64), ((2, 4), 7), ((1, 8), 64)],
+  ('bottleneck', 'shape', 'chunk'),
+  [(0, (1, 1), 7), (0, (8, 1), 64), (0, (2, 4), 7), (0, (1, 8), 64)]
+  + [(D, (2, 4), 64)],
 )
-@pytest.mark.parametrize('bottleneck', [0, D])
 def test_loss_and_gradient_are_those_of_the_dense_layer(
   bottleneck, shape, chunk
 ):

@@ -346,28 +346,6 @@ def test_logits_have_gradients(kind, mesh):
   assert_same(gradients(kind, total, mesh), gradients(kind, dense), 2e-6)
 
 
-def test_only_rows_on_shortlists_have_gradients():
-  gold_BL, ids_BA = drawn()
-  gradient = gradients('LabelAttention', of_shortlist((gold_BL, ids_BA)))
-  asked = np.unique(ids_BA[MASK])
-  asked = asked[(asked != PAD) & (asked < L)]
-  others = np.setdiff1d(np.arange(padded_labels(L)), asked)
-  for name in ('attention', 'output', 'bias'):
-    np.testing.assert_array_equal(gradient[name][others], 0)
-  assert (gradient['bias'][asked] != 0).all()
-  np.testing.assert_array_equal(gradient['hidden'][~MASK], 0)
-  np.testing.assert_array_equal(gradient['hidden'][3], 0)  # an empty shortlist
-
-
-def test_the_loss_without_gradients_is_the_same():
-  total = of_shortlist(drawn())
-  with on_mesh(2, 4):
-    head = HEADS['LabelAttention'](5)
-    loss_value = jax.jit(total)(head, head.prepare(draw()))
-  expected = gradients('LabelAttention', total)['loss']
-  np.testing.assert_allclose(loss_value, expected, rtol=1e-6)
-
-
 def test_an_excess_of_logits_is_never_there():
   """No array has more rows of labels than a chunk of each shortlist."""
   with on_mesh():

@@ -89,27 +89,6 @@ def test_small_numbers_are_exact_as_bfloat16(storage):
   )
 
 
-@pytest.mark.parametrize('storage', Storage)
-def test_a_head_scores_by_what_is_stored(storage):
-  head = stored(storage)
-  rows = nnx.to_pure_dict(split_head(head).rows)
-  kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)
-  length = np.linalg.norm(kernel_LD[:L], axis=1).mean()
-  assert 0.7 < length < 1.3
-  document_BD = np.random.default_rng(1).normal(size=(B, D)).astype(np.float32)
-  logits_BL = head.logits(jnp.asarray(document_BD), rows)
-  np.testing.assert_allclose(logits_BL, document_BD @ kernel_LD.T, 1e-5, 1e-5)
-
-
-def test_storages_begin_with_the_same_rows():
-  plain_LD = np.asarray(stored(Storage.FLOAT32).kernel[...])
-  for storage in (Storage.BFLOAT16, Storage.FLOAT8):
-    rows = nnx.to_pure_dict(split_head(stored(storage)).rows)
-    mean_D = (np.asarray(decode_weights(rows, jnp.float32)) - plain_LD).mean()
-    error = SPACING[storage] * np.abs(plain_LD).mean() / np.sqrt(plain_LD.size)
-    assert np.abs(mean_D) < 2 * error
-
-
 ROWS = 2 * LABEL_MULTIPLE
 
 
