@@ -103,7 +103,7 @@ def changed(whole, path, value):
     (HBGL, 'model.encoder', BiGRUConfig(), 'needs BertConfig()'),
     (HBGL, 'model.encoder.joined', (1, 2), 'needs ()'),
     (HBGL, 'model.pooling', ClsConfig(), 'needs NoPooling()'),
-    (HBGL, 'model.shortlist', RunShortlist(), 'needs AllLabels()'),
+    (HBGL, 'model.shortlist', RunShortlist(), 'must be AllLabels()'),
     (HBGL, 'train.loss', FocalConfig(), 'needs BCEConfig()'),
     (HBGL, 'data.tokens.packed', True, 'needs False'),
     (

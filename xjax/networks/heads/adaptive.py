@@ -24,7 +24,6 @@ from xjax.data.label_trees.simple_trees import (
   cutoff_faults,
   part_starts,
 )
-from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.layers import LayerNorm
 from xjax.networks.heads.head import Frozen, Head, HeadConfig, HeadInputs
@@ -44,6 +43,8 @@ class AdaptiveConfig(HeadConfig):
   pooled = True
   row_biases = False
   trains_rows = False
+  multiplies = True
+  weighs_evenly = True
 
   chunk: int = field(
     8192,
@@ -76,18 +77,6 @@ class AdaptiveConfig(HeadConfig):
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)
     yield from cutoff_faults(self.cutoffs, path)
-    loss = config.train.loss
-    if not isinstance(loss, BCEConfig):
-      yield (
-        f'config.train.loss={type(loss).__name__}(...): {path}='
-        'AdaptiveConfig(...) needs BCEConfig(), because the scores of a part '
-        'of the labels are products of probabilities'
-      )
-    if not config.train.label_weights.even:
-      yield (
-        f'config.train.label_weights={config.train.label_weights}: {path}='
-        'AdaptiveConfig(...) needs EvenWeights()'
-      )
 
 
 @struct.dataclass

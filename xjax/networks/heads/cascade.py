@@ -22,7 +22,6 @@ from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.levels import LabelLevels, expand, gold_at
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.cascade_level import (
@@ -68,6 +67,8 @@ class CascadeConfig(HeadConfig):
 
   pooled = True
   row_biases = False
+  multiplies = True
+  chooses_labels = True
 
   chunk: int = field(
     8192,
@@ -131,17 +132,6 @@ class CascadeConfig(HeadConfig):
           f'{path}.parts={self.parts}: {part!r} must be numbers below {joined} '
           "(the number of config.model.encoder.joined), such as '0+1'"
         )
-    if not isinstance(config.train.loss, BCEConfig):
-      yield (
-        f'config.train.loss={type(config.train.loss).__name__}(...): {path}='
-        'CascadeConfig(...) needs BCEConfig(), because scores of paths are '
-        'products of probabilities'
-      )
-    if config.model.shortlist.proposes:
-      yield (
-        f'config.model.shortlist: must be AllLabels(), because {path}='
-        'CascadeConfig(...) makes its own shortlists'
-      )
 
   def check_gold(
     self, levels: LabelLevels, gold: Ragged, ids: Sequence[str]

@@ -29,6 +29,7 @@ from xjax.core.config_part import (
 from xjax.core.mesh import LABEL
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
+from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import ChunkLoss, LabelWeights, LossConfig
 from xjax.networks.heads.streaming import head_loss
 
@@ -63,6 +64,9 @@ class HeadConfig(ConfigPart, abstract=True):
   # Whether the head writes labels one after the other. If so, it needs a loss
   # of sequences (LossConfig.sequential).
   sequential: ClassVar[bool] = False
+  multiplies: ClassVar[bool] = False  # scores are made of probabilities
+  chooses_labels: ClassVar[bool] = False  # a shortlist is never given
+  weighs_evenly: ClassVar[bool] = False  # its loss has no weights of labels
   levels = None  # config of the levels of clusters that the head goes down
   reads_parents = False  # needs the hierarchy of the run (HeadInputs.hierarchy)
   max_levels = None  # most levels of labels, for heads that read parents
@@ -111,26 +115,31 @@ class HeadConfig(ConfigPart, abstract=True):
     """
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
-    pooling = config.model.pooling
-    kind = type(pooling).__name__
+    pooling, loss = config.model.pooling, config.train.loss
+    own = f'{path}={type(self).__name__}(...)'
     if self.pooled != pooling.pools:
-      yield (
-        f'config.model.pooling={kind}(): {path}={type(self).__name__}(...) '
-        + (
-          'needs a pooling'
-          if self.pooled
-          else 'reads tokens and needs NoPooling()'
-        )
-      )
-    loss = config.train.loss
+      needed = 'reads tokens and needs NoPooling()'
+      if self.pooled:
+        needed = 'needs a pooling'
+      yield f'config.model.pooling={type(pooling).__name__}(): {own} {needed}'
     if loss.sequential != self.sequential:
-      needed = (
-        f'{path}={type(self).__name__}(...) needs '
-        f'{kinds_that("sequential", LossConfig)}'
-        if self.sequential
-        else f'needs {path}={kinds_that("sequential", HeadConfig)}'
-      )
+      needed = f'needs {path}={kinds_that("sequential", HeadConfig)}'
+      if self.sequential:
+        needed = f'{own} needs {kinds_that("sequential", LossConfig)}'
       yield f'config.train.loss={type(loss).__name__}(...): {needed}'
+    elif self.multiplies and not isinstance(loss, BCEConfig):
+      yield (
+        f'config.train.loss={type(loss).__name__}(...): {own} needs '
+        'BCEConfig(), because it computes with probabilities of labels'
+      )
+    if self.chooses_labels and config.model.shortlist.proposes:
+      yield (
+        f'config.model.shortlist: must be AllLabels(), because {own} chooses '
+        'labels itself'
+      )
+    weights = config.train.label_weights
+    if self.weighs_evenly and not weights.even:
+      yield f'config.train.label_weights={weights}: {own} needs EvenWeights()'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
-from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.bert import STDDEV, BertConfig
 from xjax.networks.encoders.prefix import Prefix
@@ -77,6 +76,8 @@ class HBGLConfig(HeadConfig):
 
   row_biases = False
   reads_parents = True
+  multiplies = True  # a label is emitted if its probability is above 0.5
+  chooses_labels = True
 
   max_levels: int = field(
     8,
@@ -134,7 +135,7 @@ class HBGLConfig(HeadConfig):
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)
     needs = f'{path}=HBGLConfig(...) needs'
-    encoder, loss = config.model.encoder, config.train.loss
+    encoder = config.model.encoder
     if not isinstance(encoder, BertConfig):
       yield f'config.model.encoder={type(encoder).__name__}(...): {needs} ' + (
         'BertConfig(), because it runs the layers of the encoder itself'
@@ -154,16 +155,6 @@ class HBGLConfig(HeadConfig):
       yield (
         f'config.model.views={views}(...): {needs} NoViews(), because it has '
         'no vector of a document that views could be compared by'
-      )
-    if not isinstance(loss, BCEConfig):
-      yield (
-        f'config.train.loss={type(loss).__name__}(...): {needs} BCEConfig(), '
-        'because a label is emitted if its probability is above 0.5'
-      )
-    if config.model.shortlist.proposes:
-      yield (
-        f'config.model.shortlist: {needs} AllLabels(), because each level '
-        'scores all labels'
       )
 
 

@@ -5,9 +5,8 @@ Hierarchical Text Classification", 2025 (RADAr, arXiv 2501.13598), and Bertalis
 et al. (2025) for RADAr++, whose sizes, order and loss are the defaults here.
 """
 
-from collections.abc import Iterator
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flax import nnx
 import jax
@@ -54,6 +53,8 @@ class RadarConfig(HeadConfig):
   sequential = True
   reads_parents = True
   row_biases = False
+  chooses_labels = True
+  weighs_evenly = True
 
   layers: int = field(
     2, 'Number of layers of the decoder.', AT_LEAST_1, tiny=at_most(2)
@@ -99,19 +100,6 @@ class RadarConfig(HeadConfig):
         "size of the encoder's vectors"
       )
     return Radar(self, inputs, rngs=rngs)
-
-  def faults(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().faults(config, path)
-    if config.model.shortlist.proposes:
-      yield (
-        f'config.model.shortlist: must be AllLabels(), because {path}='
-        'RadarConfig(...) writes any label'
-      )
-    if not config.train.label_weights.even:
-      yield (
-        f'config.train.label_weights={config.train.label_weights}: {path}='
-        'RadarConfig(...) needs EvenWeights()'
-      )
 
 
 class Writing(NamedTuple):
