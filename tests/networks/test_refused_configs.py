@@ -34,7 +34,7 @@ from xjax.networks.pooling import (
   SelfAttentionConfig,
 )
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.views.view import NoViews
+from xjax.networks.views.hierarchy_views import NoViews
 from xjax.train.neural_train import NeuralTrain
 
 WORDS = SyntheticData(tokens=WordsConfig())

@@ -14,7 +14,7 @@ from xjax.configs import arxiv, quickstart
 from xjax.core.types import PAD
 from xjax.data.text.words import split_words
 from xjax.models.contract import Config
-from xjax.networks.views.view import NoViews
+from xjax.networks.views.hierarchy_views import NoViews
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes

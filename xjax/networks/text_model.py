@@ -42,7 +42,12 @@ from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.rows.any_head import any_head_loss
 from xjax.networks.rows.fused import RowUpdate, fused_loss
 from xjax.networks.rows.update import Slots
-from xjax.networks.views.view import NoViews, ViewInputs, Views, ViewsConfig
+from xjax.networks.views.hierarchy_views import (
+  WordViews,
+  NoViews,
+  ViewInputs,
+  ViewsConfig,
+)
 
 
 @dataclasses.dataclass
@@ -117,7 +122,7 @@ class TextModel(nnx.Module):
     head: Head,
     *,
     dtype: jnp.dtype,
-    views: Views | None = None,
+    views: WordViews | None = None,
     summary_last: bool = False,
   ):
     self.embedding = embedding

@@ -14,7 +14,7 @@ from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
 from xjax.networks.heads.chunks import ALL_DEVICES
 from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots, kahan_step
-from xjax.networks.rows.rounding import random_bits
+from xjax.networks.rows.storage import random_bits
 
 D, L = 4, LABEL_MULTIPLE + 71  # two rows a block
 STEPS, CHANGE = 400, 2.0**-12

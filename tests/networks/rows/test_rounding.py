@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.networks.rows.rounding import (
+from xjax.networks.rows.storage import (
   E4M3,
   power_of_2,
   random_bits,

@@ -13,8 +13,12 @@ from xjax.networks.heads import ova
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.rows.rounding import random_bits
-from xjax.networks.rows.storage import Storage, decode_weights, encode_weights
+from xjax.networks.rows.storage import (
+  Storage,
+  decode_weights,
+  encode_weights,
+  random_bits,
+)
 
 B, D, L = 4, 6, 150
 SPACING = {

@@ -15,9 +15,12 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.networks.batch import TokenBatch
-from xjax.networks.views.hierarchy_views import HierarchyViews, contrast_losses
+from xjax.networks.views.hierarchy_views import (
+  HierarchyViews,
+  ViewInputs,
+  contrast_losses,
+)
 from xjax.networks.views.label_encoder import _between
-from xjax.networks.views.view import ViewInputs
 from xjax.train.parameters import by_path, from_paths
 
 B, T, D, WORDS, L = 4, 5, 8, 20, 6

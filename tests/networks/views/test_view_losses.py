@@ -22,8 +22,7 @@ from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.text_model import build
-from xjax.networks.views.hierarchy_views import HierarchyViews
-from xjax.networks.views.view import NoViews
+from xjax.networks.views.hierarchy_views import HierarchyViews, NoViews
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
 from xjax.train.parameters import VIEW_NAMES, by_path, from_paths

@@ -19,11 +19,11 @@ from xjax.core.numerics import product
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
 from xjax.networks.heads.head import Head, HeadConfig, HeadInputs, padded_row
-from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (
   Storage,
   decode_weights,
   encode_weights,
+  random_bits,
 )
 from xjax.networks.rows.update import RowUpdateConfig
 

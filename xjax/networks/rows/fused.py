@@ -46,12 +46,12 @@ from xjax.networks.heads.streaming import (
   slot_loss,
 )
 from xjax.networks.rows.kahan import LEFT_OUT, kahan_step
-from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (
   Rows,
   Storage,
   decode_weights,
   encode_weights,
+  random_bits,
 )
 from xjax.networks.rows.update import RowGradient, RowRule, Slots
 

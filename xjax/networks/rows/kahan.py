@@ -23,7 +23,7 @@ from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
 from xjax.networks.heads.chunks import ALL_DEVICES
-from xjax.networks.rows.rounding import to_bfloat16
+from xjax.networks.rows.storage import to_bfloat16
 
 # These two slots are stored in addition to a rule's slots. PLACE is int32 [L],
 # a label's place in its block, or PAD for labels that are not compensated.

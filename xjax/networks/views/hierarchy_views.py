@@ -1,19 +1,26 @@
-"""Defines HGCLR's views, which keep the words that matter for the labels.
+"""Defines further views of training documents, among them those of HGCLR.
 
-Wang et al. 2022, "Incorporating Hierarchy into Text Encoder: a Contrastive
-Learning Approach for Hierarchical Text Classification" (HGCLR).
+A view of a document is a changed copy of the document. Training compares the
+views of a document with each other and with the views of other documents.
+Predictions read only the documents themselves.
+
+The views of HGCLR keep the words that matter for the labels (Wang et al. 2022,
+"Incorporating Hierarchy into Text Encoder: a Contrastive Learning Approach for
+Hierarchical Text Classification").
 """
 
+import abc
 from collections.abc import Callable, Iterator
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.config_part import (
@@ -21,6 +28,7 @@ from xjax.core.config_part import (
   AT_LEAST_1,
   POSITIVE,
   RATE,
+  ConfigPart,
   at_most,
   field,
   kinds_that,
@@ -34,7 +42,39 @@ from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.encoders.layers import Dense, dropout
 from xjax.networks.heads.attend import MASKED
 from xjax.networks.views.label_encoder import LabelEncoder, TaxonomyParts
-from xjax.networks.views.view import ViewInputs, Views, ViewsConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewInputs:
+  """Holds the facts about a run that views need when they are built."""
+
+  word_dim: int  # size of the vectors in the model's table of words or pieces
+  document_dim: int  # size of a document's vector, after the pooling
+  dtype: DTypeLike  # of activations and products
+  hierarchy: Hierarchy | None = None  # None if the views do not read it
+
+
+@dataclasses.dataclass
+class ViewsConfig(ConfigPart, abstract=True):
+  """Chooses the further views of training documents, and their loss."""
+
+  reads_parents: ClassVar[bool] = False  # needs ViewInputs.hierarchy
+
+  @abc.abstractmethod
+  def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> 'WordViews | None':
+    """Makes the module of the views, or None if there are no further views."""
+
+  def check_hierarchy(self, hierarchy: Hierarchy) -> None:
+    """Raises ConfigError if the views do not suit the hierarchy of labels."""
+
+
+@dataclasses.dataclass
+class NoViews(ViewsConfig):
+  """Chooses no further views, so that training reads only the documents."""
+
+  def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> None:
+    return None
+
 
 # Returns the Gumbel noise of a part of the taxonomy, given its index and the
 # shape [B, T, C].
@@ -138,8 +178,13 @@ class HierarchyViews(ViewsConfig):
       )
 
 
-class WordViews(Views):
-  """Chooses words by the labels that they attend to."""
+class WordViews(nnx.Module):
+  """Chooses words by the labels that they attend to.
+
+  The second view is the document after the vectors of its words are multiplied
+  by the numbers of `kept`. The training loss is the loss of the document's
+  labels, plus the same loss for the second view, plus `loss`.
+  """
 
   def __init__(
     self, config: HierarchyViews, inputs: ViewInputs, rngs: nnx.Rngs

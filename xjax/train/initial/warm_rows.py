@@ -11,11 +11,11 @@ import numpy as np
 
 from xjax.core.mesh import put_labels
 from xjax.networks.heads.chunks import on_labels
-from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (
   Storage,
   decode_weights,
   encode_weights,
+  random_bits,
 )
 from xjax.train.checkpoint import read_some
 

@@ -9,8 +9,7 @@ import pytest
 from xjax.losses.bce import bce
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import LEFT_OUT
-from xjax.networks.rows.rounding import E4M3
-from xjax.networks.rows.storage import Storage, decode_weights
+from xjax.networks.rows.storage import E4M3, Storage, decode_weights
 from xjax.networks.rows.update import SGD, AdagradRow
 
 ROUNDED = [Storage.BFLOAT16, Storage.COMPENSATED, Storage.FLOAT8]

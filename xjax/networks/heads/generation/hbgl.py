@@ -52,7 +52,7 @@ from xjax.networks.heads.head import (
 )
 from xjax.networks.heads.ova import scores
 from xjax.networks.heads.streaming import gold_of, head_loss
-from xjax.networks.views.view import NoViews
+from xjax.networks.views.hierarchy_views import NoViews
 
 
 class FirstVectors(enum.Enum):
