@@ -43,10 +43,10 @@ from xjax.networks.rows.any_head import any_head_loss
 from xjax.networks.rows.fused import RowUpdate, fused_loss
 from xjax.networks.rows.update import Slots
 from xjax.networks.views.hierarchy_views import (
-  WordViews,
   NoViews,
   ViewInputs,
   ViewsConfig,
+  WordViews,
 )
 
 
