@@ -44,6 +44,7 @@ class LSTM(Direction):
 
   gates = 4
   vectors = 'first_state', 'first_cell'
+  learns_first = True
 
   @staticmethod
   def first(zero_BU: jax.Array, vectors: Vectors) -> States:

@@ -53,6 +53,7 @@ class Direction(nnx.Module):
 
   gates: ClassVar[int]  # with the candidate
   vectors: ClassVar[tuple[str, ...]]  # names of parameters [U] that start at 0
+  learns_first: ClassVar[bool] = False  # the first state is not zero
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
     """Draws the kernels; all other parameters are zero.
@@ -160,7 +161,7 @@ def recurrence(
   """
   arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, vectors
   h_TBU = _states(cell, reverse, *arrays, keep=False)[0]
-  return h_TBU * real_TB[:, :, None]
+  return h_TBU * real_TB[:, :, None] if cell.learns_first else h_TBU
 
 
 def _states(
@@ -190,7 +191,8 @@ def _states(
 
 def _forward(cell, reverse, *arrays):
   saved = _states(cell, reverse, *arrays, keep=True)
-  return saved[0] * arrays[1][:, :, None], (arrays, saved)
+  h_TBU, real_TB1 = saved[0], arrays[1][:, :, None]
+  return h_TBU * real_TB1 if cell.learns_first else h_TBU, (arrays, saved)
 
 
 def _backward(cell, reverse, kept, dh_TBU):
