@@ -76,11 +76,7 @@ def unpack_documents(
   return run(packed, first_B, lengths_B)
 
 
-def _unpack_shard(
-  packed: Float[Array, 'rows T D'],
-  first_B: Int32[Array, ' B'],
-  lengths_B: Int32[Array, ' B'],
-) -> Float[Array, 'B T D']:
+def _unpack_shard(packed, first_B, lengths_B) -> Float[Array, 'B T D']:
   rows, steps, dim = packed.shape
   place_1T = jnp.arange(steps)[None]
   # A place beyond a document's end may belong to another document, or to none.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Float32, Int, Int32
+from jaxtyping import Array, Float32, Int
 
 from xjax.core.types import PAD
 
@@ -66,9 +66,7 @@ def with_chunk(
   )
 
 
-def _add_exactly(
-  best: Best, scores_BC: Float32[Array, 'B C'], first: Int[Array, '']
-) -> Best:
+def _add_exactly(best, scores_BC, first) -> Best:
   documents, size = scores_BC.shape
   if size < _LEAST:
     place_BC = jnp.broadcast_to(jnp.arange(size), scores_BC.shape)
@@ -91,19 +89,12 @@ def _add_exactly(
   )
 
 
-def _add_all(
-  best: Best, scores_BC: Float32[Array, 'B C'], first: Int[Array, '']
-) -> Best:
+def _add_all(best, scores_BC, first) -> Best:
   k = min(best.ids.shape[1], scores_BC.shape[1])
   return _merge(best, *lax.top_k(scores_BC, k), first)
 
 
-def _add_few_blocks(
-  best: Best,
-  scores_BC: Float32[Array, 'B C'],
-  first: Int[Array, ''],
-  new_by_block: jax.Array,
-) -> Best:
+def _add_few_blocks(best, scores_BC, first, new_by_block) -> Best:
   """Adds the labels of at most _FEW blocks per document to the lists."""
   documents, blocks = new_by_block.shape
   earliest = -jnp.arange(blocks, dtype=jnp.float32)
@@ -120,24 +111,14 @@ def _add_few_blocks(
   return _merge(best, new_scores_BC, place_BC, first)
 
 
-def _add_approximately(
-  best: Best,
-  scores_BC: Float32[Array, 'B C'],
-  first: Int[Array, ''],
-  recall: float,
-) -> Best:
+def _add_approximately(best, scores_BC, first, recall) -> Best:
   """Adds a chunk of labels, but may miss some of the chunk's best labels."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
   scores_and_places = lax.approx_max_k(scores_BC, k, recall_target=recall)
   return _merge(best, *scores_and_places, first)
 
 
-def _merge(
-  best: Best,
-  scores_BC: Float32[Array, 'B C'],
-  place_BC: Int32[Array, 'B C'],
-  first: Int[Array, ''],
-) -> Best:
+def _merge(best, scores_BC, place_BC, first) -> Best:
   both = Best(
     jnp.concatenate([best.ids, first + place_BC], axis=1),
     jnp.concatenate([best.scores, scores_BC], axis=1),

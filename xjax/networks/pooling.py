@@ -199,12 +199,7 @@ class SelfAttention(nnx.Module):
     return run(h, real, [weight[...] for weight in weights])
 
 
-def _pool_shard(
-  axis: int,
-  h: Float[Array, 'first second D'],
-  real: Bool[Array, 'first second'],
-  weights: list[Array],
-) -> Float[Array, 'B D']:
+def _pool_shard(axis, h, real, weights) -> Float[Array, 'B D']:
   """Pools one shard's vectors over an axis, with sums in float32."""
   dtype = h.dtype
   # In the backward pass, pcast sums the weights' gradients over shards, in

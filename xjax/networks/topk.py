@@ -125,12 +125,7 @@ def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
   return P(documents, *row_spec(axes))
 
 
-def _filters(
-  n_labels: int,
-  weights: jax.Array | None,
-  slices: Sequence[jax.Array],
-  allowed: jax.Array | None,
-) -> dict[str, Any]:
+def _filters(n_labels, weights, slices, allowed) -> dict[str, Any]:
   filters = {}
   if weights is not None:
     filters['weights_L'] = jnp.asarray(weights, jnp.float32)

@@ -70,11 +70,7 @@ class CNN(nnx.Module):
     return dropout(h_TBU, self.config.dropout, rngs)
 
 
-def _shard_states(
-  x_TBD: Float[Array, 'T B D'],
-  real_TB: Bool[Array, 'T B'],
-  weights: list[Array],
-) -> Float[Array, 'T B U']:
+def _shard_states(x_TBD, real_TB, weights) -> Float[Array, 'T B U']:
   dtype = x_TBD.dtype
   # In the backward pass, pcast sums the weights' gradients over shards, in
   # float32.

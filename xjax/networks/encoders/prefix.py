@@ -84,13 +84,7 @@ def run_layers(
   return h_BND, own
 
 
-def _run_layer(
-  layer: nnx.Module,
-  h_BND: jax.Array,
-  parts: list[jax.Array],
-  sees_BNX: jax.Array,
-  seeds: jax.Array | None,
-) -> tuple[jax.Array, jax.Array]:
+def _run_layer(layer, h_BND, parts, sees_BNX, seeds):
   """Runs a layer; returns the new states, and the vectors' keys and values."""
   weights, attention, ffn = [None] * 3 if seeds is None else seeds
   module, dim = layer.attention, h_BND.shape[2]

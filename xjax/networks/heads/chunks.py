@@ -28,9 +28,7 @@ def with_gradients(
   return run(given, trained)[0]
 
 
-def _scale_gradients(
-  run: Callable[[Any, Any], tuple[Any, Any]], gradients: Any, cotangents: Any
-) -> tuple[None, Any]:
+def _scale_gradients(run, gradients, cotangents) -> tuple[None, Any]:
   del run
   by_loss = jax.tree.leaves(cotangents)[0]
   return None, jax.tree.map(lambda x: (x * by_loss).astype(x.dtype), gradients)
