@@ -62,6 +62,7 @@ def head_topk(
     filters = jax.tree.map(functools.partial(_resized, width), filters)
   static = (graphdef, head.n_labels, head.chunk, k, sigmoid, recall, head.axes)
   row = row_spec(head.axes)
+  # Filters are divided like label rows, so that a shard reads only its own.
   run = jax.shard_map(
     functools.partial(_shard_topk, static),
     in_specs=(

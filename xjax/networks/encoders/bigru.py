@@ -77,6 +77,7 @@ class GRU(Direction):
     by_z = (before[0] - n) * z * (1 - z) * real_TB1
     by_carried_TBV = jnp.concatenate([by_r, by_z, by_n * r], axis=2)
 
+    # The loop carries only what depends on later steps: the state's gradient.
     def step(later_BU, inputs):
       dh_BU, by_carried_BV, by_h_BU = inputs
       dh_BU += later_BU

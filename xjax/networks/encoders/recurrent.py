@@ -197,6 +197,7 @@ def _forward(cell, reverse, *arrays):
 
 def _backward(cell, reverse, kept, dh_TBU):
   (x_TBD, real_TB, kernel_DV, _, recurrent_UV, vectors), saved = kept
+  # The states were kept, so those before each step are only shifted.
   first = cell.first(jnp.zeros_like(saved[0][0]), vectors)
   before = tuple(_states_before(*pair, reverse) for pair in zip(saved, first))
   dgiven_TBV, dcarried_TBV, dvectors = cell.backward(

@@ -202,6 +202,8 @@ def _shard_logits(static, rows, shared, features, ids_BA):
   everywhere = chunks.all_documents((features, ids_BA), static.axes)
   places = static.places(everywhere[1], rows)
   logits_BA = own_logits(static, rows, shared, everywhere[0], places)
+  # Every label has its logit on one device and 0 on the others, so that a sum
+  # over devices is exact.
   logits_BA = chunks.own_documents(logits_BA, static.axes)
   return jnp.where(_scored(ids_BA, static.n_labels), logits_BA, -jnp.inf)
 

@@ -57,6 +57,8 @@ def head_loss(
   graphdef, rows, shared = split_head(head)
   static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
   row = row_spec(head.axes)
+  # Label rows, their weights and their gradients stay where they are. The loss
+  # and the gradients of shared parameters are summed over all devices.
   shards = jax.shard_map(
     functools.partial(_shard_gradients, static),
     in_specs=(row, P(), BATCH, row, BATCH, BATCH),
@@ -107,6 +109,7 @@ def _shard_gradients(
       loss, logits_BC, gold, chunk_at(start, size, chunk_rows)
     )
     d_cut, *d_new = pull(dlogits_BC)
+    # A row belongs to one chunk, so its gradient is written, not added.
     d_rows = chunks.write_rows(d_rows, d_cut, start)
     return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
 
@@ -128,6 +131,7 @@ def _shard_gradients(
   ]
   return (
     lax.psum(total, (DATA, LABEL)),
+    # If no other device has these rows, it scored the documents of all devices.
     d_rows if DATA in axes else lax.psum(d_rows, DATA),
     lax.psum(d_shared, (DATA, LABEL)),
     replace_floats(d_floats, gradient=True),

@@ -109,6 +109,7 @@ def _shard_step(static, loss, rule, arrays, shared, features):
   capacity = min(row_X.size, chunks.shard_rows(rows, static.n_labels))
   picked = chunks.Picked(distinct_rows(row_X, capacity, per_shard)[0])
   gathered = picked.cut(rows)
+  # row_C is ascending, so a binary search finds the gathered row of each entry.
   at_BA = jnp.searchsorted(picked.row_C, row_BA)
   places = Places(jnp.where(places.own_BA, at_BA, 0), places.own_BA)
   places = learnt_places(static, gathered, shared, places, mask_B)
@@ -118,6 +119,7 @@ def _shard_step(static, loss, rule, arrays, shared, features):
   total, d_rows, *gradients = loss_of_places(
     static, loss, *head, places, targets
   )
+  # As in fused.py, the divisor includes masked documents, of all devices.
   batch_size = len(mask_B)
   if DATA not in static.axes:
     batch_size *= lax.axis_size(DATA)

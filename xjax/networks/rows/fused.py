@@ -123,6 +123,8 @@ def fused_loss(
   rows = split_head(head).rows
   static = Pass.of(head, loss, step.rule)
   row = row_spec(static.axes)
+  # Rows and slots go in and come out in the same places, so that XLA can
+  # overwrite them (donated buffers).
   shards = jax.shard_map(
     functools.partial(_shard_step, static),
     in_specs=(row, row, P(), row, BATCH, BATCH, BATCH),
@@ -134,6 +136,8 @@ def fused_loss(
     *results, d_document_BD = shards(*given, document_BD)
     return tuple(results), d_document_BD
 
+  # The rows are given, not trained: they have changed when the gradient of the
+  # documents is asked for.
   pure = nnx.to_pure_dict(rows)
   given = pure, step.slots, step.pace, label_weights, asked, mask_B
   total, pure, slots = with_gradients(run, given, document_BD)
