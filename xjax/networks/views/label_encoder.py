@@ -14,7 +14,7 @@ from xjax.core.numerics import product
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.label_tree import LabelTree
-from xjax.data.label_trees.segments import (
+from xjax.data.label_trees.taxonomy import (
   cut_into_segments,
   tree_of_first_parents,
 )
