@@ -16,7 +16,7 @@ from tests.run.small_runs import (
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.core.types import ScoreKind
-from xjax.data.label_trees.frequency import by_frequency
+from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.judge.calibration import Method
 from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
