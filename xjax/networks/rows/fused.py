@@ -197,7 +197,14 @@ def _shard_step(static, rows, slots, pace, weights, asked, mask_B, document_BD):
 class _AllLabels:
   """The loss over all labels of a shard, in chunks of consecutive rows."""
 
-  def __init__(self, static, rows, weights_L, positives_BP, mask_B):
+  def __init__(
+    self,
+    static: Pass,
+    rows: Rows,
+    weights_L: LabelWeights | None,
+    positives_BP: jax.Array,
+    mask_B: jax.Array,
+  ):
     self.static, self.rows, self.weights_L = static, rows, weights_L
     gold = gold_of(positives_BP, mask_B)
     self.gold = chunks.all_documents(gold, static.axes)
@@ -208,14 +215,22 @@ class _AllLabels:
       chunk=static.chunk,
     )
 
-  def place(self, start, size):
+  def place(self, start: jax.Array, size: int) -> chunks.Span:
     return chunks.Span(start, size)
 
-  def add(self, normaliser, logits_BC, start, size):
+  def add(
+    self,
+    normaliser: Normaliser,
+    logits_BC: jax.Array,
+    start: jax.Array,
+    size: int,
+  ) -> Normaliser:
     chunk = self._chunk(start, size)
     return normaliser.with_chunk(logits_BC, self.gold, chunk)
 
-  def terms(self, loss, logits_BC, start, size):
+  def terms(
+    self, loss: ChunkLoss, logits_BC: jax.Array, start: jax.Array, size: int
+  ) -> tuple[jax.Array, jax.Array]:
     chunk = self._chunk(start, size)
     results = chunk_loss(loss, logits_BC, self.gold, chunk)
     if self.divisor == 1:
@@ -238,7 +253,14 @@ class _ListedLabels:
   document.
   """
 
-  def __init__(self, static, rows, weights, shortlist, mask_B):
+  def __init__(
+    self,
+    static: Pass,
+    rows: Rows,
+    weights: LabelWeights | None,
+    shortlist: Shortlist,
+    mask_B: jax.Array,
+  ):
     n_labels, axes = static.n_labels, static.axes
     shortlist, mask_B = chunks.all_documents((shortlist, mask_B), axes)
     places = places_of(shortlist.ids_BA, rows, n_labels, axes)
@@ -255,17 +277,25 @@ class _ListedLabels:
       chunks.scan_chunks, rows=capacity, chunk=static.chunk, used=used
     )
 
-  def place(self, start, size):
+  def place(self, start: jax.Array, size: int) -> chunks.Picked:
     row_C = lax.dynamic_slice_in_dim(self.row_Y, start, size)
     return chunks.Picked(row_C)
 
-  def add(self, normaliser, logits_BC, start, size):
+  def add(
+    self,
+    normaliser: Normaliser,
+    logits_BC: jax.Array,
+    start: jax.Array,
+    size: int,
+  ) -> Normaliser:
     masked = self._masked(logits_BC, start, size)
     logits_BC, gold_BC, weights_BC = masked
     weights_BC = 1.0 if weights_BC is None else weights_BC
     return normaliser.plus(logits_BC, jnp.where(gold_BC, weights_BC, 0.0))
 
-  def terms(self, loss, logits_BC, start, size):
+  def terms(
+    self, loss: ChunkLoss, logits_BC: jax.Array, start: jax.Array, size: int
+  ) -> tuple[jax.Array, jax.Array]:
     masked = self._masked(logits_BC, start, size)
     return slot_loss(loss, *masked, self.scale_B)
 
