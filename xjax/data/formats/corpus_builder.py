@@ -16,7 +16,7 @@ import numpy as np
 
 from xjax.core.errors import DataError, UserError
 from xjax.core.types import Ragged
-from xjax.data.files.faults import Grouped
+from xjax.data.files.faults import Faults, Grouped
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Document, Label, Labels
 
@@ -189,9 +189,7 @@ class SourceCorpus:
           where = f'{source}: {name}: document {document.id!a}'
           raise DataError(f'{where} has a label twice: {document.labels}')
         zones.update(dict.fromkeys(document.zones))
-        data = to_bytes(plain_record(document))
-        texts = document.zones.values()
-        split.note(document.id, document.labels, data, texts)
+        split.note(document, to_bytes(plain_record(document)))
     return cls(
       source=source,
       labels=Labels.of(labels),
@@ -201,6 +199,11 @@ class SourceCorpus:
     )
 
 
+# A document with the file and the line that it comes from, and its faults. The
+# line is None if the file is the document.
+Record = tuple[str | os.PathLike, int | None, Document, list[str]]
+
+
 class CorpusBuilder:
   """Collects the splits of a corpus while they are being read.
 
@@ -208,9 +211,14 @@ class CorpusBuilder:
   temporary files in `folder`, or in the system's folder for such files.
   """
 
-  def __init__(self, folder: pathlib.Path | None = None):
+  def __init__(
+    self, folder: pathlib.Path | None = None, faults: Faults | None = None
+  ):
+    self.faults = faults or Faults()
+    self.described = Descriptors()
     self.splits: dict[str, SplitBuilder] = {}
     self._labels: dict[str, int] = {}
+    self._zones: dict[str, None] = {}  # in order of first use
     self._folder = folder
 
   @property
@@ -222,28 +230,69 @@ class CorpusBuilder:
     self.splits[name] = SplitBuilder(self._labels, self._folder)
     return self.splits[name]
 
+  def read(
+    self, name: str, source: str | os.PathLike, records: Iterable[Record]
+  ) -> 'SplitBuilder':
+    """Reads a split; a `source` without usable documents is a fault."""
+    before, split = self.faults.count, self.begin(name)
+    for record in records:
+      self.add(split, *record)
+    if not split.ids:
+      self.faults.add_empty(source, 'document', before)
+    return split
+
+  def add(
+    self,
+    split: 'SplitBuilder',
+    file: str | os.PathLike,
+    line: int | None,
+    document: Document,
+    messages: Sequence[str],
+    record: Any = None,
+  ) -> bool:
+    """Adds a document and keeps its record, or adds the document's faults.
+
+    A label without a descriptor and a repeated id are faults too. The record is
+    a JSON value; without it, plain_record makes one.
+    """
+    unknown = [
+      # The message is the same for all documents, so faults are shown by label.
+      Grouped(f'unknown label {label!a}: it has no descriptor')
+      for label in document.labels or ()
+      if label and self.described.is_unknown(label)
+    ]
+    known = document.id in split.ids
+    twice = [f'duplicate id {document.id!a}'] if known else []
+    if not self.faults.extend(file, line, [*messages, *unknown, *twice]):
+      return False
+    self._zones.update(dict.fromkeys(document.zones))
+    data = split.records.append(record or plain_record(document))
+    split.note(document, data)
+    return True
+
   def corpus(
     self,
     source: str,
-    labels: Iterable[Label],
-    zones: Iterable[str],
+    left_out: str,
+    labels: Iterable[Label] | None = None,
     ordered: bool = False,
   ) -> SourceCorpus:
-    """Returns a raw corpus of all splits.
+    """Returns a raw corpus of all splits, whose records are plain records.
 
-    All records of the splits must be values that plain_record returned. `zones`
-    are in order of first use.
+    Without `labels`, the descriptors are those in `described`.
     """
+    if labels is None:
+      labels = self.described.labels.values()
     return SourceCorpus(
       source=source,
       labels=Labels.of(labels),
       label_ids=self.label_ids,
       splits={
-        name: split.done(StoredDocuments(split.records, plain_document))
-        for name, split in self.splits.items()
+        n: split.done(split.documents) for n, split in self.splits.items()
       },
-      zones=tuple(zones),
+      zones=tuple(self._zones),
       ordered=ordered,
+      left_out=left_out,
     )
 
 
@@ -261,50 +310,16 @@ class SplitBuilder:
     self._text_digests = array('Q')
     self._digest = hashlib.sha256()
 
-  def document_faults(
-    self, id_: str, labels: Sequence[str], described: Descriptors
-  ) -> list[str]:
-    """Returns messages about unknown labels and a repeated document id.
+  @property
+  def documents(self) -> Sequence[Document]:
+    """Returns the documents, if all records are plain records."""
+    return StoredDocuments(self.records, plain_document)
 
-    The message about an unknown label is the same for all documents, so faults
-    are shown by label.
-    """
-    messages = [
-      Grouped(f'unknown label {label!a}: it has no descriptor')
-      for label in labels
-      if label and described.is_unknown(label)
-    ]
-    if id_ in self.ids:
-      messages.append(f'duplicate id {id_!a}')
-    return messages
-
-  def add(
-    self,
-    id_: str,
-    labels: Sequence[str],
-    record: Any,
-    texts: Iterable[str] | None = None,
-  ) -> None:
-    """Adds a document and keeps its record, a JSON value.
-
-    Without `texts`, the record must be one that plain_record returned.
-    """
-    if texts is None:
-      _, zones, _ = record
-      texts = zones.values()
-    self.note(id_, labels, self.records.append(record), texts)
-
-  def note(
-    self,
-    id_: str,
-    labels: Sequence[str],
-    data: bytes,
-    texts: Iterable[str],
-  ) -> None:
+  def note(self, document: Document, data: bytes) -> None:
     """Adds a document without keeping a record; the digest covers `data`."""
-    self.ids[id_] = None
-    self._text_digests.append(text_digest(texts))
-    for label in labels:
+    self.ids[document.id] = None
+    self._text_digests.append(text_digest(document.zones.values()))
+    for label in document.labels or ():
       self._values.append(self._labels.setdefault(label, len(self._labels)))
     self._end_row(data)
 

@@ -18,12 +18,7 @@ import re
 from xjax.core.config_part import ConfigPart, field
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import (
-  Fields,
-  find_files,
-  find_folder,
-  only_file,
-)
+from xjax.data.files.json_lines import Fields, find_files, find_folder
 from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   SourceCorpus,
@@ -140,10 +135,11 @@ def read_htc(
   without children; a document may lose all labels.
   """
   folder = find_folder(data.dir)
-  faults = Faults(data.on_error)
+  builder = CorpusBuilder(default_cache_dir(data), Faults(data.on_error))
   files = _find_splits(folder)
-  described = read_taxonomy(_find_taxonomy(folder, data.htc), faults)
-  map_labels, labels = _label_map(described, data.htc.labels)
+  taxonomy = _find_taxonomy(folder, data.htc)
+  builder.described = read_taxonomy(taxonomy, builder.faults)
+  map_labels, labels = _label_map(builder.described, data.htc.labels)
 
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
@@ -151,14 +147,9 @@ def read_htc(
     document = htc_document(fields, default_id, need_labels)
     return dataclasses.replace(document, labels=map_labels(document.labels))
 
-  draft = CorpusBuilder(default_cache_dir(data))
-  zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
-    path = only_file(files[name], faults)
-    zones |= read_split(path, draft.begin(name), described, faults, read, True)
-  left_out = faults.settle()
-  raw = draft.corpus(data.dir, labels, zones)
-  return dataclasses.replace(raw, left_out=left_out)
+    read_split(builder, name, files[name], read, name_lines=True)
+  return builder.corpus(data.dir, builder.faults.settle(), labels)
 
 
 def _label_map(

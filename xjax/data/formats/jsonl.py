@@ -12,12 +12,13 @@ file. The usual splits are train, dev and test. Any other split is read only if
 it is requested.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
+import os
 import pathlib
 import sys
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Fault, Faults
@@ -33,19 +34,16 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
+  Record,
   SourceCorpus,
-  SplitBuilder,
-  StoredDocuments,
   choose_splits,
-  plain_document,
-  plain_record,
 )
 from xjax.data.formats.data_config import (
   DataConfig,
   ReadDocument,
   read_document,
 )
-from xjax.data.formats.descriptors import Descriptors, read_descriptors
+from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.schema import Document
 from xjax.data.text.token_cache import default_cache_dir
 
@@ -88,17 +86,9 @@ def parse_documents(
   read: ReadDocument = read_document,
 ) -> Sequence[Document]:
   """Reads documents to be tagged from an open file of JSON lines."""
-  before = faults.count
-  split = CorpusBuilder().begin('input')
-  for number, row in parse_rows(file, name, faults, documents=True):
-    fields = Fields(row)
-    document = read(fields, f'line-{number}', False)
-    messages = split.document_faults(document.id, (), Descriptors())
-    if faults.extend(name, number, fields.faults + messages):
-      split.add(document.id, document.labels or (), plain_record(document))
-  if not split.ids:
-    faults.add_empty(name, 'document', before)
-  return StoredDocuments(split.records, plain_document)
+  rows = parse_rows(file, name, faults, documents=True)
+  records = _records(rows, name, read, name_lines=True, need_labels=False)
+  return CorpusBuilder(faults=faults).read('input', name, records).documents
 
 
 def read_jsonl(
@@ -106,21 +96,15 @@ def read_jsonl(
 ) -> SourceCorpus:
   """Reads a folder of JSON lines."""
   folder = find_folder(data.dir)
-  faults = Faults(data.on_error)
+  builder = CorpusBuilder(default_cache_dir(data), Faults(data.on_error))
   _check_form(folder)
   files = find_files(folder)
-  described = Descriptors()
   if LABELS in files:
-    path = only_file(files.pop(LABELS), faults)
-    described = read_descriptors(path, faults)
-  draft = CorpusBuilder(default_cache_dir(data))
-  zones: dict[str, None] = {}
+    path = only_file(files.pop(LABELS), builder.faults)
+    builder.described = read_descriptors(path, builder.faults)
   for name in choose_splits(data.dir, files, splits, usual):
-    path = only_file(files[name], faults)
-    zones |= read_split(path, draft.begin(name), described, faults)
-  left_out = faults.settle()
-  raw = draft.corpus(data.dir, described.labels.values(), zones)
-  return dataclasses.replace(raw, left_out=left_out)
+    read_split(builder, name, files[name])
+  return builder.corpus(data.dir, builder.faults.settle())
 
 
 def _check_form(folder: pathlib.Path) -> None:
@@ -135,28 +119,31 @@ def _check_form(folder: pathlib.Path) -> None:
 
 
 def read_split(
-  path: pathlib.Path,
-  split: SplitBuilder,
-  described: Descriptors,
-  faults: Faults,
+  builder: CorpusBuilder,
+  name: str,
+  paths: Sequence[pathlib.Path],
   read: ReadDocument = read_document,
   name_lines: bool = False,
-) -> dict[str, None]:
-  """Adds the documents in a file of JSON lines to a split.
+) -> None:
+  """Reads a split from its only file of JSON lines.
 
-  Returns the names of the zones, as keys, in order of first use. With
-  name_lines, a document without an id gets the id line-N, where N is its line
-  number. Otherwise a missing id is a fault.
+  With name_lines, a document without an id gets the id line-N, where N is its
+  line number. Otherwise a missing id is a fault.
   """
-  zones: dict[str, None] = {}
-  before = faults.count
-  for number, row in read_rows(path, faults, documents=True):
+  path = only_file(paths, builder.faults)
+  rows = read_rows(path, builder.faults, documents=True)
+  builder.read(name, path, _records(rows, path, read, name_lines))
+
+
+def _records(
+  rows: Iterable[tuple[int, dict[str, Any]]],
+  file: str | os.PathLike,
+  read: ReadDocument,
+  name_lines: bool,
+  need_labels: bool = True,
+) -> Iterator[Record]:
+  for number, row in rows:
     fields = Fields(row)
-    document = read(fields, f'line-{number}' if name_lines else None, True)
-    messages = split.document_faults(document.id, document.labels, described)
-    if faults.extend(path, number, fields.faults + messages):
-      zones.update(dict.fromkeys(document.zones))
-      split.add(document.id, document.labels, plain_record(document))
-  if not split.ids:
-    faults.add_empty(path, 'document', before)
-  return zones
+    default_id = f'line-{number}' if name_lines else None
+    document = read(fields, default_id, need_labels)
+    yield file, number, document, fields.faults

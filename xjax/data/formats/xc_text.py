@@ -111,21 +111,17 @@ def read_xc_repo(
 ) -> SourceCorpus:
   """Reads a folder of raw text; trn becomes train, and tst becomes test."""
   folder = find_folder(data.dir)
-  faults = Faults(data.on_error)
+  builder = CorpusBuilder(default_cache_dir(data), Faults(data.on_error))
   files = find_files(folder, 'json')
-  described = _Columns(_read_labels(folder, files.pop(_LABELS, []), faults))
+  columns = _read_labels(folder, files.pop(_LABELS, []), builder.faults)
+  builder.described = _Columns(columns)
   files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
   if not files:
     raise DataError(f'{data.dir}: no split to read; expected {_EXAMPLE}')
-  draft = CorpusBuilder(default_cache_dir(data))
-  zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
-    path = only_file(files[name], faults)
-    split = draft.begin(name)
-    zones |= read_split(path, split, described, faults, text_document)
-  left_out = faults.settle()
-  raw = draft.corpus(data.dir, described.columns, zones, ordered=True)
-  return dataclasses.replace(raw, left_out=left_out)
+    read_split(builder, name, files[name], text_document)
+  left_out = builder.faults.settle()
+  return builder.corpus(data.dir, left_out, columns, ordered=True)
 
 
 class _Columns(Descriptors):

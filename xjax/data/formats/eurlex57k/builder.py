@@ -12,7 +12,6 @@ from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.corpus_builder import CorpusBuilder
-from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.eurlex57k.published import (
   CONCEPTS,
   PUBLISHED,
@@ -52,7 +51,6 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     self._source = source
     self._on_error = on_error
     self.draft = CorpusBuilder()
-    self.described = Descriptors()
     self.left_out = ''
     self._downloads: tuple[pathlib.Path, ...] = ()
     super().__init__(file_format='array_record', **kwargs)
@@ -83,9 +81,9 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   ) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
     faults = Faults(self._on_error)
     source = self._find(dl_manager, faults)
+    self.draft = CorpusBuilder(pathlib.Path(self.data_dir).parent, faults)
     if source.concepts:
-      self.described = read_concepts(source.concepts, faults)
-    self.draft = CorpusBuilder(pathlib.Path(self.data_dir).parent)
+      self.draft.described = read_concepts(source.concepts, faults)
     for name in source.splits:
       self._read_split(name, source, faults)
     self.left_out = faults.check()
@@ -117,7 +115,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     """
     ids = {
       **{name: self.draft.splits[name].ids for name in self.draft.splits},
-      CONCEPTS: self.described.labels,
+      CONCEPTS: self.draft.described.labels,
     }
     if faults := differences(dict.fromkeys(PUBLISHED, ()) | ids):
       for path in self._downloads:
@@ -129,20 +127,15 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
       )
 
   def _read_split(self, name: str, source: Source, faults: Faults) -> None:
-    split = self.draft.begin(name)
-    before = faults.count
+    before, split = faults.count, self.draft.begin(name)
     for file, line, row in source.splits[name](faults):
       fields = Fields(row)
       record = read_eurlex_record(fields)
-      id_, concepts = record['celex_id'], record['concepts']
-      messages = split.document_faults(id_, concepts, self.described)
-      if faults.extend(file, line, fields.faults + messages):
-        texts = record_document(record).zones.values()
-        split.add(id_, concepts, record, texts)
+      document = record_document(record)
+      self.draft.add(split, file, line, document, fields.faults, record)
     if not split.ids:
-      faults.add_empty(
-        f'{self._source or ARCHIVE_URL}: {name}', 'document', before
-      )
+      place = f'{self._source or ARCHIVE_URL}: {name}'
+      faults.add_empty(place, 'document', before)
 
   def _generate_examples(
     self, name: str

@@ -154,7 +154,7 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
   draft: CorpusBuilder = builder.draft
   index: dict[str, Any] = {
     'label_ids': draft.label_ids,
-    'labels': [label_row(v) for v in builder.described.labels.values()],
+    'labels': [label_row(v) for v in draft.described.labels.values()],
     'left_out': builder.left_out,
     'splits': {},
   }

@@ -19,22 +19,20 @@ from xjax.data.files.tables import FileKind, Table, read_table
 from xjax.data.formats.corpus_builder import (
   TRAIN,
   CorpusBuilder,
+  Record,
   SourceCorpus,
   SplitBuilder,
-  StoredDocuments,
   choose_splits,
-  plain_document,
-  plain_record,
 )
 from xjax.data.formats.data_config import read_document
-from xjax.data.formats.descriptors import Descriptors, read_descriptors
+from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.own.columns import (
   Columns,
   RowReader,
   choose_columns,
   split_of,
 )
-from xjax.data.formats.own.layout import find_layout
+from xjax.data.formats.own.layout import Layout, find_layout
 from xjax.data.formats.own.splits import draw_splits, text_key
 from xjax.data.formats.own.text_files import read_label_folders, read_texts
 from xjax.data.schema import Document
@@ -143,64 +141,64 @@ def read_corpus(
     DataError: a column or a split is missing, there are too few documents to
       draw splits, or the files have faults.
   """
-  reading = _Reading(source)
-  reading.read(splits, usual)
-  return reading.corpus(splits, usual)
-
-
-class _Reading:
-  def __init__(self, source: Source):
-    self._source = source
-    self._faults = Faults(source.on_error)
-    self._layout = find_layout(source.dir, self._faults)
-    self._described = Descriptors()
-    self._draft = CorpusBuilder(source.cache)
-    self._zones: dict[str, None] = {}
-    self._left_out = ''
-    self._keys = array('Q')  # of the documents in train
-
-  def read(self, splits: Sequence[str], usual: bool) -> None:
-    layout = self._layout
-    if layout.labels:
-      self._described = read_descriptors(layout.labels, self._faults)
-    names = [TRAIN]
-    if layout.divided:
-      lacks = self._missing(layout.splits)
-      wanted = [name for name in splits if name not in lacks]
-      wanted += [TRAIN] if len(wanted) < len(splits) else []
-      names = choose_splits(
-        self._source.dir, layout.splits, wanted, usual, _EXAMPLE
-      )
-    for name in names:
-      self._read_split(name, layout.splits[name])
-    self._left_out = self._faults.settle()
-
-  def _missing(self, present: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the shares of the splits that are drawn."""
-    shares = dict(self._source.shares)
-    if TRAIN not in present or 'dev' in present:
-      return {}
-    if 'test' in present:
-      del shares['test']
-    return {name: share for name, share in shares.items() if share}
-
-  def _read_split(self, name: str, path: pathlib.Path) -> None:
-    before, faults = self._faults.count, self._faults
-    split = self._draft.begin(name)
-    if self._layout.by_label:
-      for file, document in read_label_folders(path, faults):
-        self._add(split, file, None, document, [])
-    else:
-      with _open(path, faults) as table:
-        rows = _begin(self._source.columns, str(path), table)
-        self._add_rows(rows, name, path)
-    if not any(split.ids for split in self._draft.splits.values()):
+  faults = Faults(source.on_error)
+  layout = find_layout(source.dir, faults)
+  builder = CorpusBuilder(source.cache, faults)
+  if layout.labels:
+    builder.described = read_descriptors(layout.labels, faults)
+  names = [TRAIN]
+  if layout.divided:
+    lacks = _missing(source, layout.splits)
+    wanted = [name for name in splits if name not in lacks]
+    wanted += [TRAIN] if len(wanted) < len(splits) else []
+    names = choose_splits(source.dir, layout.splits, wanted, usual, _EXAMPLE)
+  keys = array('Q')  # of the documents in train
+  for name in names:
+    before, path = faults.count, layout.splits[name]
+    builder.begin(name)
+    for split, record in _records(source, layout, name, faults):
+      part = builder.splits.get(split) or builder.begin(split)
+      if builder.add(part, *record) and split == TRAIN:
+        keys.append(text_key(record[2], source.seed))
+    if not any(split.ids for split in builder.splits.values()):
       faults.add_empty(path, 'document', before)
+  left_out = faults.settle()
+  parts = {name: part for name, part in builder.splits.items() if part.ids}
+  present = layout.splits if layout.divided else parts
+  drawn = _draw(source, keys, _missing(source, present), parts)
+  names = choose_splits(source.dir, parts, splits, usual, _EXAMPLE)
+  builder.splits = {name: parts[name] for name in names}
+  raw = builder.corpus(source.dir, left_out)
+  return dataclasses.replace(raw, drawn=drawn)
 
-  def _add_rows(self, rows: _Rows, name: str, path: pathlib.Path) -> None:
-    """Adds the documents of a file; a column may name their splits."""
+
+def _missing(source: Source, present: Mapping[str, Any]) -> dict[str, float]:
+  """Returns the shares of the splits that are drawn."""
+  if TRAIN not in present or 'dev' in present:
+    return {}
+  return {
+    name: share
+    for name, share in source.shares.items()
+    if share and name not in present
+  }
+
+
+def _records(
+  source: Source, layout: Layout, name: str, faults: Faults
+) -> Iterator[tuple[str, Record]]:
+  """Yields the split of each document in a file or folder, and its record.
+
+  A column may name the splits, if the layout does not.
+  """
+  path = layout.splits[name]
+  if layout.by_label:
+    for file, document in read_label_folders(path, faults):
+      yield name, (file, None, document, [])
+    return
+  with _open(path, faults) as table:
+    rows = _begin(source.columns, str(path), table)
     column = rows.reader.columns.split if rows.reader else ''
-    column = '' if self._layout.divided else column
+    column = '' if layout.divided else column
     if column:
       logging.info('%s: the column %s names the splits', path, column)
     for number, document, fields in rows.documents():
@@ -208,71 +206,40 @@ class _Reading:
       if column and not (split := split_of(value := fields.row.get(column))):
         split = name
         fields.faults.append(f'{column} is {value!a}, not train, dev or test')
-      draft = self._draft.splits.get(split) or self._draft.begin(split)
-      self._add(draft, path, number, document, fields.faults)
+      yield split, (path, number, document, fields.faults)
 
-  def _add(
-    self,
-    split: SplitBuilder,
-    path: pathlib.Path,
-    line: int | None,
-    document: Document,
-    messages: list[str],
-  ) -> None:
-    messages = messages + split.document_faults(
-      document.id, document.labels, self._described
-    )
-    if not self._faults.extend(path, line, messages):
-      return
-    self._zones.update(dict.fromkeys(document.zones))
-    split.add(document.id, document.labels, plain_record(document))
-    if split is self._draft.splits.get(TRAIN):
-      self._keys.append(text_key(document, self._source.seed))
 
-  def corpus(self, splits: Sequence[str], usual: bool) -> SourceCorpus:
-    source, drafts = self._source.dir, self._draft.splits
-    for name in [name for name, split in drafts.items() if not split.ids]:
-      del drafts[name]
-    present = self._layout.splits if self._layout.divided else drafts
-    shares, drawn = self._missing(present), ()
-    if shares and TRAIN in drafts:
-      rows = draw_splits(self._keys, shares, source)
-      whole, drawn = drafts[TRAIN], tuple(rows)
-      drafts |= {name: whole.part(rows[name]) for name in drawn}
-      sizes = ', '.join(f'{len(rows[name])} for {name}' for name in drawn)
-      logging.info('%s: documents were drawn: %s', source, sizes)
-    names = choose_splits(source, drafts, splits, usual, _EXAMPLE)
-    self._draft.splits = {name: drafts[name] for name in names}
-    labels = self._described.labels.values()
-    raw = self._draft.corpus(source, labels, self._zones)
-    return dataclasses.replace(raw, drawn=drawn, left_out=self._left_out)
+def _draw(
+  source: Source,
+  keys: array,
+  shares: Mapping[str, float],
+  parts: dict[str, SplitBuilder],
+) -> tuple[str, ...]:
+  """Divides train among itself and the missing splits, in `parts`.
+
+  Returns the names of the divided splits.
+  """
+  if not shares or TRAIN not in parts:
+    return ()
+  rows = draw_splits(keys, shares, source.dir)
+  whole = parts[TRAIN]
+  parts |= {name: whole.part(rows[name]) for name in rows}
+  sizes = ', '.join(f'{len(rows[name])} for {name}' for name in rows)
+  logging.info('%s: documents were drawn: %s', source.dir, sizes)
+  return tuple(rows)
 
 
 def tagged_rows(
   columns: Columns, name: str, table: Table, faults: Faults
 ) -> Sequence[Document]:
   """Reads documents to be tagged from a table; their labels may be None."""
-  rows = _begin(columns, name, table, need_labels=False).documents()
-  return _tagged(((n, d, f.faults) for n, d, f in rows), name, faults)
+  rows = _begin(columns, name, table, need_labels=False)
+  records = ((name, n, d, f.faults) for n, d, f in rows.documents())
+  return CorpusBuilder(faults=faults).read('input', name, records).documents
 
 
 def tagged_texts(folder: pathlib.Path, faults: Faults) -> Sequence[Document]:
   """Reads the text files below a folder as documents to be tagged."""
-  documents = (document for _, document in read_texts(folder, faults))
-  return _tagged(((None, d, []) for d in documents), str(folder), faults)
-
-
-def _tagged(
-  rows: Iterator[tuple[int | None, Document, list[str]]],
-  name: str,
-  faults: Faults,
-) -> Sequence[Document]:
-  """Keeps documents whose ids differ and that have no faults."""
-  split, before = CorpusBuilder().begin('input'), faults.count
-  for number, document, messages in rows:
-    messages += split.document_faults(document.id, (), Descriptors())
-    if faults.extend(name, number, messages):
-      split.add(document.id, document.labels or (), plain_record(document))
-  if not split.ids:
-    faults.add_empty(name, 'document', before)
-  return StoredDocuments(split.records, plain_document)
+  texts = read_texts(folder, faults)
+  records = ((folder, None, document, []) for _, document in texts)
+  return CorpusBuilder(faults=faults).read('input', folder, records).documents
