@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig, WordsConfig
+from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -144,6 +144,3 @@ def test_what_cannot_be_read(given, made, tmp_path):
     reads_words(vectors)
   with pytest.raises(ConfigError, match='this run reads texts; do not give'):
     reads_words(Documents.of(corpus.split('dev').documents))
-  words = config_of(SyntheticData(tokens=WordsConfig()))
-  with pytest.raises(ConfigError, match='does not give the features that'):
-    fitted(made[1].split('train'), words, tmp_path)

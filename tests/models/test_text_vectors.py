@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def fitted(folder):
-  return TextVectors.fit(TextVectorsConfig(folder, max_tokens=16), [])
+  return TextVectors.fit([], TextVectorsConfig(folder, max_tokens=16))
 
 
 @pytest.fixture(scope='module')
@@ -60,12 +60,12 @@ def test_a_loaded_encoder_computes_the_same_bits_without_the_folder(
 def test_all_that_decides_vectors_is_in_the_digest(fitted, folder, tmp_path):
   digests = {fitted.digest}
   longer = TextVectorsConfig(folder, max_tokens=17)
-  digests.add(TextVectors.fit(longer, []).digest)
+  digests.add(TextVectors.fit([], longer).digest)
   for name, words in (('sizes', 'of the'), ('words', 'of the the sea')):
     sizes = {'layer_norm_eps': 0.1} if name == 'sizes' else {}
     write_encoder(tmp_path / name, True, words, **sizes)
     other = TextVectorsConfig(str(tmp_path / name), max_tokens=16)
-    digests.add(TextVectors.fit(other, []).digest)
+    digests.add(TextVectors.fit([], other).digest)
   assert len(digests) == 4
 
 
@@ -73,13 +73,13 @@ def test_a_pooler_does_not_count(fitted, tmp_path):
   write_encoder(tmp_path / 'model', pooler=False)
   config = TextVectorsConfig(str(tmp_path / 'model'), max_tokens=16)
   assert 'pooling/dense/kernel' not in fitted._weights
-  assert TextVectors.fit(config, []).n_features == fitted.n_features
+  assert TextVectors.fit([], config).n_features == fitted.n_features
 
 
 def test_without_a_folder_a_small_encoder_is_made():
   config = TextVectorsConfig(max_tokens=16)
-  vectors = TextVectors.fit(config, TEXTS)
-  assert vectors.digest == TextVectors.fit(config, TEXTS).digest
+  vectors = TextVectors.fit(TEXTS, config)
+  assert vectors.digest == TextVectors.fit(TEXTS, config).digest
   rows = vectors(TEXTS).toarray()
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
   assert not np.allclose(rows[0], rows[2])

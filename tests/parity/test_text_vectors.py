@@ -33,7 +33,7 @@ def folder() -> str:
 
 @pytest.fixture(scope='module')
 def ours(folder):
-  return TextVectors.fit(TextVectorsConfig(folder, MAX_TOKENS), [])
+  return TextVectors.fit([], TextVectorsConfig(folder, MAX_TOKENS))
 
 
 def theirs(folder):

@@ -1,7 +1,7 @@
 """Turns documents into sparse features, for models that read them."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import pathlib
@@ -9,18 +9,24 @@ import pathlib
 import numpy as np
 from scipy import sparse
 
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query
-from xjax.data.config import TextVectorsConfig, TfidfConfig
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  TextVectorsConfig,
+  TfidfConfig,
+)
 from xjax.data.documents import Documents
+from xjax.data.files.faults import plural
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
-from xjax.data.schema import Document, Split
+from xjax.data.quality import check_train_labels
+from xjax.data.schema import Corpus, Document, Split
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import TextFeatures, WordPlace, WordShares
-from xjax.models.contract import Run
+from xjax.models.contract import Model, Run
 from xjax.models.explanations import LabelExplanations, contributions_of
 from xjax.models.scorer import Scorer, rank_blocks
 
@@ -71,6 +77,34 @@ class Featuriser(abc.ABC):
   def stages(self) -> 'dict[str, Scorer]':
     """Returns the models that compute features, by the name of their stage."""
     return {}
+
+
+@dataclasses.dataclass
+class FeaturesModel(Model, abstract=True):
+  """Scores labels by sparse features of documents."""
+
+  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
+  label_independent_files = FEATURE_FILES
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    super().check(corpus, run)
+    check_features(run)
+    check_train_labels(corpus)
+
+
+def check_sizes(
+  path: pathlib.Path, own: Mapping[str, int], run: Mapping[str, int]
+) -> None:
+  """Raises a DataError if a file has other sizes, by noun, than its run."""
+  if own != run:
+    own, run = (
+      ' and '.join(plural(sizes[noun], noun) for noun in sizes)
+      for sizes in (own, run)
+    )
+    raise DataError(
+      f'{path}: has {own}, but the run has {run}; is this a file of another '
+      'run?'
+    )
 
 
 class FeatureScorer(Scorer):
@@ -250,28 +284,27 @@ def fit_featuriser(split: Split, run: Run) -> TextFeaturiser | RowFeaturiser:
   """Returns the featuriser of a new or resumed run, which is saved.
 
   Raises:
-    ConfigError: config.data.tokens does not give sparse features.
     DataError: no n-gram is left after min_count and max_share of
       config.data.tokens; or the saved file is damaged.
   """
   tokens, documents = run.config.data.tokens, split.documents
   if tokens.sparse:
     return RowFeaturiser(Documents.of(documents).sparse.n_features)
-  read = Tfidf.load
-  if isinstance(tokens, TextVectorsConfig):
+  texts, kind = SplitTexts(documents), _kind_of_features(run)
+
+  def build() -> Callable[[pathlib.Path], None]:
+    return kind.fit(texts, tokens).save
+
+  featurise = run.once(features_file(run), build, kind.load)
+  return TextFeaturiser(run.config.data, featurise)
+
+
+def _kind_of_features(run: Run) -> type[TextFeatures]:
+  if isinstance(run.config.data.tokens, TextVectorsConfig):
     from xjax.models.text_vectors import TextVectors  # loads JAX
 
-    read = TextVectors.load
-    fit = functools.partial(TextVectors.fit, tokens, SplitTexts(documents))
-  elif isinstance(tokens, TfidfConfig):
-    fit = functools.partial(Tfidf.fit, SplitTexts(documents), tokens)
-  else:
-    raise ConfigError(
-      f'config.data.tokens={type(tokens).__name__}(...): does not give the '
-      'features that this model reads; TfidfConfig does'
-    )
-  featurise = run.once(features_file(run), lambda: fit().save, read)
-  return TextFeaturiser(run.config.data, featurise)
+    return TextVectors
+  return Tfidf
 
 
 def open_featuriser(
@@ -284,12 +317,7 @@ def open_featuriser(
   Raises:
     DataError: a file is missing or damaged.
   """
-  tokens = run.config.data.tokens
-  if tokens.sparse:
+  if run.config.data.tokens.sparse:
     return RowFeaturiser(n_features)
-  read = Tfidf.load
-  if isinstance(tokens, TextVectorsConfig):
-    from xjax.models.text_vectors import TextVectors  # loads JAX
-
-    read = TextVectors.load
-  return TextFeaturiser(run.config.data, run.read(features_file(run), read))
+  featurise = run.read(features_file(run), _kind_of_features(run).load)
+  return TextFeaturiser(run.config.data, featurise)

@@ -64,7 +64,7 @@ class TextVectors:
 
   @classmethod
   def fit(
-    cls, config: TextVectorsConfig, texts: Sequence[str]
+    cls, texts: Sequence[str], config: TextVectorsConfig
   ) -> 'TextVectors':
     """Reads the encoder of a new run.
 

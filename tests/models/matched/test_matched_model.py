@@ -106,7 +106,7 @@ def test_with_all_clusters_labels_are_ranked_by_all_classifiers(matched):
   predictor = open_run(matched.workdir)
   scorer, n = predictor.scorer, predictor.n_labels
   scorer.proposer = dataclasses.replace(scorer.proposer, kept=8)
-  weights, nodes_L = scorer._search.weights, scorer._search._nodes[0]
+  weights, nodes_L = scorer._tree.weights, scorer._tree._nodes[0]
   rows = scorer.featuriser(DOCUMENTS).toarray()
   features = np.arange(rows.shape[1])
   expected_NL = rows @ scorer.feature_weights(features, np.arange(n))

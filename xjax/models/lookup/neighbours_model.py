@@ -15,25 +15,17 @@ from scipy import sparse
 from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, at_most, field
-from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import Ragged
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  TextVectorsConfig,
-  TfidfConfig,
-)
 from xjax.data.documents import Documents
-from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus
-from xjax.models.contract import Model, Run
+from xjax.models.contract import Run
 from xjax.models.features import (
-  FEATURE_FILES,
+  FeaturesModel,
   Featuriser,
-  check_features,
+  check_sizes,
   fit_featuriser,
   open_featuriser,
 )
@@ -126,7 +118,7 @@ class NeighboursScorer(ScoredLabels):
 
 
 @dataclasses.dataclass
-class NeighboursModel(Model):
+class NeighboursModel(FeaturesModel):
   """Scores labels by the votes of the most similar training documents (kNN).
 
   The similarity is the cosine of features: TF-IDF, features from files, or
@@ -134,9 +126,6 @@ class NeighboursModel(Model):
   labels. The score of a label is the sum of its votes over the sum of all
   votes of one label, which is from 0 to 1.
   """
-
-  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
-  label_independent_files = FEATURE_FILES
 
   neighbours: int = field(
     30, 'Number of training documents that vote.', AT_LEAST_1, tiny=at_most(4)
@@ -147,11 +136,6 @@ class NeighboursModel(Model):
     'count equally.',
     AMOUNT,
   )
-
-  def check(self, corpus: Corpus, run: Run) -> None:
-    super().check(corpus, run)
-    check_features(run)
-    check_train_labels(corpus)
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     split = corpus.splits[TRAIN]
@@ -169,15 +153,15 @@ class NeighboursModel(Model):
     path, space = _file(run), run.label_space()
     with Progress('reading the training documents'):
       trained = run.read(path, TrainedRows.load)
-    n_features = trained.rows.shape[1]
+    n_documents, n_features = trained.rows.shape
     featuriser = open_featuriser(run, n_features)
-    sizes = len(trained.gold), n_features, trained.n_labels
-    expected = space.n_train, featuriser.n_features, space.n_trained
-    if sizes != expected:
-      raise DataError(
-        f'{path}: has {_sizes_text(sizes)}, but the run has '
-        f'{_sizes_text(expected)}; is this a file of another run?'
-      )
+    wanted = {
+      'document': space.n_train,
+      'feature': featuriser.n_features,
+      'label': space.n_trained,
+    }
+    sizes = n_documents, n_features, trained.n_labels
+    check_sizes(path, dict(zip(wanted, sizes)), wanted)
     votes = NeighbourVotes(
       NearestDocuments(trained.rows, threads=max(1, run.config.data.workers)),
       trained.gold,
@@ -190,12 +174,6 @@ class NeighboursModel(Model):
       run.folder.digests().get(TRAIN),
       run.config.eval.batch_size,
     )
-
-
-def _sizes_text(sizes: tuple[int, int, int]) -> str:
-  nouns = 'document', 'feature', 'label'
-  documents, features, labels = map(plural, sizes, nouns)
-  return f'{documents}, {features} and {labels}'
 
 
 def _file(run: Run) -> pathlib.Path:

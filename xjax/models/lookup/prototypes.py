@@ -16,14 +16,12 @@ from scipy import sparse
 from xjax.core.arrays import Arrays, matrix_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import field
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,
-  TextVectorsConfig,
-  TfidfConfig,
 )
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
@@ -31,12 +29,13 @@ from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import has_letters
-from xjax.models.contract import Config, Model, Run
+from xjax.models.contract import Config, Run, check_one_process
 from xjax.models.features import (
-  FEATURE_FILES,
+  FeaturesModel,
   RowFeaturiser,
   TextFeaturiser,
   check_features,
+  check_sizes,
   fit_featuriser,
   open_featuriser,
 )
@@ -149,7 +148,7 @@ def _scaled(rows: sparse.csr_array) -> sparse.csr_array:
 
 
 @dataclasses.dataclass
-class PrototypesModel(Model):
+class PrototypesModel(FeaturesModel):
   """Scores labels by the cosine of the document and a prototype of the label.
 
   The features of a text have length 1. The parts of a prototype are the
@@ -157,9 +156,6 @@ class PrototypesModel(Model):
   (its centroid). Each part is scaled to length 1, and so is their sum. A label
   that lacks a part has the other part as its prototype.
   """
-
-  reads = (TfidfConfig, TextVectorsConfig, GivenFeaturesConfig)
-  label_independent_files = FEATURE_FILES
 
   names: bool = field(
     True,
@@ -192,7 +188,7 @@ class PrototypesModel(Model):
     return space.n_inside if self.names else space.n_trained
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    super().check(corpus, run)
+    check_one_process(run.config)
     check_features(run)
     if self.names:
       space = corpus.label_space
@@ -216,12 +212,8 @@ class PrototypesModel(Model):
     prototypes = run.read(path, _load)
     n_labels = self.n_labels(run.label_space())
     featuriser = open_featuriser(run, prototypes.shape[1])
-    if prototypes.shape != (n_labels, featuriser.n_features):
-      raise DataError(
-        f'{path}: has {prototypes.shape[0]} labels and {prototypes.shape[1]} '
-        f'features, but the run has {n_labels} and {featuriser.n_features}; is '
-        'this a file of another run?'
-      )
+    wanted = {'label': n_labels, 'feature': featuriser.n_features}
+    check_sizes(path, dict(zip(wanted, prototypes.shape)), wanted)
     return PrototypesScorer(prototypes, featuriser, run.config)
 
   def reads_names(self, config: Config) -> bool:

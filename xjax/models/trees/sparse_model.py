@@ -1,7 +1,6 @@
 """Defines what all models of linear classifiers over sparse features share."""
 
 import abc
-from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
@@ -14,25 +13,21 @@ from absl import logging
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.distributed import barrier, is_host0, process_count
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  TextVectorsConfig,
-  TfidfConfig,
-)
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import LabelTree, TreeData
 from xjax.data.quality import check_train_labels
-from xjax.data.schema import Corpus, LabelSpace
-from xjax.models.contract import Config, Model, Run
+from xjax.data.schema import Corpus
+from xjax.models.contract import Config, Run
 from xjax.models.features import (
-  FEATURE_FILES,
+  FeaturesModel,
   Featuriser,
   check_features,
+  check_sizes,
   fit_featuriser,
   open_featuriser,
 )
@@ -48,7 +43,7 @@ _TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
 
 
 @dataclasses.dataclass
-class SparseModel(Model, abstract=True):
+class SparseModel(FeaturesModel, abstract=True):
   """Scores labels by linear classifiers over sparse features of documents.
 
   The classifiers are the nodes of a tree, which is searched for the best
@@ -64,8 +59,6 @@ class SparseModel(Model, abstract=True):
       classifiers of the nodes above it.
   """
 
-  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
-  label_independent_files = FEATURE_FILES
   beam = 1
   exact = True
   chained: ClassVar[bool] = True
@@ -126,7 +119,10 @@ class SparseModel(Model, abstract=True):
     searches, space = self._searches(run), run.label_space()
     n_features = searches[0].weights.n_features
     featuriser = self.open_featuriser(run, n_features)
-    _check_sizes(self.files(run.folder), searches, featuriser, space)
+    wanted = {'label': space.n_trained, 'feature': featuriser.n_features}
+    for path, search in zip(self.files(run.folder), searches, strict=True):
+      own = search.tree.n_labels, search.weights.n_features
+      check_sizes(path, dict(zip(wanted, own)), wanted)
     scorer = self.scorer(searches, featuriser, run)
     scorer.fixed_labels = cannot_add(type(self).__name__)
     return scorer
@@ -210,27 +206,6 @@ def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeData:
 
 def _parts_of(path: pathlib.Path) -> pathlib.Path:
   return path.with_suffix('.parts')
-
-
-def _check_sizes(
-  files: Sequence[pathlib.Path],
-  searches: Sequence[TreeSearch],
-  featuriser: Featuriser,
-  space: LabelSpace,
-) -> None:
-  run_sizes = space.n_trained, featuriser.n_features
-  for path, search in zip(files, searches, strict=True):
-    sizes = search.tree.n_labels, search.weights.n_features
-    if sizes != run_sizes:
-      raise DataError(
-        f'{path}: has {_sizes_text(sizes)}, but the run has '
-        f'{_sizes_text(run_sizes)}; is this a file of another run?'
-      )
-
-
-def _sizes_text(sizes: tuple[int, int]) -> str:
-  n_labels, n_features = sizes
-  return f'{plural(n_labels, "label")} and {plural(n_features, "feature")}'
 
 
 def save_tree(
