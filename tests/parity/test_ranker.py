@@ -20,8 +20,7 @@ from xjax.models.linear.dual import Solver
 from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees.training import fit_tree
-from xjax.models.trees.tree_matcher import TreeMatcher
-from xjax.models.trees.tree_search import Link, TreeSearch
+from xjax.models.trees.tree_search import Link, TreeMatcher, TreeSearch
 from xjax.models.trees.vectors import join
 
 pytestmark = [pytest.mark.peers, pytest.mark.real_data]

@@ -107,17 +107,6 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
   ]
 
 
-def test_an_ensemble_of_an_earlier_xjax_is_judged_anew(finished, tmp_path):
-  """There a label's score differed between the lists of a document."""
-  workdir = shutil.copytree(finished('trees').workdir, tmp_path / 'run')
-  path, judged = workdir / 'model' / 'search.json', workdir / 'eval' / 'dev'
-  search = json.loads(path.read_text())
-  path.write_text(json.dumps({k: v for k, v in search.items() if k != 'trees'}))
-  (judged / 'metrics.json').write_text('{}')
-  fit(config_of(*RUNS['trees']), workdir)
-  assert contents(workdir) == contents(finished('trees').workdir)
-
-
 class Terminated:
   """Saves parts as usual, and has SIGTERM come with some of them."""
 

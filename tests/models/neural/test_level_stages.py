@@ -47,7 +47,7 @@ def test_other_clusters_have_other_ids(levelled):
 def test_first_rows_are_those_of_linear_classifiers(levelled, bootstrapped):
   from sklearn.svm import LinearSVC
 
-  from xjax.models.neural.bootstrap import fitted_rows
+  from xjax.models.neural.proposals import fitted_rows
   from xjax.train.batches.candidates import TrainShortlists
 
   rng = np.random.default_rng(0)

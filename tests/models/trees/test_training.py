@@ -17,8 +17,7 @@ from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees import training
 from xjax.models.trees.training import ProposedClusters, fit_tree
-from xjax.models.trees.tree_matcher import TreeMatcher
-from xjax.models.trees.tree_search import Link
+from xjax.models.trees.tree_search import Link, TreeMatcher
 
 N, D, L = 80, 25, 9
 SOLVER = Solver(Loss.SQUARED_HINGE, 1.0, 1e-3, 500)

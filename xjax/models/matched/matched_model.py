@@ -4,8 +4,14 @@ from collections.abc import Iterator
 import dataclasses
 from typing import Any
 
+import numpy as np
+from scipy import sparse
+
 from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.config import TfidfConfig
+from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import LabelTree, TreeData
 from xjax.data.label_trees.levels_config import LevelsConfig
@@ -15,7 +21,6 @@ from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.part_files import PartFiles
-from xjax.models.matched.matched_scorer import MATCHER, MatchedScorer
 from xjax.models.neural.level_stages import (
   RunLevels,
   level_corpus,
@@ -28,12 +33,76 @@ from xjax.models.stage import Stage
 from xjax.models.stage_config import StageConfig
 from xjax.models.trees.training import ProposedClusters, fit_tree
 from xjax.models.trees.tree_model import NodesModel
-from xjax.models.trees.tree_search import TreeSearch
+from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights
+from xjax.models.trees.tree_search import OpenNodes, TreeSearch
 from xjax.models.trees.vectors import (
   DocumentVectors,
   JoinedFeaturiser,
   encoder_faults,
 )
+
+MATCHER = 'matcher'  # the stage that proposes clusters
+
+
+class MatchedScorer(TreeScorer):
+  """Ranks labels of proposed clusters.
+
+  The score of a label is that of its classifier alone. Labels of other clusters
+  are not ranked. Each slice has clusters of its own.
+  """
+
+  def __init__(
+    self,
+    search: TreeSearch,  # of LabelTree.of_clusters, with the link NONE
+    kind: ScoreKind,  # LOGIT for logistic classifiers, else MARGIN
+    featuriser: Featuriser,
+    proposer: Proposer,  # proposes clusters
+    block: int,  # documents that are ranked at a time
+  ):
+    super().__init__(
+      [search], kind, featuriser, beam=1, exact=False, workers=1, block=block
+    )
+    self._tree, self.proposer = search, proposer
+    self.selected_by = f'clusters={proposer.kept}'
+
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    return {MATCHER: self.proposer.scorer}
+
+  def rank_block(self, documents: Documents, query: Query) -> Lists:
+    rows = self.featuriser(documents)
+    clusters_GNK, _ = self.proposer.nodes(documents, query)
+    # Node 0 is the root, and the clusters follow in their order.
+    nodes_NGK = np.where(clusters_GNK == PAD, PAD, 1 + clusters_GNK)
+    nodes_NGK = nodes_NGK.swapaxes(0, 1)
+    measures, k = query.measures(documents.gold), query.k
+    if measures:
+      k = max(k, self.proposer.size)
+
+    def rank(
+      query: Query, rows: sparse.csr_array, nodes_NGK: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+      squash, lists = self.squash(query), []
+      for logs_L, nodes_NK in zip(
+        log_weights(query), nodes_NGK.swapaxes(0, 1), strict=True
+      ):
+        at = document, _ = np.nonzero(nodes_NK != PAD)
+        nodes = OpenNodes(self._tree, rows, document, nodes_NK[at])
+        found = self._tree.beam(rows, k, 1, logs_L, squash, nodes)
+        lists.append((found.ids, found.keys))
+      ids_GNK, keys_GNK = (np.stack(arrays) for arrays in zip(*lists))
+      return ids_GNK, keys_GNK
+
+    ids_GNK, keys_GNK = by_filter(query, len(documents), rank, rows, nodes_NGK)
+    kept = {}
+    if measures:
+      kept = self.proposer.measured(documents, query, ids_GNK)
+    lists = Lists(ids_GNK, keys_GNK.astype(np.float32), kept)
+    return lists.first(query.k)
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    self.proposer.scorer.warmup(self.proposer.asked(query))
+    super().warmup(query, explain)
 
 
 def _matcher_stage() -> StageConfig:

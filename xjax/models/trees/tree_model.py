@@ -23,7 +23,7 @@ from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees.sparse_model import SparseModel
 from xjax.models.trees.training import fit_tree
-from xjax.models.trees.tree_matcher import TreeMatcher
+from xjax.models.trees.tree_search import TreeMatcher
 from xjax.models.trees.vectors import ENCODER, NoVectors, VectorsConfig
 from xjax.train.train_config import TrainConfig
 

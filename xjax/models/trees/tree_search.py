@@ -21,6 +21,7 @@ be better than the worst of the k labels.
 """
 
 from collections.abc import Sequence
+import concurrent.futures
 import dataclasses
 import enum
 import functools
@@ -32,6 +33,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.arrays import csr_arrays
+from xjax.core.progress import Progress
 from xjax.core.types import PAD
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.models.linear.block_weights import BlockWeights
@@ -58,6 +60,7 @@ class Link(enum.Enum):
 
 _LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
 _AHEAD = 2  # the beam before an exact search should find _AHEAD * k labels
+_DOCUMENTS = 4096  # documents that a matcher searches at a time
 _ALL_NODES = 2**31 - 1  # beam width that opens all nodes of a depth
 
 
@@ -340,3 +343,34 @@ class OpenNodes:
       self._starts = np.append(self._starts, starts)[order]
     starts = self._starts[np.searchsorted(self._keys, keys)]
     return document, node, score, starts, self._children
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeMatcher:
+  """Finds the leaves that a tree predicts for training documents."""
+
+  k: int  # leaves of a document, and the width of the beam
+  link: Link
+
+  def __call__(
+    self,
+    rows: sparse.csr_array,
+    tree: LabelTree,
+    weights: BlockWeights,
+    workers: int,  # does not change the result
+  ) -> Int32[np.ndarray, 'N K']:
+    """Returns the labels of the k best leaves of each document, and PAD."""
+    search = TreeSearch(tree, weights, self.link)
+    n = rows.shape[0]
+
+    def matched(start: int) -> np.ndarray:
+      part = rows[start : start + _DOCUMENTS]
+      return search.beam(part, self.k, self.k).ids
+
+    bar = Progress('matching documents', n)
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
+      parts = []
+      for ids in pool.map(matched, range(0, n, _DOCUMENTS)):
+        parts.append(ids)
+        bar.update(len(ids))
+    return np.concatenate(parts)
