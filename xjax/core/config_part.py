@@ -56,14 +56,12 @@ def field(
   """Defines a field of a config part.
 
   Args:
-    default: the default value. A class stands for a new object of the class. A
-      function without arguments stands for a new result of the function.
+    default: the default value; a class or function makes a new one each time.
     help_: the meaning of the field, in one or two sentences.
     bound: None allows all values of the type.
-    may_change: whether a resumed run can have another value. The change is then
-      printed.
-    tiny: the value in a tiny config for tests, or a function that computes this
-      value from the config's value. By default the value is unchanged.
+    may_change: whether a resumed run can have another value, which is printed.
+    tiny: the value in a tiny config for tests, or a function of the config's
+      value. By default the value is unchanged.
   """
   metadata = {'help': help_, 'bound': bound, 'may_change': may_change}
   if tiny is not _UNCHANGED:

@@ -34,26 +34,19 @@ class RankWeights(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Query:
-  """Asks for the best labels of documents, among all labels and per slice.
-
-  Attributes:
-    slices: bool [L or more] masks. Each mask adds a list of the best labels
-      among the labels of the mask.
-    allowed: bool [L or more] or [N, L or more], the labels that may be listed;
-      None for all labels.
-    weights: label weights; None ranks labels by their scores.
-    measured: if the documents have gold labels, the first `measured` slices and
-      all labels are searched for gold labels that the steps of the search lose
-      (Lists.kept). None measures nothing.
-    on_block: is called after some documents have been ranked, with their
-      number. An exception that it raises stops the ranking.
-  """
+  """Asks for the best labels of documents, among all labels and per slice."""
 
   k: int  # length of the lists
+  # bool [L or more] masks: each adds a list of the best of its labels.
   slices: tuple[np.ndarray, ...] = ()
+  # bool [L or more] or [N, L or more], the labels that may be listed.
   allowed: np.ndarray | None = None
-  weights: RankWeights | None = None
+  weights: RankWeights | None = None  # None ranks labels by their scores
+  # If there are gold labels, those that the steps of a search lose are counted
+  # for all labels and for so many slices (Lists.kept); None counts nothing.
   measured: int | None = None
+  # Is called with the number of documents that have been ranked. An exception
+  # that it raises stops the ranking.
   on_block: Callable[[int], None] | None = None
 
   @property
@@ -109,19 +102,15 @@ class Lists:
   """Holds the top-k lists of N documents, for each of G slices of labels.
 
   Slice 0 has all labels.
-
-  Attributes:
-    ids_GNK: int32 label indices, in descending order of score; labels with
-      equal scores are in ascending order of index. PAD after the last label.
-    scores_GNK: float32, -inf where ids are PAD. With weights, a score is weight
-      times probability if scores are probabilities, else the logarithm of this
-      product.
-    kept: step of the search -> int32 [measured slices and all labels, N], how
-      many gold labels of a document the step keeps. {} if nothing is measured.
   """
 
+  # int32 label indices by falling score, ties by ascending index, then PAD.
   ids_GNK: np.ndarray
+  # float32, -inf where ids are PAD. With weights: weight times probability if
+  # scores are probabilities, else the logarithm of this product.
   scores_GNK: np.ndarray
+  # Step of the search -> int32 [measured slices and all labels, N], how many
+  # gold labels of a document the step keeps; {} if nothing is measured.
   kept: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   @classmethod

@@ -31,15 +31,11 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
   """Locks a folder until the context is left, and makes the folder if absent.
 
   The operating system releases the lock when the process ends, however it ends.
-  The lock file says who holds the lock. It is removed when the context is left,
-  and so is a folder that was made here and is still empty. A process that is
-  killed leaves the file, which locks nobody out.
-
-  Raises:
-    ConfigError: another process has locked the folder for `wait` seconds; the
-      message says who.
-    WriteError: the folder cannot be written, or it was deleted or moved while
-      it was locked.
+  The lock file says who holds the lock; the file of a killed process locks
+  nobody out. It is removed when the context is left, and so is a folder that
+  was made here and is still empty. If another process holds the lock for `wait`
+  seconds, a ConfigError says who. A WriteError says that the folder cannot be
+  written, or was deleted or moved meanwhile.
   """
   folder = pathlib.Path(folder)
   created: list[pathlib.Path] = []

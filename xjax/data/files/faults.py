@@ -29,19 +29,10 @@ class Grouped(str):
 class Faults:
   """Collects the faults in all files of a corpus, as `file:line: message`.
 
-  Args:
-    on_error: what the method `settle` does with faults.
-      - RAISE: raises an error. If no fault is fatal, the error suggests SKIP.
-      - SKIP: logs the faults. If a fault is fatal, raises an error.
-      - None: raises an error, because every fault is fatal.
-    skip: the flag of the command that skips faulty lines, for messages.
-
-  Attributes:
-    count: number of faults so far.
-    left_out: number of faulty records so far. A record is a line, or a file
-      with one object.
-    shown: the first SHOWN faults, one line each. Faults with the same Grouped
-      message share a line.
+  `on_error` says what `settle` does: RAISE raises an error, which suggests SKIP
+  if no fault is fatal; SKIP logs the faults, and raises an error only if one is
+  fatal; None raises an error, because every fault is fatal. `skip` is the flag
+  of the command that skips faulty lines, for messages.
   """
 
   def __init__(
@@ -51,9 +42,9 @@ class Faults:
   ):
     self.on_error = on_error
     self._skip = skip
-    self.count = 0
-    self.left_out = 0
-    self.shown: list[str] = []
+    self.count = 0  # faults so far
+    self.left_out = 0  # faulty lines, or files with one object, so far
+    self.shown: list[str] = []  # the first SHOWN faults, one line each
     self._last: tuple[str, int | None] | None = None
     self._groups: dict[Grouped, list[int]] = {}  # row of `shown`, and faults
     self._lines = 0
@@ -69,8 +60,8 @@ class Faults:
   ) -> None:
     """Adds a fault; the caller must leave the faulty record out.
 
-    The line is None if the whole file is faulty. A fatal fault raises an error
-    even if on_error is SKIP.
+    Without `line`, the whole file is faulty. A fatal fault raises an error even
+    if on_error is SKIP.
     """
     self.count += 1
     self._fatal |= fatal
@@ -103,9 +94,7 @@ class Faults:
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
     """Adds a fault for a file without usable records; `what` names them.
 
-    If the file has other faults than the `before` that were counted before it
-    was read, and on_error is not SKIP, nothing is added: the other faults say
-    why there are no usable records.
+    Faults after the first `before` ones may already say why there are none.
     """
     if self.count == before:
       self.add(file, None, f'no {what} in it', fatal=True)

@@ -50,18 +50,12 @@ def writing_set(
 ) -> Iterator[pathlib.Path]:
   """Replaces a set by the files that the `with` block writes.
 
-  The block writes the new files into a temporary folder. If the block fails,
-  the old set stays as it was. Otherwise files that only the old set has are
-  removed, unless they have changed since they were written. Then the new mark,
-  with the `facts`, replaces the old mark, and the new files replace the old
-  files. So if the process is killed, the set is complete, or a file is not as
-  the mark says. What a killed process has left is removed by the next writer of
-  the set.
-
-  Raises:
-    WriteError: a file cannot be written.
-    DataError: another process has written the set at the same time, so its
-      files are mixed.
+  The block writes into a temporary folder; if it fails, the old set stays.
+  Otherwise unchanged files that only the old set has are removed, then the new
+  mark, with the `facts`, and then the new files replace the old ones. So if the
+  process is killed, the set is complete, or a file is not as the mark says. The
+  next writer removes what a killed one has left. A DataError says that another
+  process has written the set at the same time.
   """
   folder = mark.parent
   remove_temporaries(folder, glob.escape(mark.name))
@@ -89,12 +83,10 @@ def writing_set(
 def check_unlisted(
   mark: pathlib.Path, names: Collection[str], owner: str, remedy: str
 ) -> None:
-  """Checks that a new set would replace no file from elsewhere.
+  """Raises a WriteError if a new set would replace a file from elsewhere.
 
-  Raises a WriteError if a file beside the mark has one of the `names`, but the
-  mark does not list it. Files that the mark lists may have changed, because a
-  killed writer of the set leaves such files. The message says which `owner`
-  writes such sets, and the `remedy`.
+  Such a file beside the mark has one of the `names`, but is not listed in the
+  mark. The message says which `owner` writes such sets, and the `remedy`.
   """
   try:
     listed = _digests(read_json(mark), mark)
@@ -109,9 +101,7 @@ def check_unlisted(
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
   """Returns the facts in a set's mark, and checks that all files are as then.
 
-  Raises:
-    DataError: the mark is absent or damaged, or a file of the set is missing or
-      has changed. The message has the `remedy`.
+  If not, or if the mark is absent or damaged, a DataError has the `remedy`.
   """
   if not mark.is_file():
     raise DataError(

@@ -70,12 +70,10 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 @contextlib.contextmanager
 def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
-  """Opens a file or a pipe, and unpacks it if it is gzipped.
+  """Opens a file or a pipe, once, and unpacks it if it is gzipped.
 
-  The path is opened only once, because a pipe can be read only once. If
-  `named`, the name of a file, but not of a pipe, must end in .gz if and only if
-  it is gzipped. If the name is wrong or the file cannot be opened, a Fault is
-  raised.
+  If `named`, a file's name must end in .gz if and only if it is gzipped. If it
+  does not, or the file cannot be opened, a Fault is raised.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -223,11 +221,7 @@ def read_lines(
 def read_file_lines(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number and the bytes of each line that is not blank.
-
-  If the file cannot be opened, or a line cannot be read, a fatal fault is added
-  and reading ends.
-  """
+  """Opens a file and yields what read_lines yields; all faults are fatal."""
   try:
     with open_lines(path) as file:
       yield from read_lines(file, str(path), faults)
@@ -258,12 +252,9 @@ def parse_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line of an open file.
 
-  Faulty lines are left out and their faults are added.
-
-  Args:
-    documents: whether lines are documents. If so, one fault says that the file
-      is a table, if its first line looks like that.
-    advice: what to do if the first line is no JSON at all; '' if nothing.
+  Faulty lines are left out and their faults are added. If the lines are
+  `documents`, one fault says that the file looks like a table. `advice` says
+  what to do if the first line is no JSON at all.
   """
   first = True
   for number, line in read_lines(file, name, faults):
@@ -310,12 +301,10 @@ def decode_utf8(data: bytes) -> str:
 
 
 def parse_object(text: bytes | str) -> dict[str, Any]:
-  """Reads one JSON object, and rejects everything that is not strict JSON.
+  """Reads one JSON object; a Fault for everything that is not strict JSON.
 
-  Raises:
-    Fault: the text is not UTF-8, is not a JSON object, is nested too deeply, or
-      contains one of these: NaN, infinity, a number that is too long, an object
-      that has a field twice.
+  Not allowed are NaN, infinity, numbers that are too long, deep nesting, bytes
+  that are not UTF-8, and a field that occurs twice in an object.
   """
   try:
     if isinstance(text, bytes):
@@ -339,7 +328,6 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """Makes an object from fields; raises a Fault if a field occurs twice."""
   row = dict(pairs)
   if len(row) < len(pairs):
     twice = next(repeated(name for name, _ in pairs))

@@ -22,12 +22,8 @@ def has_file(folder: pathlib.Path, name: str) -> bool:
 def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Checks that a file is inside a model's folder, and returns its path.
 
-  A link must lead to a file in the folder. In Hugging Face's cache, a link may
-  also lead to a file in the folder `blobs` of the same model. The name is
-  checked too, because it can come from another file in the folder.
-
-  Raises:
-    DataError: the file is outside the folder, or does not exist.
+  Names may come from other files of the folder, and links must stay inside it.
+  In Hugging Face's cache, they may lead to the folder `blobs` of the model.
   """
   if not _PLAIN.fullmatch(name):
     raise DataError(

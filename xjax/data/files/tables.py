@@ -57,16 +57,11 @@ class FileKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Holds a table that is being read; its rows can be read once.
-
-  Attributes:
-    rows: the number and the cells of each row, by column. The number is the
-      line on which the row starts; in a Parquet file, it is the number of the
-      row. Faulty rows are left out.
-  """
+  """Holds a table that is being read; its rows can be read once."""
 
   kind: FileKind
   columns: tuple[str, ...]  # their names
+  # The first line (in Parquet: the number) of each row, and its cells.
   rows: Iterator[tuple[int, dict[str, Any]]]
 
 
@@ -132,9 +127,8 @@ def _pieces(pipe: BinaryIO, name: str) -> Iterator[bytes]:
 def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
   """Tells the kind of an open file or pipe by its first bytes.
 
-  A file with a single column can only be told by a name that ends in .csv or
-  .tsv. The returned file has the same bytes, and is at its start. A file that
-  is damaged or a spreadsheet is a DataError.
+  A table with a single column can only be told by a name that ends in .csv or
+  .tsv. The returned file has the same bytes. Damaged files are a DataError.
   """
   try:
     with _damage():
@@ -327,10 +321,9 @@ def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:
 def encoding_of(file: BinaryIO) -> str:
   """Returns the encoding of an open text file, and puts it back at its start.
 
-  The encoding is 'utf-16' if the file starts with its byte order mark,
-  'utf-8-sig' if all bytes are UTF-8, else 'cp1252', or 'latin-1' if cp1252
-  lacks a byte. A NUL byte, or a byte that is not UTF-8 in a text that mostly
-  is, raises a Fault with the number of the line.
+  It is 'utf-16' after a byte order mark, 'utf-8-sig' if all bytes are UTF-8,
+  else 'cp1252', or 'latin-1' if cp1252 lacks a byte. A Fault tells of a NUL, or
+  of a byte that is not UTF-8 in a text that mostly is.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
   line, encoding, seen = 1, 'utf-8-sig', False

@@ -32,19 +32,17 @@ def balanced_kmeans(
 
   The method is Lloyd's algorithm with a limit on the size of clusters. Each row
   chooses the most similar cluster that has room. If too many rows choose a
-  cluster, some of these rows must choose again. The cluster keeps the rows that
-  would lose the most similarity by a move to the next best cluster. (For two
-  clusters, this is the split of Parabel, Prabhu et al. 2018.)
+  cluster, it keeps the rows that would lose the most similarity by a move to
+  the next best cluster, and the others choose again. (For two clusters, this is
+  the split of Parabel, Prabhu et al. 2018.)
 
   Args:
-    features: float32 [rows, D].
-    members: int [members], the rows to divide.
+    features: float32 [rows, D]; `members` are the rows to divide.
     k: number of clusters, at most the number of members.
     seed: decides the first centres. This is the only random choice.
-    spherical: if True, the similarity of a row and a cluster is the cosine of
-      the row and the mean of the cluster's rows, and rows must have length 1.
-      If False, a row is most similar to the cluster whose mean is closest.
-    workers: number of threads. The result does not depend on this number.
+    spherical: whether the similarity of a row of length 1 and a cluster is
+      their cosine. Otherwise, a row is most similar to the closest mean.
+    workers: number of threads, which changes no result.
 
   Returns:
     int64 [members], the cluster of each member.

@@ -31,20 +31,13 @@ Part = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
 
 
 class Clusters(enum.Enum):
-  """Chooses how a set of labels is divided into clusters.
+  """Chooses how a set of labels is divided into clusters."""
 
-  Attributes:
-    K_MEANS: divides the set into all clusters at once.
-    TWO_MEANS: divides the set into two clusters, then each cluster into two
-      again, and so on.
-    UNBALANCED: as K_MEANS, but clusters may have any size (Bonsai, Khandagale
-      et al. 2020). A cluster with at most max_leaf labels is not divided. The
-      tree is at most as deep as with K_MEANS, so a cluster on the lowest level
-      can have more than max_leaf labels.
-  """
-
-  K_MEANS = 'k_means'
-  TWO_MEANS = 'two_means'
+  K_MEANS = 'k_means'  # into all clusters at once
+  TWO_MEANS = 'two_means'  # into two, then each cluster into two, and so on
+  # As K_MEANS, but clusters may have any size (Bonsai, Khandagale et al. 2020),
+  # and one of at most max_leaf labels is not divided. The tree is at most as
+  # deep, so a cluster on the lowest level can have more than max_leaf labels.
   UNBALANCED = 'unbalanced'
 
 

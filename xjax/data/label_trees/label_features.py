@@ -13,24 +13,18 @@ _ENTRIES = 2**22  # entries of documents that are summed at a time
 
 
 class LabelFeatures(enum.Enum):
-  """Chooses the features by which labels are clustered.
+  """Chooses the features by which labels are clustered."""
 
-  Attributes:
-    PIFA: positive-instance features. They are the sum of the features of a
-      label's documents, scaled to length 1.
-    PIFA_BY_LENGTH: as PIFA, with two changes. Each document's features are
-      first divided by the document's number of words. The sum is not scaled.
-    NAMES: the TF-IDF features of the labels' names.
-    CO_OCCURRENCE: as PIFA, but the features of a document are its labels. So
-      the features of a label are its numbers of documents with other labels
-      (the output space of Bonsai, Khandagale et al. 2020, Section 3.1).
-    JOINT: as PIFA, but a document has its features and its labels (the joint
-      space of Bonsai).
-  """
-
+  # Positive-instance features: the sum of the features of a label's documents,
+  # scaled to length 1.
   PIFA = 'pifa'
+  # The features of a document are divided by its number of words, and the sum
+  # is not scaled.
   PIFA_BY_LENGTH = 'pifa_by_length'
-  NAMES = 'names'
+  NAMES = 'names'  # the TF-IDF features of the labels' names
+  # As PIFA, but a document has its labels as features, or its features and its
+  # labels: the output space and the joint space of Bonsai (Khandagale et al.
+  # 2020, Section 3.1).
   CO_OCCURRENCE = 'co_occurrence'
   JOINT = 'joint'
 
@@ -81,18 +75,12 @@ def pifa(
 ) -> sparse.csr_array:
   """Sums the features of each label's documents (positive-instance features).
 
-  Args:
-    rows: float32 [N, D], the features of the documents.
-    gold: N rows of labels.
-    lengths: int [N], the number of words of each document. Each document's
-      features are divided by this number, and the sums are not scaled (Bertalis
-      et al., Section 3.3). So frequent labels mostly have larger sums. If
-      `lengths` is None, each sum is divided by its L2 norm (as in CascadeXML
-      and PECOS).
-    n: each label keeps its n `strongest` values. 0 keeps all values.
-
-  Returns:
-    float32 [L, D]. A label without documents has an empty row.
+  The result is float32 [L, D]; a label without documents has an empty row, and
+  each label keeps its n `strongest` values, or all if n is 0. With `lengths`,
+  int [N], a document's features are divided by its number of words, and the
+  sums are not scaled (Bertalis et al., Section 3.3), so that frequent labels
+  mostly have larger sums. Otherwise, each sum is divided by its L2 norm (as in
+  CascadeXML and PECOS).
   """
   weights = _indicators(gold, n_labels)
   if lengths is not None:

@@ -44,16 +44,11 @@ class LabelTree:
   def of(
     cls, parent: Sequence[int], label: Sequence[int], n_labels: int
   ) -> Self:
-    """Builds a tree from the parent of each node.
+    """Builds a tree from the parent of each node, -1 for the root.
 
-    Args:
-      parent: int [nodes], the parent of each node, -1 for the root. The nodes
-        may be in any order. Siblings keep their order in the tree.
-      label: int [nodes], the label of each node, or NO_LABEL.
-
-    Raises:
-      DataError: the parents do not form a tree, a leaf has no label, or a label
-        occurs twice.
+    The nodes may be in any order; siblings keep theirs. `label` has the label
+    of each node, or NO_LABEL. A DataError says that this is no tree, that a
+    leaf has no label, or that a label occurs twice.
     """
     parent, label = np.asarray(parent, np.int64), np.asarray(label, np.int64)
     order = _by_depth(parent)
@@ -147,14 +142,10 @@ class LabelTree:
     return largest
 
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all pairs of a label and a positive node of the label.
+    """Returns all pairs of a label and a positive node of the label, int32.
 
     The positive nodes of a label are its own node, and all nodes above this
-    node except the root.
-
-    Returns:
-      labels: int32, the label of each pair, in ascending order.
-      nodes: int32, the node of each pair, in ascending order for each label.
+    node except the root. Labels ascend, and so do the nodes of each label.
     """
     nodes = np.flatnonzero(self.label != NO_LABEL)
     labels, parent = self.label[nodes], self.parent

@@ -33,20 +33,15 @@ class LabelLevels:
   and its number is the label's index. The nodes of the other levels are
   clusters of labels. A label that is not in the tree has no ancestor. Every
   other label has one ancestor in each level.
-
-  Attributes:
-    parents: for each level, int32 [nodes], the parent of each node in the level
-      above. All entries of level 0 are PAD, and so are the entries of labels
-      that are not in the tree.
-    children: for each level, int32 [nodes of the level above, most children],
-      the nodes of this level by their parent, in ascending order, and PAD
-      elsewhere. Above level 0 is one node, the root.
-    above: for each level, int32 [L], the ancestor of each label, or PAD if the
-      label is not in the tree. The ancestor in the last level is the label.
   """
 
+  # For each level: int32 [nodes], the parent in the level above. PAD in level
+  # 0, and for labels that are not in the tree.
   parents: tuple[np.ndarray, ...]
+  # For each level: int32 [nodes of the level above, most children], its nodes
+  # by parent, ascending, then PAD. Above level 0 is one node, the root.
   children: tuple[np.ndarray, ...]
+  # For each level: int32 [L], the ancestor of each label, or PAD.
   above: tuple[np.ndarray, ...]
 
   @classmethod
@@ -85,21 +80,16 @@ class LabelLevels:
     depths: Sequence[int] | None = None,
     sizes: Sequence[int] | None = None,
   ) -> Self:
-    """Cuts a tree at some depths.
+    """Cuts a tree at some depths; a ConfigError if it cannot be cut like that.
 
     The node of a label can be an inner node, or a leaf above a cut. At each cut
     below this node, the label is a cluster of its own.
 
     Args:
-      depths: depths of the levels above the labels, ascending. The children of
-        the root have depth 1. If neither `depths` nor `sizes` is given, the
-        tree is cut at every depth above its lowest nodes.
-      sizes: largest numbers of clusters of the levels above the labels,
-        ascending. For each size, the tree is cut at the depth with the most
-        clusters among the depths with at most this number of clusters.
-
-    Raises:
-      ConfigError: the tree cannot be cut at these depths, or to these sizes.
+      depths: depths of the levels above the labels, ascending; the children of
+        the root have depth 1. By default, every depth above the lowest nodes.
+      sizes: largest numbers of clusters of the levels above the labels, in
+        place of depths. Each chooses the depth with the most clusters that fit.
     """
     cuts = _Cuts(tree)
     if sizes is not None:
@@ -142,13 +132,10 @@ class LabelLevels:
   def gold(self, level: int, gold: Ragged) -> tuple[Ragged, np.ndarray]:
     """Returns the ancestors of each document's gold labels, on the host.
 
+    The first result has N rows of nodes of the level, ascending, each node
+    once. The second, int32 [entries], has the number of gold labels below each
+    of them: the cost weights of XR-Transformer (Zhang et al. 2021, Section 3).
     Labels that are not in the tree are ignored.
-
-    Returns:
-      nodes: N rows of nodes of the level, in ascending order, each node once.
-      counts: int32 [entries], the number of gold labels of the document below
-        each node. These are the cost weights of XR-Transformer (Zhang et al.
-        2021, Section 3).
     """
     n_labels = len(self.above[-1])
     document = np.repeat(np.arange(len(gold)), gold.lengths)
@@ -216,13 +203,9 @@ def gold_at(
 ) -> Int32[Array, 'B P']:
   """Returns the ancestors of each document's gold labels, on the device.
 
-  Args:
-    above_L: the ancestor of each label in a level (LabelLevels.above).
-    positives_BP: gold labels, and PAD elsewhere. Labels that are not in the
-      tree, or not below L, are ignored.
-
-  Returns:
-    Each ancestor once, ascending, with PAD before and between them.
+  `above_L` has the ancestor of each label in a level (LabelLevels.above).
+  Labels that are not in the tree, or not below L, are ignored. The result has
+  each ancestor once, ascending, with PAD before and between them.
   """
   return _distinct(_ancestors(above_L, positives_BP))
 
@@ -241,15 +224,11 @@ def _ancestors(above_L: jax.Array, positives_BP: jax.Array) -> jax.Array:
 def expand(
   children: Int32[Array, 'nodes most'], ids_BK: Int32[Array, 'B K']
 ) -> Int32[Array, 'B A']:
-  """Returns the children of some nodes of each document.
+  """Returns the children of some nodes of each document, int32.
 
-  Args:
-    children: LabelLevels.children of the level below.
-    ids_BK: nodes of the level, and PAD elsewhere.
-
-  Returns:
-    ids_BA: int32, A = K times the number of columns of `children`. The children
-      of the first node come first. PAD fills the places of missing children.
+  `children` are LabelLevels.children of the level below. A is K times the
+  number of its columns. The children of the first node come first, and PAD
+  fills the places of missing children.
   """
   real_BK = ids_BK != PAD
   below = children[jnp.where(real_BK, ids_BK, 0)]  # as in _ancestors

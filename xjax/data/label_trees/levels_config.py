@@ -41,9 +41,7 @@ class LevelsConfig(ConfigPart):
   def cut(self, data: TreeData, path: str) -> LabelLevels:
     """Builds the tree over the trained labels, and cuts it.
 
-    Raises:
-      ConfigError: the tree cannot be built, or cannot be cut to `sizes`; the
-        message has `path` and the possible numbers of clusters.
+    A ConfigError has `path` and the possible numbers of clusters.
     """
     try:
       tree = self.tree.build(data)

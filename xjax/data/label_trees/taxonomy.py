@@ -159,19 +159,13 @@ def tree_of_first_parents(
 def cut_into_segments(
   tree: LabelTree, limit: int, ids: Sequence[str], field: str
 ) -> Iterator[LabelTree]:
-  """Yields sub-trees that together have all leaves of a tree.
+  """Yields sub-trees that together have all leaves of a tree, each leaf once.
 
   Leaves are taken depth first. A sub-tree has as many leaves as the limit
-  allows, and all nodes above these leaves (Bertalis et al., Section 3.3). Every
-  leaf is in exactly one sub-tree. An inner node may be in several sub-trees.
-
-  Args:
-    limit: largest number of nodes of a sub-tree, without the root.
-    ids: the id of each label, for the message of an error.
-    field: path of the config's field that has the limit, for the message.
-
-  Raises:
-    ConfigError: the path from the root to a leaf has more than `limit` nodes.
+  allows, and all nodes above these leaves (Bertalis et al., Section 3.3). An
+  inner node may be in several sub-trees. `limit` is the most nodes of a
+  sub-tree, without the root. If a path has more nodes, a ConfigError names the
+  config's `field`, and the label by its id.
   """
   parent = tree.parent
   # Nodes are numbered by depth, so no node is deeper than the last node.

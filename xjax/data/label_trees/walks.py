@@ -27,12 +27,9 @@ class SmoothingConfig(ConfigPart, abstract=True):
   ) -> sparse.csr_array | None:
     """Returns the weights of the labels that are mixed for each label.
 
-    Args:
-      gold: N rows of labels, one row per training document.
-      workers: number of threads. The result does not depend on this number.
-
-    Returns:
-      float32 [L, L], rows with sum 1; None if features are not mixed.
+    The result is float32 [L, L], rows with sum 1; None if features are not
+    mixed. `gold` has the labels of each training document. The number of
+    `workers`, which are threads, changes no result.
     """
 
 

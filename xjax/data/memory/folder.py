@@ -35,12 +35,8 @@ def labelled_documents(
 ) -> LabelledDocuments:
   """Returns the documents and gold labels that a caller has in memory.
 
-  If all `texts` are Documents with labels, `labels` may be None. For the forms
-  of the arguments, see documents_of and labels_of. `names` are those of the
-  arguments, for messages.
-
-  Raises:
-    DataError: the texts or the labels have a fault, or their numbers differ.
+  For the forms of the arguments, see documents_of and labels_of. If all `texts`
+  are Documents with labels, `labels` may be None. `names` are for messages.
   """
   documents = documents_of(texts, names[0])
   if labels is None and isinstance(documents, list):
@@ -56,12 +52,7 @@ def labelled_documents(
 
 
 def check_trainable(split: LabelledDocuments, name: str) -> None:
-  """Checks that a model can be trained or judged on documents.
-
-  Raises:
-    DataError: there are no documents, a document has no text, or two documents
-      have the same id. The message names the argument `name`.
-  """
+  """Raises a DataError unless a model can be trained or judged on documents."""
   if not len(split):
     raise DataError(f'{name} is empty: there are no documents')
   if isinstance(split.documents, SparseDocuments):
@@ -81,13 +72,9 @@ def write_folder(
 ) -> bool:
   """Writes splits as JSON lines, or as feature files of the XC repository.
 
-  Returns whether the folder was written. If the folder exists, nothing is
-  written: the folder must have the same contents. The labels of all splits are
-  those of `train`.
-
-  Raises:
-    ConfigError: the folder exists, and its contents differ.
-    WriteError: the folder cannot be written.
+  Returns whether the folder was written. An existing folder stays, and must
+  have the same contents, else a ConfigError is raised. The labels of all splits
+  are those of `train`.
   """
   is_sparse = isinstance(splits['train'].documents, SparseDocuments)
 

@@ -53,8 +53,7 @@ def with_same_labels(
 ) -> tuple[MemoryLabels, MemoryLabels]:
   """Returns the gold labels of two splits as indices into the same labels.
 
-  If the caller has given all labels of the first split, nothing is changed,
-  because the second split must be read with the same label_names.
+  Labels that the caller has given stay: both splits were read with them.
   """
   if first.ordered:
     return first, second
@@ -70,23 +69,14 @@ def labels_of(
 ) -> MemoryLabels:
   """Returns labels that are given in one of many forms.
 
-  The id of a label is a text. An integer stands for its decimal digits.
-
   Args:
-    labels: one of these forms:
-
-      - a list, tuple, generator, array or Series. Its items are lists, tuples,
-        sets or arrays of label ids, or each item is the only label of its
-        document;
-      - an indicator matrix [N, L] with the values 0 and 1: a two-dimensional
-        array, a sparse matrix or a DataFrame.
-    label_names: all labels. For a matrix, these are the labels of the columns.
-      None means the labels that documents have. For a matrix, None means the
-      names of a DataFrame's columns, or else the numbers of the columns.
-    name: name of the argument, for messages.
-
-  Raises:
-    DataError: the labels have a fault; the message has its position.
+    labels: a list, tuple, generator, array or Series, whose items are lists,
+      tuples, sets or arrays of label ids, or each the only label of a document;
+      or an indicator matrix [N, L] of zeros and ones: an array, a sparse matrix
+      or a DataFrame. An integer id stands for its decimal digits.
+    label_names: all labels; those of the columns of a matrix. None means the
+      labels that documents have, or the names or numbers of the columns.
+    name: name of the argument, for the DataError of a fault.
   """
   if label_names is None and is_frame(labels):
     label_names = [str(column) for column in labels.columns]

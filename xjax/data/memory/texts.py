@@ -22,22 +22,11 @@ def documents_of(
 ) -> list[Document] | SparseDocuments:
   """Returns documents that are given in one of many forms.
 
-  Args:
-    texts: one of these forms:
-
-      - a list, tuple, generator, one-dimensional array or Series. Its items are
-        texts, or all of them are Documents;
-      - a DataFrame, whose columns are the zones of the documents;
-      - a sparse matrix or a two-dimensional array of features, [N, D].
-    name: name of the argument, for messages.
-
-  Returns:
-    The documents. The id of a text is its position, from 0. Features become
-    SparseDocuments, float32.
-
-  Raises:
-    DataError: the argument has another form, or an item has a fault; the
-      message has the position of the item.
+  The forms are a list, tuple, generator, one-dimensional array or Series of
+  texts or of Documents; a DataFrame, whose columns are the zones; and a sparse
+  matrix or two-dimensional array of features, [N, D], which becomes
+  SparseDocuments. The id of a text is its position. A DataError names the
+  argument `name`, and the position of a faulty item.
   """
   if sparse.issparse(texts) or _is_numeric(texts):
     return _rows_of(texts, name)

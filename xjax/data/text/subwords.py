@@ -149,10 +149,9 @@ class Subwords:
   ) -> list[np.ndarray]:
     """Returns the ids of each text, int32 [n], with special tokens.
 
-    The library `tokenizers` uses several cores, unless the environment variable
-    TOKENIZERS_PARALLELISM is false. The ids do not depend on the variable. With
-    max_tokens, n is at most this; fewer than the special tokens is a
-    ValueError. A text without words gets only special tokens.
+    With max_tokens, n is at most this; fewer than the special tokens is a
+    ValueError. The library `tokenizers` uses several cores, unless the variable
+    TOKENIZERS_PARALLELISM is false; the ids do not depend on it.
     """
     if max_tokens is None:
       return [self._with_special(ids) for ids in self.pieces_of(texts)]

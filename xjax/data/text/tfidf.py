@@ -84,20 +84,13 @@ def frequent_ngrams(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _TextWords:
-  """Holds all words of N texts as one sequence with `total` places.
-
-  Attributes:
-    ids: int32 [total], the number of the word at each place.
-    docs: int32 [total], the index of the text that contains each place.
-    ends: int64 [N], the place after each text's last word.
-    places: integers [total], 0, 1, ..., in the smallest type that holds them.
-  """
+  """Holds all words of N texts as one sequence with `total` places."""
 
   words: Sequence[str]  # distinct; the index of a word is its number
-  ids: np.ndarray
-  docs: np.ndarray
-  ends: np.ndarray
-  places: np.ndarray
+  ids: np.ndarray  # int32 [total], the number of the word at each place
+  docs: np.ndarray  # int32 [total], the text that contains each place
+  ends: np.ndarray  # int64 [N], the place after each text's last word
+  places: np.ndarray  # 0, 1, ..., in the smallest type that holds `total`
 
   @classmethod
   def of(cls, texts: Collection[str], first_words: int) -> '_TextWords':
@@ -117,17 +110,11 @@ class _TextWords:
     return cls(list(numbers), np.asarray(ids, np.int32), docs, ends, places)
 
   def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Finds n-grams that may be frequent, and gives each n-gram a key.
+    """Returns where n-grams that may be frequent start, and a key for each.
 
-    Args:
-      numbers: integers [total]. If n is 1, the number of the word at each
-        place. Otherwise, the number of the n-gram of n - 1 words that starts at
-        each place, or _RARE if no such frequent n-gram starts there.
-      n: words of an n-gram.
-
-    Returns:
-      at: integers, the places where these n-grams start, ascending.
-      keys: int64, the key of each n-gram. Equal n-grams have equal keys.
+    `numbers` has the number of the word at each place if n is 1. Otherwise, it
+    has the number of the frequent n-gram of n - 1 words that starts there, or
+    _RARE. Equal n-grams have equal keys, int64.
     """
     if n == 1:
       return self.places, numbers.astype(np.int64)

@@ -108,18 +108,14 @@ def tokenise(
   cache_dir: str | os.PathLike,
   by_zone: bool = False,
 ) -> Ragged:
-  """Returns the token ids of a split, and caches them in a file.
-
-  The N rows are memory-mapped. A document without words has only special
-  tokens, and a warning counts such documents once.
+  """Returns the token ids of a split, N memory-mapped rows, from a cache file.
 
   Args:
-    split: N documents, with only the zones that are to be read.
-    max_tokens: largest number of tokens per document, or per zone if by_zone is
-      set. Later tokens are left out.
+    split: N documents, with only the zones that are to be read. Documents
+      without words are counted in a warning.
+    max_tokens: largest number of tokens per document, or per zone if by_zone.
     cache_dir: folder of all caches. Several runs can use it at the same time.
-    by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
-      two zones, and zones without words are left out.
+    by_zone: whether a PAD_ID stands between two zones that have words.
   """
   parts = [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
   parts += ['by zone'] if by_zone else []

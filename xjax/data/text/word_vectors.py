@@ -192,13 +192,9 @@ _NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordVectors:
-  """Holds the vectors of a vocabulary's words.
+  """Holds the vectors of a vocabulary's words."""
 
-  Attributes:
-    vectors: float32 [ids, D], the vector of each word id. It is 0 for words
-      that the file lacks, for padding and for the unknown word.
-  """
-
+  # float32 [ids, D]; 0 for words without a row, padding and the unknown word.
   vectors: np.ndarray
   has_vector: np.ndarray  # bool [ids], whether the file has it
 
@@ -226,20 +222,14 @@ def read_word_vectors(
 ) -> WordVectors:
   """Reads the vectors of a vocabulary's words, and logs how many were found.
 
-  The file may be larger than memory. It is read once, and only the numbers of
-  the vocabulary's words are parsed and checked. It is in the format of word2vec
-  (text or binary) or GloVe (text), plain or gzipped.
+  The file, in the format of word2vec (text or binary) or GloVe (text), plain or
+  gzipped, may be larger than memory. Only the numbers of the vocabulary's words
+  are parsed and checked; a DataError names the line or the byte of a fault.
 
-  A word of the vocabulary gets the vector of the first row with the same word.
-  But a word such as DDDD, which stands for all numbers of four digits, gets the
-  vector of the first such number in the file. If the file is sorted by
-  frequency, this is the most frequent number. If the file has no such number,
-  as in law2vec, the row DDDD itself is used.
-
-  Raises:
-    DataError: the file cannot be read, is in none of the known formats, or has
-      a fault. The message names the line of a text file, or the byte of a
-      binary file.
+  A word gets the vector of the first row with the same word. But a word such as
+  DDDD, which stands for all numbers of four digits, gets the vector of the
+  first such number: in a file sorted by frequency, the most frequent one. If
+  there is none, as in law2vec, the row DDDD itself is used.
   """
   with _open(path) as file:
     layout = find_layout(file, path)

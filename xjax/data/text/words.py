@@ -79,10 +79,8 @@ def _find_words(text: str) -> list[tuple[int, int]]:
 def split_terms(text: str, first_words: int = 0) -> list[str]:
   """Returns the words that TF-IDF counts, in order.
 
-  These words are runs of at least two letters, digits or underscores, in lower
-  case. Unlike split_words, this function does not replace digits, and does not
-  normalise characters to NFC. If first_words is not 0, only so many words are
-  read from the start of the text.
+  These are runs of at least two letters, digits or underscores, in lower case,
+  with their digits, and not in NFC. first_words limits their number, unless 0.
   """
   terms = _TERM.findall(text.lower())
   return terms[:first_words] if first_words else terms
@@ -156,12 +154,7 @@ class Vocabulary:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Vocabulary':
-    """Reads the vocabulary that save wrote to a file.
-
-    Raises:
-      DataError: the file is missing or cut short, a line is not a word, or a
-        word occurs twice.
-    """
+    """Reads what save wrote; a DataError names what is wrong with the file."""
     try:
       text = pathlib.Path(path).read_bytes().decode()
     except OSError as error:
@@ -294,13 +287,9 @@ class WordShares:
     """Divides features that stand for one or several words in a row.
 
     The value of a feature is divided equally among all its occurrences, and the
-    share of an occurrence equally among its words.
-
-    Args:
-      occurrences: for each occurrence of a feature in the text, three integers:
-        the first word, the number of words, and the feature.
-      values: takes the features of the text and their numbers of occurrences.
-        Returns the value of each of these features.
+    share of an occurrence equally among its words. `occurrences` has the first
+    word, the number of words and the feature of each occurrence. `values`
+    returns the values of features from their numbers of occurrences.
     """
     start, size, feature = occurrences
     features, at, counts = np.unique(

@@ -66,18 +66,12 @@ _DTYPES = (np.float32, np.float16)
 def read_features(
   stem: str | os.PathLike, ids: Sequence[str], what: str = 'documents'
 ) -> FeatureRows:
-  """Opens the files of a stem and selects the features of documents.
+  """Opens the files of a stem, and selects the features of N documents.
 
-  A vector is read from disk only when it is used.
-
-  Args:
-    stem: path of STEM.npy, with or without the ending.
-    ids: N document ids, in the order of the result. The files may have further
-      documents, in any order.
-
-  Raises:
-    DataError: a file is missing or damaged, the files contradict each other, or
-      the files lack one of the documents.
+  `stem` is the path of STEM.npy, with or without the ending. The files may have
+  further documents, in any order. A vector is read from disk only when it is
+  used. Files that are missing, damaged or contradict each other, or that lack
+  one of the `ids`, are a DataError.
   """
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))

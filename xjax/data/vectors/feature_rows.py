@@ -82,13 +82,8 @@ class FeatureRows:
   def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
     """Returns the padded vectors of documents, float32 [len(rows), width, D].
 
-    This method also checks the values of the vectors, so that models never
-    compute with values that are not finite or whose squares are not. Entries
-    are 0 after a document's last vector, and for a PAD in `rows`.
-
-    Raises:
-      DataError: a value is NaN or infinite, or is so large that the squared
-        length of its vector overflows.
+    Entries are 0 after a document's last vector, and for a PAD in `rows`. A
+    vector that is not finite, or whose squared length is not, is a DataError.
     """
     starts = np.where(rows == PAD, 0, self.starts[rows])
     lengths = np.where(rows == PAD, 0, self.lengths[rows])
