@@ -7,6 +7,7 @@ the file. A user's file has one function, get_config.
 
 from collections.abc import Callable, Mapping
 import functools
+import inspect
 from typing import Any
 
 from xjax.models.contract import Config
@@ -33,9 +34,19 @@ def variants(*names: str) -> Callable[..., Any]:
 def by_name(functions: Mapping[str, Any], name: str) -> Config:
   """Returns the config NAME or NAME:VARIANT of a file with several configs."""
   name, colon, variant = name.partition(':')
-  function = functions.get(name) if name[:1] != '_' else None
-  if not callable(function):
-    raise ValueError(f'the file has no config {name!r}')
+  configs = {
+    known: function
+    for known, function in functions.items()
+    if inspect.isfunction(function)
+    and function.__module__ == functions['__name__']
+    and known[0] != '_'
+    and known != 'get_config'
+  }
+  if name not in configs:
+    raise ValueError(
+      f'give FILE.py:NAME, where NAME is one of {", ".join(configs)}'
+    )
+  function = configs[name]
   if colon and not hasattr(function, '__wrapped__'):
     raise ValueError(f'there are no variants; leave out :{variant}')
   return function(*[variant] if colon else [])

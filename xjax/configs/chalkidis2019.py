@@ -49,7 +49,7 @@ _FULL = ('header', 'recitals', 'main_body', 'attachments')
 _DOCUMENTS = 45_000  # of train
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

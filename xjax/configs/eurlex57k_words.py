@@ -51,7 +51,7 @@ _STEPS = {
 }
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

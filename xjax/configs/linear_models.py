@@ -35,7 +35,7 @@ from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.train.train_config import TrainConfig
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

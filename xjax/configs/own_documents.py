@@ -23,7 +23,7 @@ from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

@@ -45,7 +45,7 @@ from xjax.train.optimizer_config import AdamW
 from xjax.train.train_config import NoTrain
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

@@ -52,7 +52,7 @@ _TITLE = ('title',)
 _TEXT = ('header', 'recitals', 'main_body', 'attachments')
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

@@ -53,7 +53,7 @@ from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 

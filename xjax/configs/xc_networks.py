@@ -56,7 +56,7 @@ _DOCUMENTS = {  # of train
 }
 
 
-def get_config(name: str) -> Config:
+def get_config(name: str = '') -> Config:
   return by_name(globals(), name)
 
 
