@@ -1,16 +1,13 @@
 """Reads and checks files of rows `label,label index:value index:value`."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import dataclasses
-import io
 import itertools
 import os
 import re
-from typing import NoReturn
 
 import numpy as np
-from sklearn.datasets import load_svmlight_file
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
@@ -20,6 +17,7 @@ MOST = 2**31 - 1  # the largest index or count, because indices are int32
 # Arrays of a width that a few bytes state could fill the memory. So a width is
 # believed only up to _COLUMNS, or up to _PER_ENTRY columns for each entry.
 _COLUMNS, _PER_ENTRY = 1 << 22, 64
+_AT_ONCE = 1 << 24  # bytes that are parsed together
 
 _NUMBER = (
   rb'[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+'
@@ -104,14 +102,13 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
   """Reads a file of sparse rows, plain or gzipped.
 
   Each line is a document. A blank line is a document without labels and
-  features. A line that starts with a space has no labels. scikit-learn's
-  svmlight reader parses the lines. This function adds checks that scikit-learn
-  does not do.
+  features. A line that starts with a space has no labels. If `features` is
+  False, features are checked only for their form, and are left out.
 
   Raises:
     DataError: the file cannot be read, a line is not a row of this format, the
-      header and the rows contradict each other, or a label or feature occurs
-      twice in a line.
+      header and the rows contradict each other, features do not ascend, or a
+      label occurs twice in a line.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)
@@ -123,163 +120,145 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
       lines = itertools.chain([(number, first)], lines)
     if max(header, default=0) > MOST:
       raise DataError(f'{path}:1: a count is above {MOST}')
-    feed = (_ScoreFeed if len(header) == 2 else _Feed)(path, lines, header)
-    feed.features = features
-    rows = feed.parse()
+    scores = len(header) == 2
+    labels = _Numbers(width=1)
+    entries = _Numbers(2, np.float64 if scores else np.float32)
+    for head, tail in _parts(path, lines, header):
+      labels.add(head.replace(b',', b' '), head.count(b',') + bool(head))
+      if features or scores:
+        entries.add(tail.replace(b':', b' '), tail.count(b':'))
+      else:
+        entries.add(b'', 0)
+  rows = SparseRows(
+    path, header, labels.rows(), entries.rows(), entries.values()
+  )
   if header and len(rows.labels) != header[0]:
     n = len(rows.labels)
     raise DataError(f'{path}: {n} rows, but the header says {header[0]}')
-  return rows
+  return _check_rows(rows)
 
 
-class _Feed(io.RawIOBase):
-  """Passes lines to scikit-learn's parser one by one.
+def _parts(
+  path: str | os.PathLike,
+  lines: Iterable[tuple[int, bytes]],
+  header: tuple[int, ...],
+) -> Iterator[tuple[bytes, bytes]]:
+  """Yields the labels and the entries of each row, as `3,14` and `2:1 5:.5`."""
+  scores = len(header) == 2
+  pattern = _ENTRIES if scores else _ROW
+  count = 0
+  for number, line in lines:
+    if header and count == header[0]:
+      if line.strip():
+        raise DataError(
+          f'{path}:{number}: more rows than the header says ({header[0]})'
+        )
+      continue
+    if not pattern.fullmatch(line):
+      raise DataError(f'{path}:{number}: {_row_fault(line, scores)}')
+    count += 1
+    head, *tail = line.split(maxsplit=1) or [b'']
+    yield (b'', line) if b':' in head else (head, b''.join(tail))
 
-  Lines are passed one by one so that errors have a line number. The parser
-  drops rows without labels and features, so these rows are only counted here.
 
-  Attributes:
-    row: the pattern of a row.
-    expected: the end of a message about a faulty token.
-    piece_counts: the number of lines that the parser got for each row.
+def _row_fault(line: bytes, scores: bool) -> str:
+  for token in line.split():
+    if not _TOKEN.fullmatch(token) or scores and b':' not in token:
+      shown = token[:30].decode('utf-8', 'backslashreplace')
+      expected = 'neither labels, as in `3,14`, nor `feature:value`'
+      return f'{shown!a} is {"not `label:value`" if scores else expected}'
+  return 'labels must come first, without a space before or between them'
+
+
+class _Numbers:
+  """Collects rows of numbers: an index each, or with `width` 2 and its value.
+
+  NumPy parses many rows at once, and does not say which row is faulty. So the
+  form of each line is checked before.
   """
 
-  row, dtype = _ROW, np.float32
-  expected = 'neither labels, as in `3,14`, nor `feature:value`'
+  def __init__(self, width: int, dtype: type = np.float64):
+    self._width, self._dtype = width, dtype
+    self._ends = array('q', [0])
+    self._waiting: list[bytes] = []
+    self._size = 0
+    self._indices: list[np.ndarray] = []
+    self._values: list[np.ndarray] = []
 
-  def __init__(
-    self,
-    path: str | os.PathLike,
-    lines: Iterator[tuple[int, bytes]],
-    header: tuple[int, ...],
-  ):
-    super().__init__()
-    self.path, self.header, self.line = path, header, 1
-    self.features = True
-    self.piece_counts = array('q')
-    self._pieces = self._cut(lines)
+  def add(self, numbers: bytes, count: int) -> None:
+    """Adds a row of `count` indices; its numbers have spaces between them."""
+    self._ends.append(self._ends[-1] + count)
+    if count:
+      self._waiting.append(numbers)
+      self._size += len(numbers)
+    if self._size > _AT_ONCE:
+      self._parse()
 
-  def __next__(self) -> bytes:
-    return next(self._pieces)
+  def _parse(self) -> None:
+    numbers = np.fromstring(b' '.join(self._waiting), sep=' ')
+    numbers = numbers.reshape(-1, self._width)
+    # An index above MOST, which may be infinite, is a fault in _check_rows.
+    indices = np.minimum(numbers[:, 0], MOST + 1).astype(np.uint32)
+    self._indices.append(indices)
+    with np.errstate(over='ignore'):  # too large a number becomes infinite
+      self._values.append(numbers[:, 1:].ravel().astype(self._dtype))
+    self._waiting, self._size = [], 0
 
-  def fail(self, message: str) -> NoReturn:
-    """Raises a DataError about the line that was read last."""
-    raise DataError(f'{self.path}:{self.line}: {message}')
+  def rows(self) -> Ragged:
+    """Returns the indices; no row can be added afterwards."""
+    self._parse()
+    ends = np.asarray(self._ends, np.int64)
+    return Ragged(ends, np.concatenate(self._indices))
 
-  def _cut(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
-    for self.line, line in lines:
-      if self.header and len(self.piece_counts) == self.header[0]:
-        if line.strip():
-          self.fail(f'more rows than the header says ({self.header[0]})')
-        continue
-      if not self.row.fullmatch(line):
-        self.fail(self._row_fault(line))
-      pieces = self.pieces(line)
-      self.piece_counts.append(len(pieces))
-      yield from pieces
-
-  def _row_fault(self, line: bytes) -> str:
-    for token in line.split():
-      if not self.is_token(token):
-        shown = token[:30].decode('utf-8', 'backslashreplace')
-        return f'{shown!a} is {self.expected}'
-    return 'labels must come first, without a space before or between them'
-
-  def is_token(self, token: bytes) -> bool:
-    return bool(_TOKEN.fullmatch(token))
-
-  def pieces(self, line: bytes) -> list[bytes]:
-    """Returns the lines that the parser gets for one line of the file."""
-    if self.features:
-      return [line] if line.strip() else []
-    labels = line.split(maxsplit=1)[:1]
-    return [token for token in labels if b':' not in token]
-
-  def parse(self) -> SparseRows:
-    try:
-      matrix, labels = load_svmlight_file(
-        self, dtype=self.dtype, multilabel=True, zero_based=True
-      )
-    except OverflowError:
-      self.fail(f'an index is above {MOST}')
-    except ValueError as error:
-      unsorted = 'sorted and unique' in str(error)
-      self.fail(
-        'features must ascend, and none may occur twice'
-        if unsorted
-        else str(error)
-      )
-    piece_counts = np.asarray(self.piece_counts, np.int64)
-    rows = SparseRows(
-      self.path,
-      self.header,
-      labels=_labels(labels, piece_counts),
-      entries=Ragged(
-        _row_bounds(np.diff(matrix.indptr), piece_counts),
-        matrix.indices.astype(np.int32),
-      ),
-      values=matrix.data,
-    )
-    return _check_rows(rows)
-
-
-class _ScoreFeed(_Feed):
-  """Passes rows `label:value label:value` to the parser.
-
-  The parser requires ascending indices, but labels are often sorted by their
-  values. So the parser gets each entry as a line of its own.
-  """
-
-  row, dtype = _ENTRIES, np.float64
-  expected = 'not `label:value`'
-
-  def is_token(self, token: bytes) -> bool:
-    return b':' in token and super().is_token(token)
-
-  def pieces(self, line: bytes) -> list[bytes]:
-    return line.split()
-
-
-def _row_bounds(lengths: np.ndarray, piece_counts: np.ndarray) -> np.ndarray:
-  """Returns the indptr of a Ragged of N rows, int64 [N + 1].
-
-  `lengths` are those of the lines that the parser got; a row has several.
-  """
-  before = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-  return before[
-    np.concatenate([np.zeros(1, np.int64), np.cumsum(piece_counts)])
-  ]
-
-
-def _labels(
-  labels: list[tuple[float, ...]], piece_counts: np.ndarray
-) -> Ragged:
-  """Returns each row's labels as float64, since the parser gives floats."""
-  lengths = np.fromiter(map(len, labels), np.int64, len(labels))
-  flat = itertools.chain.from_iterable(labels)
-  values = np.fromiter(flat, np.float64, lengths.sum())
-  return Ragged(_row_bounds(lengths, piece_counts), values)
+  def values(self) -> np.ndarray:
+    """Returns the values of the indices; `rows` must be called before."""
+    return np.concatenate(self._values)
 
 
 def _check_rows(rows: SparseRows) -> SparseRows:
-  """Checks labels and entries, and returns the rows with labels as int32."""
+  """Checks labels and entries, and returns them as int32, labels ascending."""
   labels, entries = rows.labels, rows.entries
-  entry_kind = 'label' if len(rows.header) == 2 else 'feature'
+  scores = len(rows.header) == 2
   # In a header `N L`, both limits are L.
   most_entries, most_labels = rows.header[1:][:1] + rows.header[-1:] or (
     MOST,
     MOST,
   )
   for kind, part, most in (
-    (entry_kind, entries, most_entries),
+    ('label' if scores else 'feature', entries, most_entries),
     ('label', labels, most_labels),
   ):
-    out_of_range = f'{kind} {{}} is not in 0..{most - 1}'
-    rows.check(part, part.values >= most, out_of_range)
-    rows.check(part, repeated_entries(part), f'{kind} {{}} occurs twice')
+    rows.check(part, part.values > MOST, f'an index is above {MOST}')
+    rows.check(
+      part, part.values >= most, f'{kind} {{}} is not in 0..{most - 1}'
+    )
+  if not scores:
+    order = 'features must ascend, and none may occur twice'
+    rows.check(entries, _descends(entries), order)
+  for part in (entries, labels):
+    rows.check(part, repeated_entries(part), 'label {} occurs twice')
   return dataclasses.replace(
-    rows, labels=Ragged(labels.indptr, labels.values.astype(np.int32))
+    rows,
+    labels=ascending(Ragged(labels.indptr, labels.values.astype(np.int32))),
+    entries=Ragged(entries.indptr, entries.values.astype(np.int32)),
   )
+
+
+def _descends(rows: Ragged) -> np.ndarray:
+  """Returns for each of rows.values whether the one before is no smaller."""
+  descends = np.zeros(len(rows.values), bool)
+  descends[1:] = rows.values[1:] <= rows.values[:-1]
+  first = rows.indptr[:-1][rows.lengths > 0]
+  descends[first] = False
+  return descends
+
+
+def ascending(rows: Ragged) -> Ragged:
+  """Returns the rows with ascending values."""
+  if not _descends(rows).any():
+    return rows
+  row = np.repeat(np.arange(len(rows)), rows.lengths)
+  return Ragged(rows.indptr, rows.values[np.lexsort((rows.values, row))])
 
 
 def repeated_entries(rows: Ragged) -> np.ndarray:

@@ -21,7 +21,12 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import numbered_lines, open_text
-from xjax.data.formats.svmlight import MOST, SparseRows, read_sparse
+from xjax.data.formats.svmlight import (
+  MOST,
+  SparseRows,
+  ascending,
+  read_sparse,
+)
 
 NO_HEADER = (
   'the header `N L` (numbers of documents and labels) is missing; a score file '
@@ -63,7 +68,7 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
   if len(rows.header) == 2:
     rows.check(rows.entries, ~np.isin(rows.values, (0, 1)), NOT_GOLD)
     gold = rows.entries.keep(rows.values != 0)
-    return XcFile(None, _ascending(gold), rows.header[1])
+    return XcFile(None, ascending(gold), rows.header[1])
   _check_lengths(rows)
   return XcFile(
     features=_matrix(rows) if features else None,
@@ -128,11 +133,6 @@ def _matrix(rows: SparseRows) -> sparse.csr_array:
 def _width(rows: Ragged) -> int:
   """Returns the number of columns, which is the largest value plus 1."""
   return int(rows.values.max(initial=-1)) + 1
-
-
-def _ascending(rows: Ragged) -> Ragged:
-  row = np.repeat(np.arange(len(rows)), rows.lengths)
-  return Ragged(rows.indptr, rows.values[np.lexsort((rows.values, row))])
 
 
 def read_pairs(
