@@ -254,6 +254,17 @@ def test_more_steps_go_on_and_judge_where_they_ended(run):
   assert run() == run() and run.batches == []
 
 
+def test_without_dev_nothing_is_judged(run):
+  at = run(dev=False)
+  assert run.judged == [] and at.best_step is None
+  assert run.steps == [6, 9, 12]
+
+
+def test_a_metric_without_a_value(run):
+  with pytest.raises(UserError, match='best_metric=all/m'):
+    run(values={4: None})
+
+
 @pytest.mark.parametrize('loss', [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_stops(run, loss):
   with pytest.raises(UserError) as error:
