@@ -15,7 +15,7 @@ from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
 from xjax.train import saved_steps
 from xjax.train.checkpoint import read_params
-from xjax.train.initial.descriptors import load_words
+from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
 from xjax.train.parameters import by_path
 from xjax.train.saved_steps import intact_steps
@@ -225,3 +225,48 @@ def test_descriptors_are_of_the_words_that_were_loaded(
   encoder = DescriptorEncoder.of(labels, descriptor, vocab, words)
   found = read_params(workdir.checkpoints, 1)['head/descriptors']
   np.testing.assert_array_equal(found[: len(labels)], encoder.encode(labels))
+
+
+@pytest.mark.thorough
+def test_words_that_were_trained_since_describe_no_labels(
+  described_config, tmp_path
+):
+  """Checks descriptors of the vectors that the other run began with."""
+  embedding = dataclasses.replace(
+    described_config.model.embedding, frozen=False
+  )
+  model = dataclasses.replace(described_config.model, embedding=embedding)
+  config = dataclasses.replace(
+    described_config,
+    model=model,
+    train=dataclasses.replace(
+      described_config.train, steps=1, judge_every=1, learning_rate=0.1
+    ),
+  )
+  source = fit(config, tmp_path / 'source')
+  space = source.corpus.label_space
+  there = Workdir.at(source.workdir)
+  vocab = there.vocabulary()
+  begun = load_words(there.word_vectors, vocab)
+  ended = read_params(there.checkpoints, 1)
+  assert np.abs(ended['embedding/table'] - begun.vectors).max() > 0.05
+  # Our words are theirs backwards, and a new one.
+  ours = Vocabulary(('unseen', *reversed(vocab.words)))
+  state = fresh(config, space, ours)
+  own = np.array(by_path(state.params)['embedding/table'])
+  state, taken = warm_start(state, str(source.workdir), space, ours)
+  words = descriptor_word_vectors(state, ours, None, taken.descriptor_run)
+  first = FIRST_WORD_ID
+  np.testing.assert_array_equal(words.vectors[first], own[first])
+  np.testing.assert_array_equal(
+    words.vectors[first + 1 :], begun.vectors[first:][::-1]
+  )
+  assert words.has_vector[first:].all() and not words.has_vector[:first].any()
+  encoder = DescriptorEncoder.of(
+    space.labels, config.model.head.descriptor, ours, words
+  )
+  np.testing.assert_allclose(
+    encoder.encode(space.labels),
+    ended['head/descriptors'][: len(space.labels)],
+    atol=1e-6,
+  )
