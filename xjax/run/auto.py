@@ -46,8 +46,6 @@ _READS = TfidfConfig, GivenFeaturesConfig  # what linear models read
 
 @dataclasses.dataclass(frozen=True)
 class _Choice:
-  """Holds a config, and three texts that explain it."""
-
   config: Config
   what: str  # names the model
   why: str  # says why it fits
@@ -140,7 +138,6 @@ def linear_parts(
 
 
 def _one_per_label(n_train: int, n_labels: int) -> bool:
-  """Returns whether a linear classifier for each label is trained soon."""
   return n_train * n_labels <= _ONE_VS_ALL
 
 
@@ -257,7 +254,6 @@ def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
 
 
 def _named(space: LabelSpace) -> bool:
-  """Returns whether most labels have a name that is not their id."""
   names = space.labels[: space.n_trained].names
   return 2 * sum(1 for name in names if name) > space.n_trained
 

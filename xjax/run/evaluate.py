@@ -55,8 +55,6 @@ _LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """Holds the results of judging a split."""
-
   predictions: Predictions  # with gold
   criteria: Criteria
   metrics: Metrics
@@ -79,23 +77,21 @@ def evaluate_split(
 ) -> Evaluation:
   """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
-  Other folders are written in these cases, so that the evaluation of the best
-  checkpoint on the run's own documents is kept:
+  Other folders keep the evaluation of the best checkpoint on the run's own
+  documents:
 
-  - If the documents are not those of the run, the folder is
-    eval/<split>@<digest>/.
-  - If `step` is not the best checkpoint, or if it is not known which checkpoint
-    is the best, `.step_<step>` is added to the folder's name.
-  - If `leave_out` has labels that the run does not leave out,
-    `.leave_out@<digest>` is added. The digest is that of all ids that are left
-    out.
-  - If a strategy chooses the labels, `.<strategy>` is added, and the folder
-    also has strategy.json.
+  - eval/<split>@<digest>/ for documents that are not those of the run;
+  - `.step_<step>` is added if `step` is not the best checkpoint, or it is not
+    known which one is;
+  - `.leave_out@<digest>` is added if `leave_out` has labels that the run does
+    not leave out; the digest is that of all ids that are left out;
+  - `.<strategy>` is added if a strategy chooses the labels, and the folder also
+    has strategy.json.
 
   Args:
     workdir: folder of the run.
     split: name of the split. The threshold of micro-F1-tuned is that of dev.
-    data_dir: folder of the data, if it is not the folder in the run's config.
+    data_dir: folder of the data, or '' for that of the run's config.
     request: criteria of the returned metrics; None for the run's criteria,
       which the files that are written always use.
     strategy: None chooses the eval.depth labels with the highest scores.
@@ -191,8 +187,8 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
 def _is_best(workdir: Workdir, step: int | None) -> bool:
   """Returns whether a step is None or that of the best checkpoint.
 
-  Models without optimizer steps have no checkpoints, and their step is 0. If
-  the newest checkpoint is damaged, it is not known which one is the best.
+  Step 0 is that of models without checkpoints. If the newest checkpoint is
+  damaged, the best one is not known.
   """
   try:
     return step is None or step == (best_step(workdir) or 0)
@@ -294,8 +290,7 @@ def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
   """Returns the threshold that was tuned when dev was judged.
 
-  Returns None if the run has no dev split, or, with a line in the log, if dev
-  was not judged at this checkpoint.
+  None: no dev split, or (with a line in the log) dev of another checkpoint.
   """
   workdir.check_still_has_run()
   digest = workdir.digests().get(DEV)
@@ -338,8 +333,8 @@ class Threshold:
   def of(cls, threshold: str | float, run: OpenRun) -> Self:
     """Returns a threshold for the lists, before calibration, of a run.
 
-    A label is assigned if its probability is at least `threshold`, from 0 to 1,
-    a number or text. 'tuned' is the threshold with the best micro-F1 on dev.
+    `threshold` is the least probability of assigned labels, or 'tuned': the one
+    with the best micro-F1 on dev.
     """
     if threshold == TUNED:
       least = saved_threshold(run.workdir, run.step)

@@ -36,12 +36,8 @@ def export_encoder(
   pooler, if any. Without one, transformers warns that the pooler is newly
   initialized. For XLNet, it warns so about mask_emb, which encodes no text.
 
-  If the model of the run has no pretrained encoder, but just one of its stages
-  has one, the encoder of this stage is written. Step None is the best
-  checkpoint.
-
-  Returns:
-    The run and the model whose encoder is written.
+  Without a pretrained encoder of its own, the run has one stage with one; this
+  is written. Returns the run and the model whose encoder is written.
   """
   opened = open_run(workdir, step)
   run, scorer = _only_encoder(opened.run, opened.scorer)

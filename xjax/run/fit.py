@@ -30,8 +30,6 @@ from xjax.train.writers import write_results
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-  """Holds the results of a finished run."""
-
   workdir: pathlib.Path
   steps: int  # of the optimizer; 0 for a model without such steps
   best_step: int  # of the checkpoint that was judged

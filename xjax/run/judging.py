@@ -36,10 +36,7 @@ def calibrate_run(
   step: int,
   digest: str,
 ) -> None:
-  """Calibrates scores on dev and writes calibration.json, on host 0 only.
-
-  Does nothing if the method is NONE. `digest` is that of the dev split.
-  """
+  """Calibrates scores on dev (of `digest`); host 0 writes calibration.json."""
   if method is Method.NONE:
     return
   calibration = calibrate(predictions, method, step, digest)
@@ -92,10 +89,7 @@ def judge_split(
 def predict_split(
   model: OpenRun, split: Split, slices: Sequence[np.ndarray] = ()
 ) -> Predictions:
-  """Predicts a split, and measures what the search for labels loses.
-
-  `slices`, bool [L], get lists too (Predictions.requested).
-  """
+  """Predicts a split, and what shortlists lose; `slices` [L] get lists too."""
   depth = model.config.eval.depth
   return predict(model.scorer, split, model.space, depth, slices, measured=True)
 
@@ -108,10 +102,8 @@ def judged_probabilities(
 ) -> np.ndarray | None:
   """Returns the probabilities by which the calibration of a run is judged.
 
-  On dev, which the run's calibration was fitted to, they are from calibrations
-  that did not see the documents (see cross_fitted). On other splits (`name`
-  below eval/), they are those of the run's calibration. Returns None if the
-  scores are margins without a calibration.
+  On dev, they are from calibrations that did not see the documents (see
+  cross_fitted). None: the scores are margins without a calibration.
   """
   if name == DEV or (calibration and tunes_threshold(name)):
     return cross_fitted(predictions, method)
@@ -121,8 +113,7 @@ def judged_probabilities(
 def tunes_threshold(name: str) -> bool:
   """Returns whether a folder below eval/ is for the run's own dev split.
 
-  Such a folder is `dev`, `dev.step_N` for a checkpoint that is not the best, or
-  `dev.leave_out@DIGEST` for labels that a run did not leave out.
+  Examples: `dev`, `dev.step_N`, `dev.leave_out@DIGEST`.
   """
   return name.partition('.')[0] == DEV
 
@@ -138,7 +129,7 @@ def write_judged(
 ) -> None:
   """Writes an evaluation as one set; all processes must call this function.
 
-  `digest` is that of the documents. `others` are further JSON files, by name.
+  `digest` is that of the documents; `others`: JSON files by name.
   """
   if is_host0():
     folder, facts = workdir.evaluation(name), _facts(step, digest)
@@ -153,7 +144,7 @@ def judge_splits(model: OpenRun, corpus: Corpus) -> dict[str, Metrics]:
   """Judges the splits dev and test, if any; returns the metrics by split.
 
   The threshold of micro-F1-tuned and the calibration are fitted on dev and also
-  used on test. Without a dev split there is neither.
+  used on test.
   """
   barrier('xjax:read')  # wait until no process reads the files
   metrics = {}
@@ -174,11 +165,7 @@ def judge_splits(model: OpenRun, corpus: Corpus) -> dict[str, Metrics]:
 def read_splits(
   corpus: Corpus, workdir: Workdir, step: int
 ) -> dict[str, Metrics] | None:
-  """Reads the metrics by split that judge_splits wrote.
-
-  Returns None if those of a split are missing, damaged (with a warning), or of
-  another checkpoint or other documents.
-  """
+  """Reads judge_splits' metrics; None if missing, damaged or of others."""
   try:
     metrics = {
       name: read_metrics(workdir, name, step, split.digest)

@@ -80,7 +80,6 @@ def _variants(function: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
 
 
 def _keys(name: str, tree: ast.Module) -> Iterator[str]:
-  """Yields the keys of the dictionary of a name."""
   for node in tree.body:
     if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
       yield from (key.value for key in node.value.keys)

@@ -101,7 +101,6 @@ class OpenRun:
     return self.scorer.selected_by
 
   def has_probabilities(self) -> bool:
-    """Returns whether the scores that users see are probabilities."""
     calibrated = self.calibration and self.calibration.method is not Method.NONE
     return bool(calibrated) or self.score_kind is not ScoreKind.MARGIN
 
@@ -169,8 +168,7 @@ class OpenRun:
   def with_labels(self, labels: Sequence[Label]) -> Self:
     """Returns a run that scores new labels too, by their names.
 
-    The ids must be new. Raises ConfigError if the model reads no names, and
-    DataError if an id, a name or a parent has a fault.
+    ConfigError: the model reads no names. DataError: a label has a fault.
     """
     self.check_reads_names()
     space = add_new_labels(self.space, labels)
@@ -184,10 +182,7 @@ class OpenRun:
   def lists(
     self, documents: Texts, k: int, features: FeatureRows | None = None
   ) -> LabelLists:
-    """Returns the k best labels of each document, with uncalibrated scores.
-
-    If the run has fewer than k labels, the lists are shorter than k.
-    """
+    """Returns the k best labels, or all, with uncalibrated scores."""
     k = min(k, self.space.n_inside)
     documents = Documents.of(documents, features)
     lists = self.rank(documents, Query(k))
@@ -243,8 +238,7 @@ def load_calibration(
 ) -> Calibration | None:
   """Returns the calibration of a model that is opened, or warns.
 
-  A warning says why scores are not calibrated, unless `method` is NONE, or
-  there is no calibration because the run has no dev split or is a stage.
+  There is no warning if none is wanted, without a dev split, or in a stage.
   """
   calibration, why = saved_calibration(folder, method, step, kind)
   if why and not folder.is_stage:

@@ -48,8 +48,6 @@ if typing.TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictedDocuments:
-  """Holds documents and the labels that are written for them."""
-
   run: OpenRun  # that has predicted the labels
   lists: LabelLists  # with the model's scores before calibration
   split: Split
@@ -86,10 +84,7 @@ class PredictedDocuments:
   def explained(
     self, explanations: LabelExplanations, row: int
   ) -> ExplainedDocument:
-    """Returns a document as a page shows it.
-
-    `explanations` must have the weights of all words of the document.
-    """
+    """Returns a document for a page; explanations must have all its words."""
     document, words = explanations.read(row)
     is_word_T = np.array([word.start < word.end for word in words], bool)
     ids_K = self.lists.ids[row]
@@ -149,13 +144,11 @@ def predict_file(
       lines; '-' is standard input.
     output: path X.jsonl; '-' is standard output.
     k: length of the lists.
-    labels: path of further labels to score (read_new_labels); '' if none.
+    labels: path of further labels to score (read_new_labels), or ''.
     explain: number of words to show for each label.
-    features: path, without its suffix, of the documents' vectors
-      (read_features); '' if there are none.
-    strategy: how the labels are chosen, and how many, in place of the k labels
-      of highest score. They are written in the strategy's order, and are the
-      lists over all labels of X.npz, which X.metrics.json judges.
+    features: path, without its suffix, of the documents' vectors, or ''.
+    strategy: chooses the labels in place of the k best scores. They are written
+      in its order, and are the lists over all labels of X.npz.
     step: None for the best checkpoint.
     page: returns the HTML of X.html.
     threshold: 'tuned' or a probability: only the labels that it assigns are
@@ -258,10 +251,7 @@ def _save_beside(
   run: OpenRun,
   strategy: 'StrategyRequest | None',
 ) -> None:
-  """Writes X.npz and X.metrics.json next to X.jsonl.
-
-  `labelled` [N] says whose gold labels are known.
-  """
+  """Writes X.npz, X.metrics.json; `labelled` [N]: are gold labels known?"""
   if labelled.any():
     from xjax.judge.judge import judge
     from xjax.run.evaluate import saved_threshold
@@ -320,9 +310,9 @@ def labelled_split(
   labels: Sequence[Sequence[str] | None],
   space: LabelSpace,
 ) -> tuple[Split, LabelSpace]:
-  """Returns documents as a split, and the label space with missing labels.
+  """Returns documents as a split, and the label space with missing labels last.
 
-  Those come last. Label ids of None are not known, and give no gold labels.
+  Label ids of None are not known, and give no gold labels.
   """
   records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())

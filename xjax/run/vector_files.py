@@ -74,13 +74,9 @@ def embed_corpus(
 ) -> list[str]:
   """Writes vectors by an encoder that is not trained; returns a line per file.
 
-  A vector is the mean of the encoder's last states, scaled to length 1.
-
-  Args:
-    config: config whose corpus is read; its model and data.tokens are not used.
-    encoder: the pretrained encoder, and how many tokens of a text are read.
-    output: the folder to write.
-    splits: () stands for those of train, dev and test that exist.
+  A vector is the mean of the encoder's last states, scaled to length 1. The
+  config's model and data.tokens are not used. No splits stand for those of
+  train, dev and test that exist.
   """
   _check_one_process()
   if config.data.sparse:
@@ -119,7 +115,7 @@ def embed_run(
   Args:
     workdir: WORKDIR[@step] of a neural run; by default the best checkpoint.
     output: the folder to write.
-    data_dir: folder of the data, if it is not the folder in the run's config.
+    data_dir: folder of the data, or '' for that of the run's config.
     splits: () stands for those of train, dev and test that exist.
   """
   _check_one_process()
@@ -258,8 +254,7 @@ class _Files:
   ) -> str:
     """Writes N vectors, unless they are complete; returns a line about them.
 
-    Raises ConfigError for files that this command has not written, or that have
-    another `digest`. `stem` is the name of the files without their endings.
+    ConfigError: files of another `digest`, or not from this command.
     """
     path = self.folder / f'{stem}.npy'
     ids_path = path.with_suffix('.ids.txt')

@@ -55,7 +55,6 @@ def keeping_programs() -> Iterator[None]:
 
 
 def _folder(given: str | None) -> pathlib.Path | None:
-  """Makes the folder; None if it cannot be used."""
   from xjax.data.text.token_cache import user_cache_dir
 
   try:

@@ -38,10 +38,7 @@ class TupleParser(flags.ArgumentParser):
 
 
 def _strip_brackets(text: str) -> str:
-  """Removes brackets around the whole text, but no other brackets.
-
-  In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs and stay.
-  """
+  """Removes brackets around the whole text, but not those of globs."""
   text = text.strip()
   if text[:1] + text[-1:] not in ('()', '[]'):
     return text
@@ -73,11 +70,7 @@ def define(required: bool = True) -> 'flags.FlagHolder[Config]':
 
 
 def replace_config_names(argv: list[str]) -> None:
-  """Replaces the names of configs in --config by the paths of their files.
-
-  The list is changed in place, because the library that reads --config.FIELD
-  looks into sys.argv.
-  """
+  """Puts paths for names of configs, in place: config_flags reads sys.argv."""
   for i, argument in enumerate(argv[1:], start=1):
     if match := re.fullmatch(r'(--?config=)(.*)', argument, re.S):
       argv[i] = match[1] + _as_flag(config_file, match[2])
@@ -107,10 +100,7 @@ def check() -> None:
 
 
 def check_overrides(argv: Sequence[str]) -> None:
-  """Checks that each --config.<field> is a field of the config file's Config.
-
-  Without this check, config_flags would print a traceback, not a message.
-  """
+  """Refuses --config.<field> that is no field; config_flags would crash."""
   from xjax.models.config_check import field_fault
 
   path, names = _config_arguments(argv)

@@ -17,11 +17,7 @@ def asks_for_help(argv: Sequence[str]) -> bool:
 
 
 def help_text(command: str, description: str) -> str:
-  """Returns the description and the flags of a command, such as `xjax train`.
-
-  Each module of flags is a group, whose heading is its TITLE. The groups are in
-  the order in which the command defines them: first what everybody needs.
-  """
+  """Returns a command's description and flags; a group per module's TITLE."""
   groups = flags.FLAGS.flags_by_module_dict()
   lines = [description.strip()]
   for module, members in groups.items():

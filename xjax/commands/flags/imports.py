@@ -29,11 +29,7 @@ def imports() -> list[str]:
 
 
 def import_modules(argv: Sequence[str]) -> None:
-  """Imports the modules of --import, before any config is read.
-
-  Modules and config files of the user may import modules from the current
-  folder, whether the command is `xjax` or `python -m xjax`.
-  """
+  """Imports the modules of --import, before any config is read."""
   _search_current_folder()
   for name in _names(argv):
     if re.search(r'[/\\]|^\.|\.py$', name):
@@ -59,10 +55,9 @@ def _names(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _search_current_folder() -> None:
-  """Lets Python find modules in the current folder.
+  """Lets the script `xjax` find modules in the current folder.
 
-  `python -m` does so, but the script `xjax` does not. The folder comes last, so
-  that a file in it never hides a library.
+  The folder comes last, so that a file in it never hides a library.
   """
   folder = os.getcwd()
   if folder not in sys.path and '' not in sys.path:

@@ -183,10 +183,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
 
 
 def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
-  """Returns the request that the flags describe, or None if none is given.
-
-  Flags in `without` have another meaning in the program.
-  """
+  """Returns the request of the flags but those in `without`, or None."""
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')

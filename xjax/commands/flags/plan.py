@@ -22,10 +22,7 @@ _PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
-  """Defines --plan and its flags.
-
-  --workdir, --multihost and --profile must be defined before.
-  """
+  """Defines --plan; --workdir, --multihost and --profile come before."""
   chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
     'devices': 'Number of devices. Default: mesh.data x mesh.label. If one of '
@@ -69,11 +66,7 @@ def _check(values: dict[str, Any]) -> bool:
 
 
 def print_plan(config: 'Config') -> bool:
-  """Prints a plan for each neural model; returns whether all fit the memory.
-
-  If the memory is too small, advice on the config is printed. The plan of
-  AutoModel is that of the model which a run would choose.
-  """
+  """Prints a plan for each neural model, and advice if one does not fit."""
   from xjax.data.load import load_corpus
   from xjax.plan.plan import planned_mesh
   from xjax.plan.sizes import assumed_sizes, corpus_sizes, trained_models
@@ -120,10 +113,7 @@ def _print_model(
 def _resolved(
   config: 'Config', chip: 'Chip', by_corpus: bool
 ) -> tuple['Config', 'Corpus | None']:
-  """Returns the config of the model that a run would choose, and its corpus.
-
-  The corpus is None if it was not read.
-  """
+  """Returns the config with the chosen model, and its corpus if it was read."""
   from xjax.run.auto import resolve
   from xjax.train.workdir import Workdir
 
@@ -138,11 +128,7 @@ def _resolved(
 
 
 def devices_of(mesh: 'MeshConfig', chip: str) -> int:
-  """Returns the number of devices of a mesh.
-
-  If `chip` is empty, a mesh with an axis of -1 has all devices of this machine.
-  Otherwise, an axis of -1 has one device.
-  """
+  """Returns the devices of a mesh; -1 is all devices here, or 1 of a chip."""
   import jax
 
   if not chip and -1 in (mesh.data, mesh.label):

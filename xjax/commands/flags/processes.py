@@ -30,10 +30,7 @@ def define() -> None:
 
 @contextlib.contextmanager
 def connected() -> Iterator[None]:
-  """Connects this process to the others, as the flags say.
-
-  If one process fails in the context, all processes end.
-  """
+  """Connects this process to others; if one fails, all end."""
   names = 'multihost', 'coordinator', 'num_processes', 'process_id'
   if not any(
     name in flags.FLAGS and flags.FLAGS[name].present for name in names

@@ -58,10 +58,7 @@ def has_strategy() -> bool:
 
 
 def requested_strategy(k: int) -> 'StrategyRequest | None':
-  """Returns the strategy that the flags request, or None without --strategy.
-
-  The strategy gives k labels per document if --strategy_k is absent.
-  """
+  """Returns the strategy of the flags, by default with k labels, or None."""
   values = flags.FLAGS
   kind = values['strategy'].value
   for name, (_, kinds) in _FLAGS.items():

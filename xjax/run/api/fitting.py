@@ -46,11 +46,7 @@ def fit_documents(
   seed: int | None = None,
   verbose: bool = True,
 ) -> tuple[Model, FitResult]:
-  """Trains a model on documents that are in memory, and judges it on dev.
-
-  The arguments and errors are those of xjax.fit. Returns the model of the best
-  checkpoint, and the results of the run.
-  """
+  """Trains and judges, as xjax.fit does; returns the best model and results."""
   train = labelled_documents(texts, labels, label_names)
   check_trainable(train, 'texts')
   config = config_of(config)
@@ -78,10 +74,7 @@ def _splits(
   dev: tuple[Any, Any] | float,
   label_names: Sequence[str | Label] | None,
 ) -> tuple[dict[str, LabelledDocuments], float]:
-  """Returns the splits, and the share of train that the run draws for dev.
-
-  If the share is less than one document, there is no dev.
-  """
+  """Returns splits, and the share of train for dev; below 1 document: none."""
   if isinstance(dev, numbers.Real) and not isinstance(dev, bool):
     if not 0 <= dev < 1:
       raise ConfigError(f'dev={dev!r}: a share must be from 0 to below 1')

@@ -66,7 +66,6 @@ class Model:
 
   @property
   def labels(self) -> Labels:
-    """Returns the labels, in the order of the columns of predict_proba."""
     return self.run.space.labels[: self.run.n_labels]
 
   def __repr__(self) -> str:

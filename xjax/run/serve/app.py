@@ -47,8 +47,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """Bounds what requests can ask of a server."""
-
   body: int = 8 << 20  # the largest number of bytes of a body
   documents: int = 1024  # the largest number of documents that wait
   seconds: float = 30.0  # for an answer
@@ -57,11 +55,10 @@ class Limits:
 
 
 def allowed_hosts(host: str, more: Iterable[str]) -> frozenset[str]:
-  """Returns the names that the header Host of a request may have.
+  """Returns the allowed values of the header Host; empty if any name is.
 
-  They are `host`, the address to listen at, and `more`, where '*' allows any
-  name. The result is empty if any name is allowed, as for an address that other
-  machines can reach.
+  `host` is the address to listen at; '*' in `more` allows any name, as does an
+  address that other machines can reach.
   """
   names = {name.lower() for name in more}
   if host not in LOCAL or '*' in names:

@@ -63,10 +63,7 @@ class Batcher:
   def __init__(
     self, answer: AnswerBatch, batch_size: int, most_waiting: int
   ) -> None:
-    """Starts the thread, which alone calls `answer`.
-
-    At most batch_size documents are in a batch, and at most most_waiting wait.
-    """
+    """Starts the thread, which alone calls `answer`."""
     self.waiting = 0  # documents that are in no batch yet
     self._answer, self._batch_size = answer, batch_size
     self._most_waiting = most_waiting
@@ -83,10 +80,8 @@ class Batcher:
   ) -> concurrent.futures.Future[list[str]]:
     """Queues a request; returns a future of an answer for each document.
 
-    If the future is cancelled, the documents that still wait are dropped.
-
-    Raises:
-      Refused: too many documents are waiting, or the server is stopping.
+    A future that is cancelled drops the documents that still wait. Raises
+    Refused if too many documents wait, or the server is stopping.
     """
     count, job = len(request.documents), _Job(request)
     with self._changed:

@@ -27,8 +27,6 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class PredictRequest:
-  """Holds the documents of a request, and what to predict for them."""
-
   documents: tuple[Document, ...]  # with the zones that the model reads
   k: int  # the largest number of labels of a document
   # None for k labels. Otherwise 'tuned' or a number, which is not checked yet,
@@ -43,10 +41,9 @@ def parse_request(
 ) -> PredictRequest:
   """Reads the body of a request, or raises Refused if it has a fault.
 
-  The body is one JSON object. It has the field `documents`, a list of texts or
-  of objects, or it is a document itself. An object has the form of a line of
-  `xjax predict --input`. The fields `k`, `threshold` and `explain` are
-  optional.
+  The body is one JSON object: a document, or the list `documents` of texts or
+  of objects like the lines of `xjax predict --input`. The fields `k`,
+  `threshold` and `explain` are optional.
   """
   try:
     row = parse_object(body)

@@ -126,10 +126,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-  """Returns a listening socket, so that a wrong address is noticed early.
-
-  Clients that connect wait until the server has started.
-  """
+  """Returns a listening socket, so that a wrong address is noticed early."""
   with contextlib.ExitStack() as stack:
     try:
       (first, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

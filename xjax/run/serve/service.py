@@ -38,10 +38,7 @@ class Pages(Protocol):
     """Returns the page; `facts` are those of Service.facts."""
 
   def shaded(self, explained: ExplainedDocument, attends: bool) -> str:
-    """Returns a document with labels, whose words are shaded by weight.
-
-    `attends` says whether the weights are attention, as in Explanations.
-    """
+    """Returns a document with labels; words are shaded by weight."""
 
   def plain(self, labels: Sequence[Prediction]) -> str:
     """Returns the labels of a document, for a model that explains nothing."""
@@ -76,10 +73,7 @@ class Service:
     labels: str = '',
     step: int | None = None,
   ) -> 'Service':
-    """Loads a run, and compiles everything that requests will need.
-
-    `labels` is a path of further labels (read_new_labels), or ''.
-    """
+    """Loads a run, with the labels of a file, and compiles all programs."""
     run = open_with_labels(workdir, labels, step)
     service = cls(run, pages)
     run.warmup(service.explains)
@@ -88,11 +82,7 @@ class Service:
   def parse(
     self, body: bytes, max_documents: int, shaded: bool = False
   ) -> PredictRequest:
-    """Reads the body of a request, and checks its threshold.
-
-    `shaded` asks for HTML with shaded words. Raises Refused if the body has a
-    fault, or the model cannot explain.
-    """
+    """Reads a request; Refused if it has a fault or cannot be explained."""
     data = self.run.config.data
     request = parse_request(body, data, self.max_k, max_documents)
     words, threshold = request.words, request.threshold
@@ -188,10 +178,7 @@ class Service:
     requests: Sequence[PredictRequest],
     documents: Sequence[Document],
   ) -> list[Any]:
-    """Explains the labels of the documents whose requests ask for it.
-
-    Each result is None, HTML, or the words that explain each label.
-    """
+    """Returns None, HTML, or the words that explain labels, per document."""
     results: list[Any] = [None] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.words]
     if not rows:

@@ -135,10 +135,7 @@ def no_lists(
 def floored(
   log_weights_L: Float64[np.ndarray, ' L'],
 ) -> Float64[np.ndarray, ' L']:
-  """Returns the log weights that weighted() uses, at most 40 below the largest.
-
-  Values of -inf are not replaced.
-  """
+  """Returns finite log weights, at most 40 below the largest; -inf stays."""
   least = log_weights_L.max(initial=-np.inf) + _SMALLEST
   never_L = log_weights_L == -np.inf
   return np.where(never_L, -np.inf, np.maximum(log_weights_L, least))

@@ -92,8 +92,6 @@ Strategy = (
 
 
 class Selection(NamedTuple):
-  """Holds the labels that a strategy selected for N documents."""
-
   ids_NK: np.ndarray  # int32, PAD where no more labels can be selected
   # The values by which labels are ranked, in descending order: scores in
   # float32, or log weight + log probability in float64; -inf for PAD.
@@ -152,8 +150,6 @@ def _draw(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Greedy:
-  """Runs the coverage strategy."""
-
   documents: RankedDocuments
   k: int
   beta: float  # of the gains (f + beta) p
@@ -170,8 +166,8 @@ class Greedy:
   ]:
     """Selects labels for all N documents, one after another, in an order.
 
-    Returns the values of Selection. Gains are the ranks, only those above 0,
-    and labels of equal gain are sorted by index.
+    Returns the values of Selection. The ranks are gains, all above 0; labels of
+    equal gain are sorted by index.
     """
     n_labels, usual = self.documents.scorer.n_labels, self.listed
     length = usual = min(usual or _LISTED * self.k, n_labels)
@@ -217,10 +213,7 @@ class Greedy:
     log_f_L: np.ndarray,
     selected: '_Selected',
   ) -> int:
-    """Selects labels for documents until a list may not be sufficient.
-
-    Changes log f_j and `selected`. Returns the number of documents done.
-    """
+    """Selects until a list may not suffice; returns the number of documents."""
     for place, row in enumerate(rows_N):
       ids_K = lists.ids_NK[place]
       best = lists.best(place, self._log_weights(log_f_L[ids_K]), self.k)
@@ -240,8 +233,6 @@ class Greedy:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Selected:
-  """Holds the selected labels of all N documents."""
-
   ids_NK: np.ndarray
   logs_NK: np.ndarray  # of the gains
   logits_NK: np.ndarray  # of the labels' probabilities
@@ -267,11 +258,11 @@ class _Lists:
   def best(
     self, place: int, log_weights_K: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns a document's k labels with the highest present gains.
+    """Returns a document's k labels of the highest present gains, log gains.
 
     The labels are places in the list of the document at `place` in the window,
-    by descending gain, then ascending index, without gains of 0, with log
-    gains. Returns None if a label that is not listed may be among the k best.
+    by descending gain, then ascending index, without gains of 0. None: a label
+    that is not listed may be among the k best.
     """
     ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
     # If a weight has not changed, 0 is added. So the gain is exactly the gain
@@ -287,7 +278,7 @@ class _Lists:
   def _suffices(
     self, place: int, logs: np.ndarray, bound: float, k: int
   ) -> bool:
-    """Returns True if no unlisted label can be among the k best labels.
+    """Can no unlisted label be among the k best labels?
 
     `logs` are descending log gains; `bound` is that of unlisted labels.
     """

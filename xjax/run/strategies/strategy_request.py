@@ -46,8 +46,6 @@ class StrategyKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class StrategyRequest:
-  """Holds a user's request to choose labels by a strategy."""
-
   kind: StrategyKind  # PROPENSITY uses the run's eval.propensity
   k: int  # number of labels of each document
   beta: float = 0.0  # of COVERAGE
@@ -70,7 +68,6 @@ class StrategyRequest:
       )
 
   def parameters(self) -> dict[str, Any]:
-    """Returns the settings that decide which labels are chosen."""
     settings = {'strategy': self.kind.value, 'k': self.k}
     match self.kind:
       case StrategyKind.COVERAGE:
@@ -82,10 +79,7 @@ class StrategyRequest:
     return settings
 
   def criteria(self, usual: Criteria) -> Criteria:
-    """Returns the usual criteria without the cut-offs that are larger than k.
-
-    If all cut-offs are larger than k, the only cut-off is k.
-    """
+    """Returns the usual criteria with the cut-offs up to k, or else with k."""
     ks = [k for k in usual.ks if k <= self.k] or [self.k]
     return dataclasses.replace(usual, ks=tuple(ks))
 
@@ -94,8 +88,8 @@ class StrategyRequest:
   ) -> Strategy:
     """Builds the strategy for the labels of a run.
 
-    `propensity` has A and B of the propensity formula. Raises DataError if the
-    file of label weights has a fault, or there are too few training documents.
+    `propensity` has A and B of the propensity formula. DataError: the file of
+    label weights has a fault, or there are too few training documents.
     """
     match self.kind:
       case StrategyKind.STANDARD:
@@ -115,8 +109,6 @@ class StrategyRequest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChosenLabels:
-  """Holds the labels that a strategy chose for N documents."""
-
   predictions: Predictions  # whose lists `all` hold the chosen labels
   lists: LabelLists  # the same, with the scores of the scorer
   asked_again: int  # lists for documents that had a list before
@@ -125,10 +117,7 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns the numbers of documents and of asked_again, and the time.
-
-    The time is in ms per document.
-    """
+    """Returns the numbers of documents and asked_again, and ms per document."""
     n = len(self.predictions)
     return {
       'documents': n,

@@ -30,7 +30,7 @@ def labels_to_cluster(raw: SourceCorpus, config: Config) -> Corpus:
   """Returns the corpus whose labels become the leaves of the tree.
 
   The labels are those that config.data.labels chooses, and all other labels of
-  documents. No labels are held out. The zones are those of config.data.zones.
+  documents; none is held out.
   """
   data = dataclasses.replace(config.data, hold_out_labels=0)
   return build_corpus(raw, data, config.seed)
@@ -39,12 +39,11 @@ def labels_to_cluster(raw: SourceCorpus, config: Config) -> Corpus:
 def cluster_labels(
   corpus: Corpus, config: Config, request: TransferRequest
 ) -> LabelTree:
-  """Builds a tree by recursive balanced k-means over the labels.
+  """Builds a tree over the labels by recursive balanced k-means.
 
-  The features of labels are those of clustering_features. Similar labels have a
-  small Euclidean distance. At each node, the numbers of labels below two
-  clusters differ by at most one (Bertalis et al., Section 3.3). The leaves of
-  the tree are all labels. The nodes of depth r are the clusters of level r.
+  The distance is Euclidean. At each node, the numbers of labels below two
+  clusters differ by at most one (Bertalis et al., Section 3.3). The nodes of
+  depth r are the clusters of level r.
   """
   space = corpus.label_space
   request.check_size(len(space))
@@ -92,10 +91,7 @@ def clustering_features(
 def _features_of_names(
   bare: np.ndarray, space: LabelSpace, tfidf: Tfidf, n: int
 ) -> sparse.csr_array:
-  """Returns the features [L, D] of the labels `bare`, from their names.
-
-  The rows of other labels, which have training documents, are empty.
-  """
+  """Returns features [L, D] of the labels `bare`; other rows are empty."""
   names = [' '.join((x.name, *x.alt)) for x in space.labels[bare]]
   lengths = np.array([max(1, len(split_terms(x))) for x in names], np.float32)
   rows = tfidf(names)
@@ -118,10 +114,9 @@ def _features_of_names(
 
 
 def meta_label_ids(tree: LabelTree, prefix: str) -> list[str]:
-  """Returns the ids of all clusters of a tree, from the top down.
+  """Returns the ids of the inner nodes but the root, from the top down.
 
-  Clusters are the inner nodes except the root. The id of cluster 7 of level 1
-  is PREFIX1_007, for example. All numbers of a level have equally many digits.
+  Cluster 7 of level 1 is PREFIX1_007, if the level has hundreds of clusters.
   """
   starts, ids = tree.levels, []
   for level in range(1, len(starts) - 2):
@@ -138,12 +133,9 @@ def in_tree(
 
   A document gets all clusters above its labels. The parent of a label is its
   cluster on the lowest level, and the parent of a cluster is the cluster above
-  it. So the labels lose the parents that they had. All leaves must be at one
-  depth. The clusters come first, from the top down. Labels follow in the order
-  of their descriptors, with their names and descriptions.
-
-  Raises:
-    ConfigError: the id of a cluster is the id of a label.
+  it: labels lose the parents that they had. All leaves must be at one depth.
+  The clusters come first, from the top down, then labels in their order.
+  ConfigError: the id of a cluster is the id of a label.
   """
   meta = meta_label_ids(tree, prefix)
   check_new_ids(meta, raw, prefix, space.ids)

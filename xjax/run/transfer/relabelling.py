@@ -29,8 +29,7 @@ class Relabelling:
   def of_row(self, row: np.ndarray) -> list[str]:
     """Returns the ids of a document's new labels, each once.
 
-    `row` has labels of the source (SourceCorpus.label_ids). They come first, in
-    their order. The others are in the order of `ids`.
+    Labels of the source come first, in their order; others in that of `ids`.
     """
     rows = [self.new[label].tolist() for label in row.tolist()]
     own = dict.fromkeys(new[0] for new in rows if new)
@@ -46,11 +45,7 @@ def described_labels(raw: SourceCorpus) -> Labels:
 
 
 def with_parents(labels: Labels) -> tuple[Labels, int]:
-  """Adds the parents that have no descriptor, at the end; returns their number.
-
-  xjax reads no descriptor with an unknown parent. The name of a parent that is
-  added is its id, and it has no parents.
-  """
+  """Adds the parents that have no descriptor, by id; returns how many."""
   rows = labels.ids.row_of
   names = dict.fromkeys(p for label in labels for p in label.parents)
   missing = [Label(id_, id_) for id_ in names if id_ not in rows]
@@ -58,13 +53,9 @@ def with_parents(labels: Labels) -> tuple[Labels, int]:
 
 
 def flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
-  """Forgets the hierarchy of a corpus (Bertalis et al., Section 3.2).
+  """Forgets the parents of labels (Bertalis et al., Section 3.2).
 
-  The labels lose their parents, but keep their names and descriptions.
-
-  Raises:
-    DataError: a label is its own ancestor.
-    ConfigError: every label has a child.
+  DataError: a label is its own ancestor. ConfigError: every label has a child.
   """
   labels = described_labels(raw)
   hierarchy = Hierarchy.of(labels)
@@ -90,10 +81,7 @@ def flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
 def without_meta_labels(
   raw: SourceCorpus, meta: Sequence[str], original: Labels | None
 ) -> Relabelling:
-  """Leaves out the meta-labels of a corpus.
-
-  `original` are the descriptors of the new corpus; None if it has none.
-  """
+  """Leaves out meta-labels; `original`: the new descriptors, or None."""
   left_out = set(meta)
   rows = [[] if id_ in left_out else [i] for i, id_ in enumerate(raw.label_ids)]
   labels = original

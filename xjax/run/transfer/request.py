@@ -13,32 +13,24 @@ from xjax.models.contract import Config
 
 
 class Target(enum.Enum):
-  """Says which form the new corpus has."""
-
   FLAT = 'flat'  # the labels have no parents
   HIERARCHICAL = 'hierarchical'  # labels are below clusters, the meta-labels
   ORIGINAL = 'original'  # that from which an earlier transfer made the source
 
 
 class KeptLabels(enum.Enum):
-  """Says which labels a flat corpus has."""
-
   ALL = 'all'  # all labels of the hierarchy; documents keep their labels
   CLOSED = 'closed'  # all; documents also get the ancestors of their labels
   LEAVES = 'leaves'  # the labels without children; documents lose the others
 
 
 class Form(enum.Enum):
-  """Says in which format the new corpus is written."""
-
   JSONL = 'jsonl'  # {split}.jsonl and labels.jsonl, which JsonlData reads
   HTC = 'htc'  # {split}.json and taxonomy.txt, which HtcData reads
 
 
 @dataclasses.dataclass(frozen=True)
 class TransferRequest:
-  """Describes the new corpus."""
-
   target: Target
   output: str  # path of the folder to write
   kept: KeptLabels = KeptLabels.ALL  # in a flat corpus
@@ -53,11 +45,7 @@ class TransferRequest:
   gzip: bool = False
 
   def check(self, config: Config) -> None:
-    """Checks the request, before the corpus of a config is read.
-
-    Raises:
-      ConfigError: the request cannot be met, or there are several processes.
-    """
+    """Refuses (ConfigError) what cannot be met, before a corpus is read."""
     if process_count() > 1:
       raise ConfigError('xjax transfer can only be used by one process')
     if config.data.sparse:
@@ -103,10 +91,7 @@ class TransferRequest:
       )
 
   def facts(self, config: Config) -> dict[str, Any]:
-    """Returns all that decides what is written, except the source.
-
-    The keys are names of flags and of fields of the config.
-    """
+    """Returns what decides the output but the source, by flag or field."""
     facts = {
       'to': self.target.value,
       'format': self.form.value,
@@ -129,9 +114,6 @@ class TransferRequest:
 
 
 def tfidf_of(config: Config) -> TfidfConfig:
-  """Returns the features by which labels are clustered: config.data.tokens.
-
-  If that is no TfidfConfig, they are the default features.
-  """
+  """Returns config.data.tokens if they are TF-IDF, else the default."""
   tokens = config.data.tokens
   return tokens if isinstance(tokens, TfidfConfig) else TfidfConfig()

@@ -78,11 +78,8 @@ _TREE, _PREFIX = 'tree.npz', 'tree'
 def transfer(config: Config, request: TransferRequest) -> list[str]:
   """Writes a corpus in flat or in hierarchical form; returns lines about it.
 
-  The folder appears when it is complete. The model of the config is not used.
-
-  Raises:
-    ConfigError: the request does not fit the corpus, or the folder has other
-      files.
+  The folder appears when it is complete. ConfigError: the request does not fit
+  the corpus, or the folder has other files.
   """
   request.check(config)
   output = pathlib.Path(os.path.expanduser(request.output)).absolute()
@@ -303,10 +300,7 @@ def _has_texts(label: Label) -> bool:
 
 
 def _read_original(path: pathlib.Path) -> Labels:
-  """Reads the labels of the source of an earlier transfer.
-
-  Unlike the labels of a corpus, they may have parents without a descriptor.
-  """
+  """Reads the labels of the source, whose parents may have no descriptor."""
   faults, labels = Faults(on_error=None), []
   for number, row in read_rows(path, faults):
     fields = Fields(row)

@@ -68,10 +68,7 @@ class DocumentLines:
     request: TransferRequest,
     zones: Sequence[str] = (),
   ):
-    """Makes the lines of a split.
-
-    `zones` are joined if the format has only one; () means all zones.
-    """
+    """`zones` are joined if the format has only one; () means all zones."""
     self._split, self._name = raw.splits[name], name
     self._source = raw.source
     self._relabelling, self._form = relabelling, request.form
@@ -152,10 +149,7 @@ def label_lines(labels: Sequence[Label]) -> Iterator[str]:
 
 
 def taxonomy_lines(labels: Sequence[Label]) -> Iterator[str]:
-  """Yields the lines of a taxonomy, `parent<TAB>child<TAB>child...`.
-
-  Labels without parents, or whose parents have no descriptor, are below Root.
-  """
+  """Yields `parent<TAB>child...`; Root has labels without known parents."""
   known = {label.id for label in labels}
   children: dict[str, list[str]] = {ROOT: []}
   for label in labels:
