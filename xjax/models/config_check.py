@@ -21,6 +21,8 @@ from xjax.core.errors import ConfigError
 
 def field_fault(holder: Any, path: str) -> str | None:
   """Says why a dotted path, such as 'train.steps', is not a single value."""
+  # The path is followed field by field, so that the message names the first
+  # part of it that is wrong.
   parents = ['config']
   for name in path.split('.'):
     names = _field_names(holder)
@@ -38,6 +40,7 @@ def field_fault(holder: Any, path: str) -> str | None:
     holder = getattr(holder, name)
   if names := _field_names(holder):
     fault = f'config.{path}: set its fields ({", ".join(names)}) one by one'
+    # The last two classes are ConfigPart and object, which all parts have.
     bases = type(holder).__mro__[1:-2]
     return fault + '; to use another class, edit the config file' * any(
       len(kinds(base)) > 1 for base in bases
@@ -91,6 +94,7 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
     value, where = getattr(part, name), f'{path}.{name}'
     if not _has_type(value, hints[name]):
       yield f'{where}={value!r}: must be {_type_text(hints[name])}'
+    # A class that only has kinds, such as Model itself, is no choice.
     elif choices := kinds(type(value)):
       options = ', '.join(kind.__name__ for kind in choices)
       yield f'{where}={type(value).__name__}(...): must be one of {options}'
@@ -101,6 +105,8 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
     elif dataclasses.is_dataclass(value):
       yield f'{where}: {type(value).__name__} must be a subclass of ConfigPart'
     else:
+      # Bounds are checked only for values of the right type, so they cannot
+      # fail on a comparison of strings and numbers.
       bounds = [b for b in type(part).bounds(name) if not b.holds(value)]
       if not bounds and not _fits(value):
         yield f'{where}={value!r}: must be a finite number of at most 64 bits'
@@ -142,6 +148,8 @@ def _fits(value: Any) -> bool:
   if isinstance(value, tuple):
     return all(map(_fits, value))
   if isinstance(value, int):
+    # Larger numbers cannot be read again by all readers of JSON, nor become
+    # NumPy integers.
     return -(2**63) <= value < 2**63
   return not isinstance(value, float) or math.isfinite(value)
 
@@ -174,6 +182,7 @@ def _faults_between(
   """Yields the faults that check() finds in a part and in its inner parts."""
   config = config or part
   yield from part.faults(config, path)
+  # A stage checks its parts itself, with the config of its own run.
   if part.is_stage:
     return
   for name in _field_names(part):

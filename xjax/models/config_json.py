@@ -71,6 +71,7 @@ def read_part(
 def _dataclass(value: Any, cls: type, path: str) -> Any:
   if not isinstance(value, dict):
     raise ConfigError(f'{path or "config"}: expected an object, got {value!r}')
+  # A copy, because the caller may use the object again.
   value = dict(value)
   kind = value.pop('kind', None)
   if kind is not None:
@@ -114,8 +115,10 @@ def _value(value: Any, hint: Any, path: str) -> Any:
     except ValueError:
       choices = ', '.join(repr(member.value) for member in hint)
       raise ConfigError(f'{path}: {value!r} must be one of {choices}') from None
+  # JSON has one kind of number, and writers may drop the zero of 1.0.
   if hint is float and type(value) is int:
     return float(value)
+  # The exact type is compared, since isinstance would accept True as an int.
   if isinstance(hint, type) and type(value) is hint:
     return value
   raise ConfigError(f'{path}: expected {hint}, got {value!r}')
@@ -155,6 +158,8 @@ def _diff(
       return []
     return [ConfigDifference(path, *values, may_change)]
   differences = []
+  # Parts of different kinds are still compared field by field below, so that
+  # the message shows all differences.
   if type(old) is not type(new):
     names = (_kind_of(type(old)), _kind_of(type(new)))
     differences.append(

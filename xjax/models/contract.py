@@ -292,6 +292,8 @@ class Run:
 
   def read(self, path: pathlib.Path, read: Callable[[pathlib.Path], T]) -> T:
     """Reads an artefact; a DataError says that it is missing or has changed."""
+    # The reader of a damaged file knows best what is wrong. The digest then
+    # finds files that can be read but have changed.
     artefact = read(path)
     self.folder.check(path)
     return artefact
@@ -308,6 +310,8 @@ class Run:
     It raises a ConfigError or DataError if the run has another config or
     corpus.
     """
+    # The corpus is recorded first. A run that is killed between the two writes
+    # has no config.json yet, so it starts again as a new run.
     self.folder.record_corpus(corpus)
     write_config(self.config, self.folder)
     if search := self.config.model.search_settings():
@@ -332,6 +336,8 @@ class Run:
       Preempted: SIGTERM or Ctrl-C came; another call continues.
     """
     model = self.config.model
+    # The lock is held until the model is open, so that no other process resumes
+    # the run in between.
     with self.folder.locked():
       check_resumable(self.config, self.folder)
       model.check(corpus, self)
@@ -411,6 +417,8 @@ def open_folder(folder: Workdir, step: int | None = None) -> tuple[Run, Scorer]:
 def _with_moved_data(config: Config, folder: Workdir) -> Config:
   """Corrects data.dir if documents in the workdir have moved with it."""
   before, now = config.data.dir, folder.path / DATA
+  # Documents that were in memory are saved in the workdir, under an absolute
+  # path that is wrong once the workdir has moved.
   is_own = os.path.basename(before) == DATA and now.is_dir()
   if not is_own or os.path.exists(before):
     return config
@@ -435,6 +443,7 @@ def check_resumable(config: Config, folder: Workdir) -> list[ConfigDifference]:
     return []
   differences = diff(load_config(folder.config), config)
   fixed = [str(d) for d in differences if not d.may_change]
+  # Nothing has been written yet, so a refused run leaves the workdir as it was.
   if fixed:
     raise ConfigError(
       f'{folder.path} was started with another config:\n  '
@@ -447,6 +456,7 @@ def check_resumable(config: Config, folder: Workdir) -> list[ConfigDifference]:
 def write_config(config: Config, folder: Workdir) -> None:
   """Saves the config of a new or resumed run, and logs changed fields."""
   differences = check_resumable(config, folder)
+  # All processes compare with the old config before host 0 replaces it.
   barrier('xjax:compared')
   if is_host0():
     for difference in differences:

@@ -53,6 +53,7 @@ def save_run(run: Run, step: int, folder: str | os.PathLike) -> None:
     WriteError: the folder cannot be written.
   """
   path = pathlib.Path(os.path.expanduser(folder)).absolute()
+  # Files of the user are never removed, so only an empty folder is replaced.
   if path.exists() and not (path.is_dir() and not any(path.iterdir())):
     raise ConfigError(f'{path}: exists already; save the model to a new folder')
   build_folder(path, lambda target: _copy(run, step, target))
@@ -71,6 +72,8 @@ def unpack_run(packed: bytes) -> TemporaryFolder:
   """Writes the files of pack_run to a temporary folder."""
   holder = TemporaryFolder()
   with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    # The filter refuses paths outside the folder, links that leave it and
+    # devices.
     archive.extractall(holder.path, filter='data')
   return holder
 
@@ -84,9 +87,13 @@ def _copy(run: Run, step: int, target: pathlib.Path) -> None:
   for path in (source.path / name for name in _NEEDED):
     if path.is_dir():
       shutil.copytree(path, target / path.name, ignore=unneeded)
+    # lexists also sees a broken link, whose copy then fails with the path in
+    # the message instead of being left out silently.
     elif os.path.lexists(path):
       shutil.copyfile(path, target / path.name)
   if source.checkpoints.is_dir():
+    # Imported here, because Orbax loads slowly and linear models have no
+    # checkpoints.
     from xjax.train.saved_steps import copy_for_loading
 
     copy_for_loading(source.checkpoints, step, saved.checkpoints)
@@ -100,10 +107,12 @@ def _copy(run: Run, step: int, target: pathlib.Path) -> None:
   for name in run.config.model.open_stages(run):
     stage = source.stage(name)
     own = Run(load_config(stage.config), stage)
+    # The digest of the stage's digest list covers all its files.
     with saved.recording(saved.stage(name).digest_list):
       best = own.config.model.steps(own)[1]
       save_run(own, best, saved.stage(name).path)
   data = run.config.data
+  # The documents of the run are not copied, so the copy must not point to them.
   if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
     data = dataclasses.replace(data, dir='')
   config = dataclasses.replace(run.config, data=data)

@@ -67,6 +67,7 @@ class FeatureShares:
       if weight
     ]
     features.append(WeightedFeature(_BASE, None, self.base))
+    # sorted is stable, so features of equal weight stay in the order of names.
     return tuple(sorted(features, key=lambda part: -abs(part.weight)))
 
 
@@ -146,11 +147,14 @@ def contributions_of(
   shares = map(featuriser.word_shares, documents)
   with progress(shares, 'explaining', total=len(ids_NK)) as shown:
     for ids_K, document in zip(ids_NK, shown, strict=True):
+      # Only the features of this document are looked up, since a matrix of all
+      # features and labels would not fit into memory.
       weights_DK = weights_of(document.features, ids_K)
       contributions_KT = document.contributions(weights_DK)
       lists.append(_largest(contributions_KT, document.terms, words))
       if len(first) < n_first:
         first.append(contributions_KT.astype(np.float32))
+  # Documents list different numbers of words, so the arrays are made last.
   widest = max((len(at_W) for row in lists for at_W, _ in row), default=0)
   at_NKW = np.full((*ids_NK.shape, widest), BEYOND, np.int32)
   weights_NKW = np.zeros(at_NKW.shape, np.float32)
@@ -175,6 +179,7 @@ def _largest(
     sums_T = np.bincount(first_T, contributions_T, len(terms))
     # The other places of a term have sum 0.
     at = np.flatnonzero(sums_T > 0)
+    # The sort is stable, so that of equal words the earlier one comes first.
     at = at[np.argsort(-sums_T[at], kind='stable')[:words]]
     lists.append((at, sums_T[at]))
   return lists

@@ -59,6 +59,7 @@ class Featuriser(abc.ABC):
     """Returns the features of many documents, and shows the progress."""
     documents, parts = Documents.of(documents), []
     with Progress(title, len(documents)) as shown:
+      # No documents still make one chunk, which gives the matrix its width.
       for start in range(0, max(1, len(documents)), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(documents)))
         parts.append(self(documents.part(rows)))
@@ -183,15 +184,21 @@ class TextFeaturiser(Featuriser):
       raise ConfigError('this run reads texts; do not give it features')
     if documents.vectors is not None:
       refuse_vectors()
+    # Featurisers with equal digests share features of the same documents
+    # (Documents.view). One without a digest, such as a matcher of names,
+    # computes its own.
     digest = getattr(self.featurise, 'digest', None)
     if digest is None:
       return self._compute(documents)
+    # Stages with the same featuriser may read other zones.
     key = digest, tuple(self.data.zones)
     return documents.view(key, self._compute)
 
   def _compute(self, documents: Documents) -> sparse.csr_array:
     if len(documents) > _CHUNK:
       compute = functools.partial(self.in_chunks, title='features of documents')
+      # The chunks must not remember their features too, since the caller
+      # remembers the whole.
       return compute(dataclasses.replace(documents, memory=None))
     return self.featurise(
       [read_zones(document, self.data).text() for document in documents]
@@ -227,6 +234,7 @@ class RowFeaturiser(Featuriser):
         'this run reads sparse features, not text; give it documents with '
         'features, in the format of its training files'
       )
+    # Files may have more or fewer columns than the training files.
     return documents.sparse.with_width(self.n_features).rows
 
   def in_chunks(
@@ -257,6 +265,7 @@ class SplitTexts(Sequence):
     return len(self.documents)
 
   def __getitem__(self, row: int) -> str:
+    # range checks the row, and counts negative rows from the end.
     return self.documents[range(len(self))[row]].text()
 
 

@@ -135,8 +135,10 @@ def rank_blocks(
     if share == WHOLE:
       lists.put(rows, rank(block, query.for_rows(rows)))
     else:
+      # Rows are dealt out in turn, so that shares differ by one row at most.
       own = np.arange(share.parts[0], len(rows), share.of)
       part = rank(block.part(own), query.for_rows(rows[own]))
+      # put gathers the lists of all processes, which must have equal shapes.
       lists.put(*_of_length(rows[own], part, -(-len(rows) // share.of)))
     if query.on_block:
       query.on_block(len(rows))

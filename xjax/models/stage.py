@@ -108,6 +108,7 @@ def check_labels(
         f'{path}: label {number} is {their!a} in the run in {source}, but '
         f'{our!a} in this corpus; {remedy}'
       )
+  # A warning only: runs on parts of a corpus may well be combined.
   if not np.array_equal(theirs.train_counts[:n], space.train_counts[:n]):
     logging.warning(
       '%s was trained on other documents than the split train of this corpus. '
@@ -137,6 +138,8 @@ class Stage:
   @functools.cached_property
   def own(self) -> Run:
     """Returns the stage's run, which keeps what an earlier check has made."""
+    # Each call makes a new Run of the stage, and all of them share what checks
+    # have made.
     made = self.run.made.setdefault((_STAGE, self.name), {})
     own = self.run.sub(self.name, self.config, self.given)
     return dataclasses.replace(own, made=made)
@@ -197,6 +200,8 @@ class Stage:
 def _has_results(folder: Workdir) -> bool:
   """Returns whether a run has files that its stages have decided."""
   own = {folder.levels.name, 'search.json'}
+  # Levels and search.json are written before stages are trained, so they say
+  # nothing.
   files = folder.model.iterdir() if folder.model.exists() else ()
   return folder.checkpoints.exists() or any(f.name not in own for f in files)
 

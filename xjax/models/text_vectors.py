@@ -55,6 +55,8 @@ class TextVectors:
     self._sizes, self._tokenizer = dict(sizes), tokenizer
     self._weights, self._max_tokens = dict(weights), max_tokens
     architecture = architecture_of(self._sizes, tokenizer.source)
+    # An encoder without arrays, whose parameters are replaced by the weights:
+    # no fresh weights are drawn.
     encoder = _module(architecture)
     graphdef, params = nnx.split(encoder)
     leaves = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
@@ -107,6 +109,7 @@ class TextVectors:
   def _arrays(self) -> dict[str, np.ndarray]:
     sizes = json.dumps(self._sizes, sort_keys=True)
     return {
+      # Bytes, because .npz files of text would need pickle or fixed widths.
       'sizes': np.frombuffer(sizes.encode(), np.uint8),
       'tokenizer': np.frombuffer(self._tokenizer.text.encode(), np.uint8),
       'max_tokens': np.int64(self._max_tokens),
@@ -120,6 +123,7 @@ class TextVectors:
     sizes, where = _object(arrays, 'sizes'), f'{path}: tokenizer'
     tokenizer = Subwords(_object(arrays, 'tokenizer'), where)
     architecture = architecture_of(sizes, f'{path}: sizes')
+    # Sizes are checked before arrays of these sizes are read.
     check_vocabulary(len(tokenizer), architecture, where, True)
     max_tokens = arrays.count('max_tokens')
     if fault := _length_fault(max_tokens, architecture, tokenizer):
@@ -168,6 +172,7 @@ def _length_fault(
 def dense_rows(vectors_ND: Float32[np.ndarray, 'N D']) -> sparse.csr_array:
   """Returns vectors as rows of features, in which no entry is left out."""
   n, dim = vectors_ND.shape
+  # int64 only where int32 is too small for the number of entries.
   index = sparse.get_index_dtype(maxval=n * dim)
   columns = np.tile(np.arange(dim, dtype=index), n)
   indptr = np.arange(n + 1, dtype=index) * dim
@@ -182,6 +187,7 @@ def _module(architecture: Any, rngs: nnx.Rngs | None = None) -> nnx.Module:
   )
   inputs = EncoderInputs(0, jnp.float32, architecture)
   if rngs is None:
+    # Shapes only.
     return nnx.eval_shape(lambda: kind().build(inputs, nnx.Rngs(0)))
   return kind().build(inputs, rngs)
 

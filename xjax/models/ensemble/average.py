@@ -85,6 +85,7 @@ class EnsembleScorer(Scorer):
     weights: Sequence[float] = (),  # of the models; () stands for equal weights
     block: int = 512,  # documents that are ranked at a time
   ):
+    # Shares add up to 1, so that the mean of probabilities is one too.
     weights_M = np.array(weights or [1] * len(members), np.float64)
     self._members = dict(members)
     self._shares = tuple(weights_M / weights_M.sum())
@@ -122,10 +123,12 @@ class EnsembleScorer(Scorer):
   def _rank(self, documents: Documents, query: Query) -> Lists:
     lists = [self._ask(x, documents, query) for x in self._members.values()]
     k = query.k
+    # The union's recall is measured on all joined labels, not on the best k.
     if query.measures(documents.gold):
       k = max(k, self.union_size)
     rank = functools.partial(self._best, len(documents), k, query.weights)
     means = self._means(lists, slice(0, 1))
+    # List 1 exists only with a filter; see _ask.
     filtered = query.weights is not None or query.allowed is not None
     if filtered:
       means = means.with_missing(self._means(lists, slice(1, 2)))
@@ -171,14 +174,20 @@ class EnsembleScorer(Scorer):
       case Averaging.SIGMOID:
         return member.readable(ids_GNK, np.where(real, scores_GNK, 0))
       case Averaging.SOFTMAX:
+        # Padding has the score -inf. A 1 in its place keeps logarithms finite,
+        # and is replaced again below.
         z = np.where(real, scores_GNK, 1).astype(np.float64)
         if member.scorer.score_kind is ScoreKind.PROBABILITY:
           z = np.log(np.maximum(z, _LEAST))
         z = np.where(real, z, -np.inf)
+        # The sum is over list 0 alone, so a label has the same softmax in all
+        # lists. logaddexp does not overflow for large margins.
         total_N = np.logaddexp.reduce(z[0], axis=1)
+        # An empty list has the total -inf, and -inf - -inf would be NaN.
         total_N = np.where(total_N == -np.inf, 0, total_N)
         return np.exp(z - total_N[:, None])
       case Averaging.RANK:
+        # The second argsort inverts the first, which turns an order into ranks.
         order = np.argsort(-scores_GNK, axis=2, kind='stable')
         ranks = np.argsort(order, axis=2, kind='stable') + 1
         # A label that is only in other lists comes after all labels of list 0,
@@ -203,6 +212,7 @@ class EnsembleScorer(Scorer):
     keys = means.values
     if self.score_kind is ScoreKind.LOGIT:
       keys = np.clip(keys, _LEAST, _MOST)
+      # log1p keeps the digits of probabilities that are close to 0.
       keys = np.log(keys) - np.log1p(-keys)
     if weights is not None:
       keys = weights.weighted(label, keys)
@@ -233,7 +243,10 @@ class _MemberLists:
     """
     ids, values = self.ids[which], self.values[which]
     at = list_, document, place = np.nonzero(ids != PAD)
+    # int64, since documents times labels can be more than 2^31.
     cells = document * np.int64(n_labels) + ids[at]
+    # np.unique returns the first place of a cell, and list 0 comes first. So
+    # the list over all labels decides.
     cells, first = np.unique(cells, return_index=True)
     return cells, values[list_[first], document[first], place[first]]
 
@@ -254,6 +267,7 @@ class _Means:
     """Averages cells and values of each model; the shares add up to 1."""
     cells = np.concatenate([cells for cells, _ in parts])
     terms = [share * values for share, (_, values) in zip(shares, parts)]
+    # A model that does not list a label has no cell for it, and so adds 0.
     cells, at = np.unique(cells, return_inverse=True)
     return cls(cells, np.bincount(at, np.concatenate(terms), len(cells)))
 
@@ -276,6 +290,8 @@ def _unweighted(
   if kind is ScoreKind.PROBABILITY:
     scores = scores / weights
   else:  # logarithms of weight times sigmoid of a score
+    # A probability of 1 has the logit inf. The bound keeps it finite.
     logs = np.minimum(scores - np.log(weights), -1e-30)
+    # This is log p - log(1 - p) for p = exp(logs), without cancellation.
     scores = logs - np.log(-np.expm1(logs))
   return np.where(real, scores, -np.inf)

@@ -80,6 +80,8 @@ class EnsembleModel(Model):
     opened = run.made[_OPENED] = self._opened(run)
     for source, (other, scorer) in zip(self.workdirs, opened):
       _check_reading(run.config, source, other.config)
+      # Only probabilities of models can be averaged; a margin has none without
+      # a calibration.
       if self.combine is Averaging.SIGMOID:
         _check_probabilities(source, scorer, other.calibration(scorer))
     for source, (other, scorer) in zip(self.workdirs, opened):
@@ -99,10 +101,15 @@ class EnsembleModel(Model):
   def fit(self, corpus: Corpus, run: Run) -> None:
     """Copies the runs that are not copied yet; nothing is trained."""
     del corpus
+    # `check` has opened the runs already, which may take long and much memory.
     opened = run.made.pop(_OPENED, None) or self._opened(run)
+    # A copy is made as a whole or not at all; a signal waits for the end of a
+    # copy.
     with run.preemption.deferred():
       for name, (other, scorer) in zip(self.open_stages(run), opened):
         stage = run.folder.stage(name)
+        # A copy from an earlier start is kept, even if its run has changed
+        # since.
         if not stage.config.exists():
           with run.folder.recording(stage.digest_list):
             save_run(other, scorer.step, stage.path)

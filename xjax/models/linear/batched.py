@@ -98,6 +98,7 @@ class OnDevices(SolverConfig):
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     classifiers = fit_batched(problem, self, make_mesh(problem.mesh))
+    # All labels are one block, as children of the root.
     columns = np.array([0, problem.n_labels])
     return BlockWeights.of([classifiers], columns, classifiers.weights.nnz)
 
@@ -130,6 +131,7 @@ def fit_batched(
     trainer = _ChunkTrainer(problem, solver, mesh, width)
     _train_missing(parts, chunks, trainer, files)
   classifiers = _join_parts(parts, rows.shape[1], n_labels)
+  # argsort of the order is its inverse: labels go back to their own numbers.
   classifiers = classifiers.take(np.argsort(order))
   return classifiers.with_last(counts == 0, largest_norm(rows))
 
@@ -149,6 +151,8 @@ def _load_parts(count: int, files: PartFiles) -> list[FileArrays | None]:
     saved = multihost_utils.broadcast_one_to_all(
       np.array([part is not None for part in parts], bool)
     )
+    # All processes must train the same chunks, because they work together on
+    # each step. So the first process decides which parts exist.
     parts = [part if yes else None for part, yes in zip(parts, saved)]
     if any(part is None for part, yes in zip(parts, saved) if yes):
       raise DataError(
@@ -171,6 +175,7 @@ def _train_missing(
   with Progress('training labels', n_labels, done=n_labels - n_missing) as bar:
     for chunk in missing:
       parts[chunk] = trainer.train(chunks[chunk], bar)
+      # Every process has the part in memory, and one file is enough.
       if jax.process_index() == 0:
         files.save(_part_name(chunk), parts[chunk])
   distributed.barrier('parts')  # from here on, every process sees all parts
@@ -202,6 +207,8 @@ class _Programs(NamedTuple):
 @functools.cache
 def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
   """Returns the programs for a mesh, which are compiled only once."""
+  # shard_map and not the compiler divides the work: the devices need no values
+  # of each other within a step, and nothing is communicated.
   on_mesh = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
   by_label = P(ALL_DEVICES)
   start_all = functools.partial(start, n_features)
@@ -209,6 +216,7 @@ def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
     start=jax.jit(
       on_mesh(start_all, in_specs=(_ON_LABELS, by_label, P()), out_specs=_STATE)
     ),
+    # The old state is donated, since a state takes most of the memory.
     step=jax.jit(
       on_mesh(step, in_specs=(P(), _STATE, P(), P()), out_specs=_STATE),
       donate_argnums=1,
@@ -234,7 +242,10 @@ class _ChunkTrainer:
     self._goal = Objective(problem.loss, np.float32(problem.c))
     self._documents = _place_documents(problem.rows, mesh)
     devices = mesh.devices.size
+    # Each device has the same number of columns; those that are too many are
+    # PAD and done from the start.
     self._width = -(-width // devices) * devices
+    # One more feature, the constant 1 of the bias.
     self._programs = _programs(mesh, problem.rows.shape[1] + 1)
 
   def train(self, documents: list[np.ndarray], bar: Progress) -> FileArrays:
@@ -245,16 +256,22 @@ class _ChunkTrainer:
     weights_DC = np.zeros(shape, np.float32)
     unfinished = n_labels
     for _ in range(self._solver.max_steps):
+      # A signal is noticed between steps. It may raise here, and the chunk is
+      # then trained again by the next start.
       self._problem.between()
       state = self._programs.step(
         self._documents, state, self._goal, self._solver.tolerance
       )
+      # Only two numbers leave the devices after each step.
       counts = self._programs.count_unfinished(state.done_C)
       most, still = map(int, jax.device_get(counts))
       bar.update(unfinished - still)
       unfinished = still
       if not unfinished:
         break
+      # Once half of the labels of every device are done, the arrays are halved,
+      # so that later steps take half the time. A program is compiled for each
+      # width, and there are few.
       width = len(state.label_C) // self._mesh.devices.size
       if most <= width // 2 and width // 2 >= _NARROWEST:
         _store_weights(state, weights_DC)
@@ -268,6 +285,8 @@ class _ChunkTrainer:
 
   def _start_state(self, documents: list[np.ndarray]) -> DescentState:
     n_docs = self._documents.rows.n_rows
+    # Documents and labels as a dense mask: it takes 1 byte per pair, and a
+    # chunk has few labels.
     positive_NC = np.zeros((n_docs, self._width), bool)
     for column, docs in enumerate(documents):
       positive_NC[docs, column] = True
@@ -286,6 +305,7 @@ def _place_documents(
   """Adds a last feature that is always 1, and copies rows to all devices."""
   ones = np.ones((rows.shape[0], 1), np.float32)
   with_one = sparse.csr_array(sparse.hstack([rows, ones], format='csr'))
+  # Each device has all documents, because it needs all of them for its labels.
   everywhere = NamedSharding(mesh, P())
   tiles = [
     jax.tree.map(lambda x: _put(x, everywhere), tiles_of(matrix))
@@ -308,6 +328,7 @@ def _count_unfinished(
 ) -> tuple[Int[Array, ''], Int[Array, '']]:
   """Counts unfinished labels: the most of a device, and all of them."""
   count = (~done_C).sum()
+  # The largest number decides whether all devices can halve their arrays.
   return jax.lax.pmax(count, ALL_DEVICES), jax.lax.psum(count, ALL_DEVICES)
 
 
@@ -316,6 +337,7 @@ def _store_weights(
 ) -> None:
   arrays = state.weights_DC, state.label_C
   if jax.process_count() > 1:
+    # A process can only read the labels of its own devices.
     arrays = multihost_utils.process_allgather(arrays, tiled=True)
   current_DC, label_C = map(np.asarray, arrays)
   weights_DC[:, label_C[label_C != PAD]] = current_DC[:, label_C != PAD]

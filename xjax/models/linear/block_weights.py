@@ -51,6 +51,8 @@ class BlockWeights:
     n_weights: int,  # of all parts
   ) -> 'BlockWeights':
     """Lays out parts, in order and each of whole blocks, that are read once."""
+    # The two largest arrays are filled in place, so that memory never holds
+    # them twice.
     places = np.empty(n_weights, _place_dtype(columns))
     values = np.empty(n_weights, np.float32)
     counts, features, lengths, bias = [], [], [], []
@@ -84,6 +86,8 @@ class BlockWeights:
 
   def arrays(self) -> FileArrays:
     """Returns all attributes except `columns`, as arrays that compress well."""
+    # Features ascend in a block, so differences are small numbers, which
+    # compress better.
     steps = np.diff(self.features, prepend=0)
     starts = self.rows[:-1][np.diff(self.rows) > 0]
     steps[starts] = self.features[starts]
@@ -120,6 +124,8 @@ class BlockWeights:
       values=values,
       bias=arrays.take(f'{prefix}/bias', np.float32, (int(columns[-1]),)),
     )
+    # Offsets are checked before they are used as indices. The numbers come from
+    # a file.
     arrays.check_offsets(f'{prefix}/rows', rows, len(steps))
     arrays.check_offsets(f'{prefix}/row_lengths', blocks.entries, len(values))
     blocks = dataclasses.replace(blocks, features=_features(steps, rows))
@@ -141,6 +147,8 @@ class BlockWeights:
       first, last = self.rows[block : block + 2]
       row = first + np.searchsorted(self.features[first:last], features)
       here = np.flatnonzero(row < last)
+      # searchsorted also returns a row for features that the block does not
+      # have.
       here = here[self.features[row[here]] == features[here]]
       at.append(np.flatnonzero(blocks == block))
       counts.append(np.full(len(at[-1]), len(here)))
@@ -205,6 +213,7 @@ def _groups(
   bounds, first = part.weights.indptr[columns], 0
   while first < len(columns) - 1:
     last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1
+    # A block with more weights than _GROUP is a group of its own.
     last = max(first + 1, last)
     yield _lay_out(part, columns[first : last + 1])
     first = last
@@ -222,6 +231,8 @@ def _lay_out(
   # order.
   cell = block * n_features + weights.indices[span]
   order = np.argsort(cell, kind='stable')
+  # A cell is a row, numbered by block and feature; equal cells are entries of
+  # one row.
   cell = cell[order]
   starts = np.flatnonzero(np.diff(cell, prepend=-1))
   row_block, row_feature = np.divmod(cell[starts], n_features)
@@ -246,6 +257,8 @@ def _features(
   steps: Int32[np.ndarray, ' rows'], rows: Int64[np.ndarray, ' block_bounds']
 ) -> Int32[np.ndarray, ' rows']:
   """Computes the features from the steps between the features of a block."""
+  # One running sum over all blocks, minus its value before the block. int64,
+  # because the sum over all blocks can be more than 2^31.
   sums = np.append(np.int64(0), np.cumsum(steps, dtype=np.int64))
   before = sums[rows[:-1]]
   return (sums[1:] - np.repeat(before, np.diff(rows))).astype(np.int32)

@@ -65,6 +65,7 @@ class Classifiers:
     weights = _matrix(
       np.concatenate([m.data for m in matrices]),
       np.concatenate([m.indices for m in matrices]),
+      # int64, since all labels together can have more than 2^31 weights.
       np.concatenate([*indptr, starts[-1:]]).astype(np.int64),
       parts[0].n_features,
     )
@@ -88,6 +89,7 @@ class Classifiers:
     # fixed bias such as -1 is not low enough if trained labels have lower
     # scores. So the bias is 1 below their lowest possible score.
     bias_L = bias_of_last(self.bias, self.lowest_scores(norm), last_L)
+    # Their weights go too, since a weight could lift the score again.
     kept = np.repeat(~last_L, np.diff(self.weights.indptr))
     before = np.concatenate([[0], np.cumsum(kept)])
     weights = _matrix(
@@ -101,6 +103,7 @@ class Classifiers:
   def lowest_scores(self, norm: float) -> Float[np.ndarray, ' L']:
     """Returns each label's lowest score for rows with a norm up to `norm`."""
     squares = self.weights.data**2, self.weights.indices, self.weights.indptr
+    # By Cauchy and Schwarz, |w.x| is at most |w| |x|.
     norm_L = np.sqrt(_matrix(*squares, self.n_features).sum(axis=0))
     return self.bias - norm * norm_L
 

@@ -48,6 +48,8 @@ _LINE_STEPS, _BIAS_STEPS = 5, 30  # steps of Newton's method
 _SLACK = 1e-4  # tolerance of the bounds, relative to the length of a step
 _TINY = 1e-30  # replaces a divisor of 0
 
+# TPUs and GPUs otherwise round factors to bfloat16 or TF32, and the directions
+# are then no longer conjugate.
 _matmul = functools.partial(jnp.matmul, precision='highest')
 
 # The length of a step, and the lower bound and upper bound of this length.
@@ -73,6 +75,8 @@ class Preconditioner:
     # All other eigenvalues of X'X are approximated by the smallest of `values`.
     rest_C = 1 + curvature_C * self.values[0]
     scale = 1 + curvature_C * self.values[:, None]
+    # The inverse is (I + V (rest / scale - 1) V') / rest, so no matrix of
+    # features times features is made.
     part = (rest_C / scale - 1) * _matmul(self.vectors.T, x_DC)
     return (x_DC + _matmul(self.vectors, part)) / rest_C
 
@@ -85,9 +89,12 @@ def make_preconditioner(
   n_docs, n_features = rows.n_rows, columns.n_rows
   rank = min(rank, n_docs, n_features)
   start = jax.random.normal(jax.random.key(0), (n_features, rank))
+  # One power step with X'X brings random vectors close to the leading
+  # eigenvectors. QR makes them orthonormal.
   basis, _ = jnp.linalg.qr(product(columns, product(rows, start)))
   image = product(rows, basis)
   values, rotation = jnp.linalg.eigh(_matmul(image.T, image))
+  # Rounding can make the smallest eigenvalues slightly negative.
   return Preconditioner(_matmul(basis, rotation), jnp.maximum(values, 0))
 
 
@@ -140,6 +147,7 @@ class Objective:
         terms = Terms(short * short, -2 * short, 2.0 * (margin < 1))
       case Loss.LOGISTIC:
         wrong = jax.nn.sigmoid(-margin)
+        # log(1 + exp(-m)) overflows for very negative margins.
         value = jnp.logaddexp(0, -margin)
         terms = Terms(value, -wrong, wrong * (1 - wrong))
     return Terms(*(self.c * x for x in terms))
@@ -199,6 +207,8 @@ def step(
   """
   sign_NC = jnp.where(state.positive_NC, 1.0, -1.0)
   terms = goal.terms(sign_NC * state.scores_NC)
+  # The scores are carried along with the weights, so a step needs no product
+  # for them.
   gradient_DC = state.weights_DC + product(
     documents.columns, sign_NC * terms.slope
   )
@@ -210,6 +220,8 @@ def step(
   objective_C += column_sums(terms.value)
   done_C = state.done_C | (decrement_C <= tolerance / 2 * objective_C)
   direction_DC = _direction(state, gradient_DC, divided_DC, decrement_C)
+  # Labels that are done stay in the arrays until they are halved, but no longer
+  # move.
   direction_DC = jnp.where(done_C, 0, direction_DC)
   along_NC = product(documents.rows, direction_DC)
   length_C = _line_minimum(state, direction_DC, along_NC, sign_NC, goal)
@@ -231,9 +243,12 @@ def _direction(
 ) -> Float32[Array, 'D C']:
   """Returns a direction of descent, if possible conjugate to the last one."""
   change_C = _dot(divided_DC, gradient_DC - state.gradient_DC)
+  # At 0, the direction is that of steepest descent again (a restart).
   kept_C = jnp.maximum(0, change_C / jnp.maximum(state.decrement_C, _TINY))
   direction_DC = kept_C * state.direction_DC - divided_DC
   downhill_C = _dot(direction_DC, gradient_DC) < 0
+  # Rounding can spoil the direction; the preconditioned gradient always leads
+  # down.
   return jnp.where(downhill_C, direction_DC, -divided_DC)
 
 
@@ -250,10 +265,13 @@ def _line_minimum(
 
   def improve(_: Int[Array, ''], bounds: _Bounds) -> _Bounds:
     at_C, low_C, high_C = bounds
+    # Scores are linear in the length, so no product with X is needed here.
     terms = goal.terms(sign_NC * (state.scores_NC + at_C * along_NC))
     slope_C = start_C + at_C * square_C
     slope_C += _dot(sign_NC * terms.slope, along_NC)
     curve_C = square_C + _dot(terms.curvature, along_NC * along_NC)
+    # The objective is convex: where its slope is negative, the minimum is
+    # further on, otherwise it is not.
     low_C = jnp.where(slope_C < 0, at_C, low_C)
     high_C = jnp.where(slope_C < 0, high_C, at_C)
     next_C = at_C - slope_C / jnp.maximum(curve_C, _TINY)
@@ -272,6 +290,8 @@ def _line_minimum(
 def halve(state: DescentState) -> DescentState:
   """Keeps half of the labels, preferably labels that are not done."""
   n_kept = len(state.label_C) // 2
+  # False sorts before True. Columns keep their order otherwise, as the sort is
+  # stable.
   kept = jnp.argsort(state.done_C, stable=True)[:n_kept]
   return jax.tree.map(functools.partial(jnp.take, indices=kept, axis=-1), state)
 

@@ -44,6 +44,7 @@ _JIT = {
   'nogil': True,
   'cache': True,
   'error_model': 'numpy',
+  # Not 'nnan' and 'ninf': the loops compare with infinities.
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
 _HALF = np.float32(0.5)
@@ -118,6 +119,7 @@ def solve_block(
   )
   features = np.flatnonzero(workspace.used)
   weights = workspace.weights[features, :width]
+  # Only the rows that were used are cleared: a block has few of all features.
   workspace.weights[features] = 0
   workspace.used[features] = False
   return features, weights, bias[:width]
@@ -155,6 +157,8 @@ def _squared_hinge(
   used = (np.arange(WIDTH) < width).astype(np.float32)
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   high, low = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
+  # 1 / (2 c) is what the squared hinge adds to the diagonal of the dual
+  # problem.
   positive_half, negative_half = _HALF / costs[0], _HALF / costs[1]
   calm = _CALM * eps
   for _ in range(max_epochs):
@@ -183,12 +187,17 @@ def _squared_hinge(
         dual[at, k] = new
         change[k] = (new - old) * sign[at, k]
         moved = max(moved, abs(change[k]))
+      # All 16 weights of a feature change in one pass over the document.
       if moved > _SAME:
         _add(indices, values, first, last, weights, bias, change)
       if steepest > calm:
+        # Documents that still move are gathered at the front of `order`. The
+        # next pass visits only them.
         order[moving], order[i] = at, order[moving]
         moving += 1
     done = np.max(high - low) <= eps
+    # To have converged on the visited documents is not enough: a last pass
+    # over all documents must confirm it.
     if done and visited == n:
       break
     visited = n if done else moving
@@ -219,6 +228,7 @@ def _logistic(
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)
   calm = _CALM * eps
+  # A root needs no more digits than the violations that count.
   within = min(np.float32(1e-3), calm)
   for _ in range(max_epochs):
     _shuffle(order[:visited])
@@ -259,6 +269,7 @@ def _root(shift, slope, start, within):
   at `start`, the result is `start`. So violations below `within` are not
   reduced, and eps must be at least `within`.
   """
+  # The sigmoid is from 0 to 1, so the root is in this interval.
   low, high = -shift - slope, -shift
   u = min(max(start, low), high)
   for _ in range(_INNER):
@@ -271,6 +282,7 @@ def _root(shift, slope, start, within):
     else:
       low = u
     u -= error / (np.float32(1) + slope * share * (np.float32(1) - share))
+    # Newton's method has left the interval; bisection always converges.
     if u <= low or u >= high:
       u = np.float32(0.5) * (low + high)
   return u
@@ -292,6 +304,8 @@ def _first_order(n, seed):
 def _shuffle(order):
   for i in range(len(order) - 1, 0, -1):
     j = np.random.randint(0, i + 1)
+    # Fisher and Yates, in place, by the random numbers of numba, so that the
+    # seed decides the order.
     order[i], order[j] = order[j], order[i]
 
 

@@ -42,6 +42,8 @@ class PartFiles:
       if arrays.pop(_COUNT) != len(arrays):
         raise ValueError('arrays are missing')
       return arrays
+    # A part is only a shortcut. Training it again is safe, so damage is no
+    # error here.
     except DAMAGE:
       logging.warning('%s: is damaged; this part is computed again', path)
       return None

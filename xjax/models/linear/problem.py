@@ -83,6 +83,7 @@ def documents_of_labels(
   docs = np.repeat(np.arange(len(gold), dtype=np.int32), gold.lengths)
   inside = gold.values < n_labels
   labels = gold.values[inside]
+  # Stable, so that documents of a label ascend.
   order = np.argsort(labels, kind='stable')
   indptr = np.zeros(n_labels + 1, np.int64)
   np.cumsum(np.bincount(labels, minlength=n_labels), out=indptr[1:])
@@ -93,6 +94,7 @@ def largest_norm(rows: sparse.csr_array) -> float:
   """Returns the largest L2 norm of a row."""
   largest = 0.0
   for first in range(0, rows.shape[0], _ROWS):
+    # In blocks, because a float64 copy of all rows would double the memory.
     part = rows[first : first + _ROWS].astype(np.float64)
     part.data **= 2
     largest = max(largest, float(part.sum(axis=1).max(initial=0)))

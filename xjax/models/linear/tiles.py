@@ -58,6 +58,8 @@ def tiles_of(matrix: sparse.csr_array) -> Tiles:
   starts = starts + WIDTH * (np.arange(len(rows)) - first_tile[rows])
   at = starts[:, None] + np.arange(WIDTH)
   inside = at < matrix.indptr[rows + 1][:, None]
+  # The last tile of a row would read entries of the next row. Their values are
+  # replaced by 0 below, but the index must exist.
   at[~inside] = 0
   n_blocks = max(1, -(-len(rows) // block))
   padding = [(0, n_blocks * block - len(rows)), (0, 0)]
@@ -67,6 +69,7 @@ def tiles_of(matrix: sparse.csr_array) -> Tiles:
   ) -> Shaped[np.ndarray, 'blocks width block']:
     padded = np.where(inside, entries[at], 0).astype(dtype)
     padded = np.pad(padded, padding).reshape(n_blocks, block, WIDTH)
+    # The width comes first, so that a slice has one entry of every tile.
     return np.ascontiguousarray(padded.swapaxes(1, 2))
 
   # The padding tiles belong to the last row, and add 0 to this row.
@@ -99,4 +102,6 @@ def product(
     return added, None
 
   zeros = jnp.zeros((tiles.n_rows, dense.shape[1]))
+  # Blocks are added one after another, since the gathered rows of all tiles at
+  # once would not fit into memory.
   return lax.scan(add, zeros, (tiles.ids, tiles.values, tiles.rows))[0]

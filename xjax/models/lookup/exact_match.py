@@ -54,8 +54,11 @@ class DescriptorMatcher:
   def __init__(self, names: Sequence[Sequence[str]], max_words: int):
     """Builds an automaton. Names without a letter, such as ids, are ignored."""
     self.n_features, self._max_words = len(names), max_words
+    # Labels may share a name, so a text has a list of labels.
     labels: dict[str, list[int]] = {}
     for label, label_names in enumerate(names):
+      # dict.fromkeys drops names of a label that differ only in case or
+      # punctuation, which would count twice.
       for text in dict.fromkeys(map(_spaced_words, label_names)):
         if has_letters(text):
           labels.setdefault(text, []).append(label)
@@ -70,6 +73,7 @@ class DescriptorMatcher:
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the scores, float32 [N, L]; only matched labels have entries."""
     rows = [self._match(text) for text in texts]
+    # Columns ascend, as callers of sparse rows expect.
     ids = Ragged.of([sorted(row) for row in rows])
     scores = (row[label] for row in rows for label in sorted(row))
     scores = np.fromiter(scores, np.float32, len(ids.values))
@@ -90,6 +94,7 @@ class DescriptorMatcher:
       for end, (labels, length) in self._automaton.iter(spaced)
       for label in labels
     ]
+    # The shape is given, because no occurrence would make an array of one axis.
     columns = np.array(occurrences, np.int64).reshape(-1, 3).T
     scores = self._match(text)
     return WordShares.of(

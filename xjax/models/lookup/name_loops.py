@@ -27,19 +27,24 @@ def best_names(
   names = _add_idf(rows, counts, postings, sums)
   for name in phrases:
     places[name] += 1
+  # A view: the products below are stored in `sums`.
   scores = sums[:, 0]
   for name in names:
     share = sums[name, 1] / masses[name]
     scores[name] *= share * (ONE + np.log(np.float32(1 + places[name])))
+    # The arrays are cleared only where they were used, so that the time of a
+    # text does not depend on the number of names.
     places[name] = 0
     sums[name, 1] = 0
   labels, n = np.empty(len(names), np.int32), 0
   for name in names:
     label = owners[name]
+    # best_of has the number of a name plus 1, so that 0 stands for none.
     best = best_of[label] - 1
     if best < 0:
       labels[n] = label
       n += 1
+    # At equal scores, the name with the lower number wins.
     if best < 0 or (scores[name], best) > (scores[best], name):
       best_of[label] = name + 1
   labels = labels[:n]
@@ -61,6 +66,7 @@ def _add_idf(rows, counts, postings, sums):
   for row, count in zip(rows, counts):
     weight = idf[row] * (ONE + np.log(np.float32(count)))
     for name in indices[indptr[row] : indptr[row + 1]]:
+      # idf is above 0, so 0 says that no earlier unit was in the name.
       if sums[name, 1] == 0:
         names[size] = name
         size += 1

@@ -114,6 +114,7 @@ class UnitCounts:
         words = set(splitter.words(text, max_words))
         for unit in {unit for word in words for unit in splitter.units(word)}:
           counts[unit] = counts.get(unit, 0) + 1
+    # Sorted, so that the file does not depend on the order of sets.
     kept = sorted(unit for unit, n in counts.items() if n >= _LEAST_COUNT)
     numbers = np.array([counts[unit] for unit in kept], np.int32)
     return cls(len(texts), Texts.of(kept), numbers)
@@ -186,8 +187,10 @@ class NameCoverage:
     self._idf = counts.idf(list(self._unit_rows))
     rows = Ragged.of([[self._unit_rows[u] for u in x] for x in units])
     shape = len(units), len(self._unit_rows)
+    # The matrix says only which units a name has; bool takes the least memory.
     ones = np.ones(len(rows.values), bool)
     self._names = sparse.csr_array((ones, rows.values, rows.indptr), shape)
+    # By unit: the names that have it, which is what a text looks up.
     self._postings = self._names.tocsc()
     self._masses = (self._names.astype(np.float32) @ self._idf).astype(
       np.float32
@@ -221,6 +224,7 @@ class NameCoverage:
       rows = [row for row in self._units_of(name) if row in places]
       counts = [len(places[row]) for row in rows]
       parts = self._idf[rows] * (1 + np.log(np.array(counts, np.float64)))
+      # The parts of a name's units add up to the label's score.
       parts *= score / parts.sum()
       for row, n, part in zip(rows, counts, parts.tolist()):
         at += places[row]
@@ -311,6 +315,8 @@ def _largest(
   """Returns where the n largest scores are, in O(K); lower labels win ties."""
   at = np.arange(len(scores))
   if len(scores) > n:
+    # np.partition does not say which of several equal scores it takes. So those
+    # above the bound are taken first, and then the lowest labels at the bound.
     bound = np.partition(scores, -n)[-n]
     above = np.flatnonzero(scores > bound)
     tied = np.flatnonzero(scores == bound)

@@ -65,7 +65,10 @@ class NearestDocuments:
     rows, norms = _usual(rows)
     self._rows = *_loop_arrays(rows), norms
     self._inverses = np.zeros(len(norms), np.float32)  # 0 for rows of zeros
+    # Inverses are multiplied instead of dividing by each length. That error is
+    # in the bounds, too.
     np.divide(1, norms, out=self._inverses, where=norms > 0, casting='unsafe')
+    # Bounds are much tighter if no products cancel (_error_bounds).
     self._positive = not (rows.data < 0).any()
     counts_D = np.bincount(rows.indices, minlength=self.n_features)
     self._is_common_D = counts_D > share * self.n_documents
@@ -94,6 +97,7 @@ class NearestDocuments:
     excluded = np.full(n, PAD) if exclude is None else np.asarray(exclude)
     ids = np.full((n, k), PAD, np.int32)
     sims = np.full((n, k), -np.inf, np.float32)
+    # Each thread gets at least one part, also of few rows.
     size = max(1, min(_QUERIES, -(-n // self._threads)))
 
     def search(start: int) -> None:
@@ -115,10 +119,15 @@ class NearestDocuments:
     """Fills the lists of some rows, in one thread."""
     common = _dense(rows, self._is_common_D)
     rare = _loop_arrays(rows[:, ~self._is_common_D])
+    # Blocks are visited in ascending order, so each list of documents is read
+    # once from its start to its end.
     cursors = self._postings[0][rare[1]]  # into the lists of rare columns
     limits = *self._error_bounds(rows), excluded.astype(np.int64)
+    # One buffer for the products of all blocks, since a new one would be
+    # cleared by the operating system each time.
     tile = np.empty(len(common) * self._block, np.float32)
     memory = np.zeros(self.n_features, np.float32)
+    # In blocks, so that the cosines stay in the cache of a core.
     for first in range(0, self.n_documents, self._block):
       block = slice(first, min(first + self._block, self.n_documents))
       shape = len(common), block.stop - first
@@ -166,6 +175,7 @@ def _usual(
   from being lost.
   """
   if not rows.has_canonical_format:
+    # sum_duplicates changes its matrix, which belongs to the caller.
     rows = rows.copy()
     rows.sum_duplicates()
   rows = rows.astype(np.float32, copy=False)
@@ -183,6 +193,7 @@ def _usual(
 
 
 def _lengths(rows: sparse.csr_array) -> Float64[np.ndarray, ' N']:
+  # float64: squares of float32 numbers overflow or vanish in float32.
   parts = rows.data.astype(np.float64) ** 2, rows.indices, rows.indptr
   squares = sparse.csr_array(parts, rows.shape)
   return np.sqrt(squares @ np.ones(rows.shape[1]))
@@ -233,6 +244,7 @@ def _add_block(
 ) -> None:
   """Adds a block of documents to the lists of B queries, in ascending order."""
   for b in range(len(products)):
+    # A row of zeros has no neighbours.
     if queries[3][b] == 0:
       continue
     row_C = products[b]
@@ -243,6 +255,8 @@ def _add_block(
     floor = _floor(queries, b, limits, lists)
     for start in range(0, len(row_C), _GROUP):
       end = min(start + _GROUP, len(row_C))
+      # Most groups have no document that is near enough, and are skipped
+      # without a branch for each document.
       if not _count_from(row_C[start:end], inverses[start:end], floor):
         continue
       for i in range(start, end):
@@ -270,6 +284,8 @@ def _add_rare(rare, b, first, postings, row_C):
 @njit(**_JIT)
 def _floor(queries, b, limits, lists):
   """Returns the least cosine, times the query's norm, to be considered."""
+  # Rounding may have made a cosine too small by the error bound, so the floor
+  # is lower by this bound.
   worst = lists[1][b, -1] - limits[0][b]
   return np.float32(max(worst, limits[1][b]) * queries[3][b])
 
@@ -294,12 +310,15 @@ def _consider(norm, documents, document, memory, b, lists):
   bounds, columns, values, norms = documents
   total = 0.0
   for e in range(bounds[document], bounds[document + 1]):
+    # In the order of the document's columns, which no setting changes: so the
+    # same pair always has the same cosine.
     total += np.float64(memory[columns[e]]) * values[e]
   similarity = np.float32(total / (norm * norms[document]))
   ids_K, sims_K = lists[0][b], lists[1][b]
   at = len(ids_K) - 1
   if not (similarity >= _LEAST and similarity > sims_K[at]):
     return
+  # Strictly above: a later document stays behind an equal one.
   while at > 0 and similarity > sims_K[at - 1]:
     ids_K[at], sims_K[at] = ids_K[at - 1], sims_K[at - 1]
     at -= 1
@@ -353,6 +372,8 @@ class NeighbourVotes:
     totals_B = weights_BK.sum(axis=1)
     votes.data /= np.repeat(totals_B, np.diff(votes.indptr))
     votes = votes.astype(np.float32)
+    # Small votes are rounded to 0 in float32, and a label with the vote 0 must
+    # not be listed.
     votes.eliminate_zeros()
     votes.sort_indices()
     return votes

@@ -85,6 +85,7 @@ class VoteFeaturiser(Featuriser):
 
   def __call__(self, documents: Documents) -> sparse.csr_array:
     rows, numbers = self.features(documents), documents.numbers
+    # Parts of a split know their numbers in it; a whole split has 0, 1, ...
     if self.own and numbers is None:
       numbers = np.arange(len(documents))
     return self.votes(rows, numbers if self.own else None)
@@ -106,12 +107,15 @@ class NeighboursScorer(ScoredLabels):
   ):
     """Makes a scorer, where the split with the digest train_digest votes."""
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
+    # A training document is its own nearest neighbour, and would vote for its
+    # gold labels. So none votes for itself.
     own = dataclasses.replace(featuriser, own=True)
     self._among_others = ScoredLabels(own, _ASSIGNED_ABOVE, block)
     self._train = TRAIN, train_digest
 
   def rank(self, documents: Documents, query: Query) -> Lists:
     split = documents.split
+    # The digest decides, because another corpus also has a split train.
     if split is not None and (split.name, split.digest) == self._train:
       return self._among_others.rank(documents, query)
     return super().rank(documents, query)

@@ -65,6 +65,7 @@ class PrototypesScorer(TreeScorer):
     # Labels without a prototype rank last. No cosine is below -1.
     bias = np.where(np.diff(prototypes.indptr) > 0, 0, -2).astype(np.float32)
     columns = sparse.csc_array(prototypes.T)
+    # BlockWeights needs features that ascend.
     columns.sort_indices()
     parts = [Classifiers(columns, bias)]
     weights = BlockWeights.of(parts, flat.columns, columns.nnz)
@@ -108,6 +109,8 @@ def _prototypes(
     documents = Documents.of(split.documents)
     rows = featuriser.in_chunks(documents, f'features of {split.name}')
     parts.append(_centroids(rows, corpus.trained_gold, n_labels))
+  # Both parts have length 1 before they are added, so neither outweighs the
+  # other.
   whole = parts[0] if len(parts) == 1 else parts[0] + parts[1]
   return _scaled(whole)
 
@@ -134,6 +137,7 @@ def _centroids(
   ones = np.ones(len(gold.values), np.float32)
   parts = ones, gold.values, gold.indptr
   labels = sparse.csr_array(parts, (rows.shape[0], n_labels))
+  # Documents are scaled first, so that long ones do not count more.
   return _scaled(sparse.csr_array(labels.T @ _scaled(rows)))
 
 

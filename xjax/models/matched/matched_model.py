@@ -74,6 +74,7 @@ class MatchedScorer(TreeScorer):
     clusters_GNK, _ = self.proposer.nodes(documents, query)
     # Node 0 is the root, and the clusters follow in their order.
     nodes_NGK = np.where(clusters_GNK == PAD, PAD, 1 + clusters_GNK)
+    # Documents come first, so that by_filter can cut the array.
     nodes_NGK = nodes_NGK.swapaxes(0, 1)
     measures, k = query.measures(documents.gold), query.k
     if measures:
@@ -87,6 +88,8 @@ class MatchedScorer(TreeScorer):
         log_weights(query), nodes_NGK.swapaxes(0, 1), strict=True
       ):
         at = document, _ = np.nonzero(nodes_NK != PAD)
+        # The search starts at the proposed clusters, not at the root, so other
+        # labels are never scored.
         nodes = OpenNodes(self._tree, rows, document, nodes_NK[at])
         found = self._tree.beam(rows, k, 1, logs_L, squash, nodes)
         lists.append((found.ids, found.keys))
@@ -107,6 +110,7 @@ class MatchedScorer(TreeScorer):
 
 def _matcher_stage() -> StageConfig:
   stage = StageConfig()
+  # The loss of the paper: the scores of clusters are margins.
   stage.train.loss = SquaredHingeConfig()
   return stage
 
@@ -168,6 +172,8 @@ class MatchedModel(NodesModel):
 
   def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
     """Returns the featuriser; the matcher is trained if absent."""
+    # The order matters: levels are saved first, since the matcher's corpus
+    # depends on them, and then the matcher's proposals.
     texts, train = super().fit_featuriser(corpus, run), run.config.train
     clusters, _ = level_corpus(corpus, self._levels(run).keep(corpus))
     matcher = self._matcher(run).train(clusters)

@@ -45,6 +45,7 @@ def described(
     run_labels = space.labels[: config.model.scored_labels(space)]
     encoder = DescriptorEncoder.of(run_labels, descriptor, vocab, words)
   rows = encoder.encode(labels)
+  # A row of zeros would give the label one score for all documents.
   bare = [labels[i].name for i in np.flatnonzero(~rows.any(axis=1))]
   if bare:
     raise DataError(
@@ -80,8 +81,11 @@ def widened(
     edges = _wider_edges(space, model.hierarchy(run.label_space()))
   architecture = folder.architecture()
   plan = plan_neural(run.config, space, len(vocab), mesh, architecture)
+  # The plan of the wider model says which parameters have a row per label, and
+  # how these are sharded.
   own, like = by_path(params), by_path(plan.abstract.params)
   like = {name: leaf for name, leaf in like.items() if has_label_rows(leaf)}
+  # Within jit with the shardings of the plan, so that no device holds all rows.
   wider = jax.jit(
     functools.partial(_wider, before, like),
     out_shardings={name: leaf.sharding for name, leaf in like.items()},
@@ -89,7 +93,11 @@ def widened(
   for name in edges.keys() & own.keys():
     values = edges[name]
     wider[name] = jax.make_array_from_callback(
-      values.shape, own[name].sharding, values.__getitem__
+      # Edges are put on the devices as before: each process copies only its own
+      # part.
+      values.shape,
+      own[name].sharding,
+      values.__getitem__,
     )
   return plan.graphdef, from_paths(plan.abstract.params, own | wider)
 

@@ -41,6 +41,8 @@ class RunLevels:
     """Returns the levels, built if not saved, or raises a ConfigError."""
     if self.run.folder.levels.exists():
       return saved_levels(self.run)
+    # The levels above are those of the run below, cut off. To build them again
+    # could give other clusters.
     if self.run.given.get(LEVELS) is not None:
       return self.run.given[LEVELS]
     if LEVELS not in self.run.made:
@@ -76,6 +78,7 @@ def level_corpus(
   parent_L, size = levels.parents[-1], levels.sizes[-2]
   splits, sums = {}, None
   for name, split in corpus.splits.items():
+    # Only training reads costs.
     own = costs if name == TRAIN else None
     gold, counts = _above(split.gold, parent_L, own)
     splits[name] = dataclasses.replace(split, gold=gold)
@@ -121,6 +124,7 @@ def level_config(config: Config) -> Config:
   sizes = shortlist.levels.sizes[:-1]
   above = dataclasses.replace(
     shortlist,
+    # The stage of the level above has a level less, and so on up to the first.
     levels=dataclasses.replace(shortlist.levels, sizes=sizes),
     steps=shortlist.steps[:-1],
   )
@@ -161,7 +165,9 @@ def _above(
   cluster = np.where(inside, parent_L[np.where(inside, gold.values, 0)], PAD)
   cost = np.ones(len(cluster)) if costs is None else costs.values
   real = cluster != PAD
+  # int64, since documents times clusters can be more than 2^31.
   size = np.int64(max(1, parent_L.max(initial=0) + 1))
+  # A document with several labels of a cluster has the cluster once.
   keys, which = np.unique(
     document[real] * size + cluster[real], return_inverse=True
   )

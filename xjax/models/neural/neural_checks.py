@@ -150,6 +150,8 @@ def check_model(
 
 def check_dev_metric(corpus: Corpus, config: Config) -> None:
   """Checks that train.best_metric has a value on dev."""
+  # Which metrics have a value depends on the labels of dev and not on the
+  # model, so lists of the most frequent labels show it before training.
   prior = popularity(corpus.label_space, corpus.splits[DEV], config.eval.depth)
   dev = judge(prior, config.eval.criteria())
   check_best_metric(config.train.best_metric, dev)

@@ -153,6 +153,7 @@ class NeuralModel(TextModelConfig, Model):
     check_batch(config.train.batch_size, len(split))
     if config.data.tokens.dense:
       check_vectors(self, corpus, config)
+    # Drawn only to raise its errors before the run writes its first file.
     self.head.draw_hidden(space.train_counts, config.seed)
     self.head.check_labels(self.scored_labels(space))
     if self.reads_parents:
@@ -199,6 +200,7 @@ class NeuralModel(TextModelConfig, Model):
 
   def open(self, run: Run) -> Scorer:
     """Opens the checkpoint of run.step; None: the best, or else the newest."""
+    # Only once: later calls read the files, as another process does.
     if run.step is None and _FITTED in run.made:
       return run.made.pop(_FITTED)(*self.steps(run))
     config, folder = run.config, run.folder
@@ -335,6 +337,8 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   """Reads the vocabulary of a workdir; builds and saves it first if absent."""
+  # Other processes wait, and then read the file of host 0, so that all have the
+  # same numbers of words.
   if is_host0() and not folder.vocab.exists():
     vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)

@@ -72,6 +72,8 @@ class NeuralScorer(Scorer):
     if shortlist:
       self.selected_by = f'shortlist={shortlist}'
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
+    # Lists [G, B, K] are divided like the rows of the batch, so each process
+    # reads only its own rows.
     self._topk = jax.jit(
       functools.partial(_topk, graphdef, recall),
       static_argnames=('k', 'sigmoid', 'measured'),
@@ -103,6 +105,8 @@ class NeuralScorer(Scorer):
     if query.measured is None:
       documents = documents.without_gold()  # so batches of a shape are alike
     lists = Lists.none(query.n_lists, len(documents), query.k)
+    # All processes have the same number of batches: a batch without own
+    # documents is padding, since each step runs on all devices.
     rank = self.batch_ranker(documents, self._compiled(query))
     for batch in self.reader.batches(documents):
       lists.put(batch.doc_B, rank(batch))
@@ -134,6 +138,8 @@ class NeuralScorer(Scorer):
       filters['weights'] = put(query.weights.values)
       sigmoid = query.weights.sigmoid
     filters['slices'] = tuple(map(put, query.slices))
+    # A filter for each document is put on the devices batch by batch, because
+    # [N, L] would be too large.
     if query.allowed is not None and query.allowed.ndim == 2:
       by_row = query.allowed
     elif query.allowed is not None:
@@ -167,6 +173,8 @@ class NeuralScorer(Scorer):
     if rows.dtype != bool:
       rows = rows.astype(np.float32)
     axes, _ = self._layout
+    # Masks and weights lie on the device that has the label's row, so top-k on
+    # a device needs no communication for them.
     return put_labels(rows, NamedSharding(self.mesh, row_spec(axes)))
 
   @functools.cached_property
@@ -184,6 +192,7 @@ class NeuralScorer(Scorer):
     if self.run is None:
       return k
     size = self.run.config.eval.depth
+    # Lengths are doubled, so that programs are compiled for few of them.
     while size < k:
       size *= 2
     # Lists may be longer than the number of labels that are scored.
@@ -214,6 +223,7 @@ class NeuralScorer(Scorer):
       for batch in shown:
         alpha_BKT = self.attention(batch, padded_NK[batch.doc_B])
         alpha_BKT = alpha_BKT[:, : shape[1]]
+        # Stable: of equal weights, the earlier place comes first.
         at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
         listed = at_BKW.shape[2]
         real_B = batch.doc_B != PAD
@@ -274,6 +284,7 @@ class NeuralScorer(Scorer):
     documents = Documents.of(documents).without_gold()
     vectors_ND = np.zeros((len(documents), self.vector_dim), np.float32)
     for batch in self.reader.batches(documents):
+      # Every process gets the vectors of all documents, as with lists.
       rows, (vectors_1BD,) = all_rows(
         batch.doc_B, self.batch_vectors(batch)[None]
       )
@@ -352,6 +363,7 @@ def _topk(
   measured,
 ):
   model = nnx.merge(graphdef, params)
+  # ready() computes once what all lists and chunks of labels share.
   head, features = model.head.ready(), model.features(batch)
   topk = head_topk if head.shortlist_size is None else restricted_topk
   best = topk(
@@ -381,8 +393,10 @@ def _kept_gold(head, features, gold_BP, masks):
     if mask is None:
       counts.append(head.kept_gold(features, gold_BP))
       continue
+    # -inf excludes a label from the search of a slice.
     logs = jnp.where(mask, 0.0, -jnp.inf)
     known_BP = (gold_BP != PAD) & (gold_BP < len(mask))
+    # PAD would index the last label, so it is replaced before it is an index.
     inside_BP = known_BP & mask[jnp.where(known_BP, gold_BP, 0)]
     cut_BP = jnp.where(inside_BP, gold_BP, PAD)
     narrowed = head.narrowed(features, logs)

@@ -87,6 +87,7 @@ def dev_judge(
 ) -> Judge:
   """Returns what sets the scorer's parameters, and judges them on dev."""
   split, space = corpus.splits[DEV], corpus.label_space
+  # The features of dev are computed once, though dev is judged often.
   documents = Documents.of_split(split).remembering()
 
   def judge_dev(
@@ -101,6 +102,8 @@ def dev_judge(
       documents=documents,
       on_block=lambda _: between(),
     )
+    # Each fold of dev is calibrated by the other folds, so that the metrics of
+    # probabilities are not too good.
     shown_NK = cross_fitted(predictions, config.calibration)
     return judge(predictions, config.criteria(), None, shown_NK)[PROTOCOL]
 
@@ -242,12 +245,16 @@ class NeuralTraining:
           self.config.train.steps,
         )
       return state, position
+    # Steps use the key of the seed. 2^31 makes the first parameters independent
+    # of them.
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
     source = self.proposals.start or self.config.train.init_from
     position = Position()
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
     model, vocab = self.config.model, self.reader.vocab
+    # The order matters: a warm start replaces words and encoder of files, and
+    # descriptors are embedded by what the run then has.
     state, has_vector = start_words(state, model.embedding, vocab)
     state = start_encoder(state, model)
     taken, space = WarmStarted(), self.corpus.label_space
@@ -271,6 +278,8 @@ class NeuralTraining:
     if model.head.describes:
       state = self._add_descriptors(state, has_vector, taken.descriptor_run)
     state = start_view_names(state, space, vocab)
+    # Averages start from the parameters, so this comes after all changes of
+    # them.
     state = self.plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read

@@ -68,6 +68,7 @@ def new_proposals(corpus: Corpus, run: Run) -> Proposals:
   lists = _train_lists(corpus, run)
   if lists is not None:
     nodes_NK = _train_nodes(corpus, run, proposer)
+    # The check made the lists without nodes, which only a trained proposer has.
     lists = dataclasses.replace(lists, nodes_NK=nodes_NK)
   if proposer is None:
     return Proposals(shortlists=lists)
@@ -160,8 +161,11 @@ def fitted_rows(
   label without documents has a row of zeros and the bias -1.
   """
   tree = LabelTree.of_clusters(lists.parent_L, len(lists.children))
+  # The rows go into the first checkpoint. Until then, a restart fits them
+  # again, so no parts are kept in the workdir.
   with tempfile.TemporaryDirectory(prefix='xjax_') as folder:
     weights = fit_tree(
+      # Vectors as sparse rows: the solver of trees reads only these.
       sparse.csr_array(vectors_ND),
       gold,
       tree,

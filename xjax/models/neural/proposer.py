@@ -50,6 +50,7 @@ class ClusterMap:
     Values are masks or weights of at least 0, [L or more] or [N, L or more].
     """
     real = self.children != PAD
+    # 0 is the least value, and hides padding.
     below = np.where(real, values_L[..., self.children], 0)
     return below.max(axis=-1).astype(values_L.dtype)
 
@@ -91,6 +92,8 @@ class Proposer:
 
   def asked(self, query: Query) -> Query:
     """Returns what the scorer is asked, to answer a query about labels."""
+    # A cluster is asked for with the largest weight of its labels, and may be
+    # listed if one of its labels may.
     query = dataclasses.replace(query, k=self.listed, measured=None)
     if query.weights is not None:
       weights = RankWeights(self._best(query.weights.values))
@@ -127,8 +130,10 @@ class Proposer:
     if kind is ScoreKind.PROBABILITY:
       logs = np.log(logs)
     elif weights is None and kind is ScoreKind.LOGIT:
+      # log sigmoid, which does not overflow.
       logs = -np.logaddexp(0, -logs)
     if weights is not None:
+      # With weights, scores are log weight + log probability.
       logs = logs - np.log(np.where(real, weights[ids], 1))
     if kind is ScoreKind.MARGIN:
       if weights is not None:  # these are logarithms of sigmoids of margins
@@ -149,10 +154,13 @@ class Proposer:
     if self.clusters is None:
       return ids_GNK, logs_GNK
     weights = query.weights
+    # Children of all listed clusters, next to each other: a shortlist has the
+    # same length for all documents, so one program ranks all of them.
     ids_GNA = np.stack(
       [children_of(self.clusters.children, x) for x in ids_GNK]
     )
     for ids_NA, mask_L in zip(ids_GNA, [None, *query.slices]):
+      # A cluster is on a list because of some of its labels; the others go.
       _drop(ids_NA, mask_L)
       _drop(ids_NA, None if weights is None else weights.values > 0)
       _drop(ids_NA, query.allowed)

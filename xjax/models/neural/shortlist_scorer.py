@@ -43,6 +43,7 @@ class ShortlistScorer(NeuralScorer):
     self.combination = combination
     self.weight = weight
     self._own_kind = self.score_kind
+    # A logit plus a prior is no logit any more.
     if combination is Combination.SUM and weight:
       self.score_kind = ScoreKind.MARGIN
     if self.score_kind is ScoreKind.MARGIN:
@@ -87,7 +88,9 @@ class ShortlistScorer(NeuralScorer):
     shape = query.n_lists, len(real_B), ids_GNA.shape[2]
     ids, priors = np.full(shape, PAD, np.int32), np.zeros(shape, np.float32)
     ids[:, real_B], priors[:, real_B] = ids_GNA, priors_GNA
+    # The other model may know more labels than this one has rows for.
     ids[ids >= self.n_labels] = PAD
+    # The lists of all slices are scored at once, in one program.
     ids_BX, priors_BX = (np.concatenate(x, axis=1) for x in (ids, priors))
     with jax.set_mesh(self.mesh):
       arguments = put_batch((batch, ids_BX), self.mesh)
@@ -117,6 +120,7 @@ class ShortlistScorer(NeuralScorer):
     is_margin = self.score_kind is ScoreKind.MARGIN
     a, b = weights.sigmoid if is_margin else AS_LOGITS
     logs = -np.logaddexp(0, -(a * scores + b))
+    # Weight 0 gives -inf, and the label is not listed.
     with np.errstate(divide='ignore'):
       logs = logs + np.log(weights.values[np.where(ids == PAD, 0, ids)])
     return np.where(ids == PAD, -np.inf, logs).astype(np.float32)
@@ -127,13 +131,17 @@ class ShortlistScorer(NeuralScorer):
     """Returns scores from logits, -inf where there is no label, and priors."""
     real = logits != -np.inf
     z, prior = (
-      np.where(real, x, 0).astype(np.float64) for x in (logits, priors)
+      # float64: the sum of a large prior and a small logit loses digits in
+      # float32.
+      np.where(real, x, 0).astype(np.float64)
+      for x in (logits, priors)
     )
     if self.combination is Combination.SUM:
       scores = z + self.weight * prior
     elif self._own_kind is ScoreKind.MARGIN:
       scores = prior - np.maximum(0, 1 - z) ** 3
     else:
+      # The logit of a probability of 1 is inf; the bound keeps it finite.
       log = np.minimum(prior - np.logaddexp(0, -z), -1e-30)
       scores = log - np.log(-np.expm1(log))
     return np.where(real, scores, -np.inf).astype(np.float32)
@@ -154,6 +162,7 @@ def _same_for_same_label(
   places = np.arange(ids.shape[1])
   new = np.ones(ids.shape, bool)
   new[:, 1:] = ids[:, 1:] != ids[:, :-1]
+  # The sort is stable, so the first of equal ids is that of the first place.
   first = np.maximum.accumulate(np.where(new, places, 0), axis=1)
   scores = np.take_along_axis(scores_BX, order, axis=1)
   scores = np.take_along_axis(scores, first, axis=1)
@@ -166,6 +175,7 @@ def _best(
   ids_BA: np.ndarray, scores_BA: np.ndarray, k: int
 ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
   """Returns the k best labels of each row, equal ones by ascending index."""
+  # lexsort sorts by its last key first: by score, then by index.
   order = np.lexsort((ids_BA, -scores_BA), axis=1)[:, :k]
   ids_BK = np.take_along_axis(ids_BA, order, axis=1)
   scores_BK = np.take_along_axis(scores_BA, order, axis=1)

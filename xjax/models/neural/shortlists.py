@@ -214,6 +214,7 @@ class RunShortlist(RankedShortlist):
     return StageShortlist(self.size, self.prior, self.in_training).tiny()
 
   def check(self, corpus: Corpus, run: Run) -> None:
+    # The other run may be gone by now; its copy is all that is needed.
     if run.folder.stage(PROPOSER).config.exists():  # it was copied
       return
     field = f'{FIELD}.workdir'
@@ -372,6 +373,7 @@ class LevelShortlist(ShortlistConfig):
     sizes = self.levels.sizes
     if not sizes:  # the coarsest level, which scores all its clusters
       return n_labels
+    # Clusters have about equal sizes.
     return min(n_labels, self.kept * -(-n_labels // sizes[-1]))
 
   def faults(self, config: Any, path: str) -> Iterator[str]:

@@ -108,6 +108,7 @@ class BoostedTrees(ConfigPart):
     import lightgbm
 
     names = list(map(_plain, data.names))
+    # The pairs are put into bins once, for all models.
     pairs = lightgbm.Dataset(
       data.features_XF,
       data.gold_X.astype(np.float32),
@@ -123,6 +124,8 @@ class BoostedTrees(ConfigPart):
 
       boosters = [
         lightgbm.train(
+          # Seeds differ among models, and among the models of runs with other
+          # seeds.
           self._parameters(seed * self.models + number, workers),
           pairs,
           self.trees,
@@ -144,6 +147,8 @@ class BoostedTrees(ConfigPart):
       'bagging_fraction': self.pair_share,
       'bagging_freq': 1,
       'seed': seed % 2**31,
+      # Together with row-wise histograms, this makes sums independent of the
+      # number of threads.
       'deterministic': True,
       'force_row_wise': True,
       'num_threads': workers,
@@ -161,6 +166,7 @@ class BoostedTrees(ConfigPart):
 
     try:
       text = path.read_bytes().decode('ascii')
+      # A file that is cut short is found before LightGBM reads it.
       if not text.endswith(_END):
         raise ValueError('the file is cut short')
       booster = _booster(text)
@@ -218,6 +224,8 @@ def _mean(boosters: 'Sequence[lightgbm.Booster]') -> 'lightgbm.Booster':
   text = _TREE.join([parts[0][0], *numbered])
 
   def smaller(values: re.Match) -> str:
+    # A sum of trees with smaller leaves is the mean of the models. repr keeps
+    # all digits.
     return ' '.join(repr(float(x) / len(parts)) for x in values[0].split())
 
   text = re.sub('(?<=\nleaf_value=).*', smaller, text)

@@ -91,6 +91,7 @@ def train_proposer(
 
 def _copy(source: pathlib.Path, path: pathlib.Path) -> None:
   path.parent.mkdir(parents=True, exist_ok=True)
+  # Renamed at the end, so that a killed run leaves no half file.
   temporary = path.with_name(f'.{path.name}.copy')
   shutil.copyfile(source, temporary)
   temporary.replace(path)
@@ -156,6 +157,7 @@ class Lessons:
       rows = self._rows(fold)
       lists = self._fold_lists(fold, rows)
       gold = self.corpus.trained_gold.take(rows)
+      # The ranker sees the counts that the proposers of this fold have seen.
       seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
       yield from self._pairs(lists, gold, seen, judged)
 
@@ -186,17 +188,22 @@ class Lessons:
     most = -(-self.run.config.model.documents // self.run.config.model.folds)
     if len(fold.rows) <= most:
       return fold.rows
+    # A generator of its own for each fold, so that a resumed run draws the same
+    # documents.
     rng = host_generator(self.run.config.seed, 'ranked', fold.number)
+    # Sorted, so that documents are read in the order of their file.
     return np.sort(rng.choice(fold.rows, most, replace=False))
 
   def _fold_lists(self, fold: Fold, rows: np.ndarray) -> list[ProposedLists]:
     run, lists = self.run, []
+    # Made only if a proposer is trained; a resumed run may need none.
     corpus = functools.cache(lambda: fold.corpus(self.corpus))
     read = functools.partial(self._read, len(rows))
     for number, proposer in zip(self.numbers, self.proposers):
       name = _of_fold(fold.number, proposer.name)
       build = functools.partial(self._list_fold, number, fold, rows, corpus)
       lists.append(run.once(run.folder.model / f'{name}.npz', build, read))
+      # The lists are saved now, and the models of folds are not needed again.
       shutil.rmtree(run.folder.stage(name).path, ignore_errors=True)
     return lists
 
@@ -210,12 +217,17 @@ class Lessons:
     """Trains a proposer without a fold, and returns what writes its lists."""
     stage = proposer_stage(self.run, number, fold.number)
     whole = proposer_stage(self.run, number)
+    # The features of the whole split serve all folds: they do not depend on
+    # labels.
     member = train_proposer(stage, [whole], corpus())
     no_gold = Ragged.of([()] * len(rows))
+    # Without gold, so that no list can depend on it.
     part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
     part, space = self._cut(number, part), corpus().label_space
     proposer = self.run.config.model.proposers[number]
     ids, scores = self._propose(proposer, member, part, space, stage.name)
+    # Labels of the fold's corpus have other numbers, since hidden labels have
+    # no documents there.
     ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
     arrays = {'ids': ids, 'scores': scores}
     return functools.partial(write_npz, arrays=arrays, packed=True)

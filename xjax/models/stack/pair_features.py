@@ -60,6 +60,7 @@ class LabelFacts:
     parents = []
     for number, ids in enumerate(labels.parents):
       known = set(rows.find(ids).tolist()) if ids else set()
+      # Unknown parents are PAD, and a label is no relative of its own.
       parents.append(sorted(known - {PAD, number}))
     children = [[] for _ in parents]
     for label, above in enumerate(parents):
@@ -100,6 +101,7 @@ class ScoreLists:
     """Reads the lists of a proposer, best first; list 0 is over all labels."""
     at = list_, document, place = np.nonzero(ids_GBK != PAD)
     keys = document * np.int64(n_labels) + ids_GBK[at]
+    # List 0 comes first, so it decides the rank of a label on several lists.
     keys, first = np.unique(keys, return_index=True)
     ranks = np.where(list_ == 0, place, np.nan)[first].astype(np.float32)
     listed_BK = ids_GBK[0] != PAD
@@ -165,6 +167,7 @@ def pair_features(
   proposers = np.zeros(len(keys), np.float32)
   for part in lists:
     scores, ranks = part.find(keys)
+    # Only the list over all labels counts, whose labels have ranks.
     proposers += ~np.isnan(ranks)
     columns += [scores] * features.scores + [-ranks] * features.ranks
     if features.gaps:
@@ -176,6 +179,7 @@ def pair_features(
     columns.append(np.log1p(labels.documents[label]))
   columns += [labels.words[label]] * features.names
   columns += [proposers] * features.agreement
+  # Filled column by column; np.stack would convert all columns at once.
   out = np.empty((len(keys), len(columns)), np.float32)
   for number, column in enumerate(columns):
     out[:, number] = column
@@ -193,6 +197,8 @@ def _relatives(
     pair, other = _expand(relation, label)
     keys = document[pair] * lists.n_labels + other
     yield _best(pair, lists.find(keys)[0], len(label))
+  # Siblings: pairs of labels with a common parent would be too many. So each
+  # family keeps its two best children, of which one is not the label itself.
   families = _Families.of(lists, labels.parents)
   pair, parent = _expand(labels.parents, label)
   keys = document[pair] * lists.n_labels + parent
@@ -253,6 +259,7 @@ class _Families:
     if not len(self.keys):
       return np.full(len(keys), np.nan, np.float32)
     at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+    # The best child is no sibling of its own; the second one is.
     scores = np.where(self.child[at] == child, self.second[at], self.best[at])
     known = self.keys[at] == keys
     return np.where(known, scores, np.float32(np.nan))

@@ -91,11 +91,14 @@ class StackWords:
     ]
     chosen_NK = self._chosen() if self.members else None
     for number, member in enumerate(self.members.values()):
+      # Each proposer explains only the labels to which it adds most.
       is_own = (chosen_NK == number) & (ids_NK < member.n_labels)
       own_NK = np.where(is_own, ids_NK, PAD)
       read = documents_for(member, documents)
       by_member = member.explain(read, own_NK, words, n_first)
       for row in np.flatnonzero((own_NK != PAD).any(axis=1)):
+        # A proposer reads other zones, or fewer words. Its places become those
+        # of all words of the document.
         number_of = _numbers(by_member, row, places[row])
         for column in np.flatnonzero(own_NK[row] != PAD):
           at = row, column

@@ -162,6 +162,7 @@ class StackModel(Model):
       raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
     check_train_labels(corpus)
     self._check_lesson(corpus)
+    # What `fit` trains: the proposers whose checks have passed.
     chosen = run.made[_CHOSEN] = []
     for number, proposer in enumerate(self.proposers):
       try:
@@ -203,6 +204,7 @@ class StackModel(Model):
     done: list[Stage] = []
     for number in numbers:
       stage = proposer_stage(run, number)
+      # Earlier stages come along, because this one may copy their features.
       members[stage.name] = train_proposer(stage, done, corpus)
       done.append(stage)
     path = _ranker_path(run)
@@ -217,6 +219,7 @@ class StackModel(Model):
     ranker = self.ranker.fit(
       data, run.config.seed, run.config.train.workers, run.preemption.check
     )
+    # The digest is needed: LightGBM trusts its file.
     with run.folder.recording(path):
       ranker.save(path)
 

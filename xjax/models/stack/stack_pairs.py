@@ -160,6 +160,9 @@ class StackPairs:
     known = np.zeros(0, np.int64)
     keys, features = [], []
     for group, n_lists in zip(groups, (2, n_usual, None)):
+      # A pair belongs to the first group that has it, and its features come
+      # only from the lists up to this group: so its score does not depend on
+      # later lists.
       new = np.setdiff1d(group, known, assume_unique=True)
       known = np.union1d(known, new)
       keys.append(new)
@@ -184,6 +187,7 @@ class StackPairs:
     queries = [self.query(proposer, slices)]
     if allowed is not None:
       permitted = self.query(proposer, slices, allowed, unseen=False)
+      # Two queries: lists over all labels must not change with a filter.
       queries = [self.query(proposer), permitted]
     scorer = proposer.scorer
     documents = documents_for(scorer, documents)

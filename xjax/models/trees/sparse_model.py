@@ -104,6 +104,7 @@ class SparseModel(FeaturesModel, abstract=True):
   def fit(self, corpus: Corpus, run: Run) -> None:
     featuriser = self.fit_featuriser(corpus, run)
     files = self.files(run.folder)
+    # A finished run needs no features.
     if not all(path.exists() for path in files):
       start = time.monotonic()
       data = _tree_data(corpus, featuriser)
@@ -112,11 +113,13 @@ class SparseModel(FeaturesModel, abstract=True):
       # signal stops the run at once.
       with run.preemption.deferred():
         self._train(data, run, seconds)
+    # Parts are removed last, when all model files are there.
     for path in files:
       shutil.rmtree(_parts_of(path), ignore_errors=True)
 
   def open(self, run: Run) -> Scorer:
     searches, space = self._searches(run), run.label_space()
+    # Runs over given features learn their number from the model file.
     n_features = searches[0].weights.n_features
     featuriser = self.open_featuriser(run, n_features)
     wanted = {'label': space.n_trained, 'feature': featuriser.n_features}

@@ -127,6 +127,7 @@ def fit_tree(
   local = threading.local()
 
   def run(task: _Task) -> Classifiers:
+    # A workspace is large, so each thread keeps one for all its tasks.
     if not hasattr(local, 'workspace'):
       local.workspace = Workspace(rows.shape[1])
     return _solve(
@@ -138,6 +139,8 @@ def fit_tree(
   bar = Progress('training nodes', len(tree) - 1)
   with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
     for part in _parts(tree):
+      # All nodes above the deepest ones are trained now, so they can be
+      # searched.
       if matcher and part[0].first == deepest > 1:
         upper = _tree_above(tree)
         weights = _laid_out(names, parts, upper, lowest, n_weights, documents)
@@ -151,10 +154,14 @@ def fit_tree(
         else:
           size = part[-1].last - part[0].first
           trained = Classifiers.zeros(rows.shape[1], size)
+        # Only files are kept, not classifiers: all of them at once would take
+        # twice the memory of the finished model.
         parts.save(names[-1], trained.arrays())
         between()
       else:
         trained = Classifiers.of_arrays(arrays)
+      # Also of parts from an earlier start, because the lowest score of all
+      # nodes decides the bias of nodes without documents.
       lowest.append(trained.lowest_scores(norm))
       n_weights += trained.weights.nnz
       bar.update(trained.n_labels)
@@ -198,6 +205,7 @@ def _with_matched(
   positive = np.repeat(np.arange(len(tree)), documents.lengths)
   nodes = np.concatenate([positive, nodes_NK[document, place]])
   values = np.concatenate([documents.values, document])
+  # Sorted by node and then by document, each pair once.
   cells = np.unique(nodes * np.int64(len(nodes_NK)) + values)
   nodes, values = np.divmod(cells, len(nodes_NK))
   indptr = np.searchsorted(nodes, np.arange(len(tree) + 1)).astype(np.int64)
@@ -230,6 +238,8 @@ def _run_all(
   seen_by: Ragged,
 ) -> list[Classifiers]:
   """Runs tasks, largest first, and returns results in the order of `tasks`."""
+  # Largest first, so that no thread starts a long task when all others are
+  # done.
   sizes = [len(seen_by[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
@@ -272,6 +282,8 @@ def _tasks(tree: LabelTree) -> Iterator[_Task]:
 def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
   labels, nodes = tree.positive()
   ones = np.ones
+  # Labels [label, node], so that documents of nodes are a product of two sparse
+  # matrices.
   above = sparse.csr_array(
     (ones(len(labels), np.int32), (labels, nodes)),
     (max(tree.n_labels, int(gold.values.max(initial=0)) + 1), len(tree)),
@@ -304,11 +316,15 @@ def _solve(
   positive = np.zeros((len(of_parent), width), bool)
   for column in range(width):
     of_child = documents[task.first + column]
+    # Documents of a child are among those of its parent, and both ascend.
     positive[np.searchsorted(of_parent, of_child), column] = True
+  # The seed of a task depends on its node, not on the thread or on what was
+  # trained before. So a resumed run gets the same weights.
   order = np.random.SeedSequence([seed, task.first]).generate_state(1)[0]
   features, weights, bias = solve_block(
     rows, of_parent, positive, solver, int(order), workspace
   )
+  # Nodes without documents get their bias when all scores are known.
   weights[:, ~positive.any(axis=0)] = 0
   classifiers = Classifiers.from_dense(weights, bias, threshold)
   return classifiers.renumber_features(features, rows.shape[1])

@@ -148,6 +148,7 @@ class TreeModel(NodesModel):
     self, number: int, data: TreeData, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:
     config = run.config
+    # Trees of one run, and of runs with other seeds, have different seeds.
     train, seed = config.train, config.seed * 1000 + number
     data = dataclasses.replace(data, seed=seed, workers=train.workers)
     with Progress('building the label tree'):

@@ -98,6 +98,8 @@ class TreeScorer(FeatureScorer):
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
   ) -> list[tuple[np.ndarray, np.ndarray]]:
+    # A label's mean needs its score in each tree, also where it is not among
+    # the k best.
     depth = k if len(self._searches) == 1 else _DEEPER * k
     trees = [
       self._search_tree(search, rows, depth, logs, squash)
@@ -117,6 +119,7 @@ class TreeScorer(FeatureScorer):
   ) -> list[SearchResult]:
     """Searches one tree, with documents divided among the threads."""
     width = None if self._exact else self._beam
+    # Documents are independent, so the number of threads changes no list.
     bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)
     futures = [
       self._pool.submit(search.lists, rows[start:end], k, logs, squash, width)
@@ -136,6 +139,8 @@ def by_filter(
   """Ranks all documents at once, or one by one if each has its own filter."""
   if np.ndim(query.allowed) < 2:
     return rank(query, *arrays)
+  # Rows and filters of a document are cut out together; the tree search has one
+  # filter per call.
   parts = [
     rank(
       dataclasses.replace(query, allowed=query.allowed[i]),
@@ -241,4 +246,5 @@ def _logits(logs: np.ndarray) -> np.ndarray:
   """Converts log probabilities to logits; -inf stays -inf."""
   # This avoids the logit +inf of a log probability of 0.
   logs = np.minimum(logs, -1e-300)
+  # log p - log(1 - p), where expm1 keeps the digits of small p.
   return logs - np.log(-np.expm1(logs))

@@ -123,6 +123,7 @@ class TreeSearch:
     """Prepares a search, and makes no array of size labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
+    # Leaves may be at different depths, so their parents are counted.
     parents = np.unique(tree.parent[tree.label != NO_LABEL])
     self._labels_of_parent = tree.n_labels / max(1, len(parents))
     even_L = np.zeros(tree.n_labels)
@@ -131,6 +132,8 @@ class TreeSearch:
       np.cumsum(self._inner) - 1,
       weights.columns,
       weights.rows,
+      # SciPy's indices become uint32 in csr_arrays; equal types let numba
+      # compare without conversions.
       weights.features.view(np.uint32),
       weights.entries,
       weights.places,
@@ -224,6 +227,7 @@ class TreeSearch:
     nodes = nodes or OpenNodes.root(self, rows)
     if not self._inner[1:].any():  # opening the root scores all labels
       return self.beam(rows, k, 1, log_weights_L, squash, nodes)
+    # A wider first beam gives a higher floor, and so fewer nodes in the second.
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
     options = log_weights_L, squash, nodes
     first = self.beam(rows, k, width, *options)
@@ -244,6 +248,7 @@ class TreeSearch:
     tree = self.tree
     weights = self._even
     if log_weights_L is not None:
+      # -inf below a whole node closes it: nothing there may be listed.
       weights = log_weights_L, tree.largest_below(log_weights_L)
     result = SearchResult.none(len(floors), k)
     squash_args = squash or _UNUSED_SQUASH
@@ -282,6 +287,7 @@ class TreeSearch:
       self._blocks,
       _LINKS.index(self.link),
       (document, node, score, ends),
+      # Sorted by node, so that documents at the same node share its table.
       np.argsort(node, kind='stable'),
       np.zeros(self.weights.n_features, np.int32),
       children,
@@ -327,6 +333,7 @@ class OpenNodes:
     nodes that have been opened. The nodes (int32) of one document (int64) are
     consecutive and different.
     """
+    # One number for a document and a node, int64.
     keys = document * len(self._search.tree) + node
     new = ~np.isin(keys, self._keys, assume_unique=True)
     if new.any():

@@ -47,6 +47,8 @@ def score_children(
     while end < len(order) and nodes[order[end]] == node:
       end += 1
     block = blocks[0][node]
+    # A table of the block's features costs time once, and then makes each
+    # feature of a document one look-up instead of a bisection.
     looked_up = end - at > _FEW
     if looked_up:
       _mark(blocks, block, places, 1)
@@ -173,9 +175,12 @@ def open_next(
       if label[node] != NO_LABEL:
         key = log_weights[label[node]] + ranked
         _insert_label(ids[d], keys[d], sums[d], label[node], key, score)
+      # The bound has the parent's score already: scores of children are sums
+      # along the path.
       bound = bounds[node] + ranked
       if inner[node] and bound > -np.inf and bound >= floors[d]:
         n_best = _add_node(best, n_best, node, bound, score)
+    # Nodes of a document are consecutive, so its best ones are complete now.
     if p + 1 == len(nodes) or document_of[p + 1] != d:
       end = last + n_best
       next_document[last:end] = d
@@ -223,6 +228,7 @@ def _is_worse(key, label, other_key, other):
 @njit(**_JIT)
 def _sift(ids, keys, scores, label, key, score):
   at, child = 0, 1
+  # The entry sinks until both entries below it are worse or equal in rank.
   while child < len(ids):
     right = child + 1
     if right < len(ids):
@@ -239,6 +245,7 @@ def _sift(ids, keys, scores, label, key, score):
 def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
   """Sorts lists that are heaps, best label first, with padding at the end."""
   for ids_K, keys_K, scores_K in zip(ids, keys, scores):
+    # Heap sort: the worst entry is on top and goes to the end.
     for end in range(len(ids_K) - 1, 0, -1):
       label, key, score = ids_K[end], keys_K[end], scores_K[end]
       ids_K[end], keys_K[end] = ids_K[0], keys_K[0]

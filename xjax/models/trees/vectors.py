@@ -198,6 +198,7 @@ class DocumentVectors:
     """Returns the vectors of N documents, all of the length `weight`."""
     vectors_ND = self.encoder.vectors(documents)
     norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    # A vector of zeros stays one.
     return vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
 
 
@@ -255,6 +256,7 @@ def join(
 
   Columns are int32, and must be and stay sorted.
   """
+  # A sparse copy of the vectors, which leaves out zeros.
   joined = sparse.hstack([rows, sparse.csr_array(vectors_ND)], format='csr')
   joined.sort_indices()
   return sparse.csr_array(
