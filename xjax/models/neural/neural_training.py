@@ -245,16 +245,14 @@ class NeuralTraining:
           self.config.train.steps,
         )
       return state, position
-    # Steps use the key of the seed. 2^31 makes the first parameters independent
-    # of them.
+    # 2^31 makes first parameters independent of all steps.
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
     source = self.proposals.start or self.config.train.init_from
     position = Position()
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
     model, vocab = self.config.model, self.reader.vocab
-    # The order matters: a warm start replaces words and encoder of files, and
-    # descriptors are embedded by what the run then has.
+    # A warm start replaces words and the encoder, so it comes later.
     state, has_vector = start_words(state, model.embedding, vocab)
     state = start_encoder(state, model)
     taken, space = WarmStarted(), self.corpus.label_space
@@ -278,8 +276,6 @@ class NeuralTraining:
     if model.head.describes:
       state = self._add_descriptors(state, has_vector, taken.descriptor_run)
     state = start_view_names(state, space, vocab)
-    # Averages start from the parameters, so this comes after all changes of
-    # them.
     state = self.plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read
