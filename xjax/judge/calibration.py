@@ -1,20 +1,15 @@
 """Fits a calibration of a model's scores on dev, and saves it in a file.
 
-Each document has a list of the labels with the highest scores. The calibration
-is fitted and judged on all entries of these lists, because readers see the
-probabilities of these entries. (In terms of slices, these are the lists of the
-slice `all`.) All entries have equal weight. An entry of a document without gold
-counts as wrong.
+It is fitted and judged on all entries of the lists of the slice `all`, with
+equal weight, because readers see the probabilities of these entries. An entry
+of a document without gold counts as wrong. The calibration says nothing about
+labels that are not listed.
 
-List entries are not a fair sample of all (document, label) pairs. The
-calibration says nothing about labels that are not listed.
-
-Among frequent labels, probabilities rise with the score, and so they do among
-the other labels. A score often says less about the other labels, so each of the
-two groups has a correction of its own.
+A score often says less about labels that are not frequent. So frequent labels
+and other labels each have a correction of their own.
 
 Rankings, and metrics at a threshold such as micro-F1, are computed from the raw
-scores. So a calibration does not change them.
+scores, so a calibration does not change them.
 """
 
 from collections.abc import Callable, Sequence
@@ -100,26 +95,16 @@ class Calibration:
   Let z be a logit, a margin, or the logit of a probability. If there are knots,
   the probability is Curve(knots, a)(z), else it is sigmoid(a z + b). A
   temperature is 1 / a. Let l be the logit of this probability. The probability
-  of a frequent label is sigmoid(c l + d), where (c, d) is the field `frequent`.
-  The probability of another label has the c and d of the field `others`.
+  of a frequent label is sigmoid(c l + d), where (c, d) is the field `frequent`;
+  for another label, it is the field `others`.
 
-  Attributes:
-    method: how the calibration was fitted. If no fit was possible, the method
-      is NONE, a is 1, b is 0, and margins do not become probabilities.
-    b: shift of the sigmoid. If there are knots, sigmoid(a z + b) is Platt's
-      sigmoid, for searches that need a sigmoid.
-    ece_before, log_loss_before: expected calibration error in 15 bins, as a
-      fraction, and mean log loss in nats, of the raw scores; None if raw scores
-      are not probabilities.
-    ece_after, log_loss_after: the same of the cross-fitted probabilities; see
-      cross_fitted.
-    frequent: slope, above 0, and shift for labels with at least 50 training
-      documents; `others` is for labels with fewer.
+  If no fit was possible, the method is NONE, a is 1, b is 0, and margins do not
+  become probabilities.
   """
 
   method: Method
   a: float  # slope of the sigmoid, above 0
-  b: float
+  b: float  # shift; with knots, sigmoid(a z + b) is Platt's, for searches
   score_kind: ScoreKind  # of the scores that it was fitted to
   step: int  # of the checkpoint that gave the scores
   digest: str  # of the dev documents
@@ -127,11 +112,14 @@ class Calibration:
   n_decisions: int  # list entries that it was fitted to
   n_correct: int  # entries that are gold
   reason: str | None  # why no fit was possible
+  # Expected calibration error in 15 bins, a fraction, and mean log loss in
+  # nats: of the raw scores (None for margins), and of cross_fitted.
   ece_before: float | None
   ece_after: float | None
   log_loss_before: float | None
   log_loss_after: float | None
   knots: tuple[tuple[float, float], ...] = ()
+  # Slope, above 0, and shift for labels with at least 50 training documents.
   frequent: tuple[float, float] = (1.0, 0.0)
   others: tuple[float, float] = (1.0, 0.0)
 
@@ -174,11 +162,7 @@ class Calibration:
 def calibrate(
   predictions: Predictions, method: Method, step: int, digest: str
 ) -> Calibration:
-  """Fits a calibration to predictions of dev, which need gold.
-
-  `step` is the training step of the checkpoint that made the predictions, and
-  `digest` is the digest of the dev documents.
-  """
+  """Fits a calibration to predictions of dev, which need gold."""
   kind = predictions.score_kind
   scores_N, correct_N = decisions(predictions)
   logits_N = _logits(scores_N, kind)
@@ -216,15 +200,13 @@ def calibrate(
 def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
   """Computes probabilities by calibrations that did not see the documents.
 
-  The documents are divided into five folds. The probabilities of each fold are
-  from a calibration that was fitted to the other folds. So these probabilities
-  show how good the calibration is on new documents. The predictions need gold.
+  The probabilities of each of five folds are from a calibration that was fitted
+  to the other folds, so they show how good it is on new documents.
 
   Returns:
     float64 [N, K] for the lists of the slice `all`; 0 where the lists have PAD.
-      A fold has the probabilities of its raw scores if no calibration can be
-      fitted to the other folds. If these scores are margins, the result is
-      None.
+    A fold has the probabilities of its raw scores if no calibration can be
+    fitted to the other folds. If these scores are margins, the result is None.
   """
   shown_NK = shown_probabilities(predictions)
   scores_N, correct_N = decisions(predictions)
@@ -268,10 +250,8 @@ def shown_probabilities(
 ) -> np.ndarray | None:
   """Returns the probabilities that readers see of the list entries.
 
-  They are float64 [N, K] for the lists of the slice `all`; 0 where the lists
-  have PAD. They are None if the scores are margins without a calibration. For
-  the documents that the calibration was fitted to, cross_fitted tells more
-  about the calibration.
+  They are float64 [N, K] for the lists of the slice `all`, 0 where the lists
+  have PAD; None if the scores are margins without a calibration.
   """
   kind, lists = predictions.score_kind, predictions.lists[ALL]
   raw = calibration is None or calibration.method is Method.NONE
@@ -290,12 +270,7 @@ def reliability_of(
   """Computes the reliability diagram of the list entries; they need gold.
 
   It is None if the lists are empty, or if the scores are margins and there are
-  no probabilities.
-
-  Args:
-    shown_NK: float64, probabilities of the entries in the lists of the slice
-      `all`; None uses the raw scores.
-    bins: number of bins, or their edges; see calibration_error.reliability.
+  no probabilities `shown_NK`. `bins` is a number, or edges.
   """
   _, correct_N = decisions(predictions)
   if shown_NK is None:
@@ -314,9 +289,8 @@ def readable_scores(
 ) -> np.ndarray:
   """Converts scores to probabilities for readers, where possible, as float64.
 
-  Without a calibration, the sigmoid turns logits into probabilities, and
-  margins stay margins. A calibration needs `counts`, in the shape of `scores`:
-  the number of training documents of each score's label.
+  Without a calibration, margins stay margins. A calibration needs `counts`, in
+  the shape of `scores`: the training documents of each score's label.
   """
   scores = np.asarray(scores, np.float64)
   if calibration is not None and calibration.method is not Method.NONE:
@@ -332,10 +306,9 @@ def probabilities_at(
   calibration: Calibration | None,
   train_counts: np.ndarray,
 ) -> list[float]:
-  """Returns the probabilities that readers see of a score before calibration.
+  """Returns the probabilities of a score for frequent and for other labels.
 
-  They are the probability for frequent labels and for other labels, in this
-  order. A group without labels is left out. If the score is a margin without a
+  A group without labels is left out. If the score is a margin without a
   calibration, the list is empty.
   """
   raw = calibration is None or calibration.method is Method.NONE

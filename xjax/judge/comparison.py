@@ -85,8 +85,7 @@ def compare(
   """Compares each system with the first system, under the protocol of xjax.
 
   All systems have the same documents, labels, gold and training counts, in the
-  same order. The criteria are from plan.request(). A metric of the plan that
-  does not exist raises a ConfigError.
+  same order. The criteria are from plan.request().
   """
   baseline = next(iter(systems.values()))
   masks = judged_slices(baseline, criteria, XJAX.frequent_from)
@@ -135,12 +134,11 @@ def best_systems(
   """Finds the systems that are significantly better than all others.
 
   The system with the highest value is tested against every other system, by
-  approximate randomization with Holm's correction, under the protocol of xjax.
-  Metrics that do not exist are left out.
+  approximate randomization with Holm's correction.
 
   Returns:
-    Slice -> metric -> name of a system. A metric without such a system, or
-      without a value for every system, is left out.
+    Slice -> metric -> name of a system. A metric that does not exist, without
+    such a system, or without a value for every system, is left out.
   """
   first = next(iter(systems.values()))
   masks = judged_slices(first, criteria, XJAX.frequent_from)
@@ -293,11 +291,7 @@ class _Part:
     )
 
   def _largest_difference(self, metric: str, who: str) -> float:
-    """Returns the largest possible difference between two systems.
-
-    For a share, it is 1, or more if a replicate is above 1 or below 0; else
-    inf.
-    """
+    """Returns the largest possible difference between two systems."""
     if not self.table[metric].metric.is_share:
       return np.inf
     values = [self._replicates(metric, x) for x in (who, self.baseline)]
@@ -356,8 +350,8 @@ def clip_interval(
 ) -> Interval:
   """Limits an interval to possible values, and makes it include `value`.
 
-  Rounding may put `value` just outside the interval, for example if all
-  replicates are equal.
+  Rounding may put `value` just outside, for example if all replicates are
+  equal.
   """
   low, high = max(interval.low, least), min(interval.high, most)
   return dataclasses.replace(

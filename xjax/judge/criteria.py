@@ -23,30 +23,24 @@ from xjax.judge.metrics.protocols import XJAX
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Criteria:
-  """Holds the criteria for judging predictions. The defaults suit most corpora.
-
-  Attributes:
-    kinds: kinds of metrics to print. The kind `P@k` stands for P at every
-      cut-off. If empty, all metrics are printed.
-    protocols: the conventions to follow. The notes in the result of `judge` are
-      about the first protocol.
-    weights_L: float64, inverse propensities instead of the formula.
-    slices: name -> bool [L], slices in addition to those of the predictions.
-    hierarchy: its first nodes are the judged labels; None to use the hierarchy
-      of the predictions.
-  """
+  """Holds the criteria for judging predictions; defaults suit most corpora."""
 
   ks: Sequence[int] = (1, 3, 5, 10)
+  # Kinds to print; `P@k` stands for every cut-off; () for all.
   kinds: Sequence[str] = ()
+  # The notes of the result are about the first.
   protocols: Sequence[Protocol] = (XJAX,)
   propensity: tuple[float, float] = PROPENSITY  # A and B of the formula
+  # float64, inverse propensities instead of the formula.
   weights_L: np.ndarray | None = None
+  # Name -> bool [L], slices in addition to those of the predictions.
   slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   vectors_LD: scipy.sparse.csr_array | None = None  # of norm 1, for ILD
   ranks_LK: np.ndarray | None = None  # for weighted@k
   form: SumLayout = SumLayout()  # the parameters of label metrics
   replicates: int = 0  # of the bootstrap; 0 gives no intervals
   seed: int = 0  # of the bootstrap's draws
+  # Its first nodes are the judged labels; None for that of the predictions.
   hierarchy: Hierarchy | None = None
 
   def table(
@@ -58,8 +52,7 @@ class Criteria:
   ) -> dict[str, Measure]:
     """Returns the requested metrics of a protocol, by name, such as `P@5`.
 
-    `thresholds` are suffixes of metrics: '' or '-tuned'. `bins` are names of
-    frequency bins, and `levels` are levels of the hierarchy that have labels.
+    `thresholds` are suffixes of metrics: '' or '-tuned'.
     """
     points = MetricPoints(
       tuple(self.ks), tuple(thresholds), tuple(bins), tuple(levels)
@@ -80,10 +73,9 @@ _WITHOUT_CUT_OFF = 'R-Precision', 'micro-F1', 'macro-F1'
 def main_metrics(names: Iterable[str]) -> list[str]:
   """Returns the metrics that tables and TensorBoard show first.
 
-  These are P and PSP at 1, 3 and 5, and nDCG, RP and macro-F1 at 5, and the
-  metrics that users have defined. If 1 or 5 is not a cut-off, the smallest or
-  the largest cut-off takes its place. If no metric has a cut-off, F1 and
-  R-Precision are returned.
+  These are P and PSP at 1, 3 and 5 (or at the smallest and the largest
+  cut-off), nDCG, RP and macro-F1 at 5, and the metrics that users have defined.
+  If no metric has a cut-off, F1 and R-Precision are returned.
   """
   names = list(dict.fromkeys(names))
   ks = {int(name[2:]) for name in names if re.fullmatch(r'P@\d+', name)}

@@ -46,35 +46,24 @@ _LEAST_TRAIN = 3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SliceStatistics:
-  """Holds everything that the metrics of one slice depend on.
-
-  Attributes:
-    xp: numpy if the slice is small, else jax.numpy. With jax.numpy, sums over
-      documents are computed by compiled programs.
-    weights: of the counted labels; on the device, unless xp is numpy.
-    cuts: suffix of an F1 metric -> threshold of the metric, or None.
-    bins: name of a frequency bin -> bool [L], the labels of the bin. Only the
-      slice of all labels has bins.
-    outside: name of a metric that the host computes from the lists -> float64
-      [N, J], the values for each document and cut-off.
-    by_path: the metrics that need the hierarchy. They are left out if there is
-      no hierarchy, unless the user names them.
-    levels: levels of the hierarchy that have labels. Only the slice of all
-      labels has levels.
-  """
+  """Holds everything that the metrics of one slice depend on."""
 
   part: Slice
+  # Numpy for a small slice, else jax.numpy, which compiles programs.
   xp: types.ModuleType
   seen: SeenLabels  # the labels of the slice that are counted
-  weights: Weights
+  weights: Weights  # of the counted labels; on the device unless xp is numpy
   form: Form
   metrics: tuple[LabelMetric, ...]
-  cuts: Mapping[str, float | None]
+  cuts: Mapping[str, float | None]  # suffix of an F1 metric -> threshold
+  # Frequency bin -> bool [L]; only for the slice of all labels.
   bins: Mapping[str, np.ndarray]
+  # Metric that the host computes -> float64 [N, J], by cut-off.
   outside: Mapping[str, np.ndarray]
   absent: str  # why there are no propensities; '' if there are
   hierarchy: Hierarchy | None  # None if no label has a parent
   by_path: tuple[HierarchicalMetric, ...]
+  # Those that have labels; only the slice of all labels has any.
   levels: tuple[int, ...]
 
   @classmethod
@@ -88,8 +77,7 @@ class SliceStatistics:
   ) -> 'SliceStatistics':
     """Prepares the evidence for the requested metrics.
 
-    Under all protocols, the slice must have exactly these labels. n_train is 0
-    if it is not known.
+    Under all protocols, the slice must have exactly these labels.
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
@@ -186,8 +174,7 @@ class SliceStatistics:
   def documents(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns what documents add to each sum of form.terms, float64 [M, N].
 
-    The second array, bool [M, N], is False where the document's list is too
-    short.
+    The second array, bool [M, N], is False where a list is too short.
     """
     shape = len(self.form.terms), len(self.part)
     values, known = np.zeros(shape), np.zeros(shape, bool)
@@ -301,9 +288,8 @@ class SliceStatistics:
   def is_requested(self, measure: Measure) -> bool:
     """Returns whether a metric was requested.
 
-    Some metrics need a file from the user, who requests them by supplying the
-    file. Metrics that need a hierarchy are requested if there is one, or by
-    name.
+    A metric that needs a file is requested by supplying the file, and one that
+    needs a hierarchy if there is one, or by name.
     """
     if all(name in self.sums for name in measure.sums):
       return True
@@ -410,8 +396,7 @@ def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
 def _check_adds_zero(metric: LabelMetric) -> None:
   """Checks that a label adds 0 to a metric's sums if all its counts are 0.
 
-  If there are very many labels, labels that are neither predicted nor gold are
-  left out of the sums. A metric for which this is wrong is a ConfigError.
+  Labels that are neither predicted nor gold may be left out of the sums.
   """
   with exact():
     zero_L, n_docs = np.zeros(1), np.ones(())

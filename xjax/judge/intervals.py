@@ -1,8 +1,4 @@
-"""Computes intervals of metrics, and the sums that significance tests need.
-
-The intervals are confidence intervals from the bootstrap. The tests are
-approximate randomization tests.
-"""
+"""Computes bootstrap intervals, and the sums that randomization tests need."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
@@ -42,12 +38,10 @@ def bootstrap(
   replicates: int = 1000,
   level: float = 0.95,
 ) -> dict[str, Interval]:
-  """Computes bootstrap intervals of metrics, by drawing documents.
+  """Computes bootstrap intervals of metrics, by drawing N of N documents.
 
-  The draws depend only on the seed and on the number N of documents. For each
-  replicate, N documents are drawn with replacement. Metrics without a value are
-  left out, and so are metrics for which too many replicates have no value; see
-  significance.interval.
+  Metrics without a value are left out, and so are metrics for which too many
+  replicates have no value; see significance.interval.
   """
   names = sum_names(m for m in table.values() if has_value(evidence, m))
   (sums,) = bootstrap_sums([evidence], names, seed, replicates)
@@ -62,8 +56,7 @@ def intervals(
 ) -> dict[str, Interval]:
   """Computes intervals of metrics from a result of bootstrap_sums.
 
-  Tables of several protocols may share the sums. Metrics without an interval
-  are left out, as by bootstrap.
+  Tables of several protocols may share the sums.
   """
   by_metric = {}
   for name, measure in table.items():
@@ -80,10 +73,7 @@ def intervals(
 def _clip_interval(
   ends: Interval, values_R: np.ndarray, value: float, measure: Measure
 ) -> Interval:
-  """Limits an interval to possible values, and makes it include the value.
-
-  Possible values are at least 0. A share is also at most 1.
-  """
+  """Limits an interval to possible values, and makes it include the value."""
   # Some metrics can leave this range: PSP-raw can be above 1, and a metric with
   # negative weights of the user can be below 0. So the limits are moved to
   # include all replicates. Entropy is not a share and has no upper limit.
@@ -115,12 +105,10 @@ def bootstrap_sums(
 ) -> list[ReplicateSums]:
   """Computes the bootstrap sums of systems, with the same draws for all.
 
-  All systems have the same documents.
-
   Returns:
     For each system, name -> float64 [replicates + groups]. The sums of the
-      replicates come first. The sums for the jackknife follow, each of which
-      leaves out one group of documents.
+    replicates come first. The sums for the jackknife follow, each of which
+    leaves out one group of documents.
   """
   if not names:
     return [{} for _ in systems]
@@ -146,9 +134,8 @@ def replicate_interval(
 ) -> Interval | None:
   """Computes the interval of a number from its value in each replicate.
 
-  `values_R` are computed from the sums of bootstrap_sums: [replicates +
-  groups]. The jackknife is used only for label metrics. The result is None if
-  that of significance.interval is None.
+  `values_R` come from bootstrap_sums: [replicates + groups]. The jackknife is
+  used only for label metrics.
   """
   n_drawn = len(values_R) - n_groups(n_docs)
   by_label = isinstance(measure.metric, LabelMetric)
@@ -165,9 +152,7 @@ def randomized_sums(
 ) -> tuple[ReplicateSums, ReplicateSums]:
   """Computes the sums of two systems whose outputs are exchanged at random.
 
-  Both have the same documents, labels and gold. In each of R iterations, the
-  outputs for about half of the documents are exchanged. The results are name ->
-  float64 [R].
+  Both have the same documents, labels and gold. The sums are float64 [R].
   """
   if not names:
     return {}, {}

@@ -56,17 +56,14 @@ def judge(
     in the slice. The other `n_skipped` documents are left out.
   - F1 and coverage count all documents.
   - Macro-averages are means over the `n_labels` labels of the slice.
-  - F1 without a cut-off counts the labels above probability 0.5. If the scorer
-    has its own threshold (Predictions.assigned_above), this threshold is used
-    instead.
-  - If labels have parents, hF1, hP, hR and the consistency use the labels that
-    F1 without a cut-off counts, and so do the metrics by level.
-  - ECE is the expected calibration error of the listed labels. `ECE[>0.1]` is
-    the error of the listed labels with probability above 0.1. They exist only
-    if there are such labels, and shown_NK or scores that are not margins.
+  - F1 without a cut-off, and metrics of the hierarchy, count the labels above
+    Predictions.assigned_above, else above probability 0.5.
+  - ECE is the expected calibration error of the listed labels, and `ECE[>0.1]`
+    of those with probability above 0.1. They need shown_NK or scores that are
+    not margins.
 
   Args:
-    predictions: predictions with gold, else a DataError is raised.
+    predictions: predictions with gold.
     criteria: None uses the defaults.
     threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
       for example from tune_threshold; None leaves these metrics out.
@@ -75,18 +72,15 @@ def judge(
 
   Returns:
     `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
-      are too short for the metric, or if there is nothing to judge.
-
-    These entries are added if they are not empty:
+    are too short for the metric, or if there is nothing to judge. These entries
+    are added if they are not empty:
 
     - `{'notes': {slice: {metric: reason}}}`: why a value under the first
-      protocol is None. If the lists of a slice are cut from other lists, the
-      note 'lists' says how many lists are too short, or that lists of another
-      slice cannot be used. If the search for labels was not exact, the note
-      'search' of the slice `all` describes the search.
+      protocol is None. The note 'lists' says how many cut lists are too short,
+      or that lists of another slice cannot be used. The note 'search' of the
+      slice `all` describes a search that was not exact.
     - `{'reasons': {protocol: {slice: {metric: text}}}}`: why a value under a
-      later protocol is None, or is not equal to the value under the first
-      protocol.
+      later protocol is None, or differs from that under the first protocol.
     - `{'recalls': {slice: {step: share}}}`: Predictions.recalls.
     - `{'intervals': {protocol: {slice: {metric: [low, high]}}}}`: confidence
       intervals, if criteria.replicates is not 0.
@@ -195,10 +189,7 @@ def judged_slices(
 def slices_without_lists(
   predictions: Predictions, criteria: Criteria
 ) -> list[np.ndarray]:
-  """Returns the labels of the slices to judge for which a scorer has no lists.
-
-  They are bool [L] of each slice, under all protocols.
-  """
+  """Returns the slices to judge, bool [L], for which a scorer has no lists."""
   missing = {}
   for protocol in criteria.protocols:
     masks = judged_slices(predictions, criteria, protocol.frequent_from)
@@ -231,9 +222,8 @@ def thresholds(
 ) -> dict[str, float | None]:
   """Returns the thresholds of F1 metrics, by the suffix of a metric's name.
 
-  '' has the scorer's own threshold. If the scorer has no threshold, this is the
-  score at probability 0.5, or None for margins. '-tuned' has the tuned
-  threshold, if there is one.
+  '' has the scorer's own threshold, else the score at probability 0.5, or None
+  for margins. '-tuned' has the tuned threshold, if there is one.
   """
   usual = predictions.assigned_above
   if usual is None:
@@ -257,11 +247,7 @@ def judge_slice(
   table: Mapping[str, Measure],
   protocol: Protocol = XJAX,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-  """Computes all metrics of a slice, and the reasons why some have no value.
-
-  If lists that were cut from other lists are too short, the reason LISTS says
-  how many.
-  """
+  """Computes all metrics of a slice, and the reasons why some have no value."""
   part = evidence.part
   n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
   values = {
@@ -294,8 +280,7 @@ def judge_slice(
 def tune_threshold(predictions: Predictions) -> float:
   """Returns the threshold with the best micro-F1, in the unit of the scores.
 
-  Only thresholds at which micro-F1 is known from the saved lists are tried. The
-  predictions need gold.
+  Only thresholds at which micro-F1 is known from the saved lists are tried.
   """
   need_gold(predictions)
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
@@ -317,11 +302,9 @@ def document_lines(
   """Yields a JSON line with the metrics of each document; gold is needed.
 
   A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has the
-  best labels, up to the largest cut-off. A line has all metrics of the first
-  protocol that can be computed for a single document. For a mean over
-  documents, such as P@5, the value is the document's term. For a ratio of sums,
-  such as PSP@5, the value is the ratio of the document's terms. A value is null
-  if the document has no gold, or if its list is too short.
+  best labels, up to the largest cut-off. The value is the document's term of a
+  mean, such as P@5, or the ratio of its terms, as for PSP@5. It is null if the
+  document has no gold, or if its list is too short.
   """
   protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
   criteria = dataclasses.replace(criteria, protocols=(protocol,))

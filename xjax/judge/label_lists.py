@@ -17,14 +17,12 @@ def list_length(depth: int, n_labels: int) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelLists:
-  """Holds the top-k lists of N documents.
+  """Holds the top-k lists of N documents, in descending order of score.
 
-  Attributes:
-    ids: int32 [N, K] label indices, in descending order of score; labels with
-      equal scores are in ascending order of index. PAD after the last label.
+  Labels with equal scores are in ascending order of index.
   """
 
-  ids: np.ndarray
+  ids: np.ndarray  # int32 [N, K] label indices; PAD after the last
   scores: np.ndarray  # float32 [N, K], -inf where ids are PAD
 
   @property
@@ -35,8 +33,7 @@ class LabelLists:
   def floor(self, n_listable: int) -> np.ndarray:
     """Returns an upper bound, float32, of scores of labels outside each list.
 
-    It is -inf for a list with all `n_listable` labels that could be listed: K
-    is at least n_listable, or the list ends in PAD.
+    It is -inf for a list that ends in PAD or has all `n_listable` labels.
     """
     ended = self.ids[:, -1] == PAD
     whole = ended | (self.ids.shape[1] >= n_listable)
@@ -45,9 +42,8 @@ class LabelLists:
   def last_score(self, n_listable: int) -> np.ndarray:
     """Returns the score below which a search may have missed labels.
 
-    A search that is not exact may end a list before all labels are listed. So a
-    list that ends in PAD does not have all labels. The score is inf for an
-    empty list, and -inf for a list that has all n_listable labels.
+    A search that is not exact may end a list, by PAD, before all labels are
+    listed. The score is inf for an empty list, and -inf for a full one.
     """
     lengths = self.lengths
     last = np.maximum(lengths - 1, 0)[:, None]
@@ -56,10 +52,7 @@ class LabelLists:
     return np.where(lengths >= n_listable, np.float32(-np.inf), scores)
 
   def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
-    """Returns which entries are gold, bool [N, K].
-
-    All label indices must be below n_labels.
-    """
+    """Returns which entries are gold, bool [N, K]."""
     # A (document, label) pair is stored as one integer. 64 bits are enough for
     # a billion documents and a billion labels.
     rows = np.arange(len(gold), dtype=np.int64)
@@ -86,8 +79,7 @@ class LabelLists:
   def merge(cls, parts: Sequence['LabelLists']) -> 'LabelLists':
     """Merges several lists of the same documents.
 
-    Each label occurs at most once per document. If a label has several scores
-    because of rounding, the highest score is kept.
+    If a label has several scores because of rounding, the highest is kept.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
@@ -106,11 +98,9 @@ class LabelLists:
   def shortened(self, kept: np.ndarray) -> 'LabelLists':
     """Keeps some entries, and cuts all lists where the first list is unknown.
 
-    A list is full if it does not end in PAD. If a full list loses a label, the
-    next label of the document is not known. So all lists are cut to the length
-    of the shortest list that was full before: 0 if a full list loses all
-    labels. A list that was not full has all predicted labels, so its length
-    does not count. `kept` is False where ids are PAD.
+    If a full list, one without PAD, loses a label, the document's next label is
+    not known. So all lists are cut to the length of the shortest list that was
+    full before: 0 if a full list loses all labels.
     """
     is_full = self.ids[:, -1] != PAD
     if not (is_full & ~kept.all(-1)).any():

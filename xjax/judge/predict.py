@@ -36,10 +36,8 @@ def predict(
 
   Args:
     slices: bool [L], further slices that get lists (Predictions.requested).
-    documents: the documents of the split as a scorer reads them; None for
-      Documents.of_split(split).
-    measured: whether to measure what the search for labels loses
-      (Predictions.recalls).
+    documents: as a scorer reads them; None for Documents.of_split(split).
+    measured: whether to measure what the search loses (Predictions.recalls).
 
   Raises:
     ConfigError: the lists do not fit into memory.
@@ -99,12 +97,11 @@ def recalls_of(
 ) -> dict[str, dict[str, float]]:
   """Returns the mean recall of each step, for all labels and for each slice.
 
-  A label that a step loses cannot be predicted any more. So the recall of a
-  step is an upper bound of the recall of the model. These steps are measured:
+  A label that a step loses cannot be predicted any more, so a step's recall
+  bounds the model's. These steps are measured:
 
   - `shortlist recall@A`: the shortlist of A labels;
-  - `level r recall@K`: the K clusters that are kept in level r, where 0 is the
-    coarsest level;
+  - `level r recall@K`: the K clusters kept in level r, where 0 is the coarsest;
   - `union recall@A`: the lists of all runs of an ensemble or all proposers of a
     stack, at most A labels.
 
@@ -134,10 +131,7 @@ def check_scores(
   doc_ids: Sequence[str],
   source: str,
 ) -> None:
-  """Raises a DataError unless the scores of all listed labels are finite.
-
-  `source` is the name of the file or split with the documents.
-  """
+  """Raises a DataError unless the scores of all listed labels are finite."""
   bad_GNK = ~np.isfinite(scores_GNK) & (ids_GNK != PAD)
   # Labels whose scores are NaN may be left out of a list.
   bad_GNK |= np.isnan(scores_GNK)
@@ -180,9 +174,8 @@ def _predictions(
 def _hierarchy(space: LabelSpace) -> Hierarchy | None:
   """Returns the hierarchy of a label space; None if no label has a parent.
 
-  If a label is its own ancestor, there is no hierarchy, and a warning is
-  logged: models that do not read parents can still be judged by all other
-  metrics.
+  If a label is its own ancestor, there is none, and a warning is logged: models
+  that do not read parents can still be judged by all other metrics.
   """
   if not len(space.labels.parents.bytes()):
     return None
@@ -194,12 +187,10 @@ def _hierarchy(space: LabelSpace) -> Hierarchy | None:
 
 
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
-  """Predicts the most frequent training labels for every document.
+  """Predicts the most frequent training labels, by their share of documents.
 
-  The score of a label is its number of training documents, divided by n_train.
-  Among labels with equal scores, the smaller index comes first; all labels of
-  the slice `zero` have score 0. Gold labels outside the label space, and
-  left-out labels, are not ranked.
+  Among equal scores, the smaller index comes first. Gold labels outside the
+  label space, and left-out labels, are not ranked.
   """
   n_scored = space.n_inside
   depth = list_length(depth, n_scored)

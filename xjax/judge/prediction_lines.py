@@ -16,41 +16,32 @@ from xjax.data.text.words import WordPlace
 class WeightedWord(NamedTuple):
   """Holds a word of a document, and the weight of the word for a label.
 
-  Attributes:
-    weight: the label's attention to the word, where the sum of the weights of
-      all words that the model reads is 1. If the model is linear, the
-      contribution of the word to the label's score before calibration.
-    at: start and end of the word in the zone's text, counted in code points;
-      the end is exclusive.
+  The weight is the label's attention, which sums to 1 over all words that the
+  model reads; in a linear model, it is what the word adds to the score before
+  calibration.
   """
 
   word: str  # as it is written in the text
   weight: float
   zone: str  # 'text' if a document has no zones
-  at: tuple[int, int]
+  at: tuple[int, int]  # start and exclusive end in the zone, in code points
 
 
 class WeightedFeature(NamedTuple):
-  """Holds a feature of a document and a label, and its share in the score.
+  """Holds a feature of a document and a label, and its share in the score."""
 
-  Attributes:
-    name: such as tree:score, where tree is a proposer; or `base` for the mean
-      score of all pairs of document and label.
-    value: None if it does not exist, as the score of a label that the proposer
-      does not list.
-    weight: how much the feature adds to the label's score before calibration.
-  """
-
+  # Such as tree:score of a proposer `tree`; `base` is the mean score of all
+  # pairs.
   name: str
+  # None, for example, if the proposer does not list the label.
   value: float | None
-  weight: float
+  weight: float  # what it adds to the score before calibration
 
 
 def proposer_shares(features: Sequence[WeightedFeature]) -> dict[str, float]:
   """Returns how much each proposer adds to a score, largest size first.
 
-  The weights of features of one proposer are added; other features keep their
-  names before the colon.
+  Features without a proposer keep their names.
   """
   shares: dict[str, float] = {}
   for name, _, weight in features:
@@ -61,23 +52,16 @@ def proposer_shares(features: Sequence[WeightedFeature]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
-  """Holds a predicted label, and the weight of every word for the label.
-
-  Attributes:
-    score: the score that users see; see calibration.readable_scores.
-    is_gold: None if it is not known.
-    weights_T: float32, the weight of each word that the model read; 0 for an
-      encoder's special tokens. Contributions of words may be negative.
-    features: all features that the score is a sum of, largest share first; ()
-      if the score does not come from features of pairs.
-  """
+  """Holds a predicted label, and the weight of every word for the label."""
 
   id: str
   name: str
-  score: float
-  is_gold: bool | None
+  score: float  # as users see it
+  is_gold: bool | None  # None if unknown
   why: Sequence[WeightedWord]  # words that explain it, largest weight first
+  # float32, of each word that the model read; 0 for special tokens.
   weights_T: np.ndarray
+  # Of which the score is a sum, largest share first.
   features: Sequence[WeightedFeature] = ()
 
 
@@ -92,19 +76,13 @@ class ExplainedDocument:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Explanations:
-  """Holds the explained documents of a file of predictions, X.jsonl.
-
-  Attributes:
-    documents: the first documents of the file, with explanations.
-    words: the largest number of words that the file has for a label.
-    attends: whether the weights of words are attention; otherwise, they are
-      contributions of words to scores.
-  """
+  """Holds the first, explained documents of a file of predictions, X.jsonl."""
 
   path: pathlib.Path
   documents: Sequence[ExplainedDocument]
   n_documents: int  # in the file
-  words: int
+  words: int  # largest number for a label
+  # Whether weights are attention, else contributions to scores.
   attends: bool = True
 
 
@@ -116,8 +94,8 @@ def weighted_words(
 ) -> tuple[WeightedWord, ...]:
   """Returns the words that explain a label, with their weights.
 
-  An encoder's special tokens, which are words without characters, are left out.
-  So are indices `at_W` into `words` that are at or above len(words).
+  Special tokens, words without characters, are left out, and so are indices
+  `at_W` that are not below len(words).
   """
   return tuple(
     WeightedWord(
@@ -146,18 +124,12 @@ def prediction_line(
   """Returns the JSON line of a document's predictions.
 
   The line is `{"id", "labels": [{"id", "name", "score"}, ...]}`, where the best
-  label comes first. If `whys` is given, each label also has `"why": [{"word",
-  "weight", "zone", "at"}, ...]`. If `features` is given, each label has
-  `"shares": {proposer: share}`, whose sum is the score before calibration, and
-  `"features": [{"name", "value", "weight"}, ...]`.
-
-  Args:
-    ids_K: int32 label indices, padded with PAD.
-    scores_K: the scores that users see; see calibration.readable_scores.
-    labels: descriptors by label index.
-    whys: for each of the K labels, the words that explain the label.
-    features: for each of the K labels, all its features; see ExplainedLabel.
-    n_features: how many features are written for a label.
+  label comes first. With `whys`, each label also has `"why": [{"word",
+  "weight", "zone", "at"}, ...]`. With `features`, each label has `"shares":
+  {proposer: share}`, whose sum is the score before calibration, and the first
+  n_features of `"features": [{"name", "value", "weight"}, ...]`. ids_K is
+  padded with PAD. The scores are those that users see
+  (calibration.readable_scores).
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()

@@ -40,61 +40,45 @@ _ENTRIES = 1 << 21  # maximum number of list entries that are compared at a time
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictions:
-  """Holds the top-k lists of each slice, and the data to judge the lists.
-
-  Attributes:
-    n_scored: the scorer scores only labels whose index is below this number.
-    n_train: number of training documents, or 0 if this number is not known. If
-      it is 0, there are no slices by frequency.
-    lists: slice name -> the lists of the slice. If `lists` has no entry for a
-      slice of `masks`, judging cuts the slice's lists from the other lists.
-    held_out: int32 indices of the held-out labels.
-    left_out: int32 indices of labels that are neither predicted nor judged.
-      They are in no list, and are no gold labels.
-    assigned_above: the scorer itself assigns labels with scores above this
-      number. If None, labels with probabilities above 0.5 are assigned. Margins
-      are not probabilities, so without this number they have no threshold.
-    strategy: the strategy that chose the labels in the lists of `all`; '' if
-      these labels have the highest scores. A strategy ranks labels by margins,
-      and the scores in its lists are these margins. The lists of other slices
-      always have the labels of highest score.
-    selected_by: the search that found the labels of highest score: `exact`,
-      `beam=10`, `recall=0.95`, `shortlist=500`, `trees=3`, `runs=3` or
-      `proposers=3`; '' if the search is not recorded.
-    recalls: slice name -> step of the search, such as `shortlist recall@500` ->
-      the share of gold labels that the step keeps, as a mean over the documents
-      with gold labels in the slice. Slices without gold labels have no entry.
-    requested: pairs (bool [L], lists) of further slices for which the scorer
-      made lists. They are not saved.
-    hierarchy: the hierarchy whose first nodes are the L labels; None if no
-      label has a parent.
-    dropped: ids of left-out labels that are not in `labels` any more (see
-      of_judged_labels), and are no more than concepts of the hierarchy. They
-      are not saved.
-  """
+  """Holds the top-k lists of each slice, and the data to judge the lists."""
 
   score_kind: ScoreKind
-  n_scored: int
-  n_train: int
+  n_scored: int  # labels with an index below it are scored
+  n_train: int  # training documents; 0 if unknown: no slices by frequency
   doc_ids: Sequence[str]
   labels: Sequence[str]  # L label ids in model order
   train_counts: np.ndarray  # int32 [L], training documents per label
+  # By slice; the lists of other slices of `masks` are cut from these.
   lists: Mapping[str, LabelLists]
   gold: Ragged | None = None  # N rows of label indices
+  # Int32 label indices.
   held_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
+  # Int32 indices of labels that are neither predicted nor judged: in no list
+  # and no gold.
   left_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
+  # The scorer assigns labels with scores above this number; if None, those with
+  # probabilities above 0.5, which margins do not have.
   assigned_above: float | None = None
+  # The strategy that chose the lists of `all`, with its margins as scores; ''
+  # for the highest scores, which the lists of other slices always have.
   strategy: str = ''
+  # The search for the highest scores: `exact`, `beam=10`, `recall=0.95`,
+  # `shortlist=500`, `trees=3`, `runs=3`, `proposers=3`, or '' if not recorded.
   selected_by: str = ''
+  # Slice -> step of the search, such as `shortlist recall@500` -> mean share of
+  # gold labels that the step keeps, over documents with gold in the slice.
   recalls: Mapping[str, Mapping[str, float]] = dataclasses.field(
     default_factory=dict
   )
+  # Further slices (bool [L], lists) of the scorer, not saved.
   requested: Sequence[tuple[np.ndarray, LabelLists]] = ()
+  # Its first nodes are the L labels; None if no label has a parent.
   hierarchy: Hierarchy | None = None
+  # Ids that of_judged_labels made concepts; not saved.
   dropped: Sequence[str] = ()
 
   def __len__(self) -> int:
@@ -134,10 +118,10 @@ class Predictions:
 
   @property
   def has_shortlists(self) -> bool:
-    """Returns whether a first stage chose the labels that could be listed.
+    """Returns whether a first stage chose labels, for each slice anew.
 
-    It chose them for each slice anew. So the list of another slice says nothing
-    about the best labels of a slice.
+    Then the list of another slice says nothing about the best labels of a
+    slice.
     """
     return self.selected_by.partition('=')[0] in (
       'clusters',
@@ -158,9 +142,8 @@ class Predictions:
   def fault(self) -> str:
     """Returns a message about a label with two scores for one document, or ''.
 
-    Scores that differ only by rounding count as equal. If a strategy chose the
-    lists of `all`, these lists are not compared, because the strategy has its
-    own scores.
+    Rounding counts as equal. Lists of a strategy, with its own scores, are not
+    compared.
     """
     compared = {
       name: lists
@@ -209,12 +192,11 @@ class Predictions:
     )
 
   def leaving_out(self, labels: np.ndarray) -> 'Predictions':
-    """Returns predictions that leave out further labels.
+    """Returns predictions without further labels in gold and lists.
 
-    The labels are removed from gold and from lists. If full lists lose labels,
-    all lists of the slice become shorter (LabelLists.shortened). A slice that
-    would lose whole lists has no lists of its own any more; for the slice
-    `all`, this is a DataError, and so is a result without labels.
+    If full lists lose labels, all lists of the slice become shorter
+    (LabelLists.shortened). A slice that would lose whole lists has no lists of
+    its own any more; for `all`, this is a DataError.
     """
     left_out = np.union1d(self.left_out, labels).astype(np.int32)
     changed = dataclasses.replace(self, left_out=left_out, requested=())
@@ -238,11 +220,11 @@ class Predictions:
     return dataclasses.replace(changed, lists=lists, gold=gold, recalls=recalls)
 
   def of_judged_labels(self) -> 'Predictions':
-    """Returns the predictions with new label numbers and no left-out labels.
+    """Returns predictions like those of a system without the left-out labels.
 
-    The labels keep their order. So the result is equal to that of a system
-    which never had the left-out labels. In the hierarchy, these labels become
-    concepts, so that all other labels keep their levels and ancestors.
+    The other labels are numbered anew, in order. In the hierarchy, left-out
+    labels become concepts, so that other labels keep their levels and
+    ancestors.
     """
     if not len(self.left_out):
       return self
@@ -340,13 +322,7 @@ class Predictions:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Predictions':
-    """Reads and checks predictions.npz, written by xjax or another program.
-
-    Raises:
-      DataError: the file is missing or damaged; or an array is missing, has a
-        wrong dtype or shape, or has impossible values. The message contains
-        the path of the file and the name of the array.
-    """
+    """Reads and checks predictions.npz, written by xjax or another program."""
     predictions = cls(**read_saved(path))
     if fault := predictions.fault():
       raise DataError(f'{path}: {fault}')

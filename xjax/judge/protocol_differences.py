@@ -27,11 +27,7 @@ _SAME = 1e-9
 
 
 def facts_of(evidence: SliceStatistics) -> dict[str, Any]:
-  """Returns the counts that fill the fields of explanations.
-
-  There is a field `up_to_largest@k` for each cut-off k. The field `between` is
-  computed from the array `train_counts`.
-  """
+  """Returns the counts that fill the fields of explanations (see reasons)."""
   part, sums = evidence.part, evidence.sums
   return {
     'without_gold': len(part) - part.n_with_gold,
@@ -60,9 +56,8 @@ def differences(
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
-    Protocol -> slice -> metric -> text, where the value differs from the value
-      under the first protocol, or is missing. If it is missing, the first
-      protocol has a value, or does not have this metric.
+    Protocol -> slice -> metric -> text, where the value differs, or is missing
+    although the first protocol has it, or lacks this metric.
   """
   first, *others = protocols
   by_protocol = {}

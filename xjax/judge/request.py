@@ -49,34 +49,23 @@ class Similarity(enum.Enum):
 class JudgeRequest:
   """Holds a user's request for judging, as read from flags or a config.
 
-  If `ks` or `propensity` is empty, the values of the run are used. If there is
-  no run, the defaults are used.
-
-  Attributes:
-    kinds: metrics, such as `P` or `macro-F1@k`; if empty, all metrics.
-    protocols: names of protocols; `all` stands for all protocols.
-    slices: names of further slices, as in slice_names.named_slices; slices by
-      frequency are always included.
-    labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy of
-      tab-separated lines. Its parents replace the hierarchy of the predictions.
-      If '', only the descriptors of the run are used.
-    rank_weights: .npy file of float [L, K], the weight W of each label at each
-      place, for the metric weighted@k.
-    alphas: recalls from 0 to 1, for the metric coverage[a]@k; a is a recall.
-    draws: numbers of documents, for the metric coverage[n]@k; n documents are
-      drawn.
+  If `ks` or `propensity` is empty, the values of the run, or else the defaults,
+  are used.
   """
 
   ks: Sequence[int] = ()  # cut-offs
-  kinds: Sequence[str] = ()
-  protocols: Sequence[str] = (XJAX.name,)
+  kinds: Sequence[str] = ()  # such as `P` or `macro-F1@k`; () for all metrics
+  protocols: Sequence[str] = (XJAX.name,)  # by name, or `all`
   propensity: Sequence[float] = ()  # A and B of the formula
-  slices: Sequence[str] = ()
+  slices: Sequence[str] = ()  # Further slices, as in slice_names.named_slices.
+  # File of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy of
+  # tab-separated lines. Its parents replace the hierarchy of the predictions.
   labels: str = ''
   similarity: Similarity = Similarity.NONE  # of labels, for the metric ILD
-  rank_weights: str = ''
+  rank_weights: str = ''  # .npy of float [L, K]: label, place; for weighted@k
+  # Recalls from 0 to 1, for coverage[a]@k.
   alphas: Sequence[float] = SumLayout.alphas
-  draws: Sequence[int] = SumLayout.draws
+  draws: Sequence[int] = SumLayout.draws  # of documents, for coverage[n]@k
   replicates: int = 0  # of the bootstrap; if 0, there are no intervals
   seed: int = 0  # of the bootstrap's draws
 
@@ -142,13 +131,8 @@ class JudgeRequest:
       weights_L: float64, inverse propensities from a file.
       labels: the descriptors of the run.
       train_gold: returns the gold label indices of the training documents.
-      usual: criteria, for example of a run. If the request has no cut-offs or
-        no propensity, the missing values are taken from `usual`. None stands
-        for the default criteria.
-
-    Raises:
-      ConfigError: a value is unknown, or needs something that is missing.
-      DataError: a file has faults.
+      usual: criteria, for example of a run, that give missing cut-offs and
+        propensity; None for the defaults.
     """
     described = {label.id: label for label in labels}
     hierarchy = None
@@ -264,8 +248,7 @@ def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
 def _kinds(names: Sequence[str]) -> tuple[str, ...]:
   """Returns the kinds of metrics that the given names stand for.
 
-  For example, `P` stands for `P@k`, and `macro-F1` for itself, at a threshold,
-  and for `macro-F1@k`.
+  `macro-F1` stands for itself, at a threshold, and for `macro-F1@k`.
   """
   kinds = []
   for name in names:

@@ -28,34 +28,23 @@ _NUMPY_UP_TO = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-  """Holds one slice's lists and gold labels.
-
-  Attributes:
-    floor: float32 [N], upper bound of the scores of the slice's labels outside
-      the document's list; -inf if the list has all labels of the slice.
-    n_scored: only labels with an index below this number can be listed.
-    left_out: ids of labels that are left out of judging, also of those that are
-      only concepts of the hierarchy (Predictions.dropped).
-  """
+  """Holds one slice's lists and gold labels."""
 
   lists: LabelLists
+  # float32 [N], bounds scores outside the list; -inf if it is whole.
   floor: np.ndarray
   is_cut: bool  # whether the lists are cut from other slices' lists
   is_all: bool  # whether the slice has all judged labels
   gold: Ragged  # cut to the slice
   mask: np.ndarray  # bool [L], the labels of the slice
   train_counts: np.ndarray  # int32 [L], per label of the label space
-  n_scored: int
+  n_scored: int  # only labels below it can be listed
   hierarchy: Hierarchy | None  # None if no label has a parent
-  left_out: Sequence[str]
+  left_out: Sequence[str]  # ids left out of judging, also Predictions.dropped
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
-    """Makes a slice of predictions, which need gold.
-
-    If the predictions have no lists for the slice, the slice's lists are cut
-    from the lists of other slices.
-    """
+    """Makes a slice of predictions, which need gold."""
     n_listable = int(mask[: predictions.n_scored].sum())
     own = predictions.own_lists(name, mask)
     if own is None:
@@ -148,9 +137,8 @@ class Slice:
   def best_threshold(self) -> float:
     """Returns the threshold with the best micro-F1, in the unit of the scores.
 
-    Only thresholds at which micro-F1 is known from the lists are tried. If a
-    list does not have all labels, micro-F1 is not known at thresholds below the
-    last score of this list.
+    If a list does not have all labels, micro-F1 is not known at thresholds
+    below its last score; these are not tried.
     """
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
     hit, real = self.lists.hits(self.gold, len(self.mask)), ids != PAD
@@ -234,19 +222,14 @@ _COUNT_ALL_UP_TO = 1 << 16
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeenLabels:
-  """Assigns a place in the count arrays to each label that occurs.
+  """Assigns a place in the count arrays to each label that is listed or gold.
 
-  A label that is in no list and is never gold adds 0 to every sum. Such a label
-  needs no place.
-
-  Attributes:
-    labels_H: int [H], the label in each place, ascending; unused places at the
-      end have label 0. If None, the place of each label is its index.
-    places_L: int32 [L], the place of each label; any number for a label without
-      a place. None if labels_H is None.
+  Other labels add 0 to every sum.
   """
 
+  # int [H], ascending, then 0; None: a label's place is its index.
   labels_H: np.ndarray | None
+  # int32 [L], any number for a label without a place.
   places_L: np.ndarray | None
   n_places: int  # H
 

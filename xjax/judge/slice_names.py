@@ -53,11 +53,10 @@ def named_slices(
 ) -> dict[str, np.ndarray]:
   """Makes the slices, bool [L], that a user requests besides the standard ones.
 
-  `bin:1-9` has the labels with 1 to 9 training documents. `bin:1000+` has the
-  labels with at least 1000 training documents. `level:2` has the labels at
-  depth 2 of the hierarchy, where the top has depth 1. Any other name is the
-  path of a file with a label id per line. The keys are short names: that of a
-  file is the file's name without folders and extensions.
+  `bin:1-9` has the labels with 1 to 9 training documents, `bin:1000+` those
+  with at least 1000, and `level:2` those at depth 2 of the hierarchy, where the
+  top has depth 1. Any other name is the path of a file with a label id per
+  line, which is named without folders and extensions.
   """
   masks = {
     short_name: _mask(name, predictions, hierarchy)

@@ -29,11 +29,10 @@ def save_evaluation(
   facts: Mapping[str, Any] | None = None,
   others: Mapping[str, Any] | None = None,
 ) -> None:
-  """Writes an evaluation as one set; see write_evaluation for its files.
+  """Writes an evaluation as one set, on host 0; an older one is replaced.
 
-  Call this function only on host 0. An older evaluation is replaced. `facts`
-  are fields of judged.json that say what was judged, and `others` are further
-  JSON files of the set, by name.
+  `facts` are fields of judged.json that say what was judged, and `others` are
+  further JSON files of the set, by name.
   """
   with writing_set(pathlib.Path(folder) / MARK, facts or {}) as new:
     write_evaluation(new, predictions, metrics)
@@ -46,9 +45,8 @@ def write_evaluation(
 ) -> None:
   """Writes predictions.npz, metrics.json and metrics.csv, without a mark.
 
-  The CSV has a row per value, with the columns protocol, slice, metric, value,
-  low and high. `low` and `high` are the ends of the confidence interval. The
-  cell of a missing number is empty. The recalls of shortlists have no protocol.
+  The CSV has a row per value: protocol, slice, metric, value, and the ends low
+  and high of its confidence interval. The cell of a missing number is empty.
   """
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
@@ -56,11 +54,9 @@ def write_evaluation(
 
 
 def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
-  """Reads one value of an evaluation; None if the metric has no value.
+  """Reads the value 'slice/metric' of an evaluation under xjax's protocol.
 
-  `metric` is 'slice/metric' under xjax's own protocol. If the evaluation is not
-  complete, or a file is damaged, a DataError is raised; `remedy` says what the
-  user must do.
+  `remedy` is part of the message if the evaluation is incomplete or damaged.
   """
   from xjax.judge.judge import PROTOCOL
 

@@ -46,8 +46,7 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
 def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """Reads the labels of each training document, and the number of documents.
 
-  A predictions.npz has gold of judged documents, not of training documents. So
-  its training counts are read: a single row, whose scores are the counts.
+  The training counts of a predictions.npz are a single row with scores.
   """
   if file_kind(path) is FileKind.PREDICTIONS:
     saved = Predictions.load(path)

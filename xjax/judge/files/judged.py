@@ -42,43 +42,33 @@ _WITH_IDS = ('gold', 'train')  # the other files that may have label ids
 class JudgeFiles:
   """Holds the paths of the predictions and of the files for judging them.
 
-  Attributes:
-    predictions: a sparse matrix saved by scipy, an XC-repository score file, a
-      predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}.
-    gold: gold labels in a format of read_gold. If None, the gold in
-      `predictions` is used. Only a predictions.npz can have gold.
-    train_labels: gold labels of the training set in a format of read_gold, or a
-      predictions.npz with training counts. If None, the training counts in
-      `predictions`, a predictions.npz, are used.
-    filter: pairs of a document and a label that must not be predicted.
-    inv_prop: inverse propensities, one per label.
-    labels: label ids in the order of columns; see read_label_order. If
-      `predictions` has columns without label ids, the columns get these ids. If
-      at least one id is not a number, the columns of the other files get these
-      ids, too. A file that has label ids keeps its ids, which must be in
-      `labels`.
-    depth: K, largest number of labels that are kept per document. If None, all
-      labels of a predictions.npz are kept; for other files, K is the argument
-      `depth` of read_judged.
-    score_kind: kind of the scores in `predictions`. If None, JSON lines whose
-      scores are all from 0 to 1 have probabilities, and other files have
-      margins. But a predictions.npz contains the kind of its scores.
-    leave_out: label ids, one per line: labels that are neither predicted nor
-      judged, besides those that a predictions.npz leaves out; '' for no file.
-      Ids that are no labels are ignored; see labels.known_left_out.
-    may_lack: whether it is no error if no id in leave_out is a label, because
-      these are the predictions of a system that never had these labels.
+  `predictions` is a sparse matrix saved by scipy, an XC-repository score file,
+  a predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}. Other
+  files are in a format of read_gold, unless they say otherwise. A
+  predictions.npz may have its own gold and training counts.
   """
 
   predictions: str | os.PathLike
   gold: str | os.PathLike | None = None
+  # Gold of training documents, or a predictions.npz with counts.
   train_labels: str | os.PathLike | None = None
+  # Pairs (document, label) that must not be predicted.
   filter: str | os.PathLike | None = None
+  # Inverse propensities, one per label.
   inv_prop: str | os.PathLike | None = None
+  # Label ids in the order of columns (read_label_order): the ids of predictions
+  # with columns, and, if an id is not a number, of the other files' columns. A
+  # file that has label ids keeps them; they must be in `labels`.
   labels: str | os.PathLike | None = None
+  # K, labels kept per document; None keeps all of a predictions.npz.
   depth: int | None = None
+  # If None, JSON lines with scores from 0 to 1 have probabilities, a
+  # predictions.npz says its kind, and other files have margins.
   score_kind: ScoreKind | None = None
+  # Label ids, one per line, that are neither predicted nor judged; see
+  # labels.known_left_out.
   leave_out: str = ''
+  # Whether leave_out may name no label, as for a system without them.
   may_lack: bool = False
 
 
@@ -89,22 +79,19 @@ def read_judged(
 
   - Formats are recognised from the content.
   - Labels are matched by id or by column; see known_labels_of.
-  - Documents are matched by id if the predictions and the gold have document
-    ids, otherwise by row. They keep the order of the predictions. Predictions
-    without document ids get those of the gold file.
-  - A filter is applied before the best labels are selected. But if the
-    predictions are top-k lists (see cut_length), the filter makes the lists
-    shorter; see without_pairs.
+  - Documents are matched by id if both files have ids, otherwise by row, in the
+    order of the predictions.
+  - A filter is applied before the best labels are selected. But it makes top-k
+    lists (see cut_length) shorter; see without_pairs.
 
   A file that cannot be read, or does not match the other files, raises a
   DataError with the file and the line or row.
 
   Returns:
-    predictions: the lists of `all` have the best labels of each document,
-      sorted by descending score. Labels with equal scores are sorted by column.
-      But in JSON lines, such labels keep the order of the file. Top-k lists do
-      not become longer than in the file. A label that is not in a document's
-      row is not predicted. If there are no training counts, n_train is 0.
+    predictions: the lists of `all` have the best labels of each document, by
+      descending score, then by column; in JSON lines, equal scores keep the
+      order of the file. A label that is not in a document's row is not
+      predicted. If there are no training counts, n_train is 0.
     inverse_propensities: float64 [L], or None.
   """
   check_tagged(files.predictions)
@@ -145,8 +132,7 @@ def read_judged(
 def check_tagged(path: str | os.PathLike) -> None:
   """Raises a DataError unless X.jsonl or X.npz is of the set of X.judged.json.
 
-  Files without an X.judged.json are from another program, or from an earlier
-  version of xjax, and are not checked.
+  Files without an X.judged.json are not checked.
   """
   mark = pathlib.Path(path).with_suffix('.judged.json')
   if mark.is_file():
@@ -156,8 +142,7 @@ def check_tagged(path: str | os.PathLike) -> None:
 def read_train_gold(files: JudgeFiles) -> Ragged:
   """Reads the ascending label indices of each training document.
 
-  The files need train_labels. Labels have the same indices as in the
-  predictions that read_judged returns.
+  Labels have the indices of read_judged. The files need train_labels.
   """
   contents = _Contents.read(files)
   train = contents.others['train']
@@ -171,16 +156,11 @@ def read_train_gold(files: JudgeFiles) -> Ragged:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Contents:
-  """Holds the contents of the files.
-
-  Attributes:
-    others: name of another file -> rows. For a filter, there are no rows. For
-      inverse propensities, there is one row with all columns, and the scores
-      are the inverse propensities.
-  """
+  """Holds the contents of the files."""
 
   scored: LabelRows
   saved: Predictions | None  # of a predictions.npz, else None
+  # File -> rows. Inverse propensities are the scores of one row of all columns.
   others: Mapping[str, LabelRows]
   n_train: int  # number of training documents; 0 if it is not known
   known_labels: KnownLabels  # the labels of all files
@@ -267,10 +247,9 @@ def _select_lists(
   depth: int,
   left_out: np.ndarray,
 ) -> Predictions:
-  """Makes predictions from scored labels.
+  """Makes predictions from scored labels, without pairs and left-out labels.
 
-  The filter's pairs are left out, and so are labels that are left out of
-  judging. Top-k lists still have these labels if no next label is known.
+  Top-k lists still have left-out labels if no next label is known.
   """
   longest = cut_length(scored)
   if longest:
@@ -373,10 +352,7 @@ def _extend_saved(
 def _with_train_counts(
   predictions: Predictions, contents: _Contents
 ) -> Predictions:
-  """Returns the predictions with the training counts of a file.
-
-  Lists of slices that depend on the old training counts are removed.
-  """
+  """Returns predictions with a file's training counts, without old slices."""
   train, n_labels = contents.others['train'], len(predictions.labels)
   labels = contents.known_labels.indices(train)[train.rows.values]
   counts = np.bincount(labels, weights=train.scores, minlength=n_labels)

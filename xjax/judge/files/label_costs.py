@@ -17,8 +17,7 @@ def read_label_costs(
 ) -> np.ndarray:
   """Reads the weight of each label, float64 [L]; 1 for a label without a line.
 
-  The file has JSON lines {"id", "weight"}, and may be gzipped. An unknown or
-  repeated id, or a weight that is not finite and at least 0, is a DataError.
+  The file has JSON lines {"id", "weight"}, and may be gzipped.
   """
   path = pathlib.Path(path).expanduser()
   faults = Faults(on_error=None)

@@ -56,8 +56,7 @@ class LabelOrder:
   def check(self, source: LabelRows) -> None:
     """Checks that all label ids of a file are in this order.
 
-    A label with a mistake in its id would count as one label more, and change
-    the metrics of all systems.
+    A mistyped id would count as one label more, and change all metrics.
     """
     known = set(self.labels)
     is_new = np.array([id_ not in known for id_ in source.labels], bool)
@@ -78,8 +77,8 @@ class LabelOrder:
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
   """Reads the label id of each column from JSON lines or lines of plain ids.
 
-  The first line belongs to column 0. Ids that are column numbers must ascend:
-  otherwise, the column could be the id or the place of the line.
+  Ids that are column numbers must ascend: otherwise, the column could be the id
+  or the place of the line.
   """
   check_rereadable(path)
   with open_text(path) as file:

@@ -53,11 +53,7 @@ class KnownLabels:
     return self.indices(source)
 
   def indices(self, source: LabelRows) -> np.ndarray:
-    """Returns the index of the known label for each label of a file, int64.
-
-    Entry i belongs to the id source.labels[i], or to column i without label
-    ids.
-    """
+    """Returns the known label's index for each label or column of a file."""
     if source.labels is not None:
       return self._indices_of_ids(source)
     if self.columns is None:
@@ -98,18 +94,14 @@ def known_labels_of(
 ) -> KnownLabels:
   """Returns all labels of predictions and of the files for judging them.
 
-  A file either has label ids, or has columns without ids.
-
   If the predictions have columns without ids, the columns are the labels. Every
   other file must have the same number of columns, or ids that are column
   numbers.
 
-  If all files have ids, labels are matched by id.
-
-  The ids of the predictions have an order if scored.n_labels is set. In this
-  case, the labels of the predictions come first, and labels that are only in
-  other files follow, sorted. If labels are matched by id, but the ids have no
-  order, all labels are sorted together.
+  If all files have ids, labels are matched by id. If scored.n_labels is set,
+  the ids of the predictions have an order: their labels come first, and labels
+  that are only in other files follow, sorted. Otherwise all labels are sorted
+  together.
 
   If the predictions have ids and another file has columns without ids, there
   are three cases:
@@ -117,13 +109,12 @@ def known_labels_of(
   - The ids have no order. If a file has a header with the number of columns,
     the columns are the labels, and all ids must be column numbers. If there is
     no header, labels are matched by id, and the id of a column is its number.
-  - The ids have an order, and all ids are decimal numbers. An id is the number
-    of its column. If a header states how many columns there are, columns that
-    the predictions lack become further labels. Without a header, an entry in
-    such a column is an error.
-  - The ids have an order, and some ids are not numbers. The first id belongs to
-    column 0, the second id to column 1, and so on. Every file with columns must
-    have a header with the same number of columns.
+  - The ids have an order, and all are decimal numbers: the numbers of columns.
+    Columns that only a header states become further labels. Without a header,
+    an entry in a column that the predictions lack is an error.
+  - The ids have an order, and some are not numbers. The first id belongs to
+    column 0, and so on. Every file with columns must have a header with the
+    same number of columns.
   """
   without_ids = [other for other in others if other.labels is None]
   with_header = [other for other in without_ids if other.n_labels is not None]
@@ -233,10 +224,7 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
 
 
 def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
-  """Logs a warning if predicted label ids are not in any other file.
-
-  If one of the other files has columns without ids, nothing is logged.
-  """
+  """Logs a warning if predicted label ids are not in any other file."""
   if not others or any(other.labels is None for other in others):
     return
   known = {id_ for other in others for id_ in other.labels}
@@ -257,11 +245,7 @@ def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
 
 
 def match_documents(scored: LabelRows, gold: LabelRows) -> LabelRows:
-  """Returns the gold with the documents in the order of the predictions.
-
-  If both files have document ids, documents are matched by id, otherwise by
-  position.
-  """
+  """Returns the gold in the order of the predictions, by id or by position."""
   ids, gold_ids = scored.doc_ids, gold.doc_ids
   if ids is None or gold_ids is None:
     return _match_by_position(scored, gold)

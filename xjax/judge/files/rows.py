@@ -20,25 +20,16 @@ from xjax.judge.label_lists import LabelLists
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelRows:
-  """Holds a row of labels for each of N documents.
-
-  Attributes:
-    rows: a value is an index into `labels`, or a column number if `labels` is
-      None.
-    n_labels: number of columns; None if the file does not contain this number.
-    lines: int64 [N], the line number of each row; None in a binary file.
-    scores: float32 or float64, one for each value of rows; None without scores.
-    ranked: whether labels with equal scores keep the order of the file.
-  """
+  """Holds a row of labels for each of N documents."""
 
   path: str | os.PathLike  # for messages
-  rows: Ragged
+  rows: Ragged  # indices into `labels`, or column numbers
   labels: tuple[str, ...] | None = None
-  n_labels: int | None = None
+  n_labels: int | None = None  # number of columns, if the file says it
   doc_ids: tuple[str, ...] | None = None
-  lines: np.ndarray | None = None
-  scores: np.ndarray | None = None
-  ranked: bool = False
+  lines: np.ndarray | None = None  # int64 [N], of a text file
+  scores: np.ndarray | None = None  # float32 or float64, for each value
+  ranked: bool = False  # whether equal scores keep the file's order
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -99,8 +90,7 @@ def read_json_rows(
 ) -> LabelRows:
   """Reads a document per JSON line; if `scored`, the rows are `ranked`.
 
-  `read` adds its faults to those of the fields. All faults of the file are in
-  one DataError.
+  All faults of the file, also those that `read` adds, are in one DataError.
   """
   faults = Faults(on_error=None)
   ids: dict[str | None, None] = {}
@@ -138,9 +128,8 @@ _BLOCK = 1 << 21  # number of entries that are sorted at a time
 def best_labels(scored: LabelRows, depth: int) -> LabelLists:
   """Returns the best labels of each row, in descending order of score.
 
-  Labels with equal scores are sorted by column. But if the rows are `ranked`,
-  such labels keep the order of the row. Scores are compared first, and then
-  rounded to float32. A list with fewer than `depth` labels ends in PAD.
+  Equal scores are sorted by column, or keep the order of a `ranked` row. Scores
+  are compared first, and then rounded to float32.
   """
   check_memory(
     8 * len(scored) * depth,
@@ -180,14 +169,13 @@ def cut_length(scored: LabelRows) -> int:
 
   A file of scores does not say whether a missing label had a lower score or no
   score. If a system writes its K best labels, many rows have length K and no
-  row is longer. If a system uses a threshold, or a tree with few candidates,
-  rows have many different lengths.
+  row is longer. With a threshold, or a tree with few candidates, rows have many
+  different lengths.
 
   So rows are top-k lists if K, the length of the longest row, is below the
   number of labels, and at least half of the non-empty rows have length K. Rows
-  that are `ranked` are always top-k lists. A top-k list with fewer than K
-  labels has all predicted labels. If the rows are not top-k lists, every row
-  has all predicted labels.
+  that are `ranked` are always top-k lists. Shorter rows, and all rows that are
+  not top-k lists, have all predicted labels.
   """
   lengths = scored.rows.lengths
   longest = int(lengths.max(initial=0))
@@ -203,8 +191,7 @@ def without_pairs(
 ) -> LabelLists:
   """Removes pairs (document row, label), int64 [pairs, 2], from top-k lists.
 
-  Lists that may lack their next label become shorter (LabelLists.shortened). A
-  full list that would lose all labels is a DataError about `path`.
+  Lists that may lack their next label become shorter (LabelLists.shortened).
   """
   listed = lists.ids != PAD
   rows = Ragged(

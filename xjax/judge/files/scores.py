@@ -28,9 +28,8 @@ def read_predictions(
 ) -> tuple[LabelRows, Predictions | None]:
   """Reads the predictions of any system from a file of any known format.
 
-  A text file may be gzipped. For a predictions.npz, all rows are empty, but the
-  document ids, the label ids and the number of labels are set, and the saved
-  predictions are returned too.
+  For a predictions.npz, all rows are empty, but ids and the number of labels
+  are set, and the saved predictions are returned too.
   """
   saved = None
   match file_kind(path):

@@ -17,8 +17,8 @@ FORMATS = ('csr', 'csc', 'coo')
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   """Reads a csr, csc or coo matrix of a row per document, a column per label.
 
-  Each stored value is an entry, even if it is 0. The values are the scores. In
-  csc and coo, the entries of a row are sorted by column. No pickle is loaded.
+  Each stored value, even 0, is an entry with this score. In csc and coo, the
+  entries of a row are sorted by column.
   """
   arrays = Arrays.read(path)
   arrays.left.pop('_is_array', None)

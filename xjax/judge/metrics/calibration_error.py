@@ -1,8 +1,7 @@
 """Fits sigmoids and curves from scores to probabilities, and computes errors.
 
-All computations use float64 in NumPy and SciPy, and numbers are summed in a
-fixed order. So the same decisions give exactly the same numbers on the same
-machine.
+Numbers are float64, and are summed in a fixed order, so that the same decisions
+give exactly the same numbers on the same machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,9 +27,9 @@ class CannotFit(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Sigmoid:
-  """Computes the probability p = 1 / (1 + exp(-(a z + b))) of a score z.
+  """Computes p = 1 / (1 + exp(-(a z + b))) of a score z.
 
-  With a > 0, p rises with z. For a temperature T, a is 1 / T and b is 0.
+  For a temperature T, a is 1 / T and b is 0.
   """
 
   a: float
@@ -62,13 +61,12 @@ def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
 def fit_temperature(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
-  """Fits the temperature T that minimises log loss.
+  """Fits the temperature T that minimises log loss of sigmoid(z / T).
 
-  See section 4.2 of Guo et al. 2017. The probability is sigmoid(z / T), which
-  is their eq. 9 for a decision between two outcomes. There is no fit
-  (CannotFit) if the sign of the score alone says which decisions are correct,
-  because T would be 0, or if correct decisions do not tend to have higher
-  scores.
+  This is section 4.2, eq. 9 of Guo et al. 2017 for two outcomes. There is no
+  fit (CannotFit) if the sign of the score alone says which decisions are
+  correct, because T would be 0, or if correct decisions do not tend to have
+  higher scores.
   """
   _check(scores_N, correct_N)
   if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
@@ -83,11 +81,10 @@ def fit_platt(
 ) -> Sigmoid:
   """Fits the sigmoid of Platt (1999) as in Lin, Lin & Weng (2007).
 
-  Let there be n+ correct and n- wrong decisions. The target of a correct
-  decision is (n+ + 1) / (n+ + 2) instead of 1. The target of a wrong decision
-  is 1 / (n- + 2) instead of 0. With these targets, the best fit is finite, even
-  if a threshold separates the correct decisions from the wrong decisions. There
-  is no fit (CannotFit) if correct decisions do not tend to have higher scores.
+  With n+ correct and n- wrong decisions, the targets are (n+ + 1) / (n+ + 2)
+  and 1 / (n- + 2) instead of 1 and 0. So the best fit is finite, even if a
+  threshold separates the decisions. There is no fit (CannotFit) if correct
+  decisions do not tend to have higher scores.
   """
   _check(scores_N, correct_N)
   return _fit(scores_N, correct_N, platt_targets(correct_N), shifted=True)
@@ -107,9 +104,8 @@ def log_loss(
 ) -> float:
   """Computes the mean log loss of decisions, in nats.
 
-  If p is the probability of a decision, and t is its target, the loss of the
-  decision is -t log p - (1 - t) log(1 - p). `targets` has t of wrong decisions,
-  then t of correct decisions.
+  A decision with probability p and target t loses -t log p - (1 - t) log(1 -
+  p). `targets` has t of wrong and of correct decisions.
   """
   at = np.array([fitted.a, fitted.b])
   return _Loss(scores_N, correct_N, targets)(at)[0]
@@ -133,11 +129,7 @@ def _fit(
   targets: tuple[float, float],
   shifted: bool,
 ) -> Sigmoid:
-  """Fits the sigmoid that minimises log loss; b is 0 unless `shifted`.
-
-  The scores are scaled to [-1, 1] for the fit. If `shifted`, they are also
-  centred.
-  """
+  """Fits the sigmoid that minimises log loss; b is 0 unless `shifted`."""
   low, high = targets
   centre = float(scores_N.mean(dtype=np.float64)) if shifted else 0.0
   widest = np.array([scores_N.min(), scores_N.max()], np.float64) - centre
@@ -157,10 +149,9 @@ def _fit(
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-  """Computes the mean log loss of the sigmoid with parameters (a, b).
+  """Computes the mean log loss of (a, b), its gradient [2] and Hessian [2, 2].
 
-  The scores are replaced by (scores - centre) / scale. A call returns the mean
-  loss, the gradient [2] and the Hessian [2, 2].
+  The scores are replaced by (scores - centre) / scale.
   """
 
   scores_N: np.ndarray
@@ -195,8 +186,7 @@ def _minimise(
 ) -> np.ndarray:
   """Minimises a function by Newton's method with backtracking.
 
-  `loss` returns the value, the gradient and the Hessian at a point. Only the
-  first `free` parameters may change.
+  Only the first `free` parameters may change.
   """
   value, gradient, hessian = loss(at)
   for _ in range(_STEPS):
@@ -223,24 +213,15 @@ ABOVE = 0.1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reliability:
-  """Holds a reliability diagram: accuracy in bins of the probability.
+  """Holds a reliability diagram: accuracy in bins of the probability."""
 
-  Attributes:
-    edges: from 0 to 1. A bin includes its upper edge; the first bin includes 0
-      too.
-    confidence: mean probability in a bin; 0 in an empty bin.
-    accuracy: share of correct decisions in a bin; 0 in an empty bin.
-    ece: expected calibration error, a fraction; 0 if there are no decisions.
-    ece_above: the error of the decisions with probability above ABOVE, in the
-      same bins; None if there are no such decisions.
-  """
-
+  # From 0 to 1; a bin includes its upper edge.
   edges: Float[np.ndarray, ' edges']
-  confidence: Float[np.ndarray, ' bins']
-  accuracy: Float[np.ndarray, ' bins']
+  confidence: Float[np.ndarray, ' bins']  # mean probability; 0 if empty
+  accuracy: Float[np.ndarray, ' bins']  # correct share; 0 if empty
   counts: Int[np.ndarray, ' bins']  # number of decisions
-  ece: float
-  ece_above: float | None
+  ece: float  # expected calibration error, a fraction; 0 without decisions
+  ece_above: float | None  # of decisions above ABOVE, if there are any
 
 
 def reliability(
@@ -252,10 +233,9 @@ def reliability(
 
   The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
   et al. 2015). By default, the bins have equal width, as in Guo et al. 2017
-  (eq. 3). Each probability is the probability that the label is correct, so it
-  is from 0 to 1, else a ValueError is raised. (The probability of the likelier
-  outcome would be at least 1/2.) `bins` is the number of bins of equal width,
-  or their edges, ascending from 0 to 1.
+  (eq. 3). A probability is that of the label, not of the likelier outcome.
+  `bins` is the number of bins of equal width, or their edges, ascending from 0
+  to 1.
   """
   inside = (probabilities_N >= 0) & (probabilities_N <= 1)
   if not inside.all():
@@ -307,18 +287,11 @@ _TINY = 1e-12  # probabilities stay this far from 0 and 1
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """Computes a probability that rises with the score.
+  """Computes a probability whose logit is piecewise linear in the score."""
 
-  The logit of the probability is piecewise linear in the score.
-
-  Attributes:
-    knots: pairs (score, logit), at least one. Both numbers rise from each pair
-      to the next. Between two pairs the logit is interpolated.
-    a: slope of the logit outside the knots; above 0.
-  """
-
+  # Pairs (score, logit), at least one. Both rise from each pair to the next.
   knots: tuple[tuple[float, float], ...]
-  a: float
+  a: float  # slope outside the knots, above 0
 
   def __call__(
     self, scores: Float[np.ndarray, '...']
@@ -341,9 +314,8 @@ def fit_isotonic(
 ) -> Curve:
   """Fits a rising curve by isotonic regression (Zadrozny & Elkan 2002).
 
-  The regression is the rising step function with the smallest squared error.
-  Here each step is also averaged with a few decisions of `platt`, the sigmoid
-  of the same decisions, and each step rises a little.
+  Each step is also averaged with a few decisions of `platt`, the sigmoid of the
+  same decisions, and each step rises a little.
   """
   # SciPy's optimizers take a while to import, and only fits need them.
   from scipy.optimize import isotonic_regression

@@ -1,7 +1,4 @@
-"""Computes intra-list diversity: how dissimilar the labels of a list are.
-
-The formula is eq. 17 of Schultheis et al. 2022.
-"""
+"""Computes intra-list diversity (Schultheis et al. 2022, eq. 17)."""
 
 from collections.abc import Iterable, Sequence
 import re
@@ -23,8 +20,8 @@ def intra_list_diversity(
 ) -> dict[int, Float[np.ndarray, ' N']]:
   """Computes the mean dissimilarity of all pairs of the first k labels, by k.
 
-  The dissimilarity of two labels is 1 - the dot product of their vectors, which
-  have norm 1 or 0. The mean is 0 if a list has fewer than two labels.
+  It is 1 - the dot product of vectors of norm 1 or 0. The mean is 0 if a list
+  has fewer than two labels.
   """
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
   diversity = {}
@@ -43,10 +40,7 @@ def intra_list_diversity(
 def _products(
   vectors_LD: scipy.sparse.csr_array, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-  """Returns the dot product of the vectors of each pair of labels.
-
-  If a pair occurs several times, its product is computed only once.
-  """
+  """Returns the dot product of each pair of labels; equal pairs only once."""
   pairs = np.minimum(first, second).astype(np.int64) * vectors_LD.shape[0]
   pairs, places = np.unique(
     pairs + np.maximum(first, second), return_inverse=True
@@ -67,10 +61,9 @@ _WORD = r'\w+'
 def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
   """Makes label vectors whose products say how often labels occur together.
 
-  The result is float64 CSR [L, N]. A row has norm 1, or is 0 if the label has
-  no documents. The dot product of the rows of labels l and m is n_lm / sqrt(n_l
-  n_m), in [0, 1], where n_l documents have label l, and n_lm documents have
-  both.
+  They are float64 CSR [L, N], of norm 1, or 0 without documents. The dot
+  product of labels l and m is n_lm / sqrt(n_l n_m), where n_l documents have
+  label l, and n_lm documents have both.
   """
   # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize
@@ -85,8 +78,7 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
 def descriptor_vectors(texts: Iterable[str]) -> scipy.sparse.csr_array:
   """Makes TF-IDF vectors of the labels' descriptors, float64 CSR [L, words].
 
-  A row has norm 1, or is 0 if the descriptor has no words. If no descriptor has
-  a word, a DataError is raised.
+  A row has norm 1, or is 0 if the descriptor has no words.
   """
   from sklearn.feature_extraction.text import TfidfVectorizer
 

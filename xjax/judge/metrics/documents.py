@@ -1,6 +1,4 @@
-"""Defines the metrics that are computed for each document.
-
-Each metric is one class. The descriptions use these words:
+"""Defines the metrics that are computed for each document, each by one class.
 
 - g is the document's number of gold labels.
 - A hit is a gold label in the list.
@@ -33,10 +31,7 @@ def ideal(k: int) -> float:
 
 
 class Precision(DocumentMetric):
-  """Computes precision: the hits among the first k labels, divided by k.
-
-  The divisor is k also if the list has fewer than k labels.
-  """
+  """Divides the hits among the first k labels by k, also in a shorter list."""
 
   name = 'P@k'
 
@@ -57,10 +52,9 @@ class Recall(DocumentMetric):
 
 
 class RecallAtMost(DocumentMetric):
-  """Divides the hits among the first k labels by min(k, g).
+  """Divides hits among the first k labels by min(k, g), the most possible.
 
-  No list can have more hits than min(k, g). This is RP@k of Chalkidis et al.
-  2019, eq. 3.
+  This is RP@k of Chalkidis et al. 2019, eq. 3.
   """
 
   name = 'RP@k'
@@ -93,10 +87,7 @@ class RPrecision(DocumentMetric):
 
 
 class Hit(DocumentMetric):
-  """Computes 1 if one of the first k labels is gold, else 0.
-
-  This is eq. 12 of Schultheis et al. 2022.
-  """
+  """Is 1 if a label up to k is gold (Schultheis et al. 2022, eq. 12)."""
 
   name = 'Hit@k'
 
@@ -105,10 +96,9 @@ class Hit(DocumentMetric):
 
 
 class FullNDCG(DocumentMetric):
-  """Divides the DCG by the DCG of a list of k hits.
+  """Divides the DCG by that of k hits, even if g is smaller.
 
-  So the value is below 1 for a document with fewer than k gold labels. This is
-  eq. 2 of Schultheis et al. 2022.
+  This is eq. 2 of Schultheis et al. 2022.
   """
 
   name = 'nDCG-full@k'
@@ -169,10 +159,7 @@ class PSnDCG(_Weighed):
 
 
 class PSnDCGOfMeans(_Weighed):
-  """Computes PSnDCG, where each document's terms are divided by an ideal DCG.
-
-  The ideal DCG of a document is the DCG of a list of min(k, g) hits.
-  """
+  """Computes PSnDCG of terms that are divided by the DCG of min(k, g) hits."""
 
   name = 'PSnDCG@k'
 
@@ -264,10 +251,7 @@ class Diversity(DocumentMetric):
 
 
 class Weighted(DocumentMetric):
-  """Sums the weights W[label, place] of the hits; the user supplies W.
-
-  This is eq. 4 of Schultheis et al. 2022.
-  """
+  """Sums the user's W[label, place] of hits (Schultheis et al. 2022, eq. 4)."""
 
   name = 'weighted@k'
   needs = Needs.RANK_WEIGHTS

@@ -1,8 +1,7 @@
 """Computes metrics with 64-bit numbers, in NumPy or in JAX on one device.
 
-A metric is one function, which takes arrays of NumPy or of JAX. Compiling the
-metrics of a split takes seconds. So a small split is judged by NumPy, and only
-a large split is judged by compiled programs.
+Compiling the metrics of a split takes seconds. So a small split is judged by
+NumPy, and only a large split by compiled programs.
 """
 
 from collections.abc import Iterator
@@ -41,10 +40,9 @@ def _mesh() -> jax.sharding.Mesh:
 
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
-  """Makes JAX use int64 and float64 on this process's first device.
+  """Makes JAX use int64, float64 and exact products on the first device.
 
-  Matrix products are exact. A division by 0 gives no warning in NumPy, because
-  it gives no warning in JAX.
+  A division by 0 gives no warning in NumPy, because it gives none in JAX.
   """
   # A caller may have set another mesh by `jax.set_mesh`. On that mesh, JAX
   # would trace the metrics again and run them on every device.

@@ -1,16 +1,14 @@
 """Defines the metrics that depend on the hierarchy of the labels.
 
-Each metric is one class. A label is predicted if its score is above a
-threshold, as in micro-F1. The sums are over documents, and documents without
-gold count too: every label that is predicted for them is wrong.
+A label is predicted if its score is above a threshold, as in micro-F1.
+Documents without gold count too: their predicted labels are wrong.
 
 Hierarchical precision, recall and F1 add all ancestors to the predicted labels
 and to the gold labels of a document, each ancestor once (Kiritchenko et al.
-2006). So a wrong label that is close to a gold label is partly right. All
-concepts of the hierarchy count, also those that are no labels. A top concept
-that is above all others and is no label does not count, because every document
-would have it. Labels that are left out of judging do not count either, but
-their ancestors do.
+2006). All concepts of the hierarchy count, also those that are no labels. But a
+top concept above all others that is no label does not count, because every
+document would have it. Labels that are left out of judging do not count either,
+but their ancestors do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -123,9 +121,9 @@ class PathDecisions:
   def at_level(
     self, rows: Ragged, level: int, kept: np.ndarray | bool = True
   ) -> Float[np.ndarray, ' N']:
-    """Counts the labels of each document at a level of the hierarchy.
+    """Counts the labels of each document at a level; roots are at level 1.
 
-    Roots are at level 1. Only values of `rows` that are `kept` count.
+    Only values of `rows` that are `kept` count.
     """
     chosen = rows.keep((self.hierarchy.levels[rows.values] == level) & kept)
     return chosen.lengths.astype(np.float64)
@@ -148,9 +146,7 @@ def _isin(rows: Ragged, others: Ragged, n_nodes: int) -> np.ndarray:
 class HierarchicalMetric(Metric):
   """Is the base class of metrics whose sums need the hierarchy of labels.
 
-  `over(decisions)` gets PathDecisions and returns float64 [N], what each
-  document adds to the numerator. `under(decisions)` does the same for the
-  denominator.
+  `over` and `under` get PathDecisions and return what each document adds.
   """
 
   needs = Needs.HIERARCHY
@@ -193,11 +189,7 @@ class HierarchicalRecall(HierarchicalMetric):
 
 
 class HierarchicalF1(HierarchicalMetric):
-  """Computes the F1 of all decisions about nodes, pooled over documents.
-
-  It is the harmonic mean of hP and hR. For labels without parents, it is
-  micro-F1.
-  """
+  """Computes the harmonic mean of hP and hR; without parents, micro-F1."""
 
   name = 'hF1'
   over = HierarchicalPrecision.over
@@ -213,7 +205,7 @@ class Consistency(HierarchicalMetric):
   """Computes the share of predicted labels whose parents are predicted too.
 
   Only parents that are labels count. A label without such parents is
-  consistent. A document without predicted labels adds nothing.
+  consistent.
   """
 
   name = 'consistency'

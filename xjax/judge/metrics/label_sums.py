@@ -82,14 +82,8 @@ def label_sums(
 ) -> tuple[dict[str, Float[Array, '*R']], dict[str, Float[Array, '*R F']]]:
   """Computes the sums over labels for one set of decisions.
 
-  A label that is neither predicted nor gold adds 0 to every sum, so the caller
-  may leave out this label.
-
-  Args:
-    correct_L: number of documents for which the label is predicted and gold.
-      Leading axes are replicates.
-    table: slice and frequency bins of the same labels.
-    n_docs: number of documents, including documents without gold.
+  A label that is neither predicted nor gold adds 0 to every sum and may be left
+  out. Leading axes are replicates. n_docs includes documents without gold.
 
   Returns:
     totals: name -> sum over all labels. But `labels up to largest` is the
@@ -133,10 +127,7 @@ def named_sums(
   n_docs: int,
   metrics: tuple[LabelMetric, ...],
 ) -> dict[str, float]:
-  """Computes the sums of label_sums, and adds the suffix `end` to each name.
-
-  A name is `correct@5`, or `NAME@5[1-9]` for the sum over a bin.
-  """
+  """Computes label_sums, by `correct@5`, or `NAME@5[1-9]` for a bin."""
   compute = label_sums if len(correct_L) <= _NUMPY_UP_TO else _compiled
   with exact():
     totals, binned = compute(

@@ -1,7 +1,6 @@
 """Defines the metrics that are computed from counts per label.
 
-Each metric is one class. These metrics count every document, including
-documents without gold. In the terms of a label, 0 / 0 counts as 0.
+They count every document, also without gold. In a label's terms, 0 / 0 is 0.
 """
 
 import dataclasses
@@ -30,13 +29,11 @@ def f_beta(
   gold_L: Float[Array, '*R L'],
   beta: float = 1.0,
 ) -> Float[Array, '*R L']:
-  """Computes the F_beta of each label, where 0 / 0 counts as 0.
+  """Computes (1 + beta^2) TP / (beta^2 gold + predicted); 0 / 0 counts as 0.
 
-  F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1, this is
-  the F1 of "Re-evaluating Extreme Multi-label Text Classification Methods in
-  Tail Label Prediction" (anonymous ACL submission), eq. 1. In that paper, a
-  label that is never predicted has F1 0. With other values of beta, F_beta is
-  the F of Schultheis et al. 2022, section 3.2.
+  With beta = 1, this is the F1 of "Re-evaluating Extreme Multi-label Text
+  Classification Methods in Tail Label Prediction" (anonymous ACL submission),
+  eq. 1; else the F of Schultheis et al. 2022, section 3.2.
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L
@@ -49,10 +46,7 @@ def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
 
 
 class MicroF1AtThreshold(LabelMetric):
-  """Computes the F1 of all decisions above a threshold, pooled over labels.
-
-  The class adds no sums, because the sums that it needs are always computed.
-  """
+  """Computes the F1 of all decisions above a threshold, pooled over labels."""
 
   name = 'micro-F1'
 
@@ -82,10 +76,7 @@ class MacroF1AtThreshold(LabelMetric):
 
 
 class WeightedF1(LabelMetric):
-  """Computes the weighted mean of the labels' F1 for scores above a threshold.
-
-  The weight of a label is the number of documents for which it is gold.
-  """
+  """Weighs the labels' F1 above a threshold by their gold documents."""
 
   name = 'weighted-F1'
   only_correct = True
@@ -179,8 +170,8 @@ class Coverage(LabelMetric):
 class AlphaCoverage(LabelMetric):
   """Computes the share of labels whose recall is at least alpha, in [0, 1].
 
-  This is eq. 28 of Schultheis et al. 2022. A label that is never gold has
-  recall 0. With alpha = 0, the recall must be above 0, as in Coverage.
+  This is eq. 28 of Schultheis et al. 2022. With alpha = 0, the recall must be
+  above 0, as in Coverage.
   """
 
   alpha: float
@@ -205,11 +196,10 @@ class AlphaCoverage(LabelMetric):
 
 @dataclasses.dataclass(frozen=True)
 class SampledCoverage(LabelMetric):
-  """Computes the expected coverage of a random draw of documents.
+  """Computes the expected coverage of n' = n_drawn documents of n, drawn again.
 
-  If n' = n_drawn documents are drawn with replacement from n documents, the
-  metric is the mean over labels of 1 - (1 - c_l / n)^n', where c_l is the
-  number of correct predictions of label l (Schultheis et al. 2022, eq. 24-25).
+  It is the mean over labels of 1 - (1 - c_l / n)^n', where c_l is the number of
+  correct predictions of label l (Schultheis et al. 2022, eq. 24-25).
   """
 
   n_drawn: int
@@ -235,8 +225,8 @@ class Entropy(LabelMetric):
   """Computes how evenly the correct predictions are spread over the labels.
 
   The entropy, in bits, is log2 C - (sum over labels of c log2 c) / C, where c
-  is the number of correct predictions of a label, and C is the sum of c over
-  all labels (Schultheis et al. 2022, eq. 15-16).
+  is the number of correct predictions of a label, and C their sum (Schultheis
+  et al. 2022, eq. 15-16).
   """
 
   name = 'entropy@k'

@@ -1,12 +1,10 @@
 """Defines the base classes of metrics. Each metric is one class.
 
-A metric that is computed per document extends DocumentMetric, and a metric that
-is computed per label extends LabelMetric. The class says what each document (or
-label) adds to two sums: the numerator, `over`, and the denominator, `under`.
-The metric's value is computed from these two sums alone. A confidence interval
-or a significance test gives other weights to the documents. Other weights
-change only the sums, so no metric needs extra code for intervals and tests.
-Every imported subclass is a metric. There is no table of metrics to edit.
+A metric per document extends DocumentMetric, a metric per label LabelMetric.
+The class says what each document (or label) adds to two sums, the numerator
+`over` and the denominator `under`, from which alone the value is computed.
+Intervals and significance tests only give other weights to the documents, so no
+metric needs extra code for them. Every imported subclass is a metric.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,12 +48,10 @@ class Ratio(enum.Enum):
 
   PSDCG is the propensity-scored DCG of a document.
 
-  SUMS: the sum of PSDCG over documents, divided by the sum of the largest
-    possible PSDCG.
-  MEANS: in both sums, a document's term is first divided by the document's
-    ideal DCG: the sum of 1 / log2(i + 1) for i <= min(k, g), where g is its
-    number of gold labels. So a document with few gold labels gets a larger
-    weight.
+  SUMS: the sum of PSDCG, divided by the sum of the largest possible PSDCG.
+  MEANS: in both sums, a document's term is first divided by the sum of 1 /
+  log2(i + 1) for i <= min(k, g), where g is its number of gold labels. So a
+  document with few gold labels gets a larger weight.
   """
 
   SUMS = 'sums'
@@ -63,11 +59,7 @@ class Ratio(enum.Enum):
 
 
 class Recalled(enum.Enum):
-  """Says what PSR@k divides a document's propensity-scored hits by.
-
-  With WEIGHT, PSR@k is 1 if all gold labels are among the first k labels. With
-  COUNT, it may be above 1.
-  """
+  """Says what PSR@k divides by: with COUNT, it may be above 1."""
 
   WEIGHT = 'weight'  # the sum of the weights of the document's gold labels
   COUNT = 'count'  # the number of the document's gold labels
@@ -76,9 +68,7 @@ class Recalled(enum.Enum):
 class AveragedLabels(enum.Enum):
   """Says which labels a mean over labels includes.
 
-  UP_TO_LARGEST has all labels from index 0 up to the largest used index. An
-  index is used if a judged document has the label as gold or among the first k
-  labels of its list.
+  UP_TO_LARGEST has all labels up to the largest index that is gold or listed.
   """
 
   ALL = 'all'
@@ -104,29 +94,19 @@ OPTIONAL = *USER_SUPPLIED, Needs.HIERARCHY
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-  """Holds the conventions by which one tool computes its metrics.
-
-  Attributes:
-    title: name of the tool, and the version whose code was read and run.
-    source: address of the tool's code, or the papers that define the metrics.
-    printed: kinds of metrics that the tool prints, with k for the cut-off, such
-      as 'P@k' or 'micro-F1'. The tool also prints each metric whose class has
-      this protocol in Metric.protocols.
-    skip_without_gold: whether means over documents leave out documents without
-      gold. If not, a document without gold counts as 0. A metric whose class
-      defines `under`, such as PSP, has the same value in both cases.
-    frequent_from: a label is frequent if it has at least this many training
-      documents. A label with fewer training documents, but at least one, is in
-      the slice `few`.
-  """
+  """Holds the conventions by which one tool computes its metrics."""
 
   name: str  # as in metrics.json
-  title: str
-  source: str
+  title: str  # name of the tool, and the version that was read and run
+  source: str  # address of the tool's code, or the papers
   ties: str  # how the tool orders labels of equal score
+  # Kinds of metrics that the tool prints, such as 'P@k' or 'micro-F1', besides
+  # those with this protocol in Metric.protocols.
   printed: tuple[str, ...] = ()
+  # Whether means leave out documents without gold; else they count as 0. A
+  # metric that defines `under`, such as PSP, is the same in both cases.
   skip_without_gold: bool = False
-  frequent_from: int = 50
+  frequent_from: int = 50  # training documents of a frequent label
   psndcg: Ratio = Ratio.SUMS  # how PSnDCG@k is computed
   psr: Recalled = Recalled.WEIGHT  # the divisor of PSR@k
   coverage_over: AveragedLabels = AveragedLabels.ALL
@@ -155,7 +135,7 @@ TUNED = '-tuned'  # suffix of metrics at a threshold that is tuned on dev
 
 @functools.cache  # there are only a few thousand names
 def kind_of(metric: str) -> str:
-  """Returns the kind of a metric: its name without parameter values.
+  """Returns a metric's name without parameter values.
 
   The kind of 'P@5' is 'P@k', the kind of 'macro-F1@5[1-9]' is 'macro-F1@k[]',
   and the kind of 'coverage[a=0.5]@5' is 'coverage[a]@k'.
@@ -174,22 +154,15 @@ class SumLayout:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-  """Is the base class of all metrics.
+  """Is the base class of all metrics."""
 
-  Attributes:
-    name: the metric's kind, such as `RP@k`, which has a cut-off, or
-      `R-Precision`, which has no cut-off. A class with the name '' is a base
-      class of metrics.
-    protocols: names of protocols that print the metric. A protocol also prints
-      the metric if Protocol.printed contains the metric's name.
-    needs: what the metric needs in addition to lists and gold.
-    is_share: whether the metric's largest value is 1. If so, the upper end of
-      an interval is at most 1, or the largest replicate if this is above 1.
-  """
-
+  # Its kind, such as `RP@k`, or `R-Precision` without cut-off; '' for base
+  # classes.
   name: ClassVar[str] = ''
+  # Names of protocols that print it, besides Protocol.printed.
   protocols: ClassVar[tuple[str, ...]] = ('xjax',)
   needs: ClassVar[Needs] = Needs.NOTHING
+  # Whether the largest value is 1, which limits intervals.
   is_share: ClassVar[bool] = True
   # Computes the terms of the denominator. If `under` is None, the denominator
   # is the number of documents (or labels).
@@ -233,8 +206,7 @@ class Metric:
   def applies(self, protocol: Protocol) -> bool:
     """Returns whether this class follows the protocol's conventions.
 
-    Several classes may have the same name. For each protocol, exactly one of
-    these classes applies.
+    For each protocol, exactly one class of a name applies.
     """
     return True
 
@@ -245,8 +217,8 @@ class Metric:
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     """Computes the metric's value from its two sums, float64.
 
-    The sums are numbers, or arrays with one entry per replicate. `under` has
-    NaN in place of 0. `k` is 0 for a metric without a cut-off.
+    The sums are numbers, or have one entry per replicate. `under` has NaN in
+    place of 0. `k` is 0 for a metric without a cut-off.
     """
     return over / under
 
@@ -260,9 +232,9 @@ class Metric:
   def sum_of(self, part: str) -> str:
     """Returns the name of the sum of a method, 'over' or 'under'.
 
-    A class whose body says `over = Other.over` shares the sum of Other, so both
-    classes use the same name. A class that only inherits a method has a
-    separate sum, because the method may depend on the class.
+    A class whose body says `over = Other.over` shares the sum of Other. A class
+    that only inherits a method does not, because the method may depend on the
+    class.
     """
     owner = type(self)
     shared = vars(owner).get(part)
@@ -277,10 +249,10 @@ class Metric:
 class DocumentMetric(Metric):
   """Is the base class of metrics whose sums are over documents.
 
-  Documents without gold add 0. For a metric with a cut-off, `over(lists)`
-  returns float [B, J], with a column for each cut-off of `lists.ks`; otherwise
-  float [B]. `under(lists)` returns the same shape. If the class does not define
-  `under`, the value is the mean over documents.
+  Documents without gold add 0. `over(lists)` and `under(lists)` return float
+  [B, J], with a column for each cut-off of `lists.ks`, or float [B] for a
+  metric without a cut-off. Without `under`, the value is the mean over
+  documents.
   """
 
   least_k: ClassVar[int] = 1  # the smallest cut-off at which it is defined
@@ -293,8 +265,7 @@ class DocumentMetric(Metric):
   ) -> Float[np.ndarray, 'N J']:
     """Computes the values that `over` reads from lists.outside[self.name].
 
-    This method is called once, on the host, and only for metrics that need
-    SIMILARITY. The label vectors have norm 1.
+    It is called once, on the host, only for metrics that need SIMILARITY.
     """
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
@@ -319,10 +290,7 @@ class DocumentMetric(Metric):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PerLabel:
-  """Holds each label's counts for a set of decisions, as float64.
-
-  An array can have leading axes *R for replicates.
-  """
+  """Holds each label's counts, float64; leading axes *R are replicates."""
 
   correct_L: Float[Array, '*R L']  # documents with the label predicted and gold
   predicted_L: Float[Array, '*R L']  # documents with the label predicted
@@ -337,26 +305,20 @@ class PerLabel:
 class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
-  `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
-  label's term is computed only from the counts of the label and the number of
-  all documents. The term is 0 for a label that is neither predicted nor gold.
-  `under(labels)` returns the same shape. If the class does not define `under`,
-  the value is the mean over labels.
+  `over(labels)` and `under(labels)` return float [*R, L], the shape of
+  PerLabel's arrays. A label's term depends only on its counts and the number of
+  all documents, and is 0 for a label that is neither predicted nor gold.
+  Without `under`, the value is the mean over labels.
 
   For a metric with a cut-off, the first k labels of every list are predicted,
   otherwise all labels with a score above a threshold.
-
-  Attributes:
-    is_binned: whether the metric is also printed for each frequency bin.
-    only_correct: whether a label without a correct decision adds 0 to the sums.
-      If so, only labels with a correct decision are counted in replicates. This
-      is much faster.
-    ignores_wrong: whether the sums depend only on correct decisions and gold.
-      If so, they are known even if wrong labels are missing from the lists.
   """
 
-  is_binned: ClassVar[bool] = False
+  is_binned: ClassVar[bool] = False  # also printed for frequency bins
+  # Whether a label without a correct decision adds 0; then replicates count
+  # only the others, which is much faster.
   only_correct: ClassVar[bool] = False
+  # Whether the sums are known if wrong labels are missing from the lists.
   ignores_wrong: ClassVar[bool] = False
 
   @classmethod
@@ -372,10 +334,7 @@ class LabelMetric(Metric):
   def under_names(
     self, protocol: Protocol, end: str, k: int
   ) -> tuple[str, ...]:
-    """Returns the names of the sums that add up to the denominator.
-
-    `end` is the suffix of the set of decisions, such as `@5`.
-    """
+    """Returns the names of the sums that add up to the denominator."""
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
     averaged_labels = (
@@ -490,11 +449,7 @@ def users_kinds() -> tuple[str, ...]:
 def measures(
   protocol: Protocol, points: MetricPoints, form: SumLayout = SumLayout()
 ) -> Mapping[str, Measure]:
-  """Returns the metrics that a protocol prints, in the order of printing.
-
-  The keys are full names, such as `P@5`. If two metrics have the same name, a
-  ConfigError is raised.
-  """
+  """Returns the metrics that a protocol prints, by full name such as `P@5`."""
   return _measures(metric_classes(), protocol, points, form)
 
 

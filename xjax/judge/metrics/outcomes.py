@@ -35,21 +35,14 @@ class Decisions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcomes:
-  """Holds what a system predicted for N documents, and their gold labels.
+  """Holds what a system predicted for N documents, and their gold labels."""
 
-  Attributes:
-    terms: name of a sum -> what each document adds to the sum.
-    sets: suffix, such as `@5` -> a set of decisions. If a sum is computed from
-      this set, the name of the sum ends in the suffix.
-    fixed: name -> a sum that does not depend on the documents.
-  """
-
-  terms: Mapping[str, Float[np.ndarray, ' N']]
-  sets: Mapping[str, Decisions]
+  terms: Mapping[str, Float[np.ndarray, ' N']]  # sum -> term
+  sets: Mapping[str, Decisions]  # by suffix of sums, such as `@5`
   gold: Ragged
   mask: Bool[np.ndarray, ' L']  # the slice
   bins: Mapping[str, Bool[np.ndarray, ' L']]  # by name
-  fixed: Mapping[str, int | float]
+  fixed: Mapping[str, int | float]  # sums without documents
   metrics: tuple[LabelMetric, ...]  # whose sums are computed
 
   def __len__(self) -> int:
@@ -98,22 +91,16 @@ class Counts:
 class LabelSlots:
   """Assigns a slot, which is a row of the count arrays, to each counted label.
 
-  The first slots are for the labels that the sums over labels include. If
-  `only_correct`, these are the labels with a correct decision, because other
-  labels would add 0 to all sums; otherwise all labels that are predicted or
-  gold. The next slots are for other gold labels, if `count_gold`.
-
-  Attributes:
-    labels_H: the labels that the sums include, in the order of their slots.
-    n_summed: number of slots for these labels: len(labels_H), rounded up.
-    n_slots: number of all slots.
-    slots_L: slot of each label; -1 if the label is not counted.
+  The first slots are for the labels that the sums over labels include: if
+  `only_correct`, those with a correct decision, because others would add 0;
+  otherwise all that are predicted or gold. The next slots are for other gold
+  labels, if `count_gold`.
   """
 
-  labels_H: Int[np.ndarray, ' H']
-  n_summed: int
+  labels_H: Int[np.ndarray, ' H']  # in sums, in slot order
+  n_summed: int  # len(labels_H), rounded up
   n_slots: int
-  slots_L: Int32[np.ndarray, ' L']
+  slots_L: Int32[np.ndarray, ' L']  # -1 if not counted
   n_docs: int
 
   @classmethod
@@ -125,10 +112,7 @@ class LabelSlots:
     count_gold: bool,
     only_correct: bool = True,
   ) -> 'LabelSlots':
-    """Assigns slots to the labels of two outcomes, for all weights 0 and 1.
-
-    `ends` are suffixes of the sets of decisions whose labels are counted.
-    """
+    """Assigns slots to the labels in these sets of two outcomes."""
     sets = [outcomes.sets[end] for outcomes in (before, after) for end in ends]
     every = [*sets, before.gold_decisions, after.gold_decisions]
     if only_correct:
@@ -169,9 +153,9 @@ def _distinct(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _round_up(n: int) -> int:
-  """Rounds a number up, so that few sizes occur and few programs are compiled.
+  """Rounds up to a multiple of 64, and above 512 to at most n * 9 / 8.
 
-  The result is a multiple of 64, and above 512 at most n * 9 / 8.
+  So few sizes occur and few programs are compiled.
   """
   step = max(1 << max(n.bit_length() - 4, 0), 64)
   return -(-max(n, 1) // step) * step

@@ -1,13 +1,10 @@
 """Defines the protocols, which record how evaluation tools define metrics.
 
-Tools compute the same sums, but divide them by different denominators. A
-protocol records the choices of one tool (or of xjax) where tools differ.
-
-All tools agree on these definitions:
+Tools compute the same sums, but divide them by different denominators. All
+agree on these definitions:
 
 - In DCG, a hit at place i adds 1 / log2(i + 1).
-- nDCG@k is DCG@k divided by the DCG of an ideal list of min(k, g) hits, where g
-  is the number of gold labels.
+- nDCG@k is DCG@k divided by the DCG of min(k, g) hits, of g gold labels.
 - P@k is the number of hits divided by k, even if a list is shorter than k.
 - PSP is a ratio of sums over documents.
 - F1 and coverage count every document, including documents without gold.

@@ -1,7 +1,4 @@
-"""Compares top-k lists with gold labels, and computes hits and gains.
-
-Document metrics are computed from hits and gains.
-"""
+"""Computes the hits and gains of top-k lists, for document metrics."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -34,42 +31,29 @@ def hits(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Holds the weights of labels in weighted metrics.
+  """Holds the weights of labels in weighted metrics."""
 
-  Attributes:
-    labels_L: float64, inverse propensities, or a user's weights; None if there
-      are no propensity metrics.
-    ranks_LK: float64, weight of each label at each place, for weighted@k.
-  """
-
-  labels_L: Array | None = None
-  ranks_LK: Array | None = None
+  labels_L: Array | None = None  # float64, inverse propensities or a user's
+  ranks_LK: Array | None = None  # float64 by place, for weighted@k
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RankedLists:
-  """Holds the ranked labels and the gold labels of documents.
+  """Holds the ranked and the gold labels of documents, padded with PAD.
 
-  In the descriptions below, g is a document's number of gold labels. The weight
-  of a label is its inverse propensity (Jain et al. 2016), or a weight that the
-  user supplies. Lists and gold are padded with PAD.
-
-  Attributes:
-    gold_BP: gold labels, each once, in any order.
-    whole_B: whether the list has every label that could be listed.
-    outside: name of a metric -> float64 [B, J], the values that the metric's
-      method from_lists computed on the host.
+  The weight of a label is its inverse propensity (Jain et al. 2016), or a
+  weight that the user supplies.
   """
 
   ids_BK: Array  # int32
-  gold_BP: Array
-  whole_B: Array
+  gold_BP: Array  # each once, in any order
+  whole_B: Array  # whether every listable label is listed
   hits_BK: Array  # whether the entry is gold
   gold_B: Array  # g
   listed_B: Array  # length of the list
   weights: Weights
-  outside: Mapping[str, Array]
+  outside: Mapping[str, Array]  # float64 [B, J] from a metric's from_lists
   ks: tuple[int, ...] = dataclasses.field(metadata={'static': True})
 
   @classmethod

@@ -1,15 +1,10 @@
 """Computes the sums from which metrics are computed, for many replicates.
 
-A replicate gives a weight to each document. In a bootstrap, the weight says how
-often the document is drawn. In a significance test, the weight is 1 if two
-systems exchange their outputs for the document, else 0.
-
-A term is the number that one document or one label adds to a sum. There are
-sums over documents, sums over labels, and fixed sums, which are the same in all
-replicates. The term of a label is computed from counts of documents, such as
-the number of documents for which the label is predicted. A slot is a row of the
-arrays of counts. Each counted label has a slot (see LabelSlots). The counts and
-the sums over documents are linear functions of the documents' weights.
+A replicate gives a weight to each document: how often a bootstrap draws it, or
+1 if a significance test exchanges two systems' outputs for it, else 0. The term
+of a label is computed from counts of documents. A slot is a row of the arrays
+of counts (see LabelSlots). The counts and the sums over documents are linear
+functions of the documents' weights; fixed sums are the same in all replicates.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,12 +38,9 @@ class Reweighing:
   def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
     """Prepares the sums with these names.
 
-    The sums over documents are those in after.terms, and the fixed sums are
-    those in after.fixed. All other names are of sums over labels, or of the
-    label counts GOLD_LABELS and UP_TO_LARGEST. `before` has the outcomes where
-    all weights are 0; in a bootstrap, it is after.zeros(). `after` has the
-    outcomes of the same documents where all weights are 1. A document of weight
-    w adds w times the difference.
+    `before` has the outcomes where all weights are 0 (in a bootstrap,
+    after.zeros()), and `after` those where all weights are 1. A document of
+    weight w adds w times the difference.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -134,20 +126,13 @@ def _requested_sums(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _SetSums:
-  """Computes sums over labels for one set of decisions.
+  """Computes sums over labels for one set of decisions."""
 
-  Attributes:
-    correct: counts of the correct decisions about each label.
-    predicted: counts of all decisions about each label.
-    sums: a sum over all labels -> names of frequency bins, over whose labels
-      the same sum is also computed.
-    rows: name of a bin, or '' for all labels -> float64 [H], 1 for labels in
-      the bin, else 0.
-  """
-
-  correct: Counts
-  predicted: Counts
+  correct: Counts  # of each label
+  predicted: Counts  # of each label
+  # Sum -> frequency bins, over which it is computed too.
   sums: Mapping[_Sum, Sequence[str]]
+  # Bin, or '' for all labels -> float64 [H], 0 or 1.
   rows: Mapping[str, np.ndarray]
 
   @classmethod
@@ -221,7 +206,7 @@ _GROUPS = 100  # groups of documents, for the jackknife
 def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
   """Yields how often each document is drawn in N draws, int [N].
 
-  The draws depend only on the seed and on N, so all systems get the same draws.
+  They depend only on the seed and on N, so all systems get the same draws.
   """
   rng = np.random.default_rng((seed, n_docs))
   while True:
@@ -232,8 +217,8 @@ def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
 def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that leave out one group of documents at a time, uint8 [N].
 
-  The group has weight 0, all other documents 1. Documents are split at random
-  into n_groups(n_docs) groups, whose sizes differ by at most one.
+  Documents are split at random into n_groups(n_docs) groups of equal size, up
+  to one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -249,12 +234,9 @@ def n_groups(n_docs: int) -> int:
 def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that exchange two systems' outputs at random, uint8 [N].
 
-  The outputs for a document are exchanged if the document has weight 1. A fair
-  coin is thrown for each document (Noreen 1989). If the systems are equally
-  good, all 2^N ways of exchanging outputs are equally likely. One of these ways
-  is the observed result, where no output is exchanged. So the number of
-  exchanged outputs is not fixed at half: then the observed result could never
-  be drawn.
+  A fair coin is thrown for each document (Noreen 1989), so that all 2^N ways of
+  exchanging outputs are equally likely. With exactly half exchanged, the
+  observed result, where none is, could never be drawn.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -270,8 +252,8 @@ def resample(
 ) -> list[dict[str, Shaped[np.ndarray, ' R']]]:
   """Computes the sums in each replicate, name -> [R], for each weighing.
 
-  All weighings are of the same documents, and get the same weights. `columns`
-  yields at least n_replicates weights; `task` names the task in the progress.
+  All weighings are of the same documents and get the same weights, of which
+  `columns` yields at least n_replicates. `task` names the progress.
   """
   n_docs = weighings[0].n_docs
   size = block_size(n_docs, max(w.n_summed for w in weighings), n_replicates)

@@ -29,30 +29,24 @@ def interval(
 ) -> Interval | None:
   """Computes the bias-corrected percentile interval of bootstrap replicates.
 
-  The difference between the mean of the replicates and the value is the
-  bootstrap's bias (Efron 1979, section 8). The interval is shifted to remove
-  this bias.
+  The interval is shifted by the bootstrap's bias, the difference between the
+  mean of the replicates and the value (Efron 1979, section 8).
 
-  Means and ratios over documents have almost no bias, but coverage and
-  macro-averages have a large bias. About a third of the documents are not in a
-  replicate, so some labels with few documents do not occur in the replicate.
-  Therefore most or all replicates are below the value. The replicates also vary
-  less than the values on new documents would vary. So if the jackknife gives a
-  larger standard error, the interval is stretched by the ratio of this error to
-  the standard error of the bootstrap.
+  Coverage and macro-averages have a large bias: about a third of the documents
+  are not in a replicate, so some labels with few documents do not occur, and
+  most or all replicates are below the value. They also vary less than the
+  values on new documents would. So if the jackknife gives a larger standard
+  error, the interval is stretched by the ratio of the two errors.
 
   Args:
-    values_R: the value of each replicate. NaN, where the denominator is 0, is
-      left out.
+    values_R: NaN, where the denominator is 0, is left out.
     value: the value on all documents, where each document counts once.
     level: share of the replicates inside the interval.
-    left_out_values: the documents are split into groups of about equal size.
-      Each entry is the value without one group. If None, the jackknife is not
-      used.
+    left_out_values: the value without each of some groups of about equal size.
+      If None, the jackknife is not used.
 
   Returns:
-    The interval. It is None if fewer than two replicates, or fewer than half of
-      the replicates, have a value.
+    None if fewer than two, or fewer than half of the replicates, have a value.
   """
   values = values_R[~np.isnan(values_R)]
   if len(values) < max(2, len(values_R) / 2):
@@ -70,9 +64,8 @@ def interval(
 def jackknife_error(left_out_values: Float[np.ndarray, ' groups']) -> float:
   """Computes the standard error by the delete-a-group jackknife.
 
-  Each value leaves out one group. The error is sqrt((groups - 1) / groups * sum
-  of squared deviations from the mean) (Quenouille 1956). It is 0 if a value is
-  NaN, or if there are fewer than two groups.
+  It is sqrt((groups - 1) / groups * sum of squared deviations from the mean)
+  (Quenouille 1956); 0 if a value is NaN, or if there are fewer than two groups.
   """
   if np.isnan(left_out_values).any() or len(left_out_values) < 2:
     return 0.0
@@ -87,10 +80,10 @@ def randomization_p(
 ) -> float:
   """Computes the two-sided p-value of approximate randomization.
 
-  The p-value is (1 + large) / (1 + R), where `large` is the number of
-  iterations whose difference is at least the observed difference (Noreen 1989;
-  Chalkidis et al. 2019, section 5). An iteration without a value (NaN) counts
-  in `large`, so that the p-value can only be too high.
+  It is (1 + large) / (1 + R), where `large` is the number of iterations whose
+  difference is at least the observed difference (Noreen 1989; Chalkidis et al.
+  2019, section 5). An iteration without a value (NaN) counts in `large`, so
+  that the p-value can only be too high.
   """
   values = np.abs([ours, theirs])
   least = abs(ours - theirs) - _ROUNDING * values.max()
@@ -103,9 +96,8 @@ def paired_t_p(
 ) -> float:
   """Computes the two-sided p-value of the paired t-test of at least two values.
 
-  If the values are the F1 of labels, this is the macro t-test of Yang & Liu
-  1999, section 4.3. If all differences are equal, their standard error is 0,
-  and the p-value is 1 for differences of 0, else 0.
+  With the F1 of labels, this is the macro t-test of Yang & Liu 1999, section
+  4.3. If all differences are equal, it is 1 for differences of 0, else 0.
   """
   difference_L = np.asarray(ours_L, np.float64) - theirs_L
   n = len(difference_L)
@@ -123,10 +115,9 @@ def paired_t_p(
 def holm(p_values: Sequence[float]) -> list[float]:
   """Corrects p-values for the number of tests (Holm 1979), in the same order.
 
-  The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
-  below the product of a smaller p-value is raised to the latter product.
-  Products above 1 become 1. All tests whose corrected p-value is at most alpha
-  are significant at the family-wise error rate alpha.
+  The i-th smallest of m p-values is multiplied by m - i + 1, and raised to the
+  product of a smaller p-value, at most 1. Tests at most alpha are significant
+  at the family-wise error rate alpha.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')

@@ -23,18 +23,12 @@ from xjax.judge.metrics.ranking import RankedLists, Weights
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-  """Says which sums to compute; it is a static argument of compiled functions.
-
-  Attributes:
-    n_labels: number of labels with their own counts; 0 if no label is counted.
-    n_thresholds: number of score thresholds at which labels are counted, in
-      addition to the cut-offs.
-  """
+  """Says which sums to compute; a static argument of compiled functions."""
 
   ks: tuple[int, ...]  # ascending
   metrics: tuple[DocumentMetric, ...] = ()
-  n_labels: int = 0
-  n_thresholds: int = 0
+  n_labels: int = 0  # with their own counts
+  n_thresholds: int = 0  # at which labels are counted, besides cut-offs
 
   @functools.cached_property
   def terms(self) -> tuple[str, ...]:
@@ -55,22 +49,15 @@ class Form:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class DocumentBlock:
-  """Holds the lists and the gold labels of a block of documents.
+  """Holds the lists and the gold labels of documents, padded with PAD."""
 
-  Lists and gold, each label once, are padded with PAD.
-
-  Attributes:
-    ids_BK: int32 labels in descending order of score.
-    floor_B: float32. No label outside the list has a score above this value. It
-      is -inf where the list has every label.
-    outside: values that were computed on the host; see ranking.RankedLists.
-  """
-
-  ids_BK: Array
+  ids_BK: Array  # int32, in descending order of score
   gold_BP: Array
   mask_B: Array  # False for rows that only fill the block
+  # float32, bounds scores outside the list; -inf if it has all labels.
   floor_B: Array
   scores_BK: Array | None = None  # needed only for thresholds
+  # See RankedLists.
   outside: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
   def ranked(
@@ -92,10 +79,9 @@ def document_terms(
   """Computes what every document adds to the sums.
 
   Returns:
-    values: float64 [M, B]; float32 in JAX outside metrics.exact. The M terms
-      are in the order of form.terms. The values of rows that only fill the
-      block are 0. The values of documents without gold are also 0, except in
-      the term `documents`.
+    values: float64 [M, B], in the order of form.terms; float32 in JAX outside
+      metrics.exact. Rows that only fill the block, and documents without gold
+      (but for the term `documents`), have 0.
     known: bool [M, B], False where the list is too short for the value.
   """
   lists = documents.ranked(form.ks, weights)
@@ -135,11 +121,10 @@ def _by_cut_off(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LabelCounts:
-  """Holds counts of documents per label, int64.
+  """Holds int64 counts of documents per label, for Q sets of decisions.
 
-  Documents without gold labels count too: every label that is predicted for
-  such a document is wrong. There are Q sets of decisions: a set for each
-  cut-off and a set for each score threshold.
+  There is a set for each cut-off and for each threshold. Documents without gold
+  count too: every label that is predicted for them is wrong.
   """
 
   correct_QL: Array  # the label is predicted and gold
@@ -181,10 +166,7 @@ class LabelCounts:
 def rank_sets(
   ids_BK: Int[Array, 'B K'], ks: tuple[int, ...]
 ) -> Int[Array, 'B K']:
-  """Returns, for each place, the index of the first cut-off that includes it.
-
-  A place beyond all cut-offs gets the index len(ks).
-  """
+  """Returns the index of each place's first cut-off, or len(ks)."""
   sets_K = np.searchsorted(ks, np.arange(ids_BK.shape[1]), side='right')
   return namespace(ids_BK).broadcast_to(sets_K, ids_BK.shape)
 
@@ -210,32 +192,22 @@ def _add_counts(
 class Sums:
   """Holds sums over documents and counts per label.
 
-  Attributes:
-    terms_M: float64, sums of document_terms. Integers are exact up to 2^53.
-    unknown_M: int64, number of documents with gold whose list is too short to
-      know the term.
-    counts: the first sets of decisions belong to the cut-offs, and the other
-      sets to the thresholds. The set of a cut-off k holds the decisions at
-      places after the previous cut-off, up to place k.
-    short_Q: int64, number of documents whose list is too short to know all
-      decisions of the set.
-    uncertain_Q: int64, number of documents in short_Q whose unknown decisions
-      may include a correct decision.
+  The first sets of `counts` belong to the cut-offs, the others to thresholds.
+  The set of a cut-off k has the places after the previous cut-off, up to k.
   """
 
-  terms_M: Array
-  unknown_M: Array
+  terms_M: Array  # float64; integers are exact up to 2^53
+  unknown_M: Array  # int64, documents with gold but too short a list
   counts: LabelCounts
-  short_Q: Array
-  uncertain_Q: Array
+  short_Q: Array  # int64, documents whose list is too short for the set
+  uncertain_Q: Array  # int64, those that may lack a correct decision
   form: Form = dataclasses.field(metadata={'static': True})
 
   @classmethod
   def empty(cls, form: Form, xp: types.ModuleType = jnp) -> 'Sums':
-    """Returns sums and counts that are all 0.
+    """Returns sums and counts that are all 0, of NumPy or of JAX arrays.
 
-    With jax.numpy, a program is compiled for each shape of documents. With
-    numpy, no program is compiled, and documents must be NumPy arrays.
+    With jax.numpy, a program is compiled for each shape of documents.
     """
     n_sets = len(form.ks) + form.n_thresholds if form.n_labels else 0
     with exact():
@@ -254,9 +226,8 @@ class Sums:
     weights: Weights | None = None,
     thresholds: tuple[float, ...] = (),
   ) -> 'Sums':
-    """Returns the sums with documents added.
+    """Returns the sums with documents added; `self`'s arrays are reused.
 
-    `self` cannot be used afterwards, because its arrays are reused.
     `thresholds` are form.n_thresholds numbers in the unit of the scores.
     """
     add = _add if isinstance(self.terms_M, np.ndarray) else _update
