@@ -31,7 +31,7 @@ from xjax.data.formats.corpus_builder import (
 )
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.descriptors import read_descriptors
-from xjax.data.formats.own.splits import draw_splits
+from xjax.data.formats.own.reading import draw_splits
 from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_label_names

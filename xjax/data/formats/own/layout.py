@@ -1,20 +1,24 @@
-"""Finds the files of a corpus of one's own, in a file or a folder."""
+"""Finds the files of a corpus of one's own, and reads those that are texts."""
 
 from collections.abc import Iterable, Iterator
 import dataclasses
+import io
 import pathlib
 import re
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.files.faults import Faults
+from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
+  Fields,
   check_rereadable,
   find_files,
   only_file,
 )
+from xjax.data.files.tables import encoding_of
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.own.columns import SPLIT_NAMES, split_of
+from xjax.data.schema import Document
 
 _ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
 _EXPECTED = (
@@ -25,16 +29,13 @@ _EXPECTED = (
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """Says where the documents of a corpus are.
+  """Says where the documents of a corpus are."""
 
-  Attributes:
-    splits: name of a split -> its file, or its folder of label folders.
-    divided: whether the source says which documents are in which split. If not,
-      `splits` has only the entry train, with all documents.
-  """
-
+  # Each split's file, or its folder of label folders.
   splits: dict[str, pathlib.Path]
   by_label: bool = False  # a folder of files per label
+  # Whether the source says which documents are in which split. If not, train
+  # has all documents.
   divided: bool = True
   labels: pathlib.Path | None = None  # descriptors, if any
 
@@ -123,3 +124,56 @@ def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
     return [p for p in folder.iterdir() if not p.name.startswith('.')]
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
+
+
+def read_label_folders(
+  folder: pathlib.Path, faults: Faults
+) -> Iterator[tuple[pathlib.Path, Document]]:
+  """Yields the documents FOLDER/<label>/.../*.txt, with their files.
+
+  The id of a document is its path in the folder. Faulty files are left out.
+  """
+  for inner in label_folders(folder):
+    yield from _read(text_files(inner), folder, inner.name, faults)
+
+
+def read_texts(
+  folder: pathlib.Path, faults: Faults
+) -> Iterator[tuple[pathlib.Path, Document]]:
+  """Yields the text files below a folder as documents without labels."""
+  yield from _read(text_files(folder), folder, None, faults)
+
+
+def _read(
+  paths: Iterator[pathlib.Path],
+  folder: pathlib.Path,
+  label: str | None,
+  faults: Faults,
+) -> Iterator[tuple[pathlib.Path, Document]]:
+  for path in paths:
+    try:
+      text = _text(path)
+    except Fault as fault:
+      faults.add(path, fault.line, str(fault))
+      continue
+    fields = Fields({})
+    document = Document(
+      id=fields.as_id(path.relative_to(folder).as_posix(), 'the path'),
+      zones={'text': text},
+      labels=(fields.as_id(label, 'the label'),) if label else None,
+    )
+    if not text.strip():
+      fields.faults.append('the document has no text')
+    if faults.extend(path, 1, fields.faults):
+      yield path, document
+
+
+def _text(path: pathlib.Path) -> str:
+  """Reads a text file, whose encoding its bytes tell."""
+  try:
+    data = path.read_bytes()
+    return data.decode(encoding_of(io.BytesIO(data)))
+  except OSError as error:
+    raise Fault(f'cannot be read: {error.strerror}') from error
+  except UnicodeDecodeError as error:
+    raise Fault(f'the text is damaged: {error.reason}') from error
