@@ -144,7 +144,6 @@ def _has_type(value: Any, hint: Any) -> bool:
 
 
 def _fits(value: Any) -> bool:
-  """Returns whether all numbers in a value are finite and have 64 bits."""
   if isinstance(value, tuple):
     return all(map(_fits, value))
   if isinstance(value, int):

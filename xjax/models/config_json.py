@@ -41,11 +41,7 @@ def from_json(value: Any, cls: type) -> Any:
   """Builds a config from the JSON values that to_json returns.
 
   Absent fields get their default values. `cls` is built if `value` has no
-  "kind".
-
-  Raises:
-    ConfigError: a kind or field is unknown, a "kind" is missing, or a value has
-      the wrong type; the message has the dotted path of the field.
+  "kind". A ConfigError has the dotted path of the faulty field.
   """
   return _dataclass(value, cls, '')
 
@@ -55,8 +51,7 @@ def read_part(
 ) -> T:
   """Reads a file of a part, such as config.json, and checks its values.
 
-  It raises a DataError for a file that is absent, damaged, or from another
-  version of xjax, and for a ConfigError of `check`.
+  A DataError says that it is absent, damaged, or from another version of xjax.
   """
   try:
     part = from_json(parse_object(pathlib.Path(path).read_bytes()), cls)
@@ -142,10 +137,7 @@ class ConfigDifference:
 
 
 def diff(old: Any, new: Any) -> list[ConfigDifference]:
-  """Returns the fields in which two configs differ, in the order of fields.
-
-  What is inside a field that is marked may_change may change, too.
-  """
+  """Returns the fields in which two configs differ, in the order of fields."""
   return _diff(old, new, '', False)
 
 

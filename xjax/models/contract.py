@@ -65,52 +65,33 @@ JUDGED = DEV, 'test'  # the splits that are judged at the end of a run
 
 
 class TrainedStage(NamedTuple):
-  """Describes a stage, a model that is trained before a run's own model.
-
-  Attributes:
-    path: where the run's config has the stage's settings; '' if the stage has
-      those of the run.
-    clusters: the largest number of clusters that the stage ranks; None if it
-      ranks what the run's model ranks.
-  """
+  """A stage: a model that is trained before the model of a run."""
 
   config: 'Config'  # of the stage's own run
   name: str
-  path: str = ''
+  path: str = ''  # of its settings in the run's config; '' if it has the run's
+  # The most clusters that it ranks; None if it ranks what the run's model ranks.
   clusters: int | None = None
 
 
 @dataclasses.dataclass
 class Model(ConfigPart, abstract=True):
-  """Holds the settings of one kind of model, which ranks labels of documents.
+  """Holds the settings of a kind of model, which ranks labels of documents."""
 
-  Attributes:
-    reads: the classes of data.tokens that the model can use.
-    trained_by: the class of config.train, with the settings of the training.
-    chooses: whether the settings stand for a model that is chosen by the corpus
-      when a run starts.
-    has_steps: whether training takes optimizer steps and keeps checkpoints.
-    several_processes: whether several processes can train one model together.
-    label_independent_files: paths in the run's folder of files that do not
-      depend on labels. A stage for another part of the same documents may start
-      with copies of them.
-  """
-
-  reads: ClassVar[tuple[type[TokensConfig], ...]] = ()
-  trained_by: ClassVar[type[TrainConfig]] = NoTrain
-  chooses: ClassVar[bool] = False
-  has_steps: ClassVar[bool] = False
-  several_processes: ClassVar[bool] = False
+  reads: ClassVar[tuple[type[TokensConfig], ...]] = ()  # kinds of data.tokens
+  trained_by: ClassVar[type[TrainConfig]] = NoTrain  # the class of config.train
+  chooses: ClassVar[bool] = False  # whether the corpus decides on the model
+  has_steps: ClassVar[bool] = False  # whether it has optimizer steps
+  several_processes: ClassVar[bool] = False  # whether they can train together
+  # Paths in the run's folder. A stage for another part of the same documents
+  # may start with copies of these files.
   label_independent_files: ClassVar[tuple[str, ...]] = ()
 
   def check(self, corpus: Corpus, run: 'Run') -> None:
     """Checks that the model can be fitted to a corpus; writes nothing.
 
-    The corpus has a split train, and the run is new or resumed.
-
-    Raises:
-      ConfigError, DataError: the model cannot be fitted; the message names the
-        field, the document or the label.
+    The corpus has a split train, and the run is new or resumed. A ConfigError
+    or DataError names the field, the document or the label.
     """
     del corpus
     check_one_process(run.config)
@@ -119,19 +100,13 @@ class Model(ConfigPart, abstract=True):
   def fit(self, corpus: Corpus, run: 'Run') -> None:
     """Fits the model, or continues an earlier fit from the files of the run.
 
-    It leaves files in the folder of the run, and nothing else.
-
-    Raises:
-      Preempted: SIGTERM or Ctrl-C came; another call continues the fit.
+    It leaves files in the folder of the run, and nothing else. Preempted says
+    that SIGTERM or Ctrl-C came; another call continues the fit.
     """
 
   @abc.abstractmethod
   def open(self, run: 'Run') -> 'Scorer':
-    """Returns the trained model; only files of the run's folder are read.
-
-    Raises:
-      DataError: a file is missing or damaged.
-    """
+    """Returns the trained model; only files of the run's folder are read."""
 
   def reads_names(self, config: 'Config') -> bool:
     """Returns whether the model scores labels of no document by their names."""
@@ -152,8 +127,7 @@ class Model(ConfigPart, abstract=True):
   def search_settings(self) -> dict[str, Any]:
     """Returns the settings that decide lists, but not what is trained.
 
-    If a resumed run has other values, its lists are judged again. By default,
-    these are the fields that may change.
+    If a resumed run has other values, its lists are judged again.
     """
     fields = dataclasses.fields(self)
     return {
@@ -233,8 +207,6 @@ def _neural_train() -> TrainConfig:
 
 @dataclasses.dataclass
 class Config(ConfigPart):
-  """Holds all settings of one run."""
-
   seed: int = field(0, 'Seed of all random numbers.', SEED)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
   model: Model = field(default_model, 'The model, which scores labels.')
@@ -247,21 +219,16 @@ class Config(ConfigPart):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-  """Holds what a model is fitted and opened with: a folder, a config, a signal.
-
-  Attributes:
-    preemption: notices SIGTERM and Ctrl-C; its context has been entered. None
-      if the run is only opened.
-    given: what the run that this stage belongs to has computed for it.
-    made: what `check` and `fit` have made and later calls need not make again.
-  """
+  """Holds what a model is fitted and opened with: config, folder, signal."""
 
   config: Config
   folder: Workdir
-  preemption: 'Preemption | None' = None
+  preemption: 'Preemption | None' = None  # None if the run is only opened
   profile: tuple[int, int] | None = None  # first and last step of jax.profiler
   step: int | None = None  # of the checkpoint that is opened; None for the best
+  # What the run of which this is a stage has computed for it.
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # What `check` and `fit` have made and later calls need not make again.
   made: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
 
   def once(
@@ -272,13 +239,9 @@ class Run:
   ) -> T:
     """Reads an artefact of the run, which is built and written if absent.
 
-    With several processes, all of them build, and host 0 writes.
-
-    Args:
-      path: a file in the folder of the run.
-      build: computes the artefact, and returns a function that writes it to a
-        path, at once or not at all.
-      read: reads the file. A changed or damaged file raises a DataError.
+    `build` computes the artefact, and returns a function that writes it to a
+    path, at once or not at all. With several processes, all build, and host 0
+    writes.
     """
     if not path.exists():
       write = build()
@@ -307,8 +270,7 @@ class Run:
   def begin(self, corpus: Corpus) -> None:
     """Writes the labels and the config of a new or resumed run.
 
-    It raises a ConfigError or DataError if the run has another config or
-    corpus.
+    It raises an error if the run has another config or corpus.
     """
     # The corpus is recorded first. A run that is killed between the two writes
     # has no config.json yet, so it starts again as a new run.
@@ -320,21 +282,13 @@ class Run:
   def sub(
     self, name: str, config: Config, given: Mapping[str, Any] | None = None
   ) -> 'Run':
-    """Returns the run of a stage, with the config of that run.
-
-    `given` is what this run has computed for the stage.
-    """
+    """Returns the run of a stage, for which this run has computed `given`."""
     return Run(
       config, self.folder.stage(name), self.preemption, given=given or {}
     )
 
   def fitted(self, corpus: Corpus) -> Scorer:
-    """Checks, fits and opens the model of the run.
-
-    Raises:
-      UserError: the model cannot be fitted; the message says why.
-      Preempted: SIGTERM or Ctrl-C came; another call continues.
-    """
+    """Checks, fits and opens the model of the run; see the methods of Model."""
     model = self.config.model
     # The lock is held until the model is open, so that no other process resumes
     # the run in between.
@@ -349,7 +303,7 @@ class Run:
     """Checks, fits and opens the model of a stage, which `sub` has returned.
 
     What an earlier start of the run has finished is not done again. If it has
-    changed since, a DataError is raised; see `fitted` for other errors.
+    changed since, a DataError is raised.
     """
     self.folder.check(stage.folder.digest_list)
     # A resumed stage may have other settings, such as another data folder. So
@@ -378,12 +332,7 @@ _ADVICE = 'xjax evaluate --split=dev calibrates those of the best checkpoint'
 
 @loading_libraries()  # modules of the kinds that the file names
 def load_config(path: str | os.PathLike) -> Config:
-  """Reads a config.json.
-
-  Raises:
-    DataError: the file is absent, damaged, or from another version of xjax; or
-      a field is not within its bounds.
-  """
+  """Reads a config.json; a DataError says what is wrong with it."""
   return read_part(path, Config, check_values)
 
 
@@ -394,10 +343,6 @@ def open_folder(folder: Workdir, step: int | None = None) -> tuple[Run, Scorer]:
     folder: workdir of the run.
     step: step of the checkpoint to open; None for the best one. No other is
       opened in place of a damaged checkpoint.
-
-  Raises:
-    ConfigError: `step` is set, but the model has no optimizer steps.
-    DataError: there is no run, or a file is missing or damaged.
   """
   folder.check_has_run()
   config = _with_moved_data(load_config(folder.config), folder)
@@ -429,13 +374,7 @@ def _with_moved_data(config: Config, folder: Workdir) -> Config:
 def check_resumable(config: Config, folder: Workdir) -> list[ConfigDifference]:
   """Returns how a config differs from the saved one; writes nothing.
 
-  A resumed run is allowed to change all the fields that are returned.
-
-  Raises:
-    ConfigError: the run was started with another config; the message shows the
-      fields that differ and must not change.
-    DataError: config.json is damaged, or missing although there are
-      checkpoints.
+  All fields that are returned may change. A ConfigError shows the others.
   """
   if not folder.config.exists():
     if folder.checkpoints.exists():
@@ -473,9 +412,6 @@ def saved_calibration(
 
   A calibration of another checkpoint, or on documents that are not the run's
   dev split, does not count. The reason is '' if users need not hear it.
-
-  Raises:
-    DataError: calibration.json or corpus.json is damaged.
   """
   if method is Method.NONE:
     return None, ''

@@ -43,14 +43,7 @@ def save_run(run: Run, step: int, folder: str | os.PathLike) -> None:
 
   The folder is a workdir without its training, which predict and evaluate can
   use. It needs the workdir of the run no more, and appears only when complete.
-
-  Args:
-    step: step of the checkpoint; 0 for models without steps.
-
-  Raises:
-    ConfigError: the folder exists and is not empty.
-    DataError: the workdir of the run was moved or deleted.
-    WriteError: the folder cannot be written.
+  `step` is that of a checkpoint, and 0 for models without steps.
   """
   path = pathlib.Path(os.path.expanduser(folder)).absolute()
   # Files of the user are never removed, so only an empty folder is replaced.

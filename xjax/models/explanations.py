@@ -77,21 +77,17 @@ class LabelExplanations:
 
   The weight of a word is attention (attention_of), or the word's contribution
   to the score of the label (contributions_of).
-
-  Attributes:
-    at_NKW: int32, places of the W words with the largest weights for each
-      label. The places are in descending order of weight; places with equal
-      weights are in ascending order. If fewer than W words explain a label, the
-      last entries are places after the end of the document.
-    first: for each of the first few documents, the weights of all words or
-      tokens, float32 [K, T]. Padding has weight 0.
   """
 
   documents: Documents
   reader: WordReader  # reads words as the model does
+  # int32, places of the words with the largest weights, in descending order of
+  # weight and then ascending; at the end places after the end of the document.
   at_NKW: np.ndarray
   weights_NKW: np.ndarray  # float32, the weights of these words
   words: int  # the most words to show for each label
+  # For a few first documents, the weights of all words or tokens, float32
+  # [K, T]; 0 for padding.
   first: list[np.ndarray]
   shares: FeatureShares | None = None  # None if scores do not come from pairs
 
@@ -115,12 +111,13 @@ class LabelExplanations:
 
 
 def contributions_of(
+  # Of features [D] in labels [K], float64 [D, K]; PAD has weights 0.
   weights_of: Callable[[np.ndarray, np.ndarray], np.ndarray],
-  featuriser: WordFeaturiser,
+  featuriser: WordFeaturiser,  # divides the features of documents among words
   documents: Documents,
-  ids_NK: np.ndarray,
-  words: int,
-  n_first: int = 0,
+  ids_NK: np.ndarray,  # int32, PAD after the last label
+  words: int,  # to list for each label, W at most
+  n_first: int = 0,  # first documents of which all contributions are kept
 ) -> LabelExplanations:
   """Computes how much each word of a document adds to the scores of labels.
 
@@ -132,16 +129,6 @@ def contributions_of(
 
   A word that occurs several times is listed once, at its first place, with the
   sum of its contributions. Only words with a sum above 0 are listed.
-
-  Args:
-    weights_of: takes features [D] and labels [K], and returns the weights of
-      the features in the labels, float64 [D, K]. The label PAD has weights 0.
-    featuriser: divides the features of documents among words.
-    documents: N documents.
-    ids_NK: int32, the labels of each document, PAD after the last label.
-    words: how many words to list for each label, W at most.
-    n_first: for this many first documents, the contributions of all words are
-      kept, each occurrence of a word with its own.
   """
   lists, first = [], []
   shares = map(featuriser.word_shares, documents)

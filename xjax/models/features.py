@@ -48,10 +48,7 @@ class Featuriser(abc.ABC):
 
   @abc.abstractmethod
   def __call__(self, documents: Documents) -> sparse.csr_array:
-    """Returns the features of N documents, float32 [N, D].
-
-    It raises a ConfigError or DataError for documents without such features.
-    """
+    """Returns the features of N documents, float32 [N, D]."""
 
   def in_chunks(
     self, documents: Documents | Sequence[str | Document], title: str
@@ -109,13 +106,9 @@ def check_sizes(
 
 
 class FeatureScorer(Scorer):
-  """Ranks labels by the sparse features of documents, block by block.
-
-  A class defines `rank_block` and `feature_weights`.
-  """
+  """Ranks labels by the sparse features of documents, block by block."""
 
   def __init__(self, featuriser: Featuriser, block: int):
-    """Makes a scorer that ranks `block` documents at a time."""
     self.featuriser, self.block = featuriser, block
     self.unexplained = featuriser.unexplained
 
@@ -290,12 +283,7 @@ def check_features(run: Run) -> None:
 
 
 def fit_featuriser(split: Split, run: Run) -> TextFeaturiser | RowFeaturiser:
-  """Returns the featuriser of a new or resumed run, which is saved.
-
-  Raises:
-    DataError: no n-gram is left after min_count and max_share of
-      config.data.tokens; or the saved file is damaged.
-  """
+  """Returns the featuriser of a new or resumed run, which is saved."""
   tokens, documents = run.config.data.tokens, split.documents
   if tokens.sparse:
     return RowFeaturiser(Documents.of(documents).sparse.n_features)
@@ -322,9 +310,6 @@ def open_featuriser(
   """Returns the featuriser of a fitted run, from the files of its workdir.
 
   Only documents that already have features need `n_features`.
-
-  Raises:
-    DataError: a file is missing or damaged.
   """
   if run.config.data.tokens.sparse:
     return RowFeaturiser(n_features)

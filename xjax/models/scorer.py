@@ -27,33 +27,22 @@ class Scorer(abc.ABC):
 
   A class overrides the methods for what its kind of model can do, and sets the
   two reasons to ''. It owns what turns documents into features.
-
-  Attributes:
-    n_labels: only labels with an index below this number are ranked.
-    score_kind: the meaning of the scores.
-    assigned_above: a label is assigned if its score is above this number. If
-      this is None, a label is assigned if its probability is above 0.5 (margins
-      have no probability).
-    selected_by: how the best labels are searched for: `exact`, `beam=10`,
-      `recall=0.95`, `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.
-    step: step of the model's checkpoint; 0 for models without steps.
-    unexplained: why words cannot explain the labels; '' if they can.
-    fixed_labels: why new labels cannot be scored by name; '' if they can.
-    attends: whether the weights of words that explain a label are attention.
-    reads_vectors: whether the model reads the vectors of documents. Other
-      models refuse documents with vectors.
-    stages: the models that this model uses, by the name of their stage.
   """
 
-  n_labels: int
+  n_labels: int  # only labels with an index below this number are ranked
   score_kind: ScoreKind
+  # A label with a score above this number is assigned; None: with a probability
+  # above 0.5 (margins have no probability).
   assigned_above: float | None = None
+  # How the best labels are searched for: `exact`, `beam=10`, `recall=0.95`,
+  # `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.
   selected_by: str = 'exact'
-  step: int = 0
+  step: int = 0  # of the model's checkpoint; 0 for models without steps
+  # Why words cannot explain labels, or new labels be scored; '' if they can.
   unexplained: str = 'labels of this kind of model cannot be explained by words'
   fixed_labels: str = cannot_add('this kind of model')
-  attends: bool = False
-  reads_vectors: bool = False
+  attends: bool = False  # whether the weights of explaining words are attention
+  reads_vectors: bool = False  # other models refuse documents with vectors
 
   @abc.abstractmethod
   def rank(self, documents: Documents, query: Query) -> Lists:
@@ -84,9 +73,6 @@ class Scorer(abc.ABC):
       ids_NK: int32, the labels of each document, PAD after the last label.
       words: how many words to show for each label.
       n_first: the weights of all words are kept for this many first documents.
-
-    Raises:
-      ConfigError: words cannot explain the labels.
     """
     del documents, ids_NK, words, n_first
     raise ConfigError(self.unexplained)
@@ -95,10 +81,6 @@ class Scorer(abc.ABC):
     """Returns a scorer that also scores new labels, by their names.
 
     In `space`, the new labels follow those that the scorer knows.
-
-    Raises:
-      ConfigError: the model does not read label names.
-      DataError: a new label has a fault.
     """
     del space
     raise ConfigError(self.fixed_labels)
@@ -114,6 +96,7 @@ class Scorer(abc.ABC):
 
   @property
   def stages(self) -> 'dict[str, Scorer]':
+    """Returns the models that this model uses, by the name of their stage."""
     return {}
 
 

@@ -35,10 +35,7 @@ _STAGE = 'stage'  # in keys of Run.made
 
 
 def check_run(source: str, path: str) -> tuple[str, int | None]:
-  """Returns the workdir and the step (None: best) of a finished WORKDIR[@step].
-
-  For other runs, it raises a ConfigError with the path of the config's field.
-  """
+  """Returns the workdir and the step (None: best) of a finished run."""
   workdir, step = split_step(source)
   folder = Workdir.at(workdir)
   if not folder.config.exists():
@@ -159,11 +156,7 @@ class Stage:
       raise ConfigError(f'{field}: {error}') from error
 
   def check(self, corpus: Corpus) -> None:
-    """Checks, before the run's first write, that the stage can be trained.
-
-    It raises a ConfigError or DataError, also if the stage would change
-    although the run has used it already.
-    """
+    """Checks, before the run's first write, that the stage can be trained."""
     cut = self.corpus(corpus)
     with self.paths():
       self.check_unchanged()
@@ -207,14 +200,7 @@ def _has_results(folder: Workdir) -> bool:
 
 
 def copy_other(source: str, run: Run, name: str, path: str) -> Scorer:
-  """Copies what opening the model of another run needs to a stage's folder.
-
-  A copy that exists is kept. Its model is returned.
-
-  Raises:
-    ConfigError: there is no run, or it is not finished or is damaged.
-    DataError: the copy has changed since it was made.
-  """
+  """Copies another run to a stage's folder, if absent, and opens the copy."""
   stage = run.folder.stage(name)
   if not stage.config.exists():
     other, scorer = open_other(source, path)

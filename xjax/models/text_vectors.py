@@ -71,7 +71,7 @@ class TextVectors:
     """Reads the encoder of a new run.
 
     Without config.folder, a small encoder with fresh weights is made, and its
-    tokenizer from the training texts. Raises the errors of check_folder.
+    tokenizer from the training texts.
     """
     if not config.folder:
       tokenizer = Subwords.fit(texts)
@@ -137,12 +137,7 @@ class TextVectors:
 
 
 def check_folder(config: TextVectorsConfig) -> tuple[ModelFolder, Subwords]:
-  """Checks the folder of an encoder, config.folder, without its weights.
-
-  Raises:
-    ConfigError: the encoder cannot read as many tokens as the config says.
-    DataError: the folder does not exist, or has a fault.
-  """
+  """Checks the folder of an encoder, config.folder, without its weights."""
   folder = ModelFolder.at(config.folder)
   tokenizer = folder.tokenizer(spare_rows=True)
   if fault := _length_fault(config.max_tokens, folder.architecture, tokenizer):
@@ -157,7 +152,6 @@ def check_folder(config: TextVectorsConfig) -> tuple[ModelFolder, Subwords]:
 def _length_fault(
   max_tokens: int, architecture: Architecture, tokenizer: Subwords
 ) -> str | None:
-  """Returns why an encoder cannot read texts of this length, or None."""
   longest, special = architecture.max_tokens, tokenizer.n_special
   if longest is not None and max_tokens > longest:
     return f'the encoder reads at most {longest} tokens'

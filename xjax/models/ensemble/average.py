@@ -207,7 +207,6 @@ class EnsembleScorer(Scorer):
     means: '_Means',
     masks: Sequence[np.ndarray | None],
   ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
-    """Returns the k best labels of each document inside all masks."""
     document, label = np.divmod(means.cells, self.n_labels)
     keys = means.values
     if self.score_kind is ScoreKind.LOGIT:
@@ -228,8 +227,6 @@ class EnsembleScorer(Scorer):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _MemberLists:
-  """Holds the lists of one model."""
-
   ids: np.ndarray  # int32 [G, N, K], PAD after the last label of a list
   values: np.ndarray  # float64 [G, N, K], what a label adds to an average
 
@@ -253,8 +250,6 @@ class _MemberLists:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Means:
-  """Holds averages over models."""
-
   cells: np.ndarray  # int64 [cells], in any order; see _MemberLists.cells
   values: np.ndarray  # float64 [cells], the average of each cell
 

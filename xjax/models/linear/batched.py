@@ -168,7 +168,6 @@ def _train_missing(
   trainer: '_ChunkTrainer',
   files: PartFiles,
 ) -> None:
-  """Trains the parts that are None, saves them and puts them into the list."""
   missing = [chunk for chunk, part in enumerate(parts) if part is None]
   n_labels = sum(map(len, chunks))
   n_missing = sum(len(chunks[chunk]) for chunk in missing)
@@ -206,7 +205,6 @@ class _Programs(NamedTuple):
 
 @functools.cache
 def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
-  """Returns the programs for a mesh, which are compiled only once."""
   # shard_map and not the compiler divides the work: the devices need no values
   # of each other within a step, and nothing is communicated.
   on_mesh = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)

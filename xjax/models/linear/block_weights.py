@@ -209,7 +209,6 @@ class _Group:
 def _groups(
   part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
 ) -> Iterator[_Group]:
-  """Yields groups of complete blocks, with about _GROUP weights per group."""
   bounds, first = part.weights.indptr[columns], 0
   while first < len(columns) - 1:
     last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1

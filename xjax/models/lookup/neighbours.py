@@ -116,7 +116,6 @@ class NearestDocuments:
     excluded: np.ndarray,
     lists: tuple[np.ndarray, np.ndarray],
   ) -> None:
-    """Fills the lists of some rows, in one thread."""
     common = _dense(rows, self._is_common_D)
     rare = _loop_arrays(rows[:, ~self._is_common_D])
     # Blocks are visited in ascending order, so each list of documents is read
@@ -292,7 +291,6 @@ def _floor(queries, b, limits, lists):
 
 @njit(**_JIT)
 def _count_from(row_C, inverses, floor):
-  """Counts the documents that are not below the floor."""
   count = numba.int32(0)
   # Counting needs no branches, so it is compiled to vector code.
   for i in range(len(row_C)):

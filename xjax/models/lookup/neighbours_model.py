@@ -105,7 +105,6 @@ class NeighboursScorer(ScoredLabels):
   def __init__(
     self, featuriser: VoteFeaturiser, train_digest: str | None, block: int
   ):
-    """Makes a scorer, where the split with the digest train_digest votes."""
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
     # A training document is its own nearest neighbour, and would vote for its
     # gold labels. So none votes for itself.

@@ -98,7 +98,6 @@ def _prototypes(
   corpus: Corpus,
   model: 'PrototypesModel',
 ) -> sparse.csr_array:
-  """Returns the prototypes of all labels that a run can score (n_labels)."""
   space, parts = corpus.label_space, []
   n_labels = model.n_labels(space)
   if model.names:

@@ -69,10 +69,6 @@ def widened(
   The new labels get the embeddings of their descriptors. All other parameters
   of the new labels are zeros. In a graph of labels, new labels read their
   parents, but no other label reads a new label, so no other score changes.
-
-  Raises:
-    DataError: no word of a new label has a vector; or the head reads parents,
-      and a new label has an unknown parent or is its own ancestor.
   """
   model, folder = run.config.model, run.folder
   rows = described(space.labels[before : space.n_inside], run, vocab)

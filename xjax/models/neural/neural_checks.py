@@ -44,11 +44,7 @@ def check_start(run: Run) -> None:
 
 
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
-  """Checks that train.steps suits a run that has taken some steps.
-
-  train.steps must be at least the number of steps taken. If the schedule is not
-  constant, train.steps must be the same as when the run was started.
-  """
+  """Checks that train.steps suits a run that has taken some steps."""
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(
@@ -84,8 +80,8 @@ def check_vectors(
 ) -> None:
   """Checks the vectors of documents and labels from an outside encoder.
 
-  If the head uses label descriptors, all labels must have vectors. If the model
-  also reads parents, all concepts of its hierarchy must have vectors too.
+  If the head uses label descriptors, all labels must have vectors, and all
+  concepts too if the model reads parents.
   """
   dim = model.embedding.dim
   for split in corpus.splits.values():
@@ -100,13 +96,7 @@ def check_vectors(
 
 
 def check_hierarchy(model: TextModelConfig, space: LabelSpace) -> None:
-  """Checks that a model that reads parents suits the hierarchy of labels.
-
-  Raises:
-    ConfigError: no label that the model scores has a parent (for a graph: nor a
-      child), or the hierarchy does not suit the head or the views.
-    DataError: a label is its own ancestor.
-  """
+  """Checks that a model that reads parents suits the hierarchy of labels."""
   hierarchy, head = model.hierarchy(space), model.head
   n = hierarchy.n_labels
   is_flat = not hierarchy.parents.lengths[:n].any()

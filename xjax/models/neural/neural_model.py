@@ -131,21 +131,7 @@ class NeuralModel(TextModelConfig, Model):
       )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks the run, its files and its corpus; see Model.
-
-    These conditions are checked:
-    - Batches and label rows divide evenly among the devices.
-    - train.steps suits the steps that the run has taken.
-    - A new run can read the files that its parameters start from.
-    - A batch for training is not far larger than the split train.
-    - Vectors of documents and labels have the size that the model reads.
-    - The number, the hierarchy and the frequencies of labels suit the head.
-    - What proposes labels is there, and fits the corpus. All gold labels of a
-      document, or their clusters, can be kept in training.
-    - A new run: the sizes of the parts of the model suit each other, each
-      pattern for parameter names has an effect, and something is trained.
-    - train.best_metric has a value on dev.
-    """
+    """Checks the run, its files and its corpus; see Model."""
     config = run.config
     check_mesh(config, make_mesh(config.mesh))
     check_start(run)
@@ -174,12 +160,7 @@ class NeuralModel(TextModelConfig, Model):
       )
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Trains to the last step, from the newest checkpoint if there is one.
-
-    Raises:
-      UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM or Ctrl-C came; the state is saved.
-    """
+    """Trains to the last step, from the newest checkpoint if there is one."""
     config, folder = run.config, run.folder
     if config.data.tokens.dense:
       vocab = None
@@ -265,7 +246,6 @@ def token_reader(
 def _fitted(
   folder: Workdir, scorer: NeuralScorer, like: nnx.State, end: int, best: int
 ) -> NeuralScorer:
-  """Returns the scorer of a run that was just fitted, with its best step."""
   step = best
   # The newest checkpoint needs no check here. It was verified when the run
   # started, or it was written later.
@@ -286,8 +266,7 @@ def _read_best(
 ) -> tuple[int, nnx.State]:
   """Reads the step and parameters of the best checkpoint, or of a given one.
 
-  While the run trains, a better checkpoint may replace the one that is read. If
-  so, the function reads again.
+  While the run trains, a better checkpoint may replace the one that is read.
   """
   # All processes must read equally often, so several processes read once.
   trains = jax.process_count() == 1 and is_locked(folder.path)
@@ -352,9 +331,7 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
 def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """Builds the vocabulary of a new run from the train split.
 
-  If the head knows labels by descriptors, the words of all label names are
-  added. If it reads parents too, so are the words of the other concepts. If the
-  model has views that read names, the words of these names are added.
+  It also has the words of all names that the head or the views read.
   """
   vocab = fit_vocabulary(corpus.split('train'), config.data)
   space, model = corpus.label_space, config.model

@@ -34,14 +34,7 @@ class NeuralScorer(Scorer):
   """Ranks labels with a TextModel, whose programs run on a mesh.
 
   A program is compiled for each new shape of batches and each new length of
-  lists.
-
-  Attributes:
-    params: parameters of the TextModel, on the mesh. They may be replaced
-      between calls.
-    recall: argument of topk.head_topk, where 1 means exact lists.
-    shortlist: number of labels of a document that the head scores; None if it
-      scores all labels.
+  lists. The parameters may be replaced between calls.
   """
 
   attends = True
@@ -53,8 +46,8 @@ class NeuralScorer(Scorer):
     mesh: jax.sharding.Mesh,  # (data, label)
     n_labels: int,  # of the model's head
     score_kind: ScoreKind = ScoreKind.LOGIT,
-    recall: float = 1.0,
-    shortlist: int | None = None,
+    recall: float = 1.0,  # of topk.head_topk; 1 means exact lists
+    shortlist: int | None = None,  # labels that are scored; None for all
     *,
     reader: TokenReader | None = None,  # makes batches
     run: Run | None = None,
@@ -184,7 +177,6 @@ class NeuralScorer(Scorer):
     return head.axes, head.kept_clusters
 
   def _compiled(self, query: Query) -> Query:
-    """Returns a query whose lists have a length that is used often."""
     # A program is compiled for each length, so few lengths are used.
     return dataclasses.replace(query, k=self._length(query.k))
 
@@ -293,7 +285,6 @@ class NeuralScorer(Scorer):
     return vectors_ND
 
   def batch_vectors(self, batch: TokenBatch) -> Float32[np.ndarray, 'B D']:
-    """Returns the vectors of this process's rows of a batch."""
     with jax.set_mesh(self.mesh):
       batch = put_batch(batch, self.mesh)
       return own_rows(self._vectors(self.params, batch))

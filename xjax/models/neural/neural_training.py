@@ -157,8 +157,7 @@ class NeuralTraining:
     """Trains to the last step, from the newest checkpoint if there is one.
 
     The scorer gets the parameters to judge on dev. The checkpoint of the
-    position that is returned is on disk. After Preempted, the state is saved
-    too.
+    position that is returned is on disk; so is the state after Preempted.
     """
     config, corpus = self.config.train, self.corpus
     preemption, folder = self.run.preemption, self.run.folder
@@ -231,7 +230,6 @@ class NeuralTraining:
     iterator: grain.DatasetIterator,  # is moved to the checkpoint's position
     check: Callable[[], None],  # raises an error if the run has to stop
   ) -> tuple[TrainState, Position]:
-    """Restores the newest checkpoint, or creates the first state."""
     if checkpoints.steps:
       step = checkpoints.steps[-1]
       state, meta = checkpoints.restore(step, self.plan.abstract, iterator)

@@ -66,20 +66,17 @@ class Proposer:
 
   Each list of the second model has a shortlist of its own. So the labels of a
   slice are not lost to labels outside the slice.
-
-  Attributes:
-    hinged: whether the log score of a margin z is -max(0, 1 - z)^3, as in
-      tree_search.Link.L3_HINGE. Otherwise, a margin counts as a log score.
   """
 
   scorer: Scorer  # ranks labels, or clusters of labels
   kept: int  # labels or clusters that are listed for a document
   clusters: ClusterMap | None = None  # None if the scorer ranks labels
+  # Whether the log score of a margin z is -max(0, 1 - z)^3, as in Link.L3_HINGE
+  # of tree_search. Otherwise, a margin counts as a log score.
   hinged: bool = False
 
   @property
   def size(self) -> int:
-    """Returns the length A of a shortlist."""
     return self.listed * (1 if self.clusters is None else self._most)
 
   @property

@@ -83,7 +83,6 @@ class ShortlistScorer(NeuralScorer):
     documents: Documents,  # of these rows
     query: Query,
   ) -> Lists:
-    """Ranks the labels of a batch; the query is for its documents."""
     ids_GNA, priors_GNA = self.proposer.labels(documents, query)
     shape = query.n_lists, len(real_B), ids_GNA.shape[2]
     ids, priors = np.full(shape, PAD, np.int32), np.zeros(shape, np.float32)

@@ -90,11 +90,7 @@ class ShortlistConfig(ConfigPart, abstract=True):
     return Combination.SUM, 0.0
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks that what proposes labels fits a corpus; writes nothing.
-
-    It raises a ConfigError or DataError if the proposing model cannot be
-    trained, is missing, or has other labels.
-    """
+    """Checks that what proposes labels fits a corpus; writes nothing."""
 
   def fit(self, corpus: Corpus, run: Run) -> Proposer | None:
     """Trains or copies the model that proposes labels, if there is one."""

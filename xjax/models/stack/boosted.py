@@ -102,8 +102,7 @@ class BoostedTrees(ConfigPart):
   ) -> 'BoostedRanker':
     """Trains a ranker, which does not depend on the number of threads.
 
-    `between` is called after each tree. An error that it raises stops the
-    training.
+    `between` is called after each tree, and may raise an error to stop.
     """
     import lightgbm
 
@@ -189,7 +188,6 @@ class BoostedRanker:
   def scores(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float32[np.ndarray, ' X']:
-    """Returns the logits of pairs."""
     if not len(features_XF):
       return np.zeros(0, np.float32)
     logits = self._booster.predict(features_XF, raw_score=True)

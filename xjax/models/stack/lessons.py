@@ -113,8 +113,7 @@ class Lessons:
     """Returns the pairs that the ranker learns from.
 
     The members were trained on the whole split train. Lists of folds that an
-    earlier start has made are read again. A DataError says that no listed label
-    is gold, or all are.
+    earlier start has made are read again.
     """
     model = self.run.config.model
     n_labels = max(member.n_labels for member in members.values())
@@ -139,7 +138,6 @@ class Lessons:
   def _parts(
     self, members: Mapping[str, Scorer], labels: LabelFacts
   ) -> Iterator[RankerData]:
-    """Yields the pairs of some documents after the other."""
     # No training document has the labels that are not trained. So their pairs
     # say nothing about how often such labels are right in other documents.
     judged = labels.documents > 0
@@ -282,7 +280,6 @@ class Lessons:
     labels: LabelFacts,
     judged: np.ndarray,  # bool [L], labels whose pairs the ranker learns from
   ) -> Iterator[RankerData]:
-    """Yields the pairs of documents, some documents at a time."""
     features: PairFeatures = self.run.config.model.features
     proposers = [
       StackMember(None, x.depth, x.scored, self._reads_names(x))

@@ -255,7 +255,6 @@ class _Families:
   def best_without(
     self, keys: Int64[np.ndarray, ' Y'], child: Int64[np.ndarray, ' Y']
   ) -> Float32[np.ndarray, ' Y']:
-    """Returns the best score in a family, not counting one of its children."""
     if not len(self.keys):
       return np.full(len(keys), np.nan, np.float32)
     at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)

@@ -271,7 +271,6 @@ def _ranker_path(run: Run) -> pathlib.Path:
 
 
 def _remembering(corpus: Corpus) -> Corpus:
-  """Returns a corpus whose training documents remember their features."""
   split = corpus.splits[TRAIN]
   if isinstance(split.documents, SparseDocuments):
     return corpus

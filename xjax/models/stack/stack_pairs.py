@@ -69,7 +69,6 @@ class StackPairs:
     return feature_names(self.chosen, [x.name for x in self.proposers])
 
   def with_labels(self, space: LabelSpace) -> 'StackPairs':
-    """Returns pairs with more labels, for proposers that read names."""
     proposers = [
       dataclasses.replace(x, scorer=x.scorer.with_labels(space))
       if x.describes
@@ -183,7 +182,6 @@ class StackPairs:
     slices: tuple[np.ndarray, ...],
     allowed: np.ndarray | None,
   ) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
-    """Returns the lists of a proposer, in the order of of_lists."""
     queries = [self.query(proposer, slices)]
     if allowed is not None:
       permitted = self.query(proposer, slices, allowed, unseen=False)
@@ -235,7 +233,6 @@ def with_empty_list(
 def _without_unseen(
   ids_GNK: Int32[np.ndarray, 'G N K'], scores_GNK: Float32[np.ndarray, 'G N K']
 ) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
-  """Returns the lists of a proposer, with list 1 emptied."""
   ids_GNK, scores_GNK = ids_GNK.copy(), scores_GNK.copy()
   ids_GNK[1], scores_GNK[1] = PAD, -np.inf
   return ids_GNK, scores_GNK

@@ -49,19 +49,11 @@ class SparseModel(FeaturesModel, abstract=True):
   The classifiers are the nodes of a tree, which is searched for the best
   labels. The model has a file for each tree. A killed training continues with
   the first part of a file that is not trained yet.
-
-  Attributes:
-    beam: number of nodes that are opened for a document at each depth. The beam
-      is ignored if exact is True.
-    exact: whether the search opens every node that could have one of the best
-      labels below it. If so, the search misses none of the best labels.
-    chained: whether a label's score combines its own classifier with the
-      classifiers of the nodes above it.
   """
 
-  beam = 1
-  exact = True
-  chained: ClassVar[bool] = True
+  beam = 1  # nodes that are opened for a document at each depth, if not exact
+  exact = True  # whether every node that may have a best label is opened
+  chained: ClassVar[bool] = True  # whether nodes above a label add to its score
   n_trees = 1
 
   @abc.abstractmethod
@@ -94,11 +86,9 @@ class SparseModel(FeaturesModel, abstract=True):
     check_train_labels(corpus)
 
   def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
-    """Returns the featuriser of a new or resumed run, which is saved."""
     return fit_featuriser(corpus.splits[TRAIN], run)
 
   def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
-    """Returns the featuriser of a fitted run, from the files of its workdir."""
     return open_featuriser(run, n_features)
 
   def fit(self, corpus: Corpus, run: Run) -> None:

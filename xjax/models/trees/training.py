@@ -97,15 +97,13 @@ def fit_tree(
   parts: PartFiles,
   between: Callable[[], None],  # called after each part; may end training
   matcher: Matcher | None = None,
-  above: bool = True,
+  above: bool = True,  # whether the nodes above the deepest ones are trained
 ) -> BlockWeights:
-  """Trains a classifier for every node except the root.
+  """Trains a classifier for every node but the root, a block per inner node.
 
   A document is positive for a node if the document has the node's label, or a
-  label below the node. All documents are positive for the root. A node's
-  classifier is trained only on the documents that are positive for the node's
-  parent (teacher forcing). These documents are positive examples if they are
-  also positive for the node, else negative examples. The score of a node
+  label below the node. A node's classifier is trained only on the documents
+  that are positive for the node's parent (teacher forcing). The score of a node
   without positive documents is less than the scores of all other nodes
   (Classifiers.with_last).
 
@@ -116,11 +114,6 @@ def fit_tree(
       (matcher-aware negatives; Zhang et al. 2021, "Fast Multi-Resolution
       Transformer Fine-tuning for Extreme Multi-label Text Classification",
       Section 3.2). None stands for teacher forcing alone.
-    above: whether the nodes above the deepest ones are trained. If another
-      model scores them, they need no weights.
-
-  Returns:
-    The classifiers, one block per inner node.
   """
   documents = _documents(gold, tree, rows.shape[0])
   seen_by = documents  # the documents from which a node's children learn

@@ -117,7 +117,6 @@ class TreeScorer(FeatureScorer):
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
   ) -> list[SearchResult]:
-    """Searches one tree, with documents divided among the threads."""
     width = None if self._exact else self._beam
     # Documents are independent, so the number of threads changes no list.
     bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)

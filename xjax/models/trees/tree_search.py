@@ -81,7 +81,6 @@ class SearchResult:
 
   @classmethod
   def none(cls, n: int, k: int) -> Self:
-    """Returns n lists of k entries of padding, which have no labels."""
     return cls(
       np.full((n, k), PAD, np.int32),
       np.full((n, k), -np.inf),
@@ -120,7 +119,6 @@ class TreeSearch:
   """
 
   def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
-    """Prepares a search, and makes no array of size labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
     # Leaves may be at different depths, so their parents are counted.
@@ -208,8 +206,7 @@ class TreeSearch:
     """Returns the best labels by opening the best nodes of each depth.
 
     The nodes are those of the same rows where the search starts, and those that
-    earlier searches have opened; None starts at the root. Log weights are -inf
-    for labels that must not be listed.
+    earlier searches have opened; None starts at the root.
     """
     floors = np.full(rows.shape[0], -np.inf)
     nodes = nodes or OpenNodes.root(self, rows)
@@ -244,7 +241,6 @@ class TreeSearch:
     squash: Squash | None,
     nodes: 'OpenNodes',
   ) -> SearchResult:
-    """Opens nodes depth by depth, and returns the best labels."""
     tree = self.tree
     weights = self._even
     if log_weights_L is not None:
@@ -310,7 +306,6 @@ class OpenNodes:
     document: np.ndarray,  # of each node, ascending
     node: np.ndarray,  # different ones for each document
   ):
-    """Opens the nodes where searches start, with the score 0."""
     self._search, self._rows = search, rows
     self._keys = self._starts = np.zeros(0, np.int64)  # sorted by key
     self._children = np.zeros(0)

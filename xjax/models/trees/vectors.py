@@ -272,13 +272,11 @@ class ClustersStage(Stage):
 
   @functools.cached_property
   def _labels_run(self) -> Run:
-    """Returns a run with the config of the labels, which are not trained."""
     config = self.settings.run_config(self.run.config)
     return dataclasses.replace(self.run, config=config)
 
   @functools.cached_property
   def _levels(self) -> Any:
-    """The levels of clusters, whose file is in the folder of the run."""
     from xjax.models.neural.level_stages import RunLevels
 
     levels = self.settings.model.shortlist.levels
