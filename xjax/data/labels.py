@@ -12,7 +12,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults, plural
-from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
+from xjax.data.files.json_lines import Fields, decode_utf8, read_lines
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Labels, LabelSpace
@@ -94,7 +94,7 @@ def read_label_list(
   """
   ids: dict[str, None] = {}
   before = faults.count
-  for number, line in read_file_lines(path, faults):
+  for number, line in read_lines(path, faults):
     id_, messages = _parse_label_id(line)
     if id_ in ids:
       messages.append(f'duplicate label {id_!a}')

@@ -47,7 +47,7 @@ def read_new_labels(
   lines: dict[str, int] = {}
   labels = []
   with open_text(path) as file:
-    for number, line, as_json in _lines(read_lines(file, path, faults), path):
+    for number, line, as_json in _lines(read_lines(file, faults, path), path):
       label, messages = _parse_label(line, as_json)
       if label.id in scored:
         messages.append(f'the run has the label {label.id!a} already')

@@ -18,7 +18,7 @@ from xjax.core.errors import DataError
 from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, parse_rows
+from xjax.data.files.json_lines import Fields, read_rows
 from xjax.data.vectors.feature_rows import FeatureRows
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
@@ -365,7 +365,7 @@ def load_concepts(path: str | os.PathLike) -> Labels:
   concepts = []
   try:
     with pathlib.Path(path).open('rb') as file:
-      for number, row in parse_rows(file, str(path), faults):
+      for number, row in read_rows(file, faults, str(path)):
         fields = Fields(row)
         concepts.append(read_label(fields))
         faults.extend(str(path), number, fields.faults)
@@ -382,7 +382,7 @@ class _SavedLabels:
     self.sizes = [0] * len(_FLAGS)
 
   def read(self, file: BinaryIO) -> Iterator[Label]:
-    for number, row in parse_rows(file, self._path, self._faults):
+    for number, row in read_rows(file, self._faults, self._path):
       fields = Fields(row)
       label = read_label(fields)
       self.lines.append(number)

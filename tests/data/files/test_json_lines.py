@@ -20,14 +20,13 @@ from xjax.data.files.json_lines import (
   only_file,
   open_text,
   parse_object,
-  parse_rows,
   read_rows,
 )
 
 
 def rows(data: bytes):
   faults = Faults()
-  found = list(parse_rows(io.BytesIO(data), 'f', faults))
+  found = list(read_rows(io.BytesIO(data), faults, 'f'))
   return found, faults.shown
 
 

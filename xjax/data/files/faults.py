@@ -12,9 +12,12 @@ SHOWN = 20  # faults in a message; further faults are only counted
 
 
 class Fault(ValueError):
-  """Reports that a text or a file is faulty; lines are numbered from 1."""
+  """Reports that a text or a file is faulty; lines are numbered from 1.
 
-  def __init__(self, message: str, line: int = 1):
+  Without a line, the whole file is faulty.
+  """
+
+  def __init__(self, message: str, line: int | None = 1):
     super().__init__(message)
     self.line = line
 

@@ -81,13 +81,14 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
       unpacked = stack.enter_context(unpack(file))
       named = named and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError as error:
-      raise Fault(f'cannot be read: {error.strerror}') from error
+      raise Fault(f'cannot be read: {error.strerror}', None) from error
     zipped = isinstance(unpacked, gzip.GzipFile)
     if named and zipped != (path.suffix == '.gz'):
       raise Fault(
         'the file is gzipped, so its name must end in .gz'
         if zipped
-        else 'the name ends in .gz, but the file is not gzipped'
+        else 'the name ends in .gz, but the file is not gzipped',
+        None,
       )
     yield unpacked
 
@@ -203,61 +204,42 @@ def numbered_lines(
 
 
 def read_lines(
-  file: BinaryIO, name: str, faults: Faults
+  source: BinaryIO | pathlib.Path, faults: Faults, name: str = ''
 ) -> Iterator[tuple[int, bytes]]:
   """Yields the line number and the bytes of each line that is not blank.
 
-  If a line cannot be read, a fault is added and reading ends. The fault is
-  fatal, since the number of lost lines is unknown.
+  The source is an open file with a `name` for messages, or a path. If a line
+  cannot be read, or the path cannot be opened, a fault is added and reading
+  ends. The fault is fatal, since the number of lost lines is unknown.
   """
+  is_path = isinstance(source, pathlib.Path)
+  name = name or str(source)
+  opened = open_lines(source) if is_path else contextlib.nullcontext(source)
   try:
-    for number, line in _lines(file):
-      if line := line.strip(b' \t\r\n'):
-        yield number, line
+    with opened as file:
+      for number, line in _lines(file):
+        if line := line.strip(b' \t\r\n'):
+          yield number, line
   except Fault as fault:
     faults.add(name, fault.line, str(fault), fatal=True)
 
 
-def read_file_lines(
-  path: pathlib.Path, faults: Faults
-) -> Iterator[tuple[int, bytes]]:
-  """Opens a file and yields what read_lines yields; all faults are fatal."""
-  try:
-    with open_lines(path) as file:
-      yield from read_lines(file, str(path), faults)
-  except Fault as fault:
-    faults.add(path, None, str(fault), fatal=True)
-
-
 def read_rows(
-  path: pathlib.Path, faults: Faults, documents: bool = False
-) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields the line number and the JSON object of each line of a file.
-
-  Faulty lines are left out and their faults are added, as in parse_rows.
-  """
-  try:
-    with open_lines(path) as file:
-      yield from parse_rows(file, str(path), faults, documents)
-  except Fault as fault:
-    faults.add(path, None, str(fault))
-
-
-def parse_rows(
-  file: BinaryIO,
-  name: str,
+  source: BinaryIO | pathlib.Path,
   faults: Faults,
+  name: str = '',
   documents: bool = False,
   advice: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields the line number and the JSON object of each line of an open file.
+  """Yields the line number and the JSON object of each line, as read_lines.
 
   Faulty lines are left out and their faults are added. If the lines are
   `documents`, one fault says that the file looks like a table. `advice` says
   what to do if the first line is no JSON at all.
   """
+  name = name or str(source)
   first = True
-  for number, line in read_lines(file, name, faults):
+  for number, line in read_lines(source, faults, name):
     try:
       row = parse_object(line)
     except Fault as fault:

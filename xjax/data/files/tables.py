@@ -25,7 +25,7 @@ from xjax.data.files.json_lines import (
   UTF16_MARKS,
   look_ahead,
   looks_like_table,
-  parse_rows,
+  read_rows,
 )
 
 PARQUET_MAGIC = b'PAR1'
@@ -80,7 +80,7 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
         return _csv(file, name, faults)
   except Fault as fault:
     raise DataError(f'{name}:{fault.line}: {fault}') from fault
-  rows = parse_rows(file, name, faults, advice=_ONE_COLUMN)
+  rows = read_rows(file, faults, name, advice=_ONE_COLUMN)
   sample = list(itertools.islice(rows, _SAMPLED))
   columns = dict.fromkeys(key for _, row in sample for key in row)
   return Table(kind, tuple(columns), itertools.chain(sample, rows))

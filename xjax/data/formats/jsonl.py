@@ -28,7 +28,6 @@ from xjax.data.files.json_lines import (
   find_folder,
   only_file,
   open_lines,
-  parse_rows,
   read_rows,
   unpack,
 )
@@ -86,7 +85,7 @@ def parse_documents(
   read: ReadDocument = read_document,
 ) -> Sequence[Document]:
   """Reads documents to be tagged from an open file of JSON lines."""
-  rows = parse_rows(file, name, faults, documents=True)
+  rows = read_rows(file, faults, name, documents=True)
   records = _records(rows, name, read, name_lines=True, need_labels=False)
   return CorpusBuilder(faults=faults).read('input', name, records).documents
 

@@ -6,7 +6,7 @@ from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
   decode_utf8,
-  read_file_lines,
+  read_lines,
   repeated,
 )
 from xjax.data.formats.descriptors import Descriptors
@@ -23,7 +23,7 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
   """
   before = faults.count
   draft = _TaxonomyDraft(path, faults)
-  for number, line in read_file_lines(path, faults):
+  for number, line in read_lines(path, faults):
     draft.add(line, number)
   if not draft.parents:
     faults.add_empty(path, 'label', before)

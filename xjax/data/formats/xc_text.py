@@ -21,7 +21,7 @@ from xjax.data.files.json_lines import (
   find_files,
   find_folder,
   only_file,
-  read_file_lines,
+  read_lines,
   read_rows,
   repeated,
 )
@@ -182,7 +182,7 @@ def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
 
 def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
   before, number = faults.count, 0
-  for number, line in read_file_lines(path, faults):
+  for number, line in read_lines(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')
     if '\ufffd' in name:
       faults.add(path, number, 'not UTF-8')

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, open_text, parse_rows
+from xjax.data.files.json_lines import Fields, open_text, read_rows
 
 
 def read_label_costs(
@@ -24,7 +24,7 @@ def read_label_costs(
   weights_L = np.ones(len(index))
   lines: dict[str, int] = {}
   with open_text(path) as file:
-    for number, row in parse_rows(file, str(path), faults):
+    for number, row in read_rows(file, faults, str(path)):
       id_, weight, messages = _read(row)
       if not messages and id_ not in index:
         messages = [f'{id_!a} is not a label of this run']

@@ -12,7 +12,7 @@ from xjax.core.allocation import check_memory
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, open_text, parse_rows
+from xjax.data.files.json_lines import Fields, open_text, read_rows
 from xjax.data.formats.svmlight import repeated_entries
 from xjax.data.formats.xc_files import in_pairs
 from xjax.judge.label_lists import LabelLists
@@ -98,7 +98,7 @@ def read_json_rows(
   ends, values = array('q', [0]), array('i')
   lines, scores = array('q'), array('d')
   with open_text(path) as file:
-    for number, row in parse_rows(file, str(path), faults):
+    for number, row in read_rows(file, faults, str(path)):
       fields = Fields(row)
       id_, labels, *row_scores = read(fields)
       if id_ and id_ in ids:
