@@ -87,15 +87,10 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
     n_train: int,
     propensity: Sequence[float],
   ) -> 'LabelWeights | None':
-    """Returns the weights of the labels, or None if all labels have weight 1.
+    """Returns the weights of the labels, or None if all have weight 1.
 
-    Args:
-      train_counts: number of training documents of each scored label.
-      propensity: the parameters A and B of the propensity formula.
-
-    Raises:
-      DataError: the weights need propensities, and there are fewer than 3
-        training documents.
+    `propensity` has A and B of the formula. A DataError says that there are
+    fewer than 3 training documents, too few for propensities.
     """
 
 
@@ -112,11 +107,9 @@ class LabelWeights:
 
 
 class ChunkLoss:
-  """Computes a loss over all labels, one chunk of labels at a time.
+  """Computes a loss over all labels, one chunk of labels at a time."""
 
-  A loss is hashable, because it is part of the key by which compiled training
-  steps are cached.
-  """
+  # A loss is hashable: it is part of the key of compiled training steps.
 
   # Whether the loss of a label depends on the logits of all labels. If so, a
   # first pass over the labels computes their normaliser, and with_normaliser()
@@ -157,9 +150,8 @@ class ChunkLoss:
   ) -> 'ChunkLoss':
     """Returns the loss for the second pass, if the loss is normalised.
 
-    Args:
-      normaliser_B: the logarithm of the sum of exp(logit) over all labels.
-      gold_B: the sum of the weights of a document's gold labels.
+    `normaliser_B` is log sum exp(logit) over all labels; `gold_B` is the sum of
+    the weights of a document's gold labels.
     """
     raise NotImplementedError
 
@@ -173,10 +165,7 @@ class LabelLoss(ChunkLoss):
   def __call__(
     self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float32[Array, 'B C'], Float32[Array, 'B C']]:
-    """Returns the loss of each label and its derivative.
-
-    Both are 0 where the logit is -inf and the label is not gold.
-    """
+    """Returns losses and derivatives, 0 for labels of -inf and not gold."""
     raise NotImplementedError
 
   def summed(

@@ -68,10 +68,7 @@ class SequenceLoss(ChunkLoss):
     right: Float32[Array, '*symbols'],
     mean: Float32[Array, '*symbols'],
   ) -> Float32[Array, '*symbols']:
-    """Returns the loss of each symbol.
-
-    `right` is log p. `mean` is the mean log probability of all symbols.
-    """
+    """Returns the loss of symbols, from log p and the mean log probability."""
     nats = -(1 - self.smoothing) * right - self.smoothing * mean
     wrong = jnp.maximum(-jnp.expm1(-nats), _LEAST)
     return wrong**self.gamma * nats
@@ -82,8 +79,5 @@ class SequenceLoss(ChunkLoss):
     mean: Float32[Array, 'B steps'],
     real: Bool[Array, 'B steps'],
   ) -> Float32[Array, ' B']:
-    """Returns each document's loss, the sum over the symbols with real True.
-
-    `right` and `mean` may have any finite values where `real` is False.
-    """
+    """Returns each document's loss, the sum over the symbols with real True."""
     return jnp.where(real, self.of_symbols(right, mean), 0).sum(axis=1)

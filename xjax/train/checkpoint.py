@@ -54,12 +54,9 @@ class Checkpoints(contextlib.AbstractContextManager):
   """Saves and restores checkpoints; leaving the context waits for all saves."""
 
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
-    """Opens a folder, and removes incomplete checkpoints of a killed run.
-
-    If the newest checkpoints are damaged, they are moved to damaged/, with a
-    warning. Checkpoints before the newest intact one are not verified. `keep`
-    is the number of newest checkpoints to keep, besides the best.
-    """
+    """Removes incomplete checkpoints; moves damaged newest ones to damaged/."""
+    # Besides the best, the `keep` newest checkpoints stay. Those before the
+    # newest intact one are not verified.
     self._folder = pathlib.Path(folder).absolute()
     self._keep = keep
     self._best: int | None = None
@@ -105,18 +102,11 @@ class Checkpoints(contextlib.AbstractContextManager):
   ) -> None:
     """Starts to write a checkpoint; all hosts must call this method.
 
-    The method waits only until the previous checkpoint is written, and until
-    the arrays are copied from the device, so the caller can then donate the
-    state. If the step is saved already, only meta is replaced, because all
-    other items depend only on the step. Raises WriteError if this checkpoint or
-    the previous one cannot be written.
-
-    Args:
-      state: state of this step.
-      step: optimizer steps taken.
-      iterator: iterator of batches, which has yielded `step` batches.
-      meta: the position of the loop, as JSON values.
-      best: step whose checkpoint must not be deleted, or None.
+    It waits only until the previous checkpoint is written, and until the arrays
+    are copied from the device, so the caller can then donate the state. If the
+    step is saved already, only meta is replaced. `iterator` has yielded `step`
+    batches, and the checkpoint of the step `best` is not deleted. A WriteError
+    says that this checkpoint or the previous one cannot be written.
     """
     meta = {**meta, _BATCHES: iterator.get_state()}
     with _saving(self._folder):
@@ -139,10 +129,8 @@ class Checkpoints(contextlib.AbstractContextManager):
       self._finish()
 
   def _finish(self) -> None:
-    """Waits for the last save, and then deletes what is not kept any more.
-
-    The last best checkpoint goes only after a later checkpoint names another.
-    """
+    """Waits for the last save, and then deletes what is not kept any more."""
+    # The last best checkpoint goes only after a later one names another.
     self._manager.wait_until_finished()
     if self._has_saved:  # otherwise the best step is not known
       for step in set(self.steps[: -self._keep]) - {self._best}:
@@ -153,12 +141,10 @@ class Checkpoints(contextlib.AbstractContextManager):
   ) -> tuple[TrainState, dict[str, Any]]:
     """Reads the state and meta, and sets the iterator to the saved position.
 
-    The restored arrays get the shardings of `like`. All processes saved the
-    same position, so their number can differ from the number at the save.
-
-    Raises:
-      DataError: the parameters or their means do not have the names and shapes
-        of `like`, or the checkpoint was saved only for predicting.
+    The arrays get the shardings of `like`. All processes saved the same
+    position, so their number can differ from that at the save. A DataError says
+    that names or shapes are not those of `like`, or that the checkpoint was
+    saved only for predicting.
     """
     if not (self._folder / str(step) / 'optimizer').is_dir():
       raise DataError(
@@ -195,11 +181,9 @@ class Checkpoints(contextlib.AbstractContextManager):
       self._finish()
 
   def _write_record(self) -> None:
-    """Writes checkpoint.json on host 0, in the background, after the arrays.
-
-    Orbax calls this function just before it gives the temporary folder its
-    final name. So a folder with a final name always has checkpoint.json.
-    """
+    """Writes checkpoint.json on host 0, in the background, after the arrays."""
+    # Orbax calls this just before it gives the temporary folder its final name.
+    # So a folder with a final name always has checkpoint.json.
     step, meta = self._saving
     temporary = self._folder.glob(f'{step}.*tmp*')
     # On a bucket, Orbax writes into the folder with the final name.
@@ -324,11 +308,9 @@ def _saving(folder: pathlib.Path) -> Iterator[None]:
 
 @functools.cache
 def _hide_tracebacks() -> None:
-  """Hides tracebacks of Orbax's threads and tasks from now on.
-
-  Orbax raises the same errors in the main thread too. Some of its tasks print a
-  traceback only when Python exits, so the tracebacks stay hidden.
-  """
+  """Hides tracebacks of Orbax's threads and tasks from now on."""
+  # Orbax raises the same errors in the main thread, too. Some of its tasks
+  # print a traceback only when Python exits.
   for name in ('absl', 'asyncio'):
     logging.getLogger(name).addFilter(_is_shown)
   sys.unraisablehook = functools.partial(_show, sys.unraisablehook)

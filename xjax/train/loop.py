@@ -92,12 +92,9 @@ class Loop:
   ) -> tuple[TrainState, Position]:
     """Trains from a state, which is donated, to the end or until patience ends.
 
-    `iterator` has yielded at.step batches, each with the rows of this process
-    only. `at` is the position of the state, new or restored.
-
-    Raises:
-      UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM or Ctrl-C came; the state is saved.
+    `iterator` has yielded at.step batches, with the rows of this process only.
+    A UserError says that the loss or a gradient is not finite; Preempted, that
+    SIGTERM or Ctrl-C came and that the state is saved.
     """
     # Steps must not overlap on several CPU devices: the devices share few
     # threads, and overlapping steps would deadlock.
@@ -145,12 +142,9 @@ class Loop:
   def _check_losses(
     self, pending: _Pending, at: Position, lag: int
   ) -> Position:
-    """Checks the losses of all steps except the last `lag`, and sums them.
-
-    Fetching a loss waits until its step has ended. With a lag of one step, the
-    device already computes the next step during this time. Before logging,
-    judging and saving, the lag is 0.
-    """
+    """Checks and sums the losses of all steps except the last `lag`."""
+    # Fetching a loss waits for its step. With a lag of one step, the device
+    # computes the next step meanwhile. Before logging and saving, the lag is 0.
     total, count = at.loss_sum, at.loss_count
     while len(pending) > lag:
       step, metrics, doc_B = pending.popleft()

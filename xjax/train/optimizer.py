@@ -136,10 +136,7 @@ FREQUENT = 50
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelRowOptimizer:
-  """Holds the rule that changes label rows as soon as a gradient is computed.
-
-  The optimizer does not change these rows.
-  """
+  """Holds the rule that changes label rows as soon as gradients are known."""
 
   rule: RowRule  # turns gradients into changes of rows
   rate: optax.Schedule  # learning rate of label rows by step
@@ -149,12 +146,9 @@ class LabelRowOptimizer:
   compensated: np.ndarray
 
   def slots(self, head: Head) -> nnx.State:
-    """Returns the slots (arrays kept between steps) for a new head's rows.
-
-    The slots are sharded like the rows. Storage.COMPENSATED adds two slots: the
-    rounding errors, and each label's index into them, PAD until
-    with_label_start() sets it.
-    """
+    """Returns the slots (arrays kept between steps) for a new head's rows."""
+    # They are sharded like the rows. Storage.COMPENSATED adds the rounding
+    # errors, and each label's index into them, PAD until with_label_start().
     labels, dim = row_shape(head)
     arrays = self.rule.slots(labels, dim)
     if isinstance(head, OneVsAll) and head.storage is Storage.COMPENSATED:
@@ -173,10 +167,8 @@ class LabelRowOptimizer:
     )
 
   def scalars(self, step: jax.Array, key: jax.Array) -> StepScalars:
-    """Returns the learning rate, weight decay and random bits of a step.
-
-    `key` must be used only in this step.
-    """
+    """Returns the learning rate, weight decay and random bits of a step."""
+    # `key` must be used only in this step.
     return StepScalars(
       rate=jnp.float32(self.rate(step)),
       decay=jnp.float32(self.weight_decay),
@@ -191,10 +183,7 @@ _ROUNDING = 2**30  # larger than the other numbers folded into a step's key
 def label_row_optimizer(
   config: NeuralTrain, train_counts: np.ndarray
 ) -> LabelRowOptimizer | None:
-  """Returns the rule for label rows, or None if the optimizer changes them.
-
-  train_counts [L] has the number of training documents of each scored label.
-  """
+  """Returns the rule for label rows, or None if the optimizer changes them."""
   if not config.rows.fused:
     return None
   schedule, peak = make_schedule(config), config.learning_rate

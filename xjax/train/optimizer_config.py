@@ -78,10 +78,7 @@ class AverageConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def newest_share(self, step: jax.Array) -> jax.Array:
-    """Returns the share of the newest parameters in the mean after a step.
-
-    The number of steps taken is at least 1. The share is 1 up to `start`.
-    """
+    """Returns the share of the newest parameters; it is 1 up to `start`."""
 
   def differs(self, step: int) -> bool:
     """Returns whether the mean after a step differs from the parameters."""

@@ -1,7 +1,4 @@
-"""Gives the parameters of a model by path, replaces values, selects groups.
-
-Checkpoints, warm starts and globs over parameters use the same paths.
-"""
+"""Gives the parameters of a model by path, replaces values, selects groups."""
 
 from collections.abc import Iterable, Sequence
 import difflib
@@ -55,11 +52,7 @@ def _name(path: tuple[Any, ...]) -> str:
 def replace_values(
   param: jax.Array, values: np.ndarray, mask: np.ndarray | bool = True
 ) -> jax.Array:
-  """Returns a parameter after the values where `mask` is True are replaced.
-
-  `values` have the shape of `param` and are the same on every process. `mask`
-  is broadcast. The sharding and the dtype of the parameter stay the same.
-  """
+  """Replaces values where `mask` is True; they are equal on all processes."""
   # Each process fills only the parts on its own devices, so that no device
   # holds the whole of a sharded parameter.
   whole_mask, new = (
@@ -128,11 +121,7 @@ def check_groups(
   trained: Sequence[str],
   rows: Sequence[str],
 ) -> None:
-  """Checks that every glob has an effect, and that something is trained.
-
-  `paths` are those of all parameters, `trained` those that the optimizer
-  trains, and `rows` those of label rows, which config.rows trains instead.
-  """
+  """Checks that every glob has an effect, and that something is trained."""
   for glob in config.freeze:
     if not any(in_group(path, [glob]) for path in paths):
       raise ConfigError(f'config.train.freeze: {_no_match(glob, glob, paths)}')
@@ -165,10 +154,7 @@ def check_groups(
 
 
 def _height(path: str, other: int) -> int:
-  """Returns a height in the encoder: 0 for embeddings, 1 for the lowest layer.
-
-  Parameters that are neither embeddings nor in a layer have `other`.
-  """
+  """Returns 0 for embeddings, 1 for the lowest layer, ...; else `other`."""
   if path.startswith(_EMBEDDINGS):
     return 0
   layer = _LAYER.match(path)

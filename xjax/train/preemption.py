@@ -1,8 +1,4 @@
-"""Stops a run at SIGTERM or Ctrl-C, after the run has saved its work.
-
-SIGTERM says that the machine is needed elsewhere. Ctrl-C, which is SIGINT, says
-that the user wants to stop.
-"""
+"""Stops a run at SIGTERM or Ctrl-C, after the run has saved its work."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -77,10 +73,7 @@ class Preemption(contextlib.AbstractContextManager):
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
-    """Delays the stop until the code in this context has saved its work.
-
-    Preempted or Interrupted is raised when the context is left.
-    """
+    """Delays Preempted or Interrupted until the context is left."""
     self._deferred = True
     try:
       yield
@@ -143,11 +136,8 @@ def _is_interactive() -> bool:
 
 @contextlib.contextmanager
 def _watching_signals(watch: Callable[[Iterator[int]], None]) -> Iterator[None]:
-  """Calls a function in another thread, with the numbers of all signals.
-
-  Python handles signals in the main thread. While the main thread waits for a
-  compilation, the handlers wait too, but the other thread does not.
-  """
+  """Calls a function in another thread, with the numbers of all signals."""
+  # Python's own handlers wait while the main thread compiles a program.
   reader, writer = os.pipe()
   os.set_blocking(writer, False)
 

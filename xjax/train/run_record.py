@@ -17,11 +17,9 @@ from xjax.version import __version__
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-  """Holds what a run has cost; it is saved as run.json.
+  """Holds what a run has cost, over all its starts; saved as run.json."""
 
-  The seconds are summed over all starts of the run. The time since the last
-  start is missing if that start was killed.
-  """
+  # The time of a start that was killed is missing.
 
   seconds: float = 0.0
   peak_memory: int = 0  # the most memory of a process of the run, in bytes
@@ -62,10 +60,7 @@ class RunRecord:
 
 
 class RunClock(contextlib.AbstractContextManager):
-  """Measures the time of a `with` block that fits a model.
-
-  If the block raises an error, its time is saved. Otherwise `save` saves it.
-  """
+  """Measures a `with` block; saves its time here only after an error."""
 
   def __init__(self, workdir: Workdir) -> None:
     self._workdir = workdir

@@ -70,10 +70,7 @@ def intact_steps(
 
 
 def fault_of(folder: str | os.PathLike, step: int) -> str:
-  """Returns the fault of a step's checkpoint, or '' if it is intact.
-
-  Host 0 reads every file. All hosts must call this function.
-  """
+  """Returns a checkpoint's fault, or '' if intact; all hosts must call this."""
   fault = _first_fault(pathlib.Path(folder) / str(step)) if is_host0() else ''
   intact = host0_says(not fault)
   return fault or ('' if intact else 'host 0 finds it damaged')
@@ -82,14 +79,10 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
 def best_step(workdir: Workdir, choice: str = _CHOICE) -> int | None:
   """Returns the verified best step; None if there is no complete checkpoint.
 
-  The newest checkpoint records which step was the best. If no step has been
-  judged yet, the newest checkpoint counts as the best. `choice` tells users in
-  messages how to choose another step.
-
-  Raises:
-    DataError: the newest or the best checkpoint is damaged, or the best
-      checkpoint is missing. No other checkpoint is used instead, because its
-      results could be worse.
+  The newest checkpoint records the best step; before any judging, it is itself
+  the best. `choice` tells users how to choose another step. A DataError says
+  that the newest or the best checkpoint is damaged or missing: another one is
+  not used instead, because its results could be worse.
   """
   steps = complete_steps(workdir.checkpoints)
   if not steps:
@@ -150,10 +143,7 @@ def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
-  """Moves a step's checkpoint to damaged/ if it is damaged; returns whether.
-
-  Host 0 reads every file, and warns of a move. All hosts must call this.
-  """
+  """Moves a step to damaged/ if it is damaged; all hosts must call this."""
   fault = fault_of(folder, step)
   if fault and is_host0():
     _move_away(pathlib.Path(folder) / str(step), fault, 'the newest checkpoint')
@@ -164,10 +154,7 @@ def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
 def copy_for_loading(
   folder: str | os.PathLike, step: int, target: str | os.PathLike
 ) -> None:
-  """Copies an intact checkpoint to another folder of checkpoints, for loading.
-
-  The optimizer is left out. The copy says that its own step is the best.
-  """
+  """Copies an intact checkpoint, without optimizer, as its own best step."""
   source = pathlib.Path(folder) / str(step)
   copy = pathlib.Path(target) / str(step)
   for item in ('params', 'averages'):
@@ -177,10 +164,8 @@ def copy_for_loading(
 
 
 def sweep(folder: pathlib.Path) -> None:
-  """Removes Orbax's unfinished folders; moves damaged checkpoints to damaged/.
-
-  Checkpoints are verified from the newest, until an intact one is found.
-  """
+  """Removes Orbax's unfinished folders; moves damaged steps to damaged/."""
+  # Checkpoints are verified from the newest, until an intact one is found.
   for path in folder.iterdir():
     # A file or a link of this name is not Orbax's.
     if _UNFINISHED.fullmatch(path.name) and path.is_dir():

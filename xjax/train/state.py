@@ -22,10 +22,7 @@ from xjax.train.parameters import by_path, from_paths, in_group
 
 @struct.dataclass
 class TrainState:
-  """Holds the parameters, and the slots of the optimizer.
-
-  Slots are arrays that the optimizer keeps between steps, such as momentum.
-  """
+  """Holds the parameters, and the optimizer's slots, such as momentum."""
 
   step: jax.Array  # int32, optimizer steps taken
   # All parameters, including frozen ones, in float32, except for label rows
@@ -88,11 +85,7 @@ def plan_state(
   average: AverageConfig | None = None,
   rows: LabelRowOptimizer | None = None,
 ) -> StatePlan:
-  """Plans the state of a model and its optimizer on a mesh.
-
-  `build` makes the model, whose parameters have partition specs. `average` None
-  keeps no means. See StatePlan for `freeze` and `rows`.
-  """
+  """Plans the state of a model and its optimizer on a mesh."""
   average = NoAverage() if average is None else average
 
   def init(key: jax.Array) -> TrainState:
@@ -173,12 +166,9 @@ def with_rows(
 
 
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
-  """Returns a plan that also sets the initial biases and places of labels.
-
-  The place of a label says where the slot of rounding errors has the entry of
-  this label (see kahan_places). Places are set only if there is such a slot.
-  Biases [L] of None leave the biases at 0. A head without biases ignores them.
-  """
+  """Returns a plan that also sets the initial biases and places of labels."""
+  # A place says where the slot of rounding errors has the label's entry
+  # (kahan_places). Without biases [L], they stay 0.
 
   def init(key: jax.Array) -> TrainState:
     state = plan.init(key)

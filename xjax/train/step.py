@@ -52,23 +52,13 @@ def make_train_step(
   accumulate: int = 1,
   weights: LabelWeights | None = None,
 ) -> TrainStep:
-  """Compiles the function that takes one training step.
+  """Compiles the step (state, batch, key) -> (state, metrics).
 
-  The function computes (state, batch, key) -> (state, metrics). The state is
-  donated. Its randomness depends only on the key and state.step. The step must
-  be called under jax.set_mesh(mesh).
-
-  Args:
-    plan: structure of the state.
-    optimizer: the optimizer, whose slots are in the state.
-    loss: training loss of a chunk of labels.
-    mesh: the devices.
-    accumulate: number of micro-batches, which are computed one after the other.
-      Their gradients are summed, and divided by the number of rows of the
-      batch. So, without dropout, the result does not depend on the number of
-      micro-batches.
-    weights: weights of the labels in the loss, from place_weights; None gives
-      all labels the same weight.
+  The state is donated. The randomness depends only on the key and state.step.
+  Call the step under jax.set_mesh(mesh). `accumulate` micro-batches are
+  computed one after the other; their gradients are summed and divided by the
+  rows of the batch. So, without dropout, the result does not depend on their
+  number. `weights` are from place_weights.
   """
 
   def step(

@@ -83,10 +83,7 @@ class Workdir:
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'Workdir':
-    """Returns the workdir at a path, which need not exist.
-
-    Raises ConfigError if the path cannot be a folder, or cannot be read.
-    """
+    """Returns the workdir at a path; a ConfigError if it is no folder."""
     workdir = cls(pathlib.Path(os.path.expanduser(path)).absolute())
     try:
       workdir.config.exists()
@@ -153,20 +150,15 @@ class Workdir:
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
-    """Returns the path of the record of what an evaluation judged.
-
-    It has the step of the checkpoint, the digest of the documents, and those of
-    the folder's files. It exists only after a complete evaluation.
-    """
+    """Returns the path of the record of what an evaluation judged."""
+    # It has the step, and the digests of documents and files. It exists only
+    # after a complete evaluation.
     return self.evaluation(name) / MARK
 
   def record_search(
     self, search: dict[str, Any], splits: Iterable[str]
   ) -> None:
-    """Writes search.json. If it has changed, `splits` will be judged again.
-
-    `search` has the settings that decide which labels a finished model lists.
-    """
+    """Writes search.json; if it has changed, `splits` will be judged again."""
     path = self.model / 'search.json'
     same = path.exists() and read_json(path) == search
     barrier('xjax:search')  # wait until no process reads the file
@@ -181,9 +173,8 @@ class Workdir:
     """Records the digest of a file after the `with` block has written it.
 
     The block must replace the file at once, or not at all. Meanwhile,
-    digests.json has null for the file. So a process that is killed never leaves
-    the digest of another content. The next start of the run then records the
-    digest.
+    digests.json has null for the file, so a killed process never leaves the
+    digest of another content; the next start records the digest.
     """
     name = path.relative_to(self.path).as_posix()
     self._record(name, None)
@@ -198,14 +189,8 @@ class Workdir:
         self._record(name, file_digest(self.path / name))
 
   def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
-    """Checks that a file of the run is as it was written.
-
-    A file without a digest is not checked. `remedy` tells the user what to do
-    if the file has changed.
-
-    Raises:
-      DataError: the file is missing or has changed, or digests.json is damaged.
-    """
+    """Raises a DataError with `remedy` if a file is not as it was written."""
+    # A file without a digest is not checked.
     if not self.digest_list.is_file():
       return
     name = path.relative_to(self.path).as_posix()
@@ -224,13 +209,10 @@ class Workdir:
     write_json(self.digest_list, {**digests, name: digest})
 
   def record_corpus(self, corpus: Corpus) -> None:
-    """Writes labels.jsonl and corpus.json; a resumed run checks corpus.json.
+    """Writes labels.jsonl, corpus.json and the ids of splits that were drawn.
 
-    If splits were drawn, the ids of their documents are written too.
-
-    Raises:
-      DataError: the run was started on another corpus, or with other parents of
-        labels or concepts.
+    A DataError says that the run was started on another corpus, or with other
+    parents of labels or concepts.
     """
     described = {
       'n_train': corpus.label_space.n_train,
@@ -281,10 +263,7 @@ class Workdir:
         self._write_corpus(described)
 
   def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
-    """Adds a vocabulary's digest to corpus.json if the file has none yet.
-
-    The next start of a run that was killed before this adds it.
-    """
+    """Adds a vocabulary's digest to corpus.json if the file has none yet."""
     described = self._read_corpus()
     barrier('xjax:described')  # wait until no process reads the file
     if is_host0() and _VOCABULARY not in described:

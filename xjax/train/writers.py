@@ -1,7 +1,4 @@
-"""Reports training to metrics.jsonl, TensorBoard, the terminal and profiles.
-
-Every process writes its own profile. Everything else is written by host 0 only.
-"""
+"""Reports training to metrics.jsonl, TensorBoard, the terminal and profiles."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
@@ -66,15 +63,9 @@ class MetricWriter(contextlib.AbstractContextManager):
     judged: int,
     config: Mapping[str, Any] | None = None,
   ) -> None:
-    """Opens the files of a run.
-
-    Args:
-      workdir: folder of the run.
-      step: optimizer steps taken.
-      judged: step of the last judging that is stored in the checkpoint. It is
-        less than `step` if this step was not judged before the save.
-      config: config of the run as JSON; None writes no settings to TensorBoard.
-    """
+    """Opens the files of a run after `step` steps."""
+    # `judged` is the step of the last judging in the checkpoint. It is less
+    # than `step` if this step was not judged before the save.
     self._file = self._board = None
     if not is_host0():
       return
@@ -95,12 +86,8 @@ class MetricWriter(contextlib.AbstractContextManager):
         self._board.close()
 
   def write(self, kind: str, step: int, **values: Any) -> None:
-    """Adds a record to metrics.jsonl, and the record's numbers to TensorBoard.
-
-    `values` are JSON values, which can be nested. In TensorBoard, the name of a
-    number is `kind` ('train' or 'judge') and the keys that lead to it, joined
-    by slashes.
-    """
+    """Adds a record to metrics.jsonl, and its numbers to TensorBoard."""
+    # The name of a number is `kind` and the keys to it, joined by slashes.
     if not self._file:
       return
     record = {'kind': kind, 'step': step, **values}
@@ -192,10 +179,7 @@ def write_results(
   metrics: Mapping[str, Mapping[str, Any]],
   record: RunRecord,
 ) -> None:
-  """Writes the main results of a finished run to TensorBoard, by host 0.
-
-  `metrics` are by split, and then as from judge.judge.
-  """
+  """Writes the main results of a finished run to TensorBoard, by host 0."""
   if not is_host0():
     return
   board = _Board(pathlib.Path(workdir) / 'tb', record.steps + 1, config)
@@ -230,11 +214,7 @@ class TrainingProgress(Progress):
 
 
 class Profile(contextlib.AbstractContextManager):
-  """Traces some steps with jax.profiler, on every process.
-
-  The trace is written after the last of these steps, or when the context is
-  left. TensorBoard's profile plugin, XProf and Perfetto can show the trace.
-  """
+  """Traces some steps with jax.profiler, on every process."""
 
   def __init__(
     self, folder: str | os.PathLike, steps: tuple[int, int] | None
@@ -262,10 +242,7 @@ class Profile(contextlib.AbstractContextManager):
       yield
 
   def end(self, number: int, result: Any) -> None:
-    """Ends the trace if `number` is the last step to trace.
-
-    It ends when `result`, the arrays of this step, are computed.
-    """
+    """Ends the trace after `result`, if `number` is the last step to trace."""
     if self._runs and number == self._steps[-1]:
       jax.block_until_ready(result)
       self._stop()

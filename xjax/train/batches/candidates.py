@@ -15,10 +15,7 @@ from xjax.networks.batch import Shortlist
 
 
 class Candidates(enum.Enum):
-  """Says which clusters of a training document have their labels scored.
-
-  The labels of the clusters with gold labels are always scored.
-  """
+  """Says which clusters, besides those with gold, have their labels scored."""
 
   # K clusters: those with gold labels, of which no document may have more than
   # K, then the best proposed clusters.
@@ -59,10 +56,8 @@ class TrainShortlists:
   gold_room: int = 0
 
   def with_room(self, gold: Ragged, ids: Sequence[str], field: str) -> Self:
-    """Returns shortlists with room for all gold labels of every document.
-
-    With GOLD_FIRST, there must be room already, as for `check`.
-    """
+    """Returns shortlists with room for all gold labels of every document."""
+    # With GOLD_FIRST, there must be room already, as for `check`.
     if self.candidates is Candidates.GOLD_FIRST:
       self.check(gold, ids, field)
       return self
@@ -70,13 +65,7 @@ class TrainShortlists:
     return dataclasses.replace(self, gold_room=most)
 
   def check(self, gold: Ragged, ids: Sequence[str], field: str) -> None:
-    """Checks that a document's shortlist has room for all its gold labels.
-
-    Args:
-      gold: gold labels of the N documents.
-      ids: ids of the documents.
-      field: path of the config's field with K, for the message.
-    """
+    """Checks that shortlists have room for gold labels; `field` names K."""
     counts = self._gold_nodes(gold)
     most = int(counts.max(initial=0))
     if most > self.kept:
@@ -98,12 +87,10 @@ class TrainShortlists:
     return np.bincount(pairs[0], minlength=len(gold))
 
   def _length(self, gold_nodes_B: np.ndarray) -> int:
-    """Returns the number of places for nodes of a document of a batch.
-
-    One document with many gold labels must not make the shortlists of all
-    batches longer. But each number of places needs a compiled program. So the
-    room for gold nodes is 8, 32, 128, and so on.
-    """
+    """Returns the number of places for nodes of a document of a batch."""
+    # One document with many gold labels must not make all shortlists longer.
+    # But each length needs a compiled program, so gold nodes get 8, 32, 128,
+    # ...
     room = 8
     while room < gold_nodes_B.max(initial=0):
       room *= 4
@@ -122,11 +109,8 @@ class TrainShortlists:
     positives_BP: np.ndarray,
     rng: np.random.Generator,
   ) -> Shortlist:
-    """Returns the shortlists of some documents.
-
-    rows_B and positives_BP (gold labels) may have PAD. `rng` draws the labels
-    of GOLD_FIRST_RANDOM. A is _length, times the columns of `children` if any.
-    """
+    """Returns the shortlists of documents; rows and positives may have PAD."""
+    # A is _length, times the columns of `children` if any.
     gold_BP = _distinct(self._nodes(positives_BP))
     proposed_BK = np.where(rows_B[:, None] == PAD, PAD, self.nodes_NK[rows_B])
     length = self._length((gold_BP != PAD).sum(axis=1))
@@ -175,11 +159,7 @@ def gold_first(
 def children_of(
   children: np.ndarray, nodes_BK: np.ndarray
 ) -> Int32[np.ndarray, 'B A']:
-  """Returns the children of some nodes of each document.
-
-  A = K * most labels; the children of the first node come first. PAD is in the
-  places of missing nodes and children.
-  """
+  """Returns the children of nodes, in order, with PAD in missing places."""
   real_BK1 = (nodes_BK != PAD)[:, :, None]
   below = np.where(real_BK1, children[nodes_BK], PAD)
   return below.reshape(len(nodes_BK), -1).astype(np.int32)

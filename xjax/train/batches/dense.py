@@ -88,11 +88,7 @@ class _Buckets:
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divides documents into batches, each with documents of one bucket.
-
-    Returns the rows of documents [batches, batch_size], PAD in empty places,
-    and the bucket of each batch.
-    """
+    """Returns the rows of batches, PAD in empty places, and their buckets."""
     order = order[np.argsort(self._bucket_N[order], kind='stable')]
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
     batches = self._batches

@@ -62,12 +62,9 @@ def label_features(
 ) -> np.ndarray:
   """Returns the vectors [L, E] of labels, for a head with label descriptors.
 
-  Without feature files, the vectors are computed from the words of label names.
-  For a model that reads parents, concepts follow the L labels. The vectors of
-  labels and of documents have the same size, `dim`.
-
-  Raises:
-    DataError: a file has a fault, or lacks a label or a concept.
+  Without feature files, they are computed from the words of label names. For a
+  model that reads parents, concepts follow the L labels. A DataError says that
+  a file has a fault, or lacks a label or a concept.
   """
   ids = [label.id for label in labels]
   if has_feature_files(data):
@@ -115,12 +112,9 @@ class TokenReader:
     accumulate: int = 1,
     shortlists: TrainShortlists | None = None,
   ) -> TrainBatches:
-    """Returns shuffled batches for training, with the rows of this process.
-
-    Gold labels with an index of n_labels or more are left out. `batch_size`
-    counts the documents of all processes, and `accumulate` the micro-batches.
-    Shortlists are None if training scores all labels.
-    """
+    """Returns shuffled batches for training, with the rows of this process."""
+    # `batch_size` counts the documents of all processes. Gold labels with an
+    # index of n_labels or more are left out.
     return TrainBatches(
       self._rows(Documents.of_split(split)),
       split.gold.keep(split.gold.values < n_labels),
@@ -137,12 +131,9 @@ class TokenReader:
   def batches(self, documents: Documents) -> EvalBatches:
     """Returns batches with every document once; doc_B are rows of `documents`.
 
-    For few documents that are no split, batches are small. All processes have
-    the same number of batches.
-
-    Raises:
-      ConfigError: the documents have sparse features, or vectors are missing,
-        or have another size.
+    All processes have the same number of batches. A ConfigError says that the
+    documents have sparse features, or that vectors are missing, or have another
+    size.
     """
     if documents.sparse is not None:
       raise ConfigError(
@@ -198,21 +189,17 @@ class TokenReader:
     return next((size for size in enough if size <= few), enough[-1])
 
   def _sizes(self) -> list[int]:
-    """Returns the sizes of batches for judging or predicting, descending.
-
-    A few documents need no full batch. The size is halved, not cut to the
-    number of documents, so that few shapes occur and few programs are compiled.
-    """
+    """Returns the sizes of batches for judging or predicting, descending."""
+    # A few documents need no full batch. Sizes are halved, so that few shapes
+    # occur and few programs are compiled.
     sizes = [self.batch_size]
     while sizes[-1] % (2 * self.share.of) == 0:
       sizes.append(sizes[-1] // 2)
     return sizes
 
   def example_batches(self) -> Iterator[TokenBatch]:
-    """Yields a batch of every shape that batches of texts can have.
-
-    If zones are kept apart, only with one zone, as the number is unknown.
-    """
+    """Yields a batch of every shape that batches of texts can have."""
+    # If zones are kept apart, only with one zone, as the number is unknown.
     for rows in self._sizes():
       for lengths in self._example_lengths(rows):
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -243,10 +230,7 @@ class TokenReader:
     return read_zones(document, self.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
-    """Returns the words of a document that the run reads, in reading order.
-
-    Item t is token t of the document in a batch, perhaps a piece of a word.
-    """
+    """Returns the word, or piece of a word, of each token of a document."""
     zones, longest = self.document(document), self.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):
       return document_subwords(zones, self.vocab, longest)

@@ -30,11 +30,9 @@ class Packing:
   accumulate: int = 1  # number of micro-batches
 
   def plan(self, lengths_B: np.ndarray, width: int) -> 'RowPlan':
-    """Decides where the documents of a batch are placed in rows.
-
-    Every process makes the same plan, from the lengths (1 to width) of the
-    documents of all processes. Every group must have equally many documents.
-    """
+    """Decides where the documents of a batch are placed in rows."""
+    # Every process makes the same plan, from the lengths of the documents of
+    # all processes. Every group must have equally many documents.
     documents, packs = len(lengths_B), self.devices * self.accumulate
     device_B, turn_B = np.divmod(
       np.arange(documents), documents // self.devices
@@ -61,11 +59,7 @@ class Packing:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowPlan:
-  """Says where each document of a batch is in the shared rows.
-
-  Every group (see Packing) has the same number of rows: the number that the
-  fullest group needs, rounded up by _round_rows.
-  """
+  """Says where documents are in shared rows, equally many in each group."""
 
   rows: int  # of the batch
   width: int  # tokens of a row (T)
@@ -114,10 +108,7 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
 
 
 def possible_rows(documents: int) -> list[int]:
-  """Returns the numbers of rows that a group of documents can have, ascending.
-
-  They are `documents`, and the multiples of its eighth part, rounded up.
-  """
+  """Returns the possible rows of a group: eighths of `documents`, ascending."""
   step = -(-documents // _SHAPES)
   return [*range(step, documents, step), documents]
 

@@ -50,11 +50,7 @@ class Zones:
   def padded(
     self, rows: np.ndarray, count: int, width: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns tokens [B, Z, T], then PAD_ID, and lengths of zones [B, Z].
-
-    Lengths are 0 after a document's zones. A PAD in `rows` is a document
-    without zones. Z (count) and T (width) must hold all zones and tokens.
-    """
+    """Returns tokens [B, Z, T], then PAD_ID, and lengths of zones [B, Z]."""
     firsts = np.where(rows == PAD, 0, self.firsts[rows])
     ends = np.where(rows == PAD, 0, self.firsts[rows + 1])
     zones_BZ = firsts[:, None] + np.arange(count)

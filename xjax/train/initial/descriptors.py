@@ -1,7 +1,4 @@
-"""Embeds label descriptors, and gives views the names of labels.
-
-Both happen at the start of a run, descriptors also later for new labels.
-"""
+"""Embeds label descriptors, and gives views the names of labels."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -88,10 +85,7 @@ def _saved_weights(workdir: Workdir) -> dict[str, np.ndarray]:
 def _weights_from(
   descriptor_run: Workdir, weights: Mapping[str, np.ndarray], workdir: Workdir
 ) -> Mapping[str, np.ndarray]:
-  """Returns another run's weights of the name encoder.
-
-  Returns this run's weights if the encoders have different sizes.
-  """
+  """Returns another run's encoder weights, or this run's if sizes differ."""
   # The weights that embedded the descriptors, not those at the end of that run:
   # its head has learned what these descriptors mean.
   theirs = _saved_weights(descriptor_run)
@@ -138,14 +132,10 @@ def descriptor_word_vectors(
 ) -> WordVectors:
   """Returns the word vectors for the descriptors of a new run.
 
-  Args:
-    state: initial state, with its pretrained parameters.
-    vocab: vocabulary of the run.
-    has_vector: bool [vocabulary], True for words with a pretrained vector. None
-      if no vectors are pretrained; then all words are used, because random
-      vectors also distinguish words.
-    descriptor_run: as for start_name_encoder. Its words get the vectors from
-      which it computed its descriptors, not its final vectors.
+  `has_vector` is True for words with a pretrained vector. If it is None, all
+  words are used, because random vectors also distinguish words. The words of
+  `descriptor_run` get the vectors from which that run computed its descriptors,
+  not its final vectors.
   """
   if has_vector is None:
     has_vector = np.arange(len(vocab)) >= FIRST_WORD_ID
@@ -208,11 +198,8 @@ def load_words(path: str | os.PathLike, vocab: Vocabulary) -> WordVectors:
 def start_view_names(
   state: TrainState, space: LabelSpace, vocab: Vocabulary | Subwords | None
 ) -> TrainState:
-  """Puts the words or pieces of the names of labels into the initial state.
-
-  A state whose model has no views that read names stays as it is. Warns of
-  names without words or pieces. Do not use the names of `state` afterwards.
-  """
+  """Puts the words of label names into the state of views that read them."""
+  # Do not use the names of `state` afterwards. It warns of names without words.
   params = by_path(state.params)
   if VIEW_NAMES not in params:
     return state
@@ -236,10 +223,7 @@ def start_view_names(
 
 
 def encoded_labels(space: LabelSpace) -> Labels:
-  """Returns the labels and concepts that the views of a run read, in order.
-
-  Models with such views score only the trained labels.
-  """
+  """Returns the labels and concepts that the views of a run read, in order."""
   hierarchy = Hierarchy.of_space(space, space.n_trained)
   return hierarchy.labels[encoded_nodes(hierarchy)]
 

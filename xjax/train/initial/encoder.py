@@ -1,8 +1,4 @@
-"""Starts a run from the pretrained weights of an encoder.
-
-The sizes of the encoder (encoder.json) and its tokenizer are copied to
-features/ of the workdir. The folder of the encoder is not needed afterwards.
-"""
+"""Starts a run from an encoder's folder, which is not needed afterwards."""
 
 import dataclasses
 from typing import Any
@@ -38,12 +34,10 @@ def check_encoder(
 ) -> None:
   """Checks the folder of the encoder, before any file of the run is written.
 
-  Raises:
-    ConfigError: the config does not fit the encoder, or has no folder although
-      the corpus is not generated; or the workdir, which has no complete
-      checkpoint, has the tokenizer or the sizes of another encoder.
-    DataError: the folder does not exist, or has a fault. Only the headers of
-      weight files are checked, not the weights.
+  A ConfigError says that the config does not fit the encoder, or that the
+  workdir, without a complete checkpoint, has files of another encoder. A
+  DataError says that the folder is missing or has a fault; of weight files,
+  only the headers are checked.
   """
   if not data.tokens.pretrained:
     return
@@ -79,10 +73,7 @@ def check_encoder(
 def planned_architecture(
   model: TextModelConfig, data: DataConfig
 ) -> Architecture | None:
-  """Returns the sizes of the pretrained encoder, or None if there is none.
-
-  For an encoder without a folder, the vocabulary size is SOME_WORDS.
-  """
+  """Returns the sizes of the pretrained encoder, or None if there is none."""
   if not data.tokens.pretrained:
     return None
   if model.encoder.folder:
@@ -95,11 +86,7 @@ def planned_architecture(
 def keep_encoder(
   model: TextModelConfig, data: DataConfig, train: Split, workdir: Workdir
 ) -> Subwords:
-  """Writes the tokenizer and the encoder's sizes, and returns the tokenizer.
-
-  Files that exist already are not written again. For a config without an
-  encoder folder, the tokenizer is built from the words of `train`.
-  """
+  """Writes the tokenizer and the encoder's sizes, and returns the tokenizer."""
   if is_host0() and not workdir.encoder.exists():
     tokenizer, sizes = first_encoder(model, data, train)
     tokenizer.save(workdir.tokenizer)
@@ -115,11 +102,8 @@ def keep_encoder(
 def first_encoder(
   model: TextModelConfig, data: DataConfig, train: Split
 ) -> tuple[Subwords, dict[str, Any]]:
-  """Returns the tokenizer and the encoder's sizes for a new run.
-
-  If the config has no encoder folder, the tokenizer is built from the words of
-  `train`. The sizes have the form that architecture_of reads.
-  """
+  """Returns the tokenizer and the encoder's sizes for a new run."""
+  # Without a folder, the tokenizer is built from the words of `train`.
   if model.encoder.folder:
     folder = _model_folder(model)
     return folder.tokenizer(model.encoder.spare_rows), dict(folder.config)
@@ -168,12 +152,9 @@ def check_lengths(
   encoder: str,
   special: int | None = None,
 ) -> None:
-  """Checks that documents, and label names, fit the positions of an encoder.
-
-  Documents count with the vectors that the head appends, label names with the
-  `special` tokens around them; None checks no names. `longest` is the number of
-  positions, None for no limit. `encoder` is its name, for the message.
-  """
+  """Checks that documents, and label names, fit the positions of an encoder."""
+  # Documents count with the vectors that the head appends, names with their
+  # `special` tokens; None checks no names.
   head = model.head
   field, length = 'config.data.tokens.max_tokens', data.tokens.max_tokens
   texts = [(field, length, head.appended, 'vectors that the head appends')]

@@ -70,26 +70,16 @@ def start_label_vectors(
 ) -> TrainState:
   """Puts trained vectors of labels into the initial state.
 
-  - The transform of the head is that of the folder's language model, if the
-    folder has one.
-  - The vectors of [SEP] and [MASK] are word vectors.
-  - The vectors of labels start from their names, or at random, and are trained
-    on the hierarchy alone. Each process does so on its first device, with the
-    same result.
+  The transform of the head is that of the folder's language model, if it has
+  one. [SEP] and [MASK] have word vectors. The vectors of labels start from
+  their names, or at random, and are trained on the hierarchy alone: by each
+  process on its first device, with the same result.
 
-  What the state has from another run (`taken`) stays. If labels are among it,
-  the vectors of all other labels and of concepts are trained together with
-  copies of the vectors of these labels. If all labels are among it, nothing is
-  trained.
-
-  Args:
-    state: initial state, with its pretrained encoder, or that of another run;
-      do not use its head afterwards.
-    hierarchy: the hierarchy of the labels to score.
-    check: called after each step; it may raise an error to end the run.
-
-  Raises:
-    ConfigError: model.head.pretraining.segment is too small.
+  What the state has from another run (`taken`) stays. The vectors of all other
+  labels and concepts are trained together with copies of taken ones; if all are
+  taken, nothing is trained. `check` is called after each step, and may raise an
+  error to end the run. Do not use the head of `state` afterwards. A ConfigError
+  says that model.head.pretraining.segment is too small.
   """
   params = by_path(state.params)
   n_labels, is_taken_L = hierarchy.n_labels, taken.label_L
@@ -130,10 +120,7 @@ def _first_table(
   tokenizer: Subwords,
   is_taken_L: np.ndarray,
 ) -> np.ndarray:
-  """Returns the vectors [V, D] of all nodes before they are trained.
-
-  The first L of the V nodes are the labels.
-  """
+  """Returns the vectors [V, D] of all nodes, labels first, before training."""
   words = np.asarray(params[PIECE_VECTORS])
   drawn = host_generator(seed, 'label_vectors')
   shape = len(nodes), words.shape[1]
@@ -154,11 +141,7 @@ def name_vectors(
   words: np.ndarray,
   others: np.ndarray,
 ) -> np.ndarray:
-  """Returns the sum of the vectors of the pieces of each label's name.
-
-  `words` [pieces, D] are the vectors of pieces. Labels whose names have no
-  piece get their rows of `others` [V, D].
-  """
+  """Returns the sum of the piece vectors of each name, or a row of `others`."""
   vectors = others.copy()
   for first in range(0, len(labels), _NAMES):
     some = labels[first : first + _NAMES]
@@ -244,11 +227,9 @@ def _step(
   masked_BX: jax.Array,
   key: jax.Array,
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
-  """Takes a step of Adam; returns `arrays` after the step, and the loss.
-
-  arrays: the vectors [V, D], the means of gradients and of squares, and the
-  steps [V, 1] that each node has taken. They are donated.
-  """
+  """Takes a step of Adam; returns `arrays` after the step, and the loss."""
+  # The donated arrays: vectors [V, D], the means of gradients and of squares,
+  # and the steps [V, 1] that each node has taken.
   encoder, transform = nnx.merge(graphdef, weights)
   # A number beyond the table stands for no row.
   beyond = len(arrays[0])
@@ -299,11 +280,9 @@ def _frozen_modules(
   model: TextModelConfig,
   architecture: Architecture,
 ) -> tuple[nnx.Module, nnx.Module]:
-  """Returns copies of the encoder and of the transform, on one device.
-
-  The backward pass computes the layers of the encoder again. Otherwise, this
-  stage would need more memory than a step of training.
-  """
+  """Returns copies of the encoder and of the transform, on one device."""
+  # The backward pass computes layers again. Otherwise, this stage would need
+  # more memory than a step of training.
   saving = dataclasses.replace(model.encoder, remat=True)
 
   def build() -> tuple[nnx.Module, nnx.Module]:

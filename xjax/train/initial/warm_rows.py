@@ -46,12 +46,10 @@ def take_rows(
 ) -> dict[str, jax.Array]:
   """Returns this run's label rows, with matching rows of another run.
 
-  Args:
-    ours: this run's rows by path, with the exponent of the kernel if this run
-      has exponents. Do not use these arrays afterwards.
-    theirs: shapes of the other run's parameters by path, of the same width.
-    source: the other run's row for each row of this run; -1 if there is none.
-    checkpoint: folder of the other run's checkpoints, and the step to read.
+  `ours`, with the exponent of the kernel if there is one, must not be used
+  afterwards; `theirs` are shapes of the same width. `source` has the other
+  run's row for each row, or -1. `checkpoint` is the folder of checkpoints and
+  the step.
   """
   length = {len(param) for param in ours.values()}.pop()
   source = np.pad(source, (0, length - len(source)), constant_values=-1)
@@ -85,10 +83,7 @@ def _in_place(source: np.ndarray) -> bool:
 def _place_rows(
   rows: np.ndarray | jax.Array, source: np.ndarray, sharding: NamedSharding
 ) -> jax.Array:
-  """Returns the other run's rows in the label order of this run, on devices.
-
-  A label whose source is -1 gets an arbitrary row.
-  """
+  """Returns the other run's rows in this run's order; -1 gets any row."""
   if isinstance(rows, jax.Array):
     return rows
 

@@ -89,17 +89,10 @@ def warm_start(
 ) -> tuple[TrainState, WarmStarted]:
   """Puts another run's parameters into the initial state; logs a report.
 
-  Args:
-    state: initial state; do not use its parameters afterwards.
-    source: WORKDIR for the checkpoint of best_step(), or WORKDIR@step.
-    space: label space of this run.
-    vocab: vocabulary or tokenizer of this run; None if it reads vectors.
-    levels: the levels of this run's head, or None if the head has no levels.
-
-  Raises:
-    ConfigError: there is no intact checkpoint for `source`, or no parameter of
-      the checkpoint fits this run.
-    DataError: a file of the other workdir is damaged.
+  `source` is WORKDIR, for its best_step(), or WORKDIR@step. Do not use the
+  parameters of `state` afterwards. A ConfigError says that there is no intact
+  checkpoint, or that no parameter fits this run; a DataError, that a file of
+  the other workdir is damaged.
   """
   workdir, step = find_start(source)
   checkpoint = workdir.checkpoints, step
@@ -161,10 +154,7 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """Returns the paths of a head's parameters, without exponents and graph.
-
-  They depend on the kind of the head, but not on its storage or graph.
-  """
+  """Returns the paths of a head's parameters, without exponents and graph."""
   return {
     name
     for name in params
@@ -230,11 +220,8 @@ def _vocabulary_rows(
   vocab: Vocabulary | Subwords | None,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
-  """Returns {'words' or 'pieces': the other run's row of each of this run's}.
-
-  The result is empty if one of the runs has no table of vectors, or if the
-  tables of pieces have the same tokenizer and the same number of rows.
-  """
+  """Returns {'words' or 'pieces': the other run's row of each of ours}."""
+  # Empty without a table of vectors, or if pieces have equal tables.
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(vocab, workdir.vocabulary())}
   if PIECE_VECTORS not in ours or PIECE_VECTORS not in theirs:
@@ -253,11 +240,7 @@ def _fits(
   untrained: Set[str],
   head_fault: str,
 ) -> dict[str, tuple[str, str]]:
-  """Returns what becomes of each parameter, and how much of it or why.
-
-  A parameter of this run is loaded, skipped or fresh (the other run does not
-  have it); a parameter of the other run that this run does not have is unused.
-  """
+  """Says whether parameters are loaded, skipped, fresh or unused, and why."""
   fits = {}
   # Exponents are loaded with the kernel.
   for name in ours.keys() - {EXPONENT} - theirs.keys():
@@ -325,17 +308,11 @@ def _merge(
 
 
 def _untrained(state: TrainState) -> set[str]:
-  """Returns the parameters that each run computes instead of training them.
-
-  Frozen word vectors are not among them, because no run computes them.
-  """
+  """Returns the parameters that each run computes instead of training them."""
   _, frozen = split_frozen(state.params)
   return {name for name in by_path(frozen) if name.startswith(_COMPUTED)}
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Returns 'labels', 'words', 'pieces' or 'nodes', of which rows are matched.
-
-  Returns '' for a parameter whose rows are not matched between the runs.
-  """
+  """Returns the kind of rows that are matched between runs, '' if none."""
   return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')

@@ -58,12 +58,7 @@ def save_state(
 
 
 def load_state(path: pathlib.Path, settings: Mapping[str, Any]) -> WordState:
-  """Reads the state of a training that was started with the same settings.
-
-  Raises:
-    ConfigError: the training was started with other settings.
-    DataError: the file is damaged.
-  """
+  """Reads the state of a training that was started with the same settings."""
   arrays = Arrays.read(path)
   before = json.loads(arrays.text('settings'))
   differences = [
@@ -97,10 +92,7 @@ _RATES = 0.025, 0.0001  # learning rates at the start and at the end
 
 @dataclasses.dataclass(frozen=True)
 class WordTraining:
-  """Holds the settings for training word vectors.
-
-  The learning rate falls from the first to the last epoch.
-  """
+  """Holds the settings for training word vectors."""
 
   dim: int = 200  # size of a vector
   window: int = 5  # largest number of neighbours of a word on each side
@@ -168,10 +160,7 @@ def train_word_vectors(
 
 
 def _settings(training: WordTraining, split: Split) -> dict[str, object]:
-  """Returns the settings that affect the result, by the names of their flags.
-
-  Those without a flag have a short description as their name.
-  """
+  """Returns the settings that affect the result, by flag or description."""
   fields = dataclasses.asdict(training)
   seed = fields.pop('seed')
   return {f'--{name}': value for name, value in fields.items()} | {
@@ -226,10 +215,7 @@ def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
 def _epochs(
   model: Word2Vec, state: WordState, tokens: Ragged, training: WordTraining
 ) -> Iterator[WordState]:
-  """Trains the remaining epochs, and yields the state after each.
-
-  The states share the model's arrays.
-  """
+  """Trains the remaining epochs; yields the state, which shares arrays."""
   if state.epoch:
     logging.info('resuming after epoch %d', state.epoch)
   model.wv.vectors[:] = state.vectors
@@ -256,10 +242,7 @@ def _epochs(
 
 
 class _Texts:
-  """Yields the words of all documents, in pieces of at most _PIECE words.
-
-  Longer pieces would be cut by gensim. Words without a vector are left out.
-  """
+  """Yields the words with vectors, in pieces that gensim does not cut."""
 
   def __init__(
     self, tokens: Ragged, words: tuple[str, ...], title: str

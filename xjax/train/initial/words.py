@@ -23,10 +23,7 @@ from xjax.train.state import TrainState
 def matching_rows(
   ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> np.ndarray:
-  """Finds the row of each name of `ours` in `theirs`; -1 if there is none.
-
-  None in `ours` or `theirs` is a row without a name, which matches nothing.
-  """
+  """Finds the row of each name in `theirs`; -1 for None or an absent name."""
   index = {name: row for row, name in enumerate(theirs) if name is not None}
   return np.array([index.get(name, -1) for name in ours], np.int64)
 
@@ -40,21 +37,14 @@ def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """Finds the row of each piece of `ours` in `theirs`; -1 if it is missing.
-
-  Special tokens are pieces, too.
-  """
+  """Finds the row of each piece of `ours` in `theirs`; -1 if it is missing."""
   return matching_rows(ours.pieces, theirs.pieces)
 
 
 def replace_rows(
   table: np.ndarray, rows: np.ndarray, other: np.ndarray
 ) -> np.ndarray:
-  """Returns a copy of `table`, with some rows taken from another table.
-
-  Row i is row rows[i] of `other`, which may have more or fewer rows. It stays
-  as it is if rows[i] is -1 or does not exist, or if `rows` is shorter.
-  """
+  """Copies `table`; its row i becomes other[rows[i]], if that row exists."""
   mixed = table.copy()
   replaced = np.flatnonzero(rows >= 0)
   mixed[replaced] = other[rows[replaced]]
@@ -77,12 +67,8 @@ def start_words(
 ) -> tuple[TrainState, np.ndarray | None]:
   """Replaces the initial word vectors by the pretrained vectors of a file.
 
-  Padding, the unknown word, and words that the file lacks keep their vectors,
-  as do all without a file. Do not use the word vectors of `state` afterwards.
-
-  Returns:
-    The state, and bool [vocabulary], True for words that the file has; None if
-    there is no file.
+  Also returns bool [vocabulary], True for words that the file has; None without
+  a file. Do not use the word vectors of `state` afterwards.
   """
   path = _path(config)
   if not path:
