@@ -1,7 +1,4 @@
-"""Makes the C library keep freed memory, and refuses what no memory can hold.
-
-Kept memory speeds up training on CPUs.
-"""
+"""Makes the C library keep freed memory; refuses what no memory can hold."""
 
 from collections.abc import Iterator
 import contextlib
@@ -51,12 +48,8 @@ def keep_freed_memory() -> bool:
 
 
 def check_memory(n_bytes: int, what: str, advice: str) -> None:
-  """Checks that arrays fit into memory, before they are made.
-
-  A ConfigError is raised if this machine, or the limit of this process, has
-  less. In the message, `what` names the arrays, and `advice` says what the user
-  can do.
-  """
+  """Raises a ConfigError if arrays of n_bytes do not fit into memory."""
+  # `what` names the arrays; `advice` says what the user can do.
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   limit, _ = resource.getrlimit(resource.RLIMIT_AS)
   if limit != resource.RLIM_INFINITY:

@@ -16,11 +16,7 @@ from xjax.core.types import Ragged
 
 @dataclasses.dataclass
 class Arrays:
-  """Holds the arrays of an .npz file until the caller takes them.
-
-  If a check fails, the method raises a DataError with the path of the file and
-  the name of the array.
-  """
+  """Holds an .npz file's arrays; a failed check is a DataError with names."""
 
   path: str | os.PathLike
   left: dict[str, np.ndarray]  # arrays that were not taken yet, by name
@@ -166,10 +162,7 @@ def csr_arrays(
   UInt32[np.ndarray, ' entries'],
   Float32[np.ndarray, ' entries'],
 ]:
-  """Returns the row bounds, columns and values of a matrix, for compiled loops.
-
-  Columns are unsigned, so that compiled code need not check whether they are
-  negative.
-  """
+  """Returns row bounds, columns and values of a matrix, for compiled loops."""
+  # Unsigned columns: compiled code need not check whether they are negative.
   columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
   return rows.indptr, columns, rows.data

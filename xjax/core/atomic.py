@@ -35,11 +35,8 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
-  """Opens a temporary file next to `path`; renames it to `path` on success.
-
-  If the file cannot be written, a WriteError is raised. An error of another
-  file in the `with` block stays as it is.
-  """
+  """Opens a temporary file next to `path`; renames it to `path` on success."""
+  # Errors of this file are WriteErrors; others in the block stay as they are.
   path = pathlib.Path(path)
   with writing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,10 +82,7 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 def write_npz(
   path: str | os.PathLike, arrays: dict[str, np.ndarray], packed: bool = False
 ) -> None:
-  """Writes an .npz file, compressed if `packed`.
-
-  Arrays of Python objects, which only pickle can save, raise a TypeError.
-  """
+  """Writes an .npz file, compressed if `packed`; objects are a TypeError."""
   for name, array in arrays.items():
     if np.asarray(array).dtype.hasobject:
       raise TypeError(f'{name}: object arrays cannot be saved')
@@ -99,10 +93,7 @@ def write_npz(
 
 @contextlib.contextmanager
 def temporary_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-  """Makes a folder beside `path`, which is removed at the end of the context.
-
-  If the process is killed, remove_temporaries removes the folder later.
-  """
+  """Makes a folder beside `path`, which is removed at the context's end."""
   path = pathlib.Path(path)
   with writing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,11 +107,8 @@ def temporary_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 def build_folder(
   path: str | os.PathLike, build: Callable[[pathlib.Path], None]
 ) -> None:
-  """Calls `build` with a temporary folder, and renames the folder to `path`.
-
-  If another process has created a folder at `path` in the meantime, the folder
-  of that process stays.
-  """
+  """Lets `build` fill a temporary folder, and renames it to `path`."""
+  # A folder that another process has created in the meantime stays.
   path = pathlib.Path(path)
   with temporary_folder(path) as temporary:
     build(temporary)
@@ -164,10 +152,8 @@ def remove_temporaries(folder: str | os.PathLike, files: str = '**/*') -> None:
 
 
 def _is_another(pid: int) -> bool:
-  """Returns whether a process id is that of another process that is alive.
-
-  In containers, a process often has the id of the killed process before it.
-  """
+  """Returns whether a process id is that of another living process."""
+  # In containers, a process often has the id of the killed one before it.
   if pid == os.getpid():
     return False
   try:

@@ -77,16 +77,11 @@ def at_most(limit: float) -> Callable[[float], float]:
 
 
 class ConfigPart:
-  """Serves as the base class of all config dataclasses, the parts of a config.
+  """Serves as the base class of all config dataclasses."""
 
-  Attributes:
-    abstract: whether configs must use a subclass in place of this class.
-    is_stage: whether the inner parts belong to the run of a stage. They are
-      checked in the config of that run, not in the config that they are part
-      of.
-  """
-
+  # Whether configs must use a subclass in place of this class.
   abstract: ClassVar[bool] = True
+  # Whether inner parts belong to a stage, whose config checks them.
   is_stage: ClassVar[bool] = False
 
   def __init_subclass__(cls, abstract: bool = False, **others: Any) -> None:
@@ -160,11 +155,7 @@ def has_kinds(base: type) -> bool:
 
 
 def kind_named(name: str, base: type) -> type | None:
-  """Returns the kind of an abstract part that has this name, if there is one.
-
-  If no class of xjax with this name is imported, the modules of xjax that
-  define a class of this name are imported.
-  """
+  """Returns the kind of an abstract part by name, importing xjax's modules."""
   kind = _kind_of_name(base).get(name)
   if kind is None or not kind.__module__.startswith('xjax.'):
     _import_modules_with(f'class {name}(')
@@ -198,11 +189,8 @@ def kinds(base: type) -> tuple[type, ...]:
 
 
 def _kind_of_name(base: type) -> dict[str, type]:
-  """Returns the imported kinds of an abstract part, by name.
-
-  If a class was defined twice at the same place, as in a notebook, the later
-  class is returned.
-  """
+  """Returns the kinds of an abstract part by name; of two, the later."""
+  # A notebook may define a class twice at the same place.
   kind_of_name: dict[str, type] = {}
   for kind in dict.fromkeys(_concrete_subclasses(base)):
     other = kind_of_name.get(kind.__name__, kind)
@@ -221,19 +209,14 @@ def _place(kind: type) -> tuple[str, str]:
 
 
 def kinds_that(attribute: str, base: type) -> str:
-  """Returns the kinds for which a class attribute is true, as a text.
-
-  For example 'BertConfig(...) or YourConfig(...)'.
-  """
+  """Returns the kinds for which a class attribute is true, as a text."""
   names = (kind.__name__ for kind in kinds(base) if getattr(kind, attribute))
   return ' or '.join(f'{name}(...)' for name in names)
 
 
 def modules_of(part: ConfigPart) -> list[str]:
-  """Returns the user's modules that define a part or its inner parts.
-
-  Config files are left out, because they cannot be imported by name.
-  """
+  """Returns the user's modules that define a part or its inner parts."""
+  # Config files are left out, because they cannot be imported by name.
   values = (getattr(part, field_.name) for field_ in dataclasses.fields(part))
   inner = (modules_of(x) for value in values for x in parts_in(value))
   modules = dict.fromkeys(itertools.chain([type(part).__module__], *inner))

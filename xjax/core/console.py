@@ -26,10 +26,7 @@ _is_command = False  # whether this process only runs a command of xjax
 
 
 class _XjaxRecords(python_logging.Filter):
-  """Passes all records of xjax, but only warnings and errors of other code.
-
-  A line of progress is due only after ten seconds without such a record.
-  """
+  """Passes all records of xjax, but only warnings and errors of other code."""
 
   def filter(self, record: python_logging.LogRecord) -> bool:
     from_xjax = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
@@ -41,11 +38,8 @@ class _XjaxRecords(python_logging.Filter):
 
 @contextlib.contextmanager
 def log_in_context(verbose: bool) -> Iterator[None]:
-  """Shows the log and bars of xjax in this context, or only its warnings.
-
-  The log is plain lines on stderr. But if the caller has set up handlers for
-  logs, the log goes to these handlers.
-  """
+  """Shows the log and bars of xjax in this context, or only its warnings."""
+  # Handlers that the caller has set up get the log; else stderr does.
   logger, verbosity = logging.get_absl_logger(), logging.get_verbosity()
   level = logger.level  # set_verbosity changes both
   plain = all(map(_is_default, python_logging.getLogger().handlers))
@@ -90,11 +84,8 @@ def show(text: str) -> None:
 
 
 def show_log() -> None:
-  """Prints absl's log, from level INFO, as plain lines on stderr.
-
-  Libraries for checkpoints and data log dozens of lines for each checkpoint.
-  Only their warnings and errors are shown.
-  """
+  """Prints absl's log, from level INFO, as plain lines on stderr."""
+  # Of libraries, only warnings: they log dozens of lines per checkpoint.
   handler = logging.get_absl_handler()
   handler.setFormatter(_PrintableLines('%(message)s'))
   handler.addFilter(_XjaxRecords())
@@ -140,21 +131,17 @@ def writing_output() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-  """Sends the rest of standard output to the null device.
-
-  At exit, Python writes the rest of the output, and would fail again.
-  """
+  """Sends the rest of standard output to the null device."""
+  # At exit, Python writes the rest, and would fail again.
   with contextlib.suppress(OSError):  # a stream without a file
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def loading_libraries() -> Iterator[None]:
-  """Stops Python's searches for garbage while modules are imported.
-
-  Modules stay in memory until the process ends, so a search costs time and
-  frees little. In a command, later searches leave them out, too.
-  """
+  """Stops Python's searches for garbage while modules are imported."""
+  # Modules stay in memory, so a search frees little. Later searches leave them
+  # out, too.
   if not gc.isenabled():
     yield
     return
@@ -168,11 +155,9 @@ def loading_libraries() -> Iterator[None]:
 
 
 def start_command() -> None:
-  """Makes Python search less for garbage in this process, and not at its end.
-
-  By default, Python searches all modules when it ends. After a short command,
-  this takes as long as the command itself. The system frees all memory anyway.
-  """
+  """Makes Python search less for garbage, and not at its end."""
+  # At the end, a search takes as long as a short command itself, and the system
+  # frees all memory anyway.
   global _is_command
   _is_command = True
   atexit.register(gc.freeze)

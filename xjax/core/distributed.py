@@ -18,10 +18,8 @@ def process_count() -> int:
 
 
 def is_connected() -> bool:
-  """Returns whether start() has connected this process to others.
-
-  Unlike the other functions, this one never initialises the devices.
-  """
+  """Returns whether start() has connected this process to others."""
+  # Unlike the other functions, this one never initialises the devices.
   return (
     'jax' in sys.modules and sys.modules['jax'].distributed.is_initialized()
   )
@@ -52,11 +50,8 @@ def host0_says(answer: bool) -> bool:
 def all_rows(
   doc_B: np.ndarray, *arrays: np.ndarray
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-  """Gathers results of all processes' documents, the same on every process.
-
-  `doc_B` has the documents of this process's rows, which are the second axis of
-  the arrays. A document of several processes is returned only once.
-  """
+  """Gathers results of all processes' documents, the same on every process."""
+  # Documents are the second axis of the arrays; repeats are left out.
   if process_count() == 1:
     return doc_B, list(arrays)
   from jax.experimental import multihost_utils

@@ -38,21 +38,14 @@ _CONTROLS = re.compile(
 
 
 def printable(text: str) -> str:
-  """Returns a text that is safe to print: control characters are escaped.
-
-  Names and ids come from users' files. Newlines and tabs stay.
-  """
+  """Escapes control characters, except newlines and tabs, for printing."""
   return _CONTROLS.sub(
     lambda match: match[0].encode('unicode_escape').decode(), text
   )
 
 
 class UserError(Exception):
-  """Reports a mistake of the user.
-
-  The message says what is wrong, where it is wrong, and what to do. Control
-  characters in the message are escaped.
-  """
+  """Reports a user's mistake: what is wrong, where, and what to do."""
 
   def __str__(self) -> str:
     return printable(super().__str__())

@@ -52,10 +52,7 @@ def share_of(mesh: jax.sharding.Mesh) -> Share:
 
 
 def padded_labels(n_labels: int) -> int:
-  """Returns n_labels, rounded up to a multiple of LABEL_MULTIPLE.
-
-  This is the number of rows of a parameter with one row per label.
-  """
+  """Rounds n_labels up to a multiple of LABEL_MULTIPLE, as label rows are."""
   return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
 
 

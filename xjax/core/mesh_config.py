@@ -72,10 +72,7 @@ class Share:
     return self.of // len(self.parts)
 
   def rows(self, size: int) -> np.ndarray:
-    """Returns the indices of the process's rows in a batch, int64, ascending.
-
-    A batch that cannot be divided into equal parts raises a ConfigError.
-    """
+    """Returns the process's rows of a batch, int64; a ConfigError if uneven."""
     if size < 1 or size % self.of:
       raise ConfigError(
         f'a batch of {size} documents does not divide into {self.of} equal '

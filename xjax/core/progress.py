@@ -41,12 +41,10 @@ def hidden_progress() -> Iterator[None]:
 
 
 class Progress(contextlib.AbstractContextManager):
-  """Shows the progress of some work while the context is open.
+  """Shows the progress of some work while the context is open."""
 
-  A line is written whenever nothing was logged for ten seconds. If contexts are
-  nested, only the innermost context writes lines. If there are several
-  processes, only the first process shows progress.
-  """
+  # A line follows ten seconds without any. Only the innermost context of the
+  # first process shows progress.
 
   has_line: ClassVar[bool] = False  # whether any line was written yet
   has_bar: ClassVar[bool] = True  # whether a terminal shows a bar
@@ -64,11 +62,7 @@ class Progress(contextlib.AbstractContextManager):
     done: int = 0,
     unit: str = '',
   ):
-    """Describes the work; nothing is shown before the context is entered.
-
-    `total` is the number of parts; None if it is not known, or there is only
-    one. `done` parts were done before. `unit` names a part, such as 'node'.
-    """
+    """Describes `total` parts of work (None: unknown), each a `unit`."""
     self.done = done
     self._work, self._total = printable(work), total
     self._unit, self._quiet = unit, False
@@ -157,11 +151,10 @@ class Progress(contextlib.AbstractContextManager):
 
 
 class Heartbeat(Progress):
-  """Writes a line if nothing else was written for ten seconds.
+  """Writes a line if nothing else was written for ten seconds."""
 
-  The line is written to a terminal too. A program opens this context around
-  all its work, for the parts of the work that show no progress of their own.
-  """
+  # It is open around all work of a program, for parts that show no progress of
+  # their own; in a terminal, too.
 
   has_bar = False
   says_end = False
@@ -175,10 +168,7 @@ def progress(
   total: int | None = None,
   unit: str = '',
 ) -> Iterator[Iterator[T]]:
-  """Opens a context whose iterator over items shows the progress.
-
-  If `total` is None, it is the length of `items`, if they have a length.
-  """
+  """Opens a context whose iterator over items shows the progress."""
   if total is None:
     total = operator.length_hint(items) or None
   with Progress(work, total, unit=unit) as bar:

@@ -14,11 +14,10 @@ from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 
 
 class RankWeights(NamedTuple):
-  """Holds label weights; labels are ranked by weight times probability.
+  """Holds label weights; labels are ranked by weight times probability."""
 
-  If `sigmoid` is (a, b), the probability of a score z is sigmoid(a z + b), with
-  a > 0. Only margins need others than AS_LOGITS.
-  """
+  # The probability of a score z is sigmoid(a z + b) with a > 0 if `sigmoid` is
+  # (a, b). Only margins need others than AS_LOGITS.
 
   values: np.ndarray  # float [L or more], at least 0; 0: never listed
   sigmoid: tuple[float, float] = AS_LOGITS
@@ -99,10 +98,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lists:
-  """Holds the top-k lists of N documents, for each of G slices of labels.
-
-  Slice 0 has all labels.
-  """
+  """Holds the top-k lists of N documents, for G slices; the first has all."""
 
   # int32 label indices by falling score, ties by ascending index, then PAD.
   ids_GNK: np.ndarray
@@ -179,11 +175,8 @@ class RanksDocuments(Protocol):
 def kept_gold(
   gold: Ragged, ids_GNK: np.ndarray, masks: Sequence[np.ndarray | None]
 ) -> np.ndarray:
-  """Counts the gold labels that are in the lists of their documents, int32.
-
-  A label that is gold several times counts several times. Each of the G lists
-  has a mask, bool [L], of the labels that are counted; None counts all.
-  """
+  """Counts the gold labels in their documents' lists, int32, with repeats."""
+  # Each of the G lists has a mask, bool [L], of the labels to count.
   n = len(gold)
   width = 1 + max(gold.values.max(initial=0), ids_GNK.max(initial=0))
   owners = np.repeat(np.arange(n), gold.lengths)
@@ -223,11 +216,9 @@ def best_cells(
 
 
 def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
-  """Returns the lists of documents, from the scores of some of the labels.
-
-  A label without an entry in the float32 matrix [N, L] is in no list. With
-  weights, labels are ranked by log weight + log sigmoid(a score + b).
-  """
+  """Returns lists from scores, float32 [N, L], of some of the labels."""
+  # A label without an entry is in no list. With weights, labels are ranked by
+  # log weight + log sigmoid(a score + b).
   ids, keys, n = scores.indices, scores.data, scores.shape[0]
   rows = np.repeat(np.arange(n), np.diff(scores.indptr))
   if query.weights is not None:

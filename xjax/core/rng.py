@@ -17,22 +17,15 @@ def step_key(key: 'jax.Array', step: 'jax.Array') -> 'jax.Array':
 
 
 def host_generator(seed: int, *names: str | int) -> np.random.Generator:
-  """Returns a NumPy generator that depends on a seed and on names.
-
-  The seed of the generator is a SHA-256 hash, so the random numbers are the
-  same on every machine. Each use of random numbers has its own names.
-  """
+  """Returns a generator for a seed and the names of one use of randomness."""
+  # Its seed is a SHA-256 hash, so it is the same on every machine.
   text = '/'.join(map(str, (seed, *names)))
   digest = hashlib.sha256(text.encode()).digest()
   return np.random.default_rng(int.from_bytes(digest[:16], 'little'))
 
 
 def mix_bits(x: 'jax.Array') -> 'jax.Array':
-  """Hashes uint32 numbers; each bit of a hash depends on all bits of its input.
-
-  The hash is a permutation of the 32-bit numbers (C. Wellons), so different
-  numbers have different hashes.
-  """
+  """Hashes uint32 numbers by a permutation (C. Wellons), without collisions."""
   import jax.numpy as jnp
 
   x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)

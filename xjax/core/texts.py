@@ -16,10 +16,7 @@ _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Packed(Sequence[_T], Generic[_T]):
-  """Holds N values as consecutive bytes, with about 4 extra bytes per value.
-
-  The bytes of value i are data[offsets[i] : offsets[i + 1]].
-  """
+  """Holds N values as consecutive bytes, with about 4 extra bytes per value."""
 
   data: np.ndarray  # uint8, the bytes of all values
   offsets: np.ndarray  # uint32 or int64 [N + 1]
@@ -175,10 +172,7 @@ class Texts(_Packed[str]):
 
 
 class TextRows(Mapping[str, int]):
-  """Maps strings to their rows, with 8 bytes of memory per string.
-
-  Equal strings are mapped to the row of the first one.
-  """
+  """Maps strings to their first rows, with 8 bytes of memory per string."""
 
   def __init__(self, texts: Texts):
     self.texts = texts

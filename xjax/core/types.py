@@ -39,10 +39,7 @@ AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ragged:
-  """Holds rows of integers of unequal length in one array.
-
-  Row i is values[indptr[i]:indptr[i + 1]].
-  """
+  """Holds rows of integers; row i is values[indptr[i]:indptr[i + 1]]."""
 
   indptr: np.ndarray  # int64 [N + 1]
   values: np.ndarray  # int32, all rows, concatenated
@@ -81,10 +78,8 @@ class Ragged:
     return Ragged(indptr, self.values[np.arange(indptr[-1]) + shift])
 
   def padded(self, rows: np.ndarray, width: int, fill: int) -> np.ndarray:
-    """Returns the given rows as int32 [len(rows), width]; PAD is an empty row.
-
-    Nothing is truncated: a row that is longer than `width` is a ValueError.
-    """
+    """Returns rows as int32 [len(rows), width]; PAD is an empty row."""
+    # Nothing is truncated: a row longer than `width` is a ValueError.
     rows = np.asarray(rows)
     starts = np.where(rows == PAD, 0, self.indptr[rows])
     ends = np.where(rows == PAD, 0, self.indptr[rows + 1])
@@ -98,11 +93,10 @@ class Ragged:
 
 
 class ScoreKind(enum.Enum):
-  """Says what a scorer's scores mean.
+  """Says what a scorer's scores mean."""
 
-  Labels are ranked by these scores, never by a sigmoid of them: a sigmoid
-  rounds different high scores to 1.
-  """
+  # Labels are ranked by these scores, never by a sigmoid of them: a sigmoid
+  # rounds different high scores to 1.
 
   LOGIT = 'logit'
   PROBABILITY = 'probability'

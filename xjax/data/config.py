@@ -25,11 +25,10 @@ class OnError(enum.Enum):
 
 @dataclasses.dataclass
 class TokensConfig(ConfigPart, abstract=True):
-  """Defines the form in which a model reads documents.
+  """Defines the form in which a model reads documents."""
 
-  Subclasses that can keep zones apart, or let several documents share a row of
-  tokens, declare the config fields `by_zone` or `packed`.
-  """
+  # Subclasses that can keep zones apart, or pack several documents into a row,
+  # declare the config fields `by_zone` or `packed`.
 
   by_zone = False
   packed = False
@@ -73,10 +72,7 @@ class PaddedConfig(TokensConfig, abstract=True):
 
 @dataclasses.dataclass
 class WordsConfig(PaddedConfig):
-  """Gives a model words in lower case, with `D` in place of each digit.
-
-  The vocabulary comes from the training split.
-  """
+  """Gives a model words in lower case, with `D` in place of each digit."""
 
   min_count: int = field(
     2,
@@ -185,10 +181,7 @@ class TextVectorsConfig(TokensConfig):
 
 @dataclasses.dataclass
 class NgramsConfig(TokensConfig, abstract=True):
-  """Gives a model the word n-grams of a text.
-
-  Words are in lower case and have at least two letters or digits.
-  """
+  """Gives a model n-grams of lower-case words of two characters or more."""
 
   min_ngram: int = field(
     1, 'The smallest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)

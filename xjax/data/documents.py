@@ -17,26 +17,20 @@ Show = Callable[[Document], Document]  # shows a document with fewer zones
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Documents(Sequence):
-  """Holds N documents, and remembers what featurisers made of them.
+  """Holds N documents, and remembers what featurisers made of them."""
 
-  Attributes:
-    items: texts, documents with zones, or SparseDocuments, by random access.
-    split: the split that has these documents, in this order; None if they are
-      of no split, or only some of its documents.
-    numbers: int [N], rows of the documents in their split; None if they are 0
-      to N - 1.
-    shown: functions that show a document in another way, with their keys.
-    memory: what featurisers made of all items, by key; None if nothing is
-      remembered.
-  """
-
+  # Texts, documents with zones, or SparseDocuments, by random access.
   items: Sequence[str | Document]
   gold: Ragged | None = None  # None if they are not known
   vectors: FeatureRows | None = None  # from an outside encoder, if any
+  # The split that has these documents, in this order, if there is one.
   split: Split | None = None
   rows: np.ndarray | None = None  # int [N], used rows of `items`; None: all
+  # int [N], rows in the split; None for 0 to N - 1.
   numbers: np.ndarray | None = None
+  # Functions that show a document in another way, with their keys.
   shown: tuple[tuple[Hashable, Show], ...] = ()
+  # What featurisers made of all items, by key; None: nothing.
   memory: dict[Hashable, Any] | None = None
 
   @classmethod
@@ -45,10 +39,7 @@ class Documents(Sequence):
     documents: 'Documents | Sequence[str | Document]',
     vectors: FeatureRows | None = None,
   ) -> 'Documents':
-    """Wraps texts or documents; Documents stay as they are.
-
-    If `vectors` is None, Documents keep the vectors that they have.
-    """
+    """Wraps texts or documents; Documents stay as they are."""
     if not isinstance(documents, Documents):
       return cls(documents, vectors=vectors)
     if vectors is None:
@@ -109,20 +100,14 @@ class Documents(Sequence):
     return dataclasses.replace(self, vectors=None)
 
   def remembering(self) -> 'Documents':
-    """Returns documents that remember what featurisers make of all items.
-
-    Parts of the documents share the memory.
-    """
+    """Returns documents that remember what featurisers make of all items."""
     if self.memory is not None:
       return self
     return dataclasses.replace(self, memory={})
 
   def blocks(self, size: int) -> 'Iterator[tuple[np.ndarray, Documents]]':
-    """Yields the rows, int [n], and the documents of blocks of at most `size`.
-
-    Each document of a block is read once, and scorers that share the block
-    share what a featuriser makes of it.
-    """
+    """Yields the rows, int [n], and the documents of blocks."""
+    # Each document of a block is read once, for all scorers that share it.
     for start in range(0, len(self), size):
       rows = np.arange(start, min(start + size, len(self)))
       block = self.part(rows)
@@ -136,19 +121,13 @@ class Documents(Sequence):
       yield rows, block
 
   def seen_as(self, show: Show, key: Hashable) -> 'Documents':
-    """Returns the documents as `show` shows them, such as with fewer zones.
-
-    Equal keys must stand for equal functions.
-    """
+    """Returns the documents as `show` shows them; a key names a function."""
     shown = *self.shown, (key, show)
     return dataclasses.replace(self, shown=shown, split=None)
 
   def view(self, key: Hashable, compute: 'Callable[[Documents], Any]') -> Any:
-    """Returns what a featuriser makes of the documents, a row for each.
-
-    Documents that remember compute it once, for all items. The key names the
-    featuriser and its settings.
-    """
+    """Returns what a featuriser makes of the documents, a row for each."""
+    # Documents that remember compute it once per key, for all items.
     if self.memory is None:
       return compute(self)
     key = tuple(name for name, _ in self.shown), key

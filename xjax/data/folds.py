@@ -24,27 +24,15 @@ _LEAST_HIDDEN = 0.02  # share of the labels that are hidden in any corpus
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fold:
-  """Holds a fold of the training documents, and the labels hidden from it.
-
-  Attributes:
-    rows: int64, rows of the split train that are in the fold.
-    hidden: int64, labels that models of this fold do not learn, ascending.
-    order: int64 [L], the labels of the corpus in the order of the fold's label
-      space: trained, hidden, and the other labels.
-  """
+  """Holds a fold of the training documents, and the labels hidden from it."""
 
   number: int
-  rows: np.ndarray
-  hidden: np.ndarray
-  order: np.ndarray
+  rows: np.ndarray  # int64, rows of the split train that are in the fold
+  hidden: np.ndarray  # int64, labels that its models do not learn, ascending
+  order: np.ndarray  # int64 [L], labels: trained, hidden, and the others
 
   def corpus(self, corpus: Corpus) -> Corpus:
-    """Returns the corpus that models of this fold are trained on.
-
-    It has only a split train, with the documents outside the fold. The hidden
-    labels are held out: they follow the trained labels, and no document has
-    them.
-    """
+    """Returns a corpus of the other documents, with hidden labels held out."""
     split, space = corpus.splits[TRAIN], corpus.label_space
     outside = np.ones(len(split), bool)
     outside[self.rows] = False
@@ -77,10 +65,7 @@ class Fold:
 
 
 def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
-  """Returns some documents of a split, which share what they remember.
-
-  The documents are in the order of `rows`; `gold` has their gold labels.
-  """
+  """Returns documents of a split in the order of `rows`, with their gold."""
   ids = [split.ids[row] for row in rows.tolist()]
   documents = split.documents
   if not isinstance(documents, SparseDocuments):
@@ -148,11 +133,7 @@ def n_distinct(split: Split) -> int:
 
 
 def _text_groups(split: Split) -> np.ndarray:
-  """Returns a number from 0 for each document; equal texts have equal numbers.
-
-  Empty texts, whose digest is 0, are different documents. So are documents
-  without text.
-  """
+  """Returns a number for each document, equal for equal non-empty texts."""
   if split.text_digests is None:
     return np.arange(len(split))
   digests = split.text_digests

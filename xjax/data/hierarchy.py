@@ -32,18 +32,12 @@ class Hierarchy:
   def of(
     cls, labels: Sequence[Label], concepts: Sequence[Label] = ()
   ) -> 'Hierarchy':
-    """Builds the hierarchy of some labels.
+    """Builds the hierarchy of L labels, in model order, and of concepts.
 
-    Args:
-      labels: L descriptors, in model order.
-      concepts: further concepts, which may be parents or children of labels.
-        Concepts that are labels too are left out. If several concepts have the
-        same id, only the first is a node. A parent that is neither a label nor
-        a concept becomes a node whose name is its id. A parent that a node
-        names twice counts once.
-
-    Raises:
-      DataError: a label is its own ancestor.
+    Concepts that are labels too are left out; of several with the same id, only
+    the first is a node. A parent that is neither a label nor a concept becomes
+    a node whose name is its id. A DataError says that a label is its own
+    ancestor.
     """
     labels, concepts = Labels.of(labels), Labels.of(concepts)
     is_first = concepts.ids.row_of.find(concepts.ids) == np.arange(
@@ -71,16 +65,10 @@ class Hierarchy:
   ) -> 'Hierarchy':
     """Builds the hierarchy of a label space, of a corpus or of a run.
 
-    Labels outside the label space are no nodes, unless they are among the first
-    `n_labels` labels, or belong to the taxonomy. So the nodes of a model do not
-    depend on the gold labels of other splits than train.
-
-    Args:
-      n_labels: number of labels. The nodes of further labels that are held out
-        or new come after them. By default, all labels of the space.
-
-    Raises:
-      DataError: a label is its own ancestor.
+    Labels outside the space are no nodes, unless they are among the first
+    `n_labels` (by default, all) or belong to the taxonomy. So a model's nodes
+    do not depend on the gold labels of dev and test. Further held-out or new
+    labels come last. A DataError says that a label is its own ancestor.
     """
     n = len(space) if n_labels is None else n_labels
     concepts = Labels.join(space.labels[n : space.n_inside], space.concepts)
@@ -109,11 +97,7 @@ class Hierarchy:
 
   @functools.cached_property
   def levels(self) -> np.ndarray:
-    """Returns the level of each node, int32 [V].
-
-    Roots are at level 1. Another node is one level below its highest parent, so
-    the level is the length of the shortest path from a root.
-    """
+    """Returns the level of each node, int32 [V]: 1 + fewest steps to a root."""
     levels = np.zeros(len(self), np.int32)
     front, level = np.flatnonzero(self.parents.lengths == 0), 1
     while len(front):
@@ -155,28 +139,20 @@ class Hierarchy:
 
   @functools.cached_property
   def top_concept(self) -> int | None:
-    """Returns the node above all others, if it is no label; else None.
-
-    Nodes without parents and children are not below it.
-    """
+    """Returns the node above all others, if it is no label; else None."""
+    # Nodes without parents and children are not below it.
     inner = (self.parents.lengths == 0) & (self.children.lengths > 0)
     roots = np.flatnonzero(inner)
     is_top = len(roots) == 1 and roots[0] >= self.n_labels
     return int(roots[0]) if is_top else None
 
   def for_labels(self, ids: Sequence[str]) -> 'Hierarchy':
-    """Returns the same hierarchy for other labels.
-
-    A label that is no node yet has no parents. Nodes that are no label any more
-    become concepts.
-    """
+    """Returns the same hierarchy for other labels."""
+    # An id that is no node yet has no parents. Former labels are concepts.
     return Hierarchy.of(self.labels.with_ids(ids), self.labels)
 
   def same_above(self, other: 'Hierarchy', ids: Sequence[str]) -> bool:
-    """Returns whether labels have the same ancestors in another hierarchy.
-
-    An id that is no node has no ancestors.
-    """
+    """Returns whether labels have the same ancestors in another hierarchy."""
     return self._parents_above(ids) == other._parents_above(ids)
 
   def _parents_above(self, ids: Sequence[str]) -> dict[str, set[str]]:

@@ -27,10 +27,9 @@ def hold_out(
 ) -> LabelSpace:
   """Removes n labels from the training label space, for zero-shot judging.
 
-  The labels are drawn from all labels with 1 to 200 training documents, except
-  those in `never`. Rare and frequent labels of this range are drawn evenly; see
-  draw_labels. `space` must have no held-out and no outside labels. In the new
-  space, the drawn labels follow the labels to train, with counts of 0.
+  They are drawn by draw_labels from labels with 1 to 200 training documents,
+  except those in `never`, and then follow the labels to train, with counts of
+  0. `space` must have no held-out and no outside labels.
   """
   if n == 0:
     return space
@@ -62,12 +61,9 @@ def draw_labels(
 ) -> np.ndarray:
   """Draws n labels, int64 [n], spread evenly from rare to frequent labels.
 
-  The candidates are the labels whose training counts are in the range `counts`,
-  with both ends. They are sorted by training count (ties by index) and cut into
-  n groups of nearly equal size. One label is drawn from each group.
-
-  Raises:
-    ConfigError: there are fewer than n candidates; the message names `field`.
+  The labels with training counts in `counts` (both ends included) are sorted by
+  count and cut into n groups of nearly equal size; each group gives one label.
+  If there are fewer than n, a ConfigError names `field`.
   """
   low, high = counts
   ranked = np.argsort(train_counts, kind='stable')
@@ -86,12 +82,8 @@ def draw_labels(
 def read_label_list(
   path: pathlib.Path, described: Collection[str], faults: Faults
 ) -> tuple[str, ...]:
-  """Reads a file with one label id per line, plain or gzipped.
-
-  Args:
-    described: ids of the labels with a descriptor. If there are no descriptors,
-      all ids are allowed. Otherwise, an id without a descriptor is a fault.
-  """
+  """Reads a file with one label id per line, plain or gzipped."""
+  # If there are descriptors, an id without one is a fault.
   ids: dict[str, None] = {}
   before = faults.count
   for number, line in read_lines(path, faults):
@@ -155,11 +147,9 @@ def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
 def _find_label_list(
   name: str, folder: str, folder_first: bool = False
 ) -> pathlib.Path | None:
-  """Returns the path of a file of label ids; None if there is no such file.
-
-  `name` is relative to the current folder. If it is only a file name, `folder`
-  (data.dir) is searched too, before the current folder if `folder_first`.
-  """
+  """Returns the path of a file of label ids; None if there is no such file."""
+  # data.dir is searched for a bare file name, too, after the current folder, or
+  # before it if `folder_first`.
   path = pathlib.Path(name).expanduser()
   near = pathlib.Path(folder).expanduser()
   near = near if near.is_dir() else near.parent
@@ -172,16 +162,10 @@ def _find_label_list(
 def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
   """Reads the ids of the labels that judging leaves out, in the file's order.
 
-  Args:
-    name: a file with one label id per line, plain or gzipped; '' if no label is
-      left out. If `name` is only a file name, the file is searched for in
-      `folder`, and after that in the current folder.
-    field: name of the config field or flag that has `name`, for messages.
-    folder: the value of data.dir; '' if there is none.
-
-  Raises:
-    ConfigError: there is no such file.
-    DataError: the file has faults, or no id.
+  `name` is a file with one id per line, plain or gzipped, or '' for none. If it
+  is only a file name, `folder` is searched before the current folder. Messages
+  name the `field`. A ConfigError says that there is no such file, a DataError
+  that it has faults or no id.
   """
   if not name:
     return ()
@@ -248,11 +232,8 @@ def mark_left_out(
 ) -> LabelSpace:
   """Marks labels as labels that are neither predicted nor judged.
 
-  Labels that the space already leaves out stay left out. Ids that are no labels
-  are ignored, as in known_left_out; `source` names their field and file.
-
-  Raises:
-    DataError: no id is a label, or no label of a model would be left.
+  Ids that are no labels are ignored; `source` names their field and file. A
+  DataError says that no id is a label, or that no label would be left.
   """
   if not len(ids):
     return space

@@ -67,26 +67,15 @@ def build_corpus(
   """Makes a corpus from the documents and descriptors of a source.
 
   Documents keep only the zones in data.zones, or the zones of the full text if
-  data.zones is empty. Gold labels outside the label space are appended to it,
-  with a training count of 0. Held-out labels are removed from the gold labels
-  of the split train.
+  it is empty. Gold labels outside the label space are appended to it, with
+  count 0. Held-out labels are removed from the gold labels of train. The
+  `space` of a trained model keeps its labels, order and counts; with None, the
+  config decides. `splits` None keeps all. `leave_out` is a file of labels that
+  are neither predicted nor judged; a given `space` knows them already.
 
-  Args:
-    raw: the source's documents and descriptors.
-    data: config of the label space, the zones and the held-out labels.
-    seed: decides which labels are held out.
-    space: label space of a trained model. Its labels are kept, with their order
-      and counts. With None, the config decides which labels are trained.
-    splits: names of the splits to keep; None keeps all splits.
-    leave_out: file with the ids of labels that are neither predicted nor
-      judged; '' if there are none, and if `space` is given, because the space
-      of a model says which labels it leaves out.
-
-  Raises:
-    ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
-      the source, or the file in `leave_out` does not exist.
-    DataError: the file in data.labels or in `leave_out` has faults, or no
-      document has a label.
+  A ConfigError says that data.zones, data.labels or data.hold_out_labels does
+  not fit the source, or that `leave_out` does not exist; a DataError, that one
+  of these files has faults, or that no document has a label.
   """
   zones = choose_zones(raw, data.zones)
   left_out = read_left_out(leave_out, _LEAVE_OUT, data.dir)
@@ -123,11 +112,9 @@ def build_corpus(
 def cut_corpus(
   corpus: Corpus, zones: tuple[str, ...], checks: bool = True
 ) -> Corpus:
-  """Returns a corpus whose documents have only some of their zones.
-
-  A document with none of these zones keeps all its zones, as in prediction.
-  With `checks`, a zone that no training document has is a DataError.
-  """
+  """Returns a corpus whose documents have only some of their zones."""
+  # A document with none of these zones keeps all, as in prediction. With
+  # `checks`, a zone that no training document has is a DataError.
   documents = corpus.split(TRAIN).documents
   for zone in zones if checks else ():
     if not any(zone in document.zones for document in documents):
@@ -219,20 +206,10 @@ def read_corpus(
 ) -> Corpus:
   """Reads a corpus, and logs which usual splits it lacks.
 
-  Args:
-    data: config of the source; its class decides the format.
-    seed: decides which labels are held out.
-    space: label space of a trained model. Its labels are kept, with their order
-      and counts, and other gold labels are appended with count 0. With None,
-      the config decides which labels are trained.
-    splits: names of the splits to load. With None, train, dev and test are
-      loaded if they exist.
-    leave_out: file with the ids of labels that are neither predicted nor
-      judged.
-
-  Raises:
-    ConfigError: a field of data does not fit the source.
-    DataError: the files have faults, or a requested split is missing.
+  By default, train, dev and test are loaded if they exist. `seed` decides which
+  labels are held out; for `space` and `leave_out`, see build_corpus. A
+  ConfigError says that a field does not fit the source; a DataError, that the
+  files have faults, or that a requested split is missing.
   """
   if data.abstract:
     raise ConfigError(
@@ -279,23 +256,16 @@ def read_input(
 ) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
-  The documents have the zones that model_view keeps. A document without an id
-  gets the id line-N, where N is its line number. Without a field for labels,
-  its labels are None; no ancestors are added to labels.
+  `source` is a file of JSON lines, plain or gzipped, or '-' for standard input;
+  a feature file if data.sparse; or a table or folder of texts, if corpora of
+  this format may be one. A JSON line that is no record of the corpus needs
+  `text` or `zones`. Documents have the zones of model_view, and the id line-N
+  if they have none. Labels are None without a field for them, and get no
+  ancestors.
 
-  Args:
-    data: config of the corpus that the model was trained on. A JSON line that
-      is no record of that corpus must have `text` or `zones`.
-    source: a file of JSON lines, plain or gzipped; '-' is standard input. If
-      data.sparse is True, it is a feature file, and the result is
-      SparseDocuments. If corpora of this format are tables or folders of text
-      files, the source may be one too.
-    skip_bad_lines: whether faulty lines are left out, with a warning. If False,
-      data.on_error decides.
-
-  Raises:
-    ConfigError: skip_bad_lines is True, but the source is a feature file.
-    DataError: the source cannot be read, has no documents, or has faults.
+  `skip_bad_lines` leaves faulty lines out, with a warning (a ConfigError for a
+  feature file); otherwise data.on_error decides. A DataError says that the
+  source cannot be read, has no documents, or has faults.
   """
   if data.sparse and skip_bad_lines:
     raise ConfigError(
@@ -352,10 +322,7 @@ def read_zones(document: str | Document, data: DataConfig) -> Document:
 
 
 def model_view(data: DataConfig, document: Document) -> Document:
-  """Returns a document with only the zones that the config selects.
-
-  A document with none of these zones, such as bare text, keeps all its zones.
-  """
+  """Returns a document with the config's zones, or with all if it has none."""
   return _with_zones(tuple(data.zones) or data.full_text, document)
 
 

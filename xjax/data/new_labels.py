@@ -32,14 +32,10 @@ def read_new_labels(
 ) -> tuple[Label, ...]:
   """Reads labels that are to be added to the labels of a run.
 
-  Args:
-    path: a file, plain or gzipped, with one label per line. Either all lines
-      are names, or all lines are JSON objects as in labels.jsonl, where only
-      `name` is required. A label without an id gets its name as its id.
-
-  Raises:
-    DataError: the file cannot be read or has no label, or a label has a name
-      without letters, an id that occurs twice, or an id of the run.
+  Every line of the file, plain or gzipped, is a name; or every line is a JSON
+  object as in labels.jsonl, where only `name` is required, and is the default
+  id. A DataError says that there is no label, that a name has no letters, or
+  that an id occurs twice or is in the run.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
@@ -67,11 +63,8 @@ def read_new_labels(
 def _lines(
   lines: Iterator[tuple[int, bytes]], path: str
 ) -> Iterator[tuple[int, bytes, bool]]:
-  """Yields the number and bytes of each line, and whether the lines are JSON.
-
-  The lines are JSON if the path ends in .jsonl or .jsonl.gz, or if the first
-  line looks like JSON.
-  """
+  """Yields number and bytes of each line, and whether the lines are JSON."""
+  # They are if the path ends in .jsonl[.gz] or the first line looks so.
   as_json = None
   for number, line in lines:
     if as_json is None:
@@ -97,14 +90,10 @@ def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   """Adds labels to a label space after training.
 
-  The new space has first the labels that the model scores already, then the new
-  labels in the given order, then the gold labels outside the space. The
-  training counts of new labels are 0. A gold label outside the space can become
-  a new label.
-
-  Raises:
-    DataError: there is no label, or a label has a name without letters, an id
-      that occurs twice, or an id that the model already scores.
+  First come the labels that the model scores already, then the new labels, with
+  counts of 0, then the gold labels outside the space; one of these can become
+  new. A DataError says that there is no label, that a name has no letters, or
+  that an id occurs twice or is scored already.
   """
   scored, new = _scored_ids(space), Texts.of(label.id for label in labels)
   if not new:

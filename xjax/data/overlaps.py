@@ -20,22 +20,15 @@ class Overlap:
 
   Texts that differ only in white space are the same text. Documents without
   text are not counted.
-
-  Attributes:
-    same_text: number of documents whose text is in the other split.
-    same_id: number of documents whose id is in the other split, with another
-      text. If both splits number their documents, this is 0.
-    text_examples: up to 3 pairs of ids, in the split and in the other split.
-    id_examples: up to 3 ids that both splits have, with different texts.
   """
 
   split: str
   other: str
   documents: int  # all documents of the split
-  same_text: int
-  same_id: int
-  text_examples: tuple[tuple[str, str], ...]
-  id_examples: tuple[str, ...]
+  same_text: int  # documents whose text is in the other split
+  same_id: int  # documents whose id is there, with another text
+  text_examples: tuple[tuple[str, str], ...]  # up to 3 pairs of ids
+  id_examples: tuple[str, ...]  # up to 3 ids of different texts
 
   def warnings(self) -> list[str]:
     messages = []
@@ -71,10 +64,7 @@ def pairs_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def find_overlaps(corpus: Corpus) -> list[Overlap]:
-  """Compares dev with train, test with train, and test with dev.
-
-  Pairs of splits that share nothing, do not exist or have no text are left out.
-  """
+  """Compares dev with train, test with train, and test with dev."""
   splits = [corpus.splits[name] for name in USUAL if name in corpus.splits]
   splits = [split for split in splits if split.text_digests is not None]
   pairs = itertools.combinations(splits, 2)
@@ -109,11 +99,8 @@ def _compare(split: Split, other: Split) -> Overlap:
 
 
 def _has_numbers(ids: Sequence[str]) -> bool:
-  """Returns whether the ids look like row numbers or line numbers of a split.
-
-  Such ids are numbers, perhaps after `line-`, that are at most twice the number
-  of documents.
-  """
+  """Returns whether the ids look like row or line numbers of a split."""
+  # Numbers, perhaps after `line-`, up to twice the number of documents.
   largest = 2 * len(ids)
   numbers = [id_.removeprefix(_NUMBERED) for id_ in ids]
   return all(
@@ -125,10 +112,8 @@ def _has_numbers(ids: Sequence[str]) -> bool:
 def find_repeats(split: Split) -> tuple[int, tuple[tuple[str, str], ...], int]:
   """Finds documents whose text an earlier document of the split has too.
 
-  Returns:
-    count: number of such documents; 0 if documents have no text.
-    examples: up to 3 pairs of ids: such a document, and the earlier document.
-    conflicts: number of such documents with other labels than the earlier one.
+  Returns their number (0 without text), up to 3 pairs of ids, each with the
+  earlier document, and how many have other labels than the earlier document.
   """
   if split.text_digests is None:
     return 0, (), 0

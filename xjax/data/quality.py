@@ -18,23 +18,15 @@ _QUICK = 1_000_000  # so many names are compared in about a second
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitQuality:
-  """Measures the N documents of a split.
-
-  Attributes:
-    sizes: int32 [N], number of words of each document, in the zones that models
-      read. If documents have no text, it is the number of features.
-    repeats: number of documents whose text an earlier document of the split has
-      too.
-    repeat_examples: up to 3 pairs of ids: such a document, and the earlier one.
-    conflicts: number of these documents with other labels than the earlier one.
-  """
+  """Measures the N documents of a split."""
 
   name: str
   labels: np.ndarray  # int [N], gold labels of each document
-  sizes: np.ndarray
-  repeats: int
+  sizes: np.ndarray  # int32 [N], words in the zones read, or features
+  repeats: int  # documents with the text of an earlier one
+  # Up to 3 pairs with the earlier id.
   repeat_examples: tuple[tuple[str, str], ...]
-  conflicts: int
+  conflicts: int  # repeats with other labels
   empty_example: str | None  # id of a document of size 0, if any
 
 
@@ -94,11 +86,8 @@ def _sizes(split: Split) -> np.ndarray:
 
 
 def find_twins(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
-  """Finds labels whose names are equal, or differ only in case or white space.
-
-  A label without a name is compared by its id. Each group of label indices is
-  ascending.
-  """
+  """Finds labels whose names differ at most in case or white space."""
+  # A label without a name is compared by its id.
   labels = space.labels
   keys = map(_compared, labels.ids, labels.names)
   # Hashes need much less memory than keys, and few keys share a hash.
@@ -120,10 +109,8 @@ def _compared(id_: str, names: Sequence[str]) -> str:
 
 
 def twins_warning(space: LabelSpace) -> str:
-  """Returns a message about labels with similar names; '' if there are none.
-
-  Above a million labels, nothing is searched: a run should not wait for it.
-  """
+  """Returns a message about labels with similar names; '' if there are none."""
+  # Above a million labels, nothing is searched: a run should not wait.
   if len(space) > _QUICK:
     return ''
   groups = find_twins(space)

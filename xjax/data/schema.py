@@ -34,19 +34,10 @@ def propensity_weights(
 ) -> np.ndarray:
   """Returns inverse propensities, the weights of propensity-scored metrics.
 
-  w_l = 1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A (Jain et al. 2016).
-
-  Args:
-    train_counts: int [L], training documents per label, n_l.
-    n_train: training documents, N.
-    a: A of the formula; use 0.6 for data like Amazon-670K, 0.5 for Wikipedia.
-    b: B of the formula; use 2.6 for data like Amazon-670K, 0.4 for Wikipedia.
-
-  Returns:
-    float64 [L], at least 1, larger for rarer labels.
-
-  Raises:
-    DataError: there are fewer than 3 training documents, so C is negative.
+  w_l = 1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A (Jain et al. 2016),
+  float64 [L], at least 1. Label l has n_l of the N training documents. For data
+  like Amazon-670K, use A = 0.6 and B = 2.6; for Wikipedia, 0.5 and 0.4. With
+  fewer than 3 documents, C is negative: a DataError.
   """
   if n_train < 3:
     raise DataError(
@@ -187,18 +178,10 @@ def slice_masks(
 ) -> dict[str, np.ndarray]:
   """Returns the masks of label slices, bool [L], by name of the slice.
 
-  - frequent: at least 50 documents
-  - few: 1 to 49 documents
-  - zero: no documents. Held-out labels are in this slice too.
-
-  The slice held_out has only the held-out labels.
-
-  Args:
-    train_counts: int32 [L], training documents per label.
-    held_out: int32, indices of held-out labels. If there are none, the slice
-      held_out is left out.
-    frequent_from: smallest training count of a frequent label.
-    left_out: int32, indices of labels that are in no slice, if any.
+  Labels are frequent with at least 50 training documents (`frequent_from`), few
+  with 1 to 49, and zero without any. Held-out labels are in the slice zero too,
+  and form the slice held_out, if there are any. Labels of `left_out` are in no
+  slice.
   """
   masks = {
     'frequent': train_counts >= frequent_from,
@@ -222,26 +205,17 @@ class LabelSpace:
   have the same score, the label with the smaller index comes first. New labels
   were added by name after training. Outside labels are gold labels that no
   model scores.
-
-  Attributes:
-    train_counts: int32 [L], training documents per label; 0 for held-out, new
-      and outside labels.
-    concepts: the other concepts of the labels' taxonomy, which are parents or
-      children. No model predicts them. Some of them may be outside labels too;
-      all others have no index.
-    left_out_ids: ids of labels that are trained, but neither predicted nor
-      judged, such as the clusters of labels that a transferred corpus has. Some
-      of the ids may not be labels of this space.
   """
 
   labels: Labels
-  train_counts: np.ndarray
+  train_counts: np.ndarray  # int32 [L], documents; 0 unless trained
   n_train: int  # number of training documents
   n_trained: int  # size of the training label space
   n_held_out: int = 0
   n_new: int = 0
+  # Other concepts of the labels' taxonomy, which no model predicts.
   concepts: Labels = ()
-  left_out_ids: Sequence[str] = ()
+  left_out_ids: Sequence[str] = ()  # trained, but neither predicted nor judged
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))
@@ -307,10 +281,7 @@ class LabelSpace:
     return slice_masks(self.train_counts, self.held_out, left_out=self.left_out)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes labels.jsonl: one label and its training count per line, in order.
-
-    A label that is not trained has a field `held_out`, `new` or `outside`.
-    """
+    """Writes labels.jsonl: a label, its count and its kind on each line."""
     parts = (self.n_trained, self.n_held_out, self.n_new, self.n_outside)
     flags = itertools.chain(*map(itertools.repeat, _FLAGS, parts))
     with atomic_write(path) as file:
@@ -331,10 +302,8 @@ class LabelSpace:
 
   @classmethod
   def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
-    """Reads a file that `save` wrote, without concepts and left-out labels.
-
-    Raises a DataError if it is missing or damaged.
-    """
+    """Reads what `save` wrote; a DataError if it is missing or damaged."""
+    # Concepts and left-out labels are not in the file.
     faults = Faults(on_error=None)
     saved = _SavedLabels(str(path), faults)
     try:
@@ -409,24 +378,16 @@ def _read_count(fields: Fields) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-  """Holds one split of a corpus: ids, gold labels, text by random access.
-
-  Attributes:
-    gold: N rows of label indices, each row sorted. A training split has no
-      held-out labels.
-    documents: N documents by random access; each access reads a document again.
-    digest: hex digest of the documents and of the zones that they keep.
-    text_digests: uint64 [N], a number for the text of each document, with all
-      zones. Texts that differ only in white space have the same number; empty
-      texts have 0. None if the documents have no text.
-  """
+  """Holds one split of a corpus: ids, gold labels, text by random access."""
 
   name: str  # train, dev, test or a name from the user
   ids: Sequence[str]
-  gold: Ragged
+  gold: Ragged  # N sorted rows; those of train have no held-out labels
+  # By random access; each access reads a document again.
   documents: Sequence[Document]
-  digest: str
+  digest: str  # of the documents and the zones that they keep
   features: FeatureRows | None = None  # vectors; None if models read none
+  # uint64 [N], equal if texts differ only in white space; 0 if empty.
   text_digests: np.ndarray | None = None
 
   def __len__(self) -> int:

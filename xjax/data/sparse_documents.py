@@ -13,10 +13,7 @@ from xjax.data.schema import Document
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseDocuments(Sequence):
-  """Holds documents that have sparse features instead of text.
-
-  The id of a document is its row number in the file, from 0.
-  """
+  """Holds documents of sparse features, not text; their ids are row numbers."""
 
   source: str  # name of the file, for messages
   rows: sparse.csr_array  # float32 [N, D], columns ascending in each row
@@ -57,10 +54,7 @@ class SparseDocuments(Sequence):
     )
 
   def with_width(self, n_features: int) -> 'SparseDocuments':
-    """Returns the same documents, but with n_features columns.
-
-    Raises a DataError if a document has a feature outside 0..n_features - 1.
-    """
+    """Returns documents of n_features columns; a DataError for others."""
     if self.n_features == n_features:
       return self
     if self.rows.nnz and (largest := self.rows.indices.max()) >= n_features:

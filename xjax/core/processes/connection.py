@@ -105,12 +105,9 @@ def start(
 
 
 def _keep_cpu_client() -> None:
-  """Keeps JAX's client for CPUs from being destroyed when the process ends.
-
-  A result may be there while some devices still run the last collective. Their
-  threads may then connect to a process that is gone, which never ends, and the
-  destructor of the client waits for its threads.
-  """
+  """Keeps JAX's client for CPUs from being destroyed when the process ends."""
+  # Threads of the last collective may connect to a process that is gone, which
+  # never ends, and the destructor waits for them.
   if xla_bridge.backends_are_initialized():
     client = jax.local_devices()[0].client
     if client.platform == 'cpu':

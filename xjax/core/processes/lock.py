@@ -64,12 +64,9 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
 
 
 def is_locked(folder: str | os.PathLike) -> bool:
-  """Returns whether a process may be writing to a folder (see locked).
-
-  The file of a killed process on this machine does not count. A process on
-  another machine cannot be asked, so its file counts. The folder need not
-  exist, and nothing is written.
-  """
+  """Returns whether a process may be writing to a folder (see locked)."""
+  # A process on another machine cannot be asked, so its file counts; that of a
+  # killed process here does not. Nothing is written.
   try:
     lock = os.open(pathlib.Path(folder) / NAME, os.O_RDONLY | os.O_NOFOLLOW)
   except FileNotFoundError:
@@ -86,11 +83,7 @@ def is_locked(folder: str | os.PathLike) -> bool:
 
 
 def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
-  """Makes, locks and fills a lock file; returns its descriptor.
-
-  It gives up when time.monotonic() reaches `until`. New folders are added to
-  `created`.
-  """
+  """Makes, locks and fills a lock file in time; returns its descriptor."""
   waiting = False
   while True:
     _make_folder(path.parent, created)

@@ -23,10 +23,7 @@ class Fault(ValueError):
 
 
 class Grouped(str):
-  """Marks the message of faults that are shown as one line, with their number.
-
-  The line shows the place of the first fault.
-  """
+  """Marks the message of faults that are shown as one line, with a number."""
 
 
 class Faults:
@@ -61,11 +58,9 @@ class Faults:
     *,
     fatal: bool = False,
   ) -> None:
-    """Adds a fault; the caller must leave the faulty record out.
-
-    Without `line`, the whole file is faulty. A fatal fault raises an error even
-    if on_error is SKIP.
-    """
+    """Adds a fault; the caller must leave the faulty record out."""
+    # Without `line`, the whole file is faulty. A fatal fault raises an error
+    # even if on_error is SKIP.
     self.count += 1
     self._fatal |= fatal
     # All faults of a record are added one after another. So a fault belongs to
@@ -95,30 +90,20 @@ class Faults:
     return not messages
 
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
-    """Adds a fault for a file without usable records; `what` names them.
-
-    Faults after the first `before` ones may already say why there are none.
-    """
+    """Adds a fault for a file without usable `what`, unless others say why."""
     if self.count == before:
       self.add(file, None, f'no {what} in it', fatal=True)
     elif self.on_error is OnError.SKIP:
       self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
   def settle(self) -> str:
-    """Raises an error as `check` does, or logs how many records are left out.
-
-    Returns this number on one line, or '' if there are no faults.
-    """
+    """Raises as `check` does, or logs and returns how many are left out."""
     if summary := self.check():
       logging.warning('%s', summary)
     return first_line(summary)
 
   def check(self) -> str:
-    """Returns a summary of what is left out; '' if there are no faults.
-
-    Raises:
-      DataError: a fault is fatal, or there are faults and on_error is RAISE.
-    """
+    """Returns what is left out, or ''; a DataError as on_error demands."""
     if not self.count:
       return ''
     lines = list(self.shown)

@@ -83,11 +83,8 @@ def writing_set(
 def check_unlisted(
   mark: pathlib.Path, names: Collection[str], owner: str, remedy: str
 ) -> None:
-  """Raises a WriteError if a new set would replace a file from elsewhere.
-
-  Such a file beside the mark has one of the `names`, but is not listed in the
-  mark. The message says which `owner` writes such sets, and the `remedy`.
-  """
+  """Raises a WriteError if a new set would replace a file from elsewhere."""
+  # Such a file has one of the `names`, but is not listed in the mark.
   try:
     listed = _digests(read_json(mark), mark)
   except DataError:
@@ -99,10 +96,7 @@ def check_unlisted(
 
 
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Returns the facts in a set's mark, and checks that all files are as then.
-
-  If not, or if the mark is absent or damaged, a DataError has the `remedy`.
-  """
+  """Returns a mark's facts; a DataError with `remedy` if a file differs."""
   if not mark.is_file():
     raise DataError(
       f'{mark.parent}: is not complete, because {mark.name} is missing: the '

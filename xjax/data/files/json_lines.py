@@ -42,11 +42,8 @@ def find_folder(path: str) -> pathlib.Path:
 def find_files(
   folder: pathlib.Path, ending: str = 'jsonl'
 ) -> dict[str, list[pathlib.Path]]:
-  """Returns the files {name}.jsonl and {name}.jsonl.gz of a folder, by name.
-
-  The files of a name are sorted. Hidden files are ignored. `ending` is a
-  regular expression in place of `jsonl`.
-  """
+  """Returns the files NAME.jsonl and NAME.jsonl.gz of a folder, by name."""
+  # Hidden files are ignored. `ending` is a regular expression.
   try:
     paths = sorted(folder.iterdir())
   except OSError as error:
@@ -70,11 +67,9 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 @contextlib.contextmanager
 def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
-  """Opens a file or a pipe, once, and unpacks it if it is gzipped.
-
-  If `named`, a file's name must end in .gz if and only if it is gzipped. If it
-  does not, or the file cannot be opened, a Fault is raised.
-  """
+  """Opens a file or a pipe, once, and unpacks it if it is gzipped."""
+  # If `named`, a name must end in .gz if and only if the file is gzipped. If it
+  # does not, or the file cannot be opened, a Fault is raised.
   with contextlib.ExitStack() as stack:
     try:
       file = stack.enter_context(path.open('rb'))
@@ -104,10 +99,7 @@ def unpack(file: BinaryIO) -> BinaryIO:
 
 
 def look_ahead(file: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
-  """Returns the next bytes of a file or pipe, and a file that still has them.
-
-  The returned file replaces the given file.
-  """
+  """Returns the next bytes of a file or pipe, and a file with them still."""
   start = file.read(size)
   if file.seekable():
     file.seek(-len(start), os.SEEK_CUR)
@@ -137,10 +129,7 @@ class _Rejoined(io.RawIOBase):
 
 
 def check_rereadable(path: str | os.PathLike) -> None:
-  """Raises a DataError if a path is a pipe or a device, which cannot be reread.
-
-  A path that does not exist passes, because opening it gives a clear error.
-  """
+  """Raises a DataError if a path is a pipe or a device, not to be reread."""
   if os.path.exists(path) and not os.path.isfile(path):
     if not os.path.isdir(path):
       raise DataError(
@@ -161,11 +150,7 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number (from 1) and the bytes of each line.
-
-  A byte order mark at the beginning is removed. A line that cannot be read is a
-  Fault with its number.
-  """
+  """Yields line numbers, from 1, and bytes, without a byte order mark."""
   number = 0
   lines = iter(functools.partial(file.readline, LONGEST_LINE + 1), b'')
   try:
@@ -191,11 +176,9 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number (from 1) and the bytes of each line, without end.
-
-  Blank lines are included, because a blank line may stand for a document. A
-  line that is too long, damaged or UTF-16 is a DataError.
-  """
+  """Yields the line number (from 1) and the bytes of each line."""
+  # Blank lines too, because one may stand for a document. A line that is too
+  # long, damaged or UTF-16 is a DataError.
   try:
     for number, line in _lines(file):
       yield number, line.rstrip(b'\r\n')
@@ -347,10 +330,7 @@ def _json_type(value: Any) -> str:
 
 
 class Fields:
-  """Reads typed fields of one JSON object and collects their faults.
-
-  `faults` are messages about what is wrong, in the order of reading.
-  """
+  """Reads typed fields of one JSON object; collects `faults` in order."""
 
   def __init__(self, row: dict[str, Any]):
     self.row = row
@@ -405,10 +385,7 @@ class Fields:
     return value
 
   def as_id(self, value: Any, name: str) -> str:
-    """Returns a value if it is an id, or else adds a fault and returns ''.
-
-    An integer stands for its decimal digits.
-    """
+    """Returns an id, or adds a fault and returns ''; integers are ids, too."""
     before = len(self.faults)
     if not isinstance(value, int | str) or isinstance(value, bool):
       kind = _json_type(value)

@@ -20,11 +20,8 @@ def has_file(folder: pathlib.Path, name: str) -> bool:
 
 
 def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Checks that a file is inside a model's folder, and returns its path.
-
-  Names may come from other files of the folder, and links must stay inside it.
-  In Hugging Face's cache, they may lead to the folder `blobs` of the model.
-  """
+  """Checks that a file is inside a model's folder, and returns its path."""
+  # Links must stay inside, or lead to `blobs` in Hugging Face's cache.
   if not _PLAIN.fullmatch(name):
     raise DataError(
       f'{folder}: {json.dumps(name)[:200]} is not the name of a file in this '

@@ -1,8 +1,4 @@
-"""Reads tables: CSV and TSV files, Parquet files, and JSON lines as tables.
-
-The kind of a file, its encoding and its delimiter are told by its contents. CSV
-files are also written.
-"""
+"""Reads CSV, TSV, Parquet or JSON lines, told by contents; writes CSV."""
 
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,11 +62,9 @@ class Table:
 
 
 def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
-  """Begins to read a table from an open file; faulty rows are left out.
-
-  The file is at its start, is `rewindable`, and stays open while rows are read.
-  A faulty header is a DataError, a missing pyarrow a UserError.
-  """
+  """Begins to read a table from an open file; faulty rows are left out."""
+  # The file is `rewindable`, and stays open. A faulty header is a DataError, a
+  # missing pyarrow a UserError.
   kind, file = kind_of(file, name)
   try:
     match kind:
@@ -88,10 +82,7 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
 
 @contextlib.contextmanager
 def rewindable(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
-  """Yields a file that can be read twice: a pipe is copied to a file.
-
-  A pipe that is too long or damaged is a DataError.
-  """
+  """Yields a file that can be read twice: a pipe is copied to a file."""
   if file.seekable():
     yield file
     return
@@ -125,11 +116,9 @@ def _pieces(pipe: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
-  """Tells the kind of an open file or pipe by its first bytes.
-
-  A table with a single column can only be told by a name that ends in .csv or
-  .tsv. The returned file has the same bytes. Damaged files are a DataError.
-  """
+  """Tells the kind of an open file or pipe by its first bytes."""
+  # A table with a single column can only be told by a name in .csv or .tsv. The
+  # returned file has the same bytes.
   try:
     with _damage():
       head, file = look_ahead(file, _HEAD)
@@ -206,10 +195,7 @@ def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
 
 
 def _delimiter(text: str, whole: bool) -> str:
-  """Returns the delimiter that divides the first rows most evenly.
-
-  If the text is not the whole file, its last row is cut off.
-  """
+  """Returns the delimiter that divides the first rows most evenly."""
   best = (0.0, 0, _NO_DELIMITER)
   for delimiter in _DELIMITERS:
     lines = io.StringIO(text, newline='')
@@ -354,11 +340,9 @@ def encoding_of(file: BinaryIO) -> str:
 def _check_utf8(
   decoder: codecs.IncrementalDecoder, piece: bytes, line: int, seen: bool
 ) -> str:
-  """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1.
-
-  `seen` says whether the pieces before have characters of several bytes. If so,
-  or if most such characters here are valid, damage is a Fault.
-  """
+  """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1."""
+  # If earlier pieces have characters of several bytes (`seen`), or most of
+  # these here are valid, damage is a Fault.
   try:
     decoder.decode(piece)
   except UnicodeDecodeError as error:
@@ -380,11 +364,8 @@ def write_csv(
   columns: Sequence[str],
   rows: Iterable[Sequence[Any]],
 ) -> None:
-  """Writes a CSV file atomically; the cell of None is empty.
-
-  A text that a spreadsheet program would compute as a formula gets an
-  apostrophe in front. Such programs then show the text.
-  """
+  """Writes a CSV file atomically; the cell of None is empty."""
+  # An apostrophe keeps spreadsheets from computing a text as a formula.
   with atomic_write(path) as file:
     writer = csv.writer(file, lineterminator='\n')
     writer.writerow(columns)

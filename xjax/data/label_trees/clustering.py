@@ -36,16 +36,10 @@ def balanced_kmeans(
   the next best cluster, and the others choose again. (For two clusters, this is
   the split of Parabel, Prabhu et al. 2018.)
 
-  Args:
-    features: float32 [rows, D]; `members` are the rows to divide.
-    k: number of clusters, at most the number of members.
-    seed: decides the first centres. This is the only random choice.
-    spherical: whether the similarity of a row of length 1 and a cluster is
-      their cosine. Otherwise, a row is most similar to the closest mean.
-    workers: number of threads, which changes no result.
-
-  Returns:
-    int64 [members], the cluster of each member.
+  `members` are the rows of `features`, float32 [rows, D], to divide; the
+  result, int64, has the cluster of each. `seed` decides the first centres, the
+  only random choice; `workers` threads change no result. If `spherical`,
+  similarity is the cosine with the centre; else it is closeness to the mean.
   """
   options = spherical, workers
   return _lloyd(features, members, k, seed, *options, _assign)
@@ -60,10 +54,7 @@ def unbalanced_kmeans(
   spherical: bool = True,
   workers: int = 1,
 ) -> np.ndarray:
-  """Divides rows into at most k clusters of any size, by Lloyd's algorithm.
-
-  No cluster is empty. For the arguments, see balanced_kmeans.
-  """
+  """Divides rows into at most k clusters, none empty, by Lloyd's algorithm."""
   options = spherical, workers
   part = _lloyd(features, members, k, seed, *options, _most_similar)
   return np.unique(part, return_inverse=True)[1]

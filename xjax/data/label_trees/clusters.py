@@ -160,11 +160,9 @@ def _part(
 
 
 def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns the number of clusters directly below a node, for each depth.
-
-  The tree is as shallow as `arity` and `max_leaf` (the most labels of a lowest
-  cluster) allow. Nodes of all depths have about the same number of children.
-  """
+  """Returns the number of clusters directly below a node, for each depth."""
+  # The tree is as shallow as `arity` and `max_leaf` (the most labels of a
+  # lowest cluster) allow. Nodes have about the same number of children.
   clusters = -(-n_labels // max_leaf)
   if clusters <= 1:
     return []
@@ -180,11 +178,8 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns cluster_degrees for clusters that are divided into halves.
-
-  All numbers are powers of 2. Only the number for the root may be less than
-  `arity`, a power of 2.
-  """
+  """Returns cluster_degrees for clusters that are divided into halves."""
+  # They are powers of 2; only that of the root may be less than `arity`.
   halvings = math.ceil(math.log2(max(1.0, n_labels / max_leaf)))
   step = arity.bit_length() - 1
   whole, rest = divmod(halvings, step)
@@ -200,11 +195,9 @@ def clustered_tree(
 ) -> LabelTree:
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
-  Args:
-    degrees: for each depth, the number of clusters directly below a node.
-    part: divides labels into clusters. No cluster is empty.
-    seed: `part` gets this number and the node's place in the tree as its seed.
-    whole: a cluster with at most this number of labels is not divided.
+  `degrees` has, for each depth, the number of clusters below a node. `part`
+  divides labels into clusters, none empty, seeded by `seed` and the node's
+  place. A cluster of at most `whole` labels is not divided.
   """
   parent, label = [-1], [NO_LABEL]
   groups = [(0, np.arange(n_labels))]

@@ -37,10 +37,7 @@ class LabelFeatures(enum.Enum):
 def label_features(
   kind: LabelFeatures, data: TreeData, n: int = 0
 ) -> sparse.csr_array:
-  """Returns the features of the trained labels, float32 [L, D].
-
-  Each label keeps its n `strongest` values; 0 keeps all values.
-  """
+  """Returns the labels' features, float32 [L, D]: the n strongest, or all."""
   n_labels, rows, lengths = data.space.n_trained, data.rows, None
   match kind:
     case LabelFeatures.NAMES:
@@ -103,11 +100,8 @@ def pifa(
 def mix(
   features: sparse.csr_array, weights: sparse.csr_array, n: int = 0
 ) -> sparse.csr_array:
-  """Returns for each label a weighted sum of the features of some labels.
-
-  Each row of `weights`, float32 [L, L], has the weights of a sum. Each sum
-  keeps its n `strongest` values; 0 keeps all values.
-  """
+  """Returns for each label a weighted sum of the features of some labels."""
+  # A row of `weights`, float32 [L, L], has the weights of a sum.
   entries = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
   sizes = np.diff(features.indptr)[weights.indices]
   entries_L = np.bincount(entries, sizes, weights.shape[0])
@@ -123,10 +117,7 @@ def _parts(entries_L: np.ndarray) -> list[slice]:
 
 
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
-  """Keeps in each row the n values with the largest absolute values.
-
-  Of equal absolute values, the first of the row are kept. n is at least 1.
-  """
+  """Keeps in each row the n largest absolute values, the first if equal."""
   starts, data = features.indptr, features.data
   kept = np.ones(len(data), bool)
   for row in np.flatnonzero(np.diff(starts) > n):

@@ -64,11 +64,8 @@ class LabelTree:
 
   @classmethod
   def of_clusters(cls, parent_L: np.ndarray, n_clusters: int) -> Self:
-    """Builds the tree of clusters, and of their labels, below one root.
-
-    `parent_L` has the cluster of each label, or PAD if the label is in no
-    cluster. No cluster is empty. Node 1 + i is cluster i.
-    """
+    """Builds the tree of clusters, and of their labels, below one root."""
+    # `parent_L` is PAD for no cluster. No cluster is empty; i is node 1 + i.
     labels = np.flatnonzero(parent_L != PAD)
     labels = labels[np.argsort(parent_L[labels], kind='stable')]
     parent = [-1, *[0] * n_clusters, *(1 + parent_L[labels])]
@@ -121,12 +118,9 @@ class LabelTree:
 
   @property
   def columns(self) -> np.ndarray:
-    """Returns the first classifier of each block, int64 [blocks + 1].
-
-    All nodes except the root have a classifier. Classifiers are in the order of
-    the nodes. A block is the classifiers of an inner node's children. The last
-    value is the number of classifiers.
-    """
+    """Returns the first classifier of each block, int64 [blocks + 1]."""
+    # All nodes except the root have a classifier, in the order of nodes. A
+    # block is the classifiers of an inner node's children.
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
 
   def largest_below(self, values_L: np.ndarray) -> np.ndarray:
@@ -142,11 +136,8 @@ class LabelTree:
     return largest
 
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all pairs of a label and a positive node of the label, int32.
-
-    The positive nodes of a label are its own node, and all nodes above this
-    node except the root. Labels ascend, and so do the nodes of each label.
-    """
+    """Returns pairs of a label and a positive node of it, int32, ascending."""
+    # Positive are the label's own node and all above it except the root.
     nodes = np.flatnonzero(self.label != NO_LABEL)
     labels, parent = self.label[nodes], self.parent
     pairs = []
@@ -211,18 +202,13 @@ def _by_depth(parent: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TreeData:
-  """Holds the data that a tree over the trained labels is built from.
-
-  Attributes:
-    gold: N rows of trained labels, one row per training document.
-    featurise: turns texts into features [texts, D], or is None if the data has
-      no texts.
-  """
+  """Holds the data that a tree over the trained labels is built from."""
 
   space: LabelSpace
-  gold: Ragged
+  gold: Ragged  # N rows of trained labels, one per training document
   rows: sparse.csr_array | None = None  # float32 [N, D], features of documents
   documents: Sequence[Document] = ()
+  # From texts to features [texts, D], if there are texts.
   featurise: Callable[[Sequence[str]], sparse.csr_array] | None = None
   seed: int = 0
   workers: int = 1  # threads; the tree does not depend on them
@@ -233,12 +219,7 @@ class TreeConfig(ConfigPart, abstract=True):
   """Chooses how a tree over labels is built."""
 
   def check_labels(self, space: LabelSpace) -> None:
-    """Checks before training that labels can form a tree of this kind.
-
-    Raises:
-      ConfigError: the config does not suit these labels.
-      DataError: the labels do not form a tree.
-    """
+    """Checks before training that labels can form a tree of this kind."""
 
   @abc.abstractmethod
   def build(self, data: TreeData) -> LabelTree:

@@ -63,10 +63,7 @@ class LabelLevels:
 
   @classmethod
   def even(cls, sizes: Sequence[int]) -> Self:
-    """Divides the nodes of each level evenly among the nodes above, in order.
-
-    `sizes` has the number of nodes of each level; the last number is L.
-    """
+    """Divides the nodes of each level evenly among the nodes above, in turn."""
     parents = [np.full(sizes[0], PAD)]
     for above, size in zip(sizes, sizes[1:]):
       parents.append(np.arange(size) * above // size)
@@ -82,14 +79,10 @@ class LabelLevels:
   ) -> Self:
     """Cuts a tree at some depths; a ConfigError if it cannot be cut like that.
 
-    The node of a label can be an inner node, or a leaf above a cut. At each cut
-    below this node, the label is a cluster of its own.
-
-    Args:
-      depths: depths of the levels above the labels, ascending; the children of
-        the root have depth 1. By default, every depth above the lowest nodes.
-      sizes: largest numbers of clusters of the levels above the labels, in
-        place of depths. Each chooses the depth with the most clusters that fit.
+    A label whose node is an inner node, or a leaf above a cut, is a cluster of
+    its own at each cut below. `depths`, of the levels above the labels, ascend
+    from 1, the children of the root; by default they are all depths. `sizes`,
+    in their place, are the largest numbers of clusters of the levels.
     """
     cuts = _Cuts(tree)
     if sizes is not None:
@@ -256,11 +249,8 @@ class _Cuts:
     self._depth_L = np.where(self.in_tree_L, depth[self._node_L], -1)
 
   def nodes(self, depth: int) -> np.ndarray:
-    """Returns a number for the ancestor of each label at a depth, int64 [L].
-
-    The number is a node of the tree, or the number of all nodes plus the label
-    if the label's node is above this depth.
-    """
+    """Returns a number for the ancestor of each label at a depth, int64 [L]."""
+    # It is a node, or the number of nodes plus the label if its node is higher.
     node_L = self._node_L.copy()
     for steps in range(self.deepest - depth, 0, -1):
       low_L = self._depth_L >= depth + steps

@@ -39,10 +39,7 @@ class LevelsConfig(ConfigPart):
       yield f'{path}: needs texts, whose TF-IDF features group the labels'
 
   def cut(self, data: TreeData, path: str) -> LabelLevels:
-    """Builds the tree over the trained labels, and cuts it.
-
-    A ConfigError has `path` and the possible numbers of clusters.
-    """
+    """Builds the tree over labels and cuts it; a ConfigError has `path`."""
     try:
       tree = self.tree.build(data)
     except ConfigError as error:

@@ -1,7 +1,4 @@
-"""Builds trees from the order of labels, or from how frequent labels are.
-
-The parts of equally frequent labels are those of APLC (Ye et al. 2020).
-"""
+"""Builds trees from the order of labels, or from how frequent labels are."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -35,11 +32,9 @@ class CompleteTree(TreeConfig):
 
 
 def complete_tree(n_labels: int, arity: int) -> LabelTree:
-  """Builds a tree over labels in their order, with all labels at one depth.
-
-  The tree has as few nodes as possible. All inner nodes have `arity` children,
-  except the last inner node of each depth, which can have fewer.
-  """
+  """Builds a tree over labels in their order, with all labels at one depth."""
+  # It has as few nodes as possible. Only the last inner node of a depth can
+  # have fewer than `arity` children.
   row = list(range(n_labels))
   parent, label = [-1] * n_labels, list(range(n_labels))
   while len(row) > 1 or row == [0]:
@@ -70,11 +65,10 @@ class HuffmanTree(TreeConfig):
 def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
   """Builds the tree in which documents have the fewest positive nodes in total.
 
-  A label makes these nodes positive for each document of the label: the label's
-  own node, and all nodes above this node except the root. So the tree minimises
-  a sum over labels: the number of documents of a label times the depth of the
-  label (Huffman 1952). Among labels with equal counts, a lower index is at
-  least as deep. One node may have fewer children than `arity`.
+  A label makes its own node, and all above it except the root, positive for
+  each of its documents. So the sum of documents times depth is smallest
+  (Huffman 1952). Among labels with equal counts, a lower index is at least as
+  deep. One node may have fewer children than `arity`.
   """
   n = len(counts)
   parent, label = [-1] * n, list(range(n))
@@ -135,11 +129,9 @@ def cutoff_faults(cutoffs: Sequence[int], path: str) -> Iterator[str]:
 def part_starts(
   cutoffs: Sequence[int], n_labels: int, path: str
 ) -> tuple[int, ...]:
-  """Returns the number of labels before each part; the first number is 0.
-
-  Without cutoffs, labels are cut into halves. If no labels are after the last
-  cutoff, a ConfigError is raised.
-  """
+  """Returns the labels before each part (APLC, Ye et al. 2020), from 0."""
+  # Without cutoffs, labels are cut into halves. At least one label must be
+  # after the last cutoff: a ConfigError.
   if cutoffs and cutoffs[-1] >= n_labels:
     raise ConfigError(
       f'{path}.cutoffs={cutoffs}: each number must be less than the number of '

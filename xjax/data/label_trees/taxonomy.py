@@ -79,10 +79,8 @@ def taxonomy_tree(
 
   A label P with other labels below it is predicted in one of two ways. If every
   training document with a label below P also has P, then P is predicted at its
-  own node. If not, P is predicted at an additional leaf below its own node.
-
-  Raises:
-    DataError: a label is its own ancestor.
+  own node. If not, P is predicted at an additional leaf below its own node. A
+  DataError says that a label is its own ancestor.
   """
   numbers = {id_: i + 1 for i, id_ in enumerate(ids)}
   parent, label = [-1], [NO_LABEL]
@@ -118,10 +116,7 @@ def _add_leaves(
 def _predicted_at_node(
   parent: Sequence[int], n_labels: int, gold: Ragged
 ) -> np.ndarray:
-  """Returns which nodes predict their own label, bool (see taxonomy_tree).
-
-  The value is True for nodes without a label.
-  """
+  """Returns which nodes predict their own label, bool (see taxonomy_tree)."""
   at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)
   document = np.repeat(np.arange(len(gold)), gold.lengths)
@@ -143,9 +138,8 @@ def tree_of_first_parents(
 ) -> LabelTree:
   """Returns the tree in which each node is below its first parent.
 
-  Nodes without a parent are below the root of the tree, which is no node.
-  `nodes` ascend, with all their first parents; by default, they are all nodes.
-  The labels of the tree are places in `nodes`. Place i has the number 1 + i.
+  `nodes`, by default all, ascend, with all their first parents. Their places
+  are the labels of the tree: place i is its node 1 + i.
   """
   nodes = np.arange(len(hierarchy)) if nodes is None else nodes
   number = np.zeros(len(hierarchy), np.int64)

@@ -25,12 +25,7 @@ class SmoothingConfig(ConfigPart, abstract=True):
   def weights(
     self, gold: Ragged, n_labels: int, seed: int, workers: int
   ) -> sparse.csr_array | None:
-    """Returns the weights of the labels that are mixed for each label.
-
-    The result is float32 [L, L], rows with sum 1; None if features are not
-    mixed. `gold` has the labels of each training document. The number of
-    `workers`, which are threads, changes no result.
-    """
+    """Returns the weights of a mix, float32 [L, L], with rows of sum 1."""
 
 
 @dataclasses.dataclass

@@ -51,10 +51,7 @@ class MemoryLabels:
 def with_same_labels(
   first: MemoryLabels, second: MemoryLabels
 ) -> tuple[MemoryLabels, MemoryLabels]:
-  """Returns the gold labels of two splits as indices into the same labels.
-
-  Labels that the caller has given stay: both splits were read with them.
-  """
+  """Returns the gold labels of two splits as indices into the same labels."""
   if first.ordered:
     return first, second
   by_id = {label.id: label for label in first.labels + second.labels}
@@ -69,14 +66,12 @@ def labels_of(
 ) -> MemoryLabels:
   """Returns labels that are given in one of many forms.
 
-  Args:
-    labels: a list, tuple, generator, array or Series, whose items are lists,
-      tuples, sets or arrays of label ids, or each the only label of a document;
-      or an indicator matrix [N, L] of zeros and ones: an array, a sparse matrix
-      or a DataFrame. An integer id stands for its decimal digits.
-    label_names: all labels; those of the columns of a matrix. None means the
-      labels that documents have, or the names or numbers of the columns.
-    name: name of the argument, for the DataError of a fault.
+  `labels` is a list, tuple, generator, array or Series, whose items are lists,
+  tuples, sets or arrays of ids, or each a document's only id; or an indicator
+  matrix [N, L] of zeros and ones: an array, a sparse matrix or a DataFrame. An
+  integer id stands for its digits. `label_names` are all labels, or those of
+  the columns; by default, those that occur. `name` is for the DataError of a
+  fault.
   """
   if label_names is None and is_frame(labels):
     label_names = [str(column) for column in labels.columns]

@@ -42,10 +42,7 @@ def documents_of(
 
 
 def items_of(values: Any, name: str, expected: str) -> list[Any]:
-  """Returns the items of a list, tuple, generator, array or Series.
-
-  A DataError names the argument and the forms that are `expected`.
-  """
+  """Returns the items of a list, array etc.; else a DataError."""
   if isinstance(values, np.ndarray) and values.ndim != 1:
     raise DataError(f'{name} is an array of shape {values.shape}; {expected}')
   wrong = str | bytes | Mapping | set | frozenset | Document
@@ -55,10 +52,7 @@ def items_of(values: Any, name: str, expected: str) -> list[Any]:
 
 
 def text_of(value: Any, where: str) -> str:
-  """Returns a value as text.
-
-  Raises a DataError if it is no text, or has half of a surrogate pair.
-  """
+  """Returns a value as text; a DataError if it is not valid text."""
   if not isinstance(value, str):
     advice = "; use '' for a missing text" if is_missing(value) else ''
     raise DataError(f'{where} is {kind_of(value)}, not text{advice}')

@@ -48,16 +48,7 @@ _UNSEEN = '\U00012000 a'
 
 
 class Subwords:
-  """Turns texts into the ids of their pieces.
-
-  Several threads may use an object of this class at the same time.
-
-  Attributes:
-    text: the tokenizer.json, in canonical form.
-    digest: hex digest of the text and of the version of encode_all.
-    size: the largest id plus 1.
-    before, after: ids of the special tokens before and after every text.
-  """
+  """Turns texts into the ids of their pieces; threads can share an object."""
 
   def __init__(self, settings: Settings, source: str) -> None:
     """Makes the tokenizer; turns off truncation, padding and random dropout."""
@@ -67,7 +58,7 @@ class Subwords:
       settings = plain_settings(settings)
       self._tokenizer = tokenizers.Tokenizer.from_str(canonical_json(settings))
       ids = self._tokenizer.get_vocab()
-      self.size = 1 + max(ids.values(), default=-1)
+      self.size = 1 + max(ids.values(), default=-1)  # the largest id plus 1
       pad = next((name for name in names if name in ids), None)
       if pad is None:
         raise Fault(
@@ -77,10 +68,12 @@ class Subwords:
         )
       self.pad_id = ids[pad]
       self.before, self.after = self._around()
+      # The tokenizer.json, in canonical form.
       self.text = canonical_json(
         {**settings, 'padding': padding_settings(pad, self.pad_id)}
       )
       key = f'{SUBWORDS_VERSION}\n{self.text}'
+      # Of the text and of the version of encode_all.
       self.digest = hashlib.sha256(key.encode()).hexdigest()
       self._may_cut = ends_words_at_spaces(settings)
 
@@ -178,10 +171,7 @@ class Subwords:
   def spans(
     self, text: str, max_tokens: int | None = None
   ) -> list[tuple[int, int] | None]:
-    """Returns the place (start, end) of each token that `encode` returns.
-
-    A token comes from text[start:end]. The place of a special token is None.
-    """
+    """Returns (start, end) of each token of `encode`; None if it is special."""
     with as_data_errors(self.source):
       encoding = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
     room = None if max_tokens is None else max_tokens - self.n_special
@@ -203,10 +193,8 @@ class Subwords:
     return np.array([*self.before, *ids, *self.after], np.int32)
 
   def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the ids of the special tokens before and after a text.
-
-    A faulty tokenizer raises a Fault here, or an error of any type.
-    """
+    """Returns the ids of the special tokens before and after a text."""
+    # A faulty tokenizer raises a Fault here, or an error of any type.
     encoding = self._tokenizer.encode(_UNSEEN)
     special = np.array(encoding.special_tokens_mask, bool)
     inside = np.flatnonzero(~special)
@@ -226,11 +214,8 @@ class Subwords:
 
 
 def _first_words(text: str, length: int) -> str:
-  """Shortens a text to at most `length` characters, without cutting a word.
-
-  The text is cut before the last possible space that follows a word. If there
-  is no such space, the text is not cut.
-  """
+  """Shortens a text to at most `length` characters, without cutting a word."""
+  # Without a space after a word, the text is not cut.
   if len(text) <= length:
     return text
   at = text.rfind(' ', 0, length + 1)
@@ -249,11 +234,9 @@ def document_subwords(
 ) -> list[WordPlace]:
   """Returns the place of each token of encode(document.text(), max_tokens).
 
-  - A special token has an empty place. If the token comes before the pieces,
-    this is the start of the text. Otherwise, it is the end of the last piece.
-  - If a piece contains the newline between two zones, the piece belongs to the
-    first of the two zones.
-  - If a document has no text, the result is empty.
+  The place of a special token is empty: the start of the text, or the end of
+  the last piece. A piece with the newline between two zones belongs to the
+  first of them. Without text, the result is empty.
   """
   zones = [(zone, text) for zone, text in document.zones.items() if text]
   starts, start = [], 0

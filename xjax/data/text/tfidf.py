@@ -110,12 +110,9 @@ class _TextWords:
     return cls(list(numbers), np.asarray(ids, np.int32), docs, ends, places)
 
   def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where n-grams that may be frequent start, and a key for each.
-
-    `numbers` has the number of the word at each place if n is 1. Otherwise, it
-    has the number of the frequent n-gram of n - 1 words that starts there, or
-    _RARE. Equal n-grams have equal keys, int64.
-    """
+    """Returns where n-grams that may be frequent start, and a key for each."""
+    # `numbers` has the word at each place if n is 1, else the frequent n-gram
+    # of n - 1 words that starts there, or _RARE. Keys are int64.
     if n == 1:
       return self.places, numbers.astype(np.int64)
     at = self.places[:-1]
@@ -175,10 +172,7 @@ class Tfidf:
 
   @classmethod
   def fit(cls, texts: Collection[str], config: TfidfConfig) -> 'Tfidf':
-    """Selects frequent n-grams of training texts, and computes their idf.
-
-    Raises a DataError if no n-gram is within the limits.
-    """
+    """Selects frequent n-grams, and computes their idf; a DataError if none."""
     with Progress('counting n-grams'):
       counts = frequent_ngrams(texts, config)
     if not counts:
@@ -202,10 +196,7 @@ class Tfidf:
     return {term: i for i, term in enumerate(self.terms)}
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
-    """Computes the features of N texts, float32 [N, D], columns ascending.
-
-    A row has norm 1, or is empty.
-    """
+    """Computes features of N texts, float32 [N, D]; a row has norm 1 or 0."""
     if not len(texts):  # scikit-learn raises an error for an empty list
       return sparse.csr_array((0, self.n_features), dtype=np.float32)
     rows = sparse.csr_array(self._vectorizer.transform(texts))
@@ -232,10 +223,7 @@ class Tfidf:
     return document_terms(document, self.config.first_words)
 
   def word_shares(self, document: Document) -> WordShares:
-    """Divides the features of document.text() among the words of the document.
-
-    WordShares.of says how an n-gram is divided among all its occurrences.
-    """
+    """Divides the features of document.text() among the document's words."""
     terms = split_terms(document.text(), self.config.first_words)
     parts = []
     for n in range(self.config.min_ngram, self.config.max_ngram + 1):

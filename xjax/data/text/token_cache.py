@@ -62,10 +62,9 @@ def user_cache_dir() -> pathlib.Path:
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
   """Returns the folder for prepared data.
 
-  This is config.cache_dir if it is set, otherwise the user's folder:
-  $XJAX_CACHE_DIR, or ~/.cache/xjax. A config may come from another machine. If
-  its cache_dir cannot be used on this machine, a warning is logged once, and
-  the user's folder is returned.
+  This is config.cache_dir, or the user's folder, $XJAX_CACHE_DIR or
+  ~/.cache/xjax. A config may come from another machine: if its cache_dir cannot
+  be used, a warning is logged once, and the user's folder is returned.
   """
   user_folder = user_cache_dir()
   if not config.cache_dir:
@@ -110,12 +109,9 @@ def tokenise(
 ) -> Ragged:
   """Returns the token ids of a split, N memory-mapped rows, from a cache file.
 
-  Args:
-    split: N documents, with only the zones that are to be read. Documents
-      without words are counted in a warning.
-    max_tokens: largest number of tokens per document, or per zone if by_zone.
-    cache_dir: folder of all caches. Several runs can use it at the same time.
-    by_zone: whether a PAD_ID stands between two zones that have words.
+  A document has at most max_tokens tokens; with by_zone, each zone does, and a
+  PAD_ID stands between two zones that have words. Documents without words are
+  counted in a warning. Several runs can use cache_dir at the same time.
   """
   parts = [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
   parts += ['by zone'] if by_zone else []

@@ -46,11 +46,9 @@ _CUT_AT_SPACES = {('BertNormalizer', 'BertPreTokenizer'), (None, 'ByteLevel')}
 
 @contextlib.contextmanager
 def as_data_errors(source: str) -> Iterator[None]:
-  """Turns any error that a faulty tokenizer raises into a DataError.
-
-  This includes panics of the library, which are not subclasses of Exception.
-  Errors from outside, such as those of signals, are not changed.
-  """
+  """Turns any error that a faulty tokenizer raises into a DataError."""
+  # Panics of the library are no subclasses of Exception. Errors from outside,
+  # such as those of signals, are not changed.
   try:
     yield
   except _FOREIGN_ERRORS:
@@ -95,11 +93,8 @@ def plain_settings(settings: Settings) -> Settings:
 
 
 def ends_words_at_spaces(settings: Settings) -> bool:
-  """Returns whether a space after a word always ends the word.
-
-  If so, the ids of the first words of a text do not depend on the rest of the
-  text.
-  """
+  """Returns whether a space after a word always ends the word."""
+  # If so, the ids of the first words do not depend on the rest of the text.
   normal, cut = settings.get('normalizer'), settings.get('pre_tokenizer')
   kinds = tuple(part and part.get('type') for part in (normal, cut))
   if kinds not in _CUT_AT_SPACES or not cut.get('use_regex', True):
@@ -196,10 +191,7 @@ def folder_settings(
 
 
 def _config(folder: pathlib.Path) -> Settings:
-  """Returns the settings in files next to the tokenizer, if they exist.
-
-  tokenizer_config.json overrides special_tokens_map.json.
-  """
+  """Returns settings beside a tokenizer; tokenizer_config.json comes first."""
   config = {}
   for name in ('special_tokens_map.json', 'tokenizer_config.json'):
     if has_file(folder, name):

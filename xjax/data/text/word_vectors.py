@@ -82,11 +82,9 @@ def _check_dim(path: str | os.PathLike, dim: int) -> None:
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
-  """Returns whether the rows after the first line are text.
-
-  They are text if the first row is a valid text row, or if there are only
-  printable characters where a binary row would have its numbers.
-  """
+  """Returns whether the rows after the first line are text."""
+  # If the first row is valid text, or if there are only printable characters
+  # where a binary row would have its numbers.
   row = rest.partition(b'\n')[0].rstrip().rsplit(b' ', dim)
   if len(row) == dim + 1 and all(map(_NUMBER.fullmatch, row[1:])):
     return True
@@ -97,11 +95,8 @@ def _is_text(rest: bytes, dim: int) -> bool:
 def text_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the line number, the word and its numbers (as bytes) of each row.
-
-  A row whose word contains spaces is left out, since no vocabulary has such a
-  word. GloVe 840B has such rows.
-  """
+  """Yields the line number, the word and its numbers (as bytes) of each row."""
+  # A word with spaces, as in GloVe 840B, is left out: no vocabulary has it.
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
   if layout.count is not None:
@@ -263,11 +258,8 @@ class _VectorTable:
 
   @functools.cached_property
   def vectors(self) -> np.ndarray:
-    """Returns the vectors that were stored, float32 [ids, D].
-
-    The array is allocated at its first use, since a faulty first line may state
-    a huge D.
-    """
+    """Returns the vectors that were stored, float32 [ids, D]."""
+    # Allocated at first use, since a faulty first line may state a huge D.
     return np.zeros((len(self.source), self._layout.dim), np.float32)
 
   def offer(self, word: bytes, numbers: bytes) -> str | None:
@@ -304,10 +296,7 @@ class _VectorTable:
 def write_word_vectors(
   path: str | os.PathLike, words: Iterable[str], vectors: np.ndarray
 ) -> None:
-  """Writes words and vectors [n, D] as a word2vec binary file, atomically.
-
-  A word with white space, or not one vector per word, is a ValueError.
-  """
+  """Writes words and vectors [n, D] as a word2vec binary file, atomically."""
   with atomic_write(path, 'wb') as file:
     file.write(b'%d %d\n' % vectors.shape)
     for word, row in zip(words, vectors, strict=True):

@@ -77,11 +77,9 @@ def _find_words(text: str) -> list[tuple[int, int]]:
 
 
 def split_terms(text: str, first_words: int = 0) -> list[str]:
-  """Returns the words that TF-IDF counts, in order.
-
-  These are runs of at least two letters, digits or underscores, in lower case,
-  with their digits, and not in NFC. first_words limits their number, unless 0.
-  """
+  """Returns the words that TF-IDF counts, in order; all if first_words is 0."""
+  # These are runs of at least two letters, digits or underscores, in lower
+  # case, with their digits, and not in NFC.
   terms = _TERM.findall(text.lower())
   return terms[:first_words] if first_words else terms
 
@@ -101,12 +99,9 @@ class Vocabulary:
 
   @classmethod
   def fit(cls, texts: Iterable[str], config: WordsConfig) -> 'Vocabulary':
-    """Counts words in training texts and keeps the most frequent ones.
-
-    Words are sorted by frequency, and words of equal frequency by code points.
-    Only the first config.max_tokens words of a text are counted. Later words
-    are in no training batch, so their embeddings would not be trained.
-    """
+    """Counts words in training texts and keeps the most frequent ones."""
+    # Words after config.max_tokens are in no training batch, so their
+    # embeddings would not be trained. Ties are in the order of code points.
     counts = Counter()
     for text in texts:
       counts.update(split_words(text)[: config.max_tokens])
@@ -115,11 +110,7 @@ class Vocabulary:
     return cls(tuple(word for _, word in kept[: config.max_words]))
 
   def with_words(self, words: Iterable[str]) -> 'Vocabulary':
-    """Returns a copy of the vocabulary with more words at its end.
-
-    `words` are as split_words returns them, and are added in order. Words that
-    the vocabulary already has keep their ids. A repeated word is added once.
-    """
+    """Returns a copy with more words at its end, in order, each only once."""
     return Vocabulary(tuple(dict.fromkeys((*self.words, *words))))
 
   def __len__(self) -> int:
@@ -239,11 +230,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-  """Yields the places where a text can be cut before NFC is applied.
-
-  If NFC is applied to each part, the joined parts are the NFC of the full text.
-  The first place is 0, and the last place is the end of the text.
-  """
+  """Yields the places, from 0 to the end, at which NFC can be cut."""
   begin = 0
   for at, char in enumerate(text):
     if at and not unicodedata.combining(char):
@@ -303,10 +290,7 @@ class WordShares:
     )
 
   def contributions(self, weights_DK: np.ndarray) -> np.ndarray:
-    """Returns how much each word adds to K weighted sums of the D features.
-
-    The result is float64 [K, T]; the contributions to a sum add up to the sum.
-    """
+    """Returns what words add to K sums of D features, float64 [K, T]."""
     contributions_KT = np.zeros((weights_DK.shape[1], len(self.terms)))
     for contributions_T, weights_D in zip(contributions_KT, weights_DK.T):
       parts = self.shares * weights_D[self.places]

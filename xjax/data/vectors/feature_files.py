@@ -94,10 +94,7 @@ def read_features(
 
 
 def has_feature_files(data: DataConfig) -> bool:
-  """Returns whether the vectors of a corpus's documents are in files.
-
-  Without data.tokens.dir, those of the synthetic corpus are computed.
-  """
+  """Returns whether documents have vectors in files, not computed ones."""
   return not data.generated or bool(data.tokens.dir)
 
 
@@ -112,12 +109,8 @@ def features_folder(data: DataConfig) -> str:
 
 
 def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
-  """Adds the features in feature files to the documents of a corpus.
-
-  The digests of the new corpus and of its splits cover the features too. If
-  models read no vectors, or has_feature_files returns False, the corpus is
-  returned unchanged.
-  """
+  """Adds the features in files to the documents and digests of a corpus."""
+  # Unchanged if models read no vectors, or if there are no files.
   if not data.tokens.dense or not has_feature_files(data):
     return corpus
   folder = features_folder(data)

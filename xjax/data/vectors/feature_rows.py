@@ -41,11 +41,7 @@ class FeatureRows:
     arrays: Sequence[np.ndarray],
     dim: int,
   ) -> 'FeatureRows':
-    """Makes FeatureRows in memory from N arrays, float [D] or [tokens, D].
-
-    Raises:
-      DataError: an array has another shape, or there are not N arrays.
-    """
+    """Makes FeatureRows of N arrays, [D] or [tokens, D]; else a DataError."""
     if len(arrays) != len(ids):
       raise DataError(
         f'{source}: {len(arrays)} array(s) for {len(ids)} documents'
@@ -80,11 +76,8 @@ class FeatureRows:
     return dataclasses.replace(self, lengths=lengths)
 
   def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
-    """Returns the padded vectors of documents, float32 [len(rows), width, D].
-
-    Entries are 0 after a document's last vector, and for a PAD in `rows`. A
-    vector that is not finite, or whose squared length is not, is a DataError.
-    """
+    """Returns padded vectors, float32 [len(rows), width, D], 0 for PAD."""
+    # Vectors must be finite, and so must be their squared lengths.
     starts = np.where(rows == PAD, 0, self.starts[rows])
     lengths = np.where(rows == PAD, 0, self.lengths[rows])
     inside = np.arange(width) < lengths[:, None]
