@@ -48,12 +48,9 @@ class Advice:
 
 
 def _possible_changes(config: Config) -> dict[str, Fields]:
-  """Returns the possible changes, by name.
-
-  FusedSGD excludes micro-batches and averages of parameters, so the change to
-  FusedSGD turns both off. Micro-batches do not change the results, but smaller
-  batches do. A smaller bottleneck changes the model.
-  """
+  """Returns the possible changes, by name."""
+  # FusedSGD excludes micro-batches and averages of parameters, so both are
+  # turned off. Only micro-batches do not change the results or the model.
   train, head, encoder = config.train, config.model.head, config.model.encoder
   one_vs_all, by_optimizer = head.fusable, not train.rows.fused
   globs = [*train.freeze, *(entry.rpartition('=')[0] for entry in train.rates)]
@@ -138,12 +135,9 @@ def advice(plan: Plan, planner: Planner, stage: str = '') -> Advice:
 def _choose_changes(
   plan: Plan, total: Callable[[Config], float], chosen: list[Fields]
 ) -> tuple[float, list[Fields]]:
-  """Repeatedly adds the change that saves most, until the run fits.
-
-  No further change is added if no change saves enough. A narrower bottleneck is
-  chosen only if no other change saves enough. The result is the bytes on a
-  device with all changes, and the changes; those in `chosen` are made first.
-  """
+  """Repeatedly adds the change that saves most, until the run fits."""
+  # `chosen` are made first. A narrower bottleneck, which changes the model, is
+  # chosen only if no other change saves enough.
   config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
   size = total(config)
   while plan.usable < size < float('inf'):
@@ -184,10 +178,7 @@ def _with(config: Config, fields: Fields) -> Config:
 
 
 def _text(fields: Fields, stage: str = '') -> str:
-  """Returns the flags that set fields; if a value has none, what to write.
-
-  The paths of the fields are those in the config of the stage.
-  """
+  """Returns the flags that set fields; if a value has none, what to write."""
   texts, for_file = {}, False
   for path, value in fields.items():
     path = f'{stage}.{path}' if stage else path

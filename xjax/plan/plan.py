@@ -102,11 +102,7 @@ class Plan:
 
 
 def planned_mesh(config: Config, devices: int) -> AbstractMesh:
-  """Returns the abstract mesh of a run.
-
-  Raises:
-    ConfigError: the batches or the mesh do not fit the devices.
-  """
+  """Returns the mesh of a run; a ConfigError if it does not fit devices."""
   mesh = abstract_mesh(config.mesh, devices)
   check_mesh(config, mesh)
   return mesh
@@ -120,15 +116,11 @@ class Planner:
     self._costs: dict[str, ProgramCost] = {}
 
   def plan(self, config: Config, devices: int, compile_: bool = False) -> Plan:
-    """Plans a run.
+    """Plans a run; a ConfigError if it does not fit devices or encoder.
 
     With `compile_`, the step is compiled if this machine has devices of the
     chip's platform. Then the memory is known more exactly, but it can take
     minutes.
-
-    Raises:
-      ConfigError: the batches or the mesh do not fit the devices; or the
-        documents are longer than the encoder can read.
     """
     held = self.held(config, devices, compile_)
     mesh, sizes = planned_mesh(config, devices), _batched(self.sizes, config)
@@ -226,11 +218,8 @@ def _between_steps(
 def _pass_bytes(
   config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
 ) -> int:
-  """Returns the bytes that a pass over the labels of a one-vs-all head needs.
-
-  They hold the features, the gold labels, and a chunk of labels with its
-  gradients. For any other head, the result is 0.
-  """
+  """Returns the bytes of a pass over the labels of a one-vs-all head, or 0."""
+  # Features, gold labels, and a chunk of labels with its gradients.
   if not _is_one_vs_all(config):
     return 0
   rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
@@ -312,12 +301,9 @@ def _batched(sizes: Sizes, config: Config) -> Sizes:
 
 
 class _Gathered(TextModel):
-  """Repeats a model's features, as if each device had computed a copy.
+  """Repeats a model's features, as if each device had computed a copy."""
 
-  A one-vs-all head gathers the features of all devices. The planned step has
-  only one device, so copies of its features stand for the features of all
-  devices.
-  """
+  # A one-vs-all head gathers features; the planned step has one device.
 
   def _kept(self, batch: TokenBatch, rngs: nnx.Rngs | None) -> jax.Array:
     own = batch.positives_BP[: len(batch.doc_B)]
@@ -363,11 +349,8 @@ def planned_state(
 def traced_step(
   config: Config, sizes: Sizes, shape: BatchShape, mesh: AbstractMesh
 ) -> tuple[StatePlan, jax.stages.Traced]:
-  """Traces what one device of a mesh does in a step.
-
-  The shape is that of a batch over all devices. The trace, and the returned
-  state, use a mesh that has only one device of this machine.
-  """
+  """Traces what one device of a mesh does in a step, on one device here."""
+  # The shape is that of a batch over all devices.
   data, shards = mesh.shape[DATA], _label_shards(config, mesh)
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
@@ -406,12 +389,9 @@ def traced_step(
 
 
 def _part_of(hierarchy: Hierarchy, n_labels: int) -> Hierarchy:
-  """Returns the hierarchy that stands for a device's part of the labels.
-
-  The nodes and edges stay, but only some nodes are labels. Among these labels
-  are labels of all levels, if possible, because a head has as many levels on
-  each device. Labels without parents are added if there are not enough.
-  """
+  """Returns the hierarchy that stands for a device's part of the labels."""
+  # Only some nodes are labels, of all levels if possible, because a head has as
+  # many levels on each device.
   n = hierarchy.n_labels
   if n_labels == n:
     return hierarchy

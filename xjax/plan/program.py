@@ -120,10 +120,7 @@ def program_cost(
 
 
 def _flatten(jaxpr: jex.Jaxpr, values: dict[Any, _Value]) -> Iterator[_Step]:
-  """Yields all operations in order, also those of called functions.
-
-  The values of the program's variables are added to `values`.
-  """
+  """Yields all operations in order, also those of called functions."""
   by_platform = set()
   for eqn in jaxpr.eqns:
     inputs, called = [_value_of(values, var) for var in eqn.invars], None
@@ -184,11 +181,9 @@ def _in_memory(steps: list[_Step]) -> set[_Value]:
 
 
 def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
-  """Returns the bytes that an operation, without loop bodies, reads and writes.
-
-  A sum is assumed to be computed together with its operands, a slice to be read
-  in place, and a result that updates an array to be written into this array.
-  """
+  """Returns the bytes that an operation, without loops, reads and writes."""
+  # A sum is assumed to be fused with its operands, a slice to be read in place,
+  # and an update to be written in place.
   (eqn, inputs, outputs), name = step, _name(step[0])
   written = sum(value.bytes for value in outputs if value in arrays)
   if name in _IN_PLACE:

@@ -74,12 +74,9 @@ class Sizes:
 def corpus_sizes(
   config: Config, corpus: Corpus | None = None, clusters: int | None = None
 ) -> Sizes:
-  """Returns the sizes of a run, whose corpus is read if it is not given.
-
-  `clusters` is the largest number of clusters of labels that the model ranks,
-  or None if it ranks labels. A document may have fewer gold clusters than
-  labels.
-  """
+  """Returns the sizes of a run, whose corpus is read if it is not given."""
+  # `clusters` is the largest number of clusters that the model ranks, or None
+  # for labels. A document may have fewer gold clusters than labels.
   if corpus is None:
     leave_out = config.eval.leave_out
     corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
@@ -125,14 +122,8 @@ def corpus_sizes(
 def assumed_sizes(
   config: Config, labels: int, documents: int, clusters: int | None = None
 ) -> Sizes:
-  """Returns sizes without reading a corpus.
-
-  Every document is assumed to have the largest length that the config allows.
-
-  Raises:
-    ConfigError: documents have zones, whose number is unknown.
-    DataError: the encoder's folder does not exist.
-  """
+  """Returns sizes without a corpus; documents have the largest length."""
+  # Zones, whose number is unknown, are a ConfigError.
   tokens, batch = config.data.tokens, config.train.batch_size
   labels = min(labels, clusters or labels)
   if config.model.encoder.by_zone:
@@ -178,11 +169,9 @@ def assumed_sizes(
 
 
 def _assumed_hierarchy(n_labels: int, levels: int) -> Hierarchy:
-  """Returns a tree of labels whose ids are 0, 1, ...
-
-  The first labels are a chain through all levels. The other labels are divided
-  evenly among the nodes of the chain that are not at its end.
-  """
+  """Returns a tree of labels whose ids are 0, 1, ..."""
+  # The first labels are a chain through all levels. The others are divided
+  # evenly among the nodes of the chain that are not at its end.
   if levels == 1:
     return Hierarchy.flat(n_labels)
   chain = [(), *((str(i),) for i in range(levels - 1))]
@@ -242,10 +231,7 @@ def _joined(separator: str, *parts: str) -> str:
 
 
 def trained_models(config: Config) -> list[TrainedModel]:
-  """Returns the models that a run trains, in the order of training.
-
-  ConfigError is raised if no model is trained in steps.
-  """
+  """Returns the models that a run trains, in order; a ConfigError if none."""
   models = list(TrainedModel(config).and_stages())
   if not any(model.planned for model in models):
     raise ConfigError(

@@ -63,12 +63,7 @@ _VERDICTS = (
 def write_card(
   result: FitResult, command: Sequence[str] = ()
 ) -> pathlib.Path | None:
-  """Writes the model card of a finished run, and returns its path.
-
-  A README.md that xjax did not write is kept: the log says so, and the result
-  is None. `command` has the words that started the run; () if they are not
-  known.
-  """
+  """Writes a run's model card; None if a README.md by others is kept."""
   path = result.workdir / CARD
   if (path.exists() or path.is_symlink()) and not is_card(path):
     logging.warning(
@@ -206,10 +201,7 @@ def _metrics(result: FitResult) -> Iterator[str]:
 
 
 def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
-  """Returns intervals of a split's metrics in the slice `all`.
-
-  Metrics that were judged without intervals are judged again, by bootstrap.
-  """
+  """Returns intervals in the slice `all`, by bootstrap if none are saved."""
   metrics = result.metrics[name]
   values, judged = metrics[PROTOCOL][ALL], metrics
   if INTERVALS not in metrics:
@@ -227,10 +219,7 @@ def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
 
 
 def _probabilities(result: FitResult) -> Iterator[str]:
-  """Yields paragraphs and a table, as Markdown.
-
-  They say how good the probabilities are, and what the tuned threshold does.
-  """
+  """Yields Markdown on how good the probabilities and the threshold are."""
   calibration = result.calibration
   if calibration is None or calibration.method is Method.NONE:
     yield 'Scores are not calibrated.'

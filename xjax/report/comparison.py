@@ -65,18 +65,10 @@ def compare_runs(
   """Reads systems, and compares every other system with the first system.
 
   Runs that differ only in their seeds are one system. Tests and intervals use
-  one run per system: the run that is best on dev, as in Chalkidis et al. 2019,
-  section 5.
-
-  Args:
-    arguments: paths of workdirs, of evaluation folders or of prediction files.
-    plan: what to compare; if plan.propensity is empty, the propensity of the
-      first config is used.
-    split: split of the workdirs; if '', the first split that all have.
-
-  Raises:
-    DataError: the systems differ in documents, labels, gold or training
-      counts, or a file has faults.
+  its run that is best on dev, as in Chalkidis et al. 2019, section 5. By
+  default, the propensity is that of the first config, and `split` the first
+  that all workdirs have. A DataError says that the systems differ in documents,
+  labels, gold or training counts, or that a file has faults.
   """
   plan.request()  # unknown names raise an error before any file is read
   runs = read_runs(arguments, split, names, files, max((DEPTH, *plan.ks)))
@@ -114,12 +106,9 @@ def _compare(
 def best_by_tests(
   groups: Sequence[Group], metrics: Sequence[str], protocol: str
 ) -> dict[str, dict[str, str]]:
-  """Finds the systems that are significantly better than all others.
-
-  The groups have the same documents; of each, the run that is best on dev is
-  tested. The result is slice -> metric -> system. It is {} if nothing can be
-  tested (see why_not_tested) or if there is one system.
-  """
+  """Finds the systems that are significantly better than all others."""
+  # Of each group, the run that is best on dev is tested. {} if nothing can be
+  # tested (see why_not_tested) or if there is one system.
   runs = [run for group in groups for run in group.runs]
   known = [m for m in metrics if kind_of(m) in XJAX.simple_kinds]
   if len(groups) < 2 or not known or why_not_tested(groups, protocol):
@@ -174,11 +163,8 @@ def first_hierarchy(runs: Sequence[JudgedRun]) -> Hierarchy | None:
 
 
 def other_hierarchies(runs: Sequence[JudgedRun]) -> list[str]:
-  """Returns the names of runs whose labels have other ancestors.
-
-  The runs are compared with the first run that has a hierarchy. Runs without
-  one are judged by it, so they are not named.
-  """
+  """Returns the names of runs whose labels have other ancestors."""
+  # They are compared with the first hierarchy. Runs without one use it.
   first = first_hierarchy(runs)
   if first is None:
     return []
@@ -219,10 +205,7 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
 
 
 def best_on_dev(group: Group) -> JudgedRun:
-  """Returns the first run with the best dev value of train.best_metric.
-
-  If any run has no dev value, the first run of the system is returned.
-  """
+  """Returns the run with the best dev value; the first if one has no value."""
   values = [_dev_value(run) for run in group.runs]
   if None in values:
     return group.first

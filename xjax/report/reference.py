@@ -25,11 +25,9 @@ def complete_by_reference(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
   - A file without gold, training counts or parents of labels gets the
     reference's.
 
-  The order of the systems stays, and workdirs are unchanged.
-
-  Raises:
-    DataError: no system has gold; the reference has no gold for a document; or
-      the numbers of rows or columns differ.
+  The order of the systems stays, and workdirs are unchanged. A DataError says
+  that no system has gold, that the reference has none for a document, or that
+  the numbers of rows or columns differ.
   """
   with_gold = [run for run in runs if run.predictions.gold is not None]
   if not with_gold:

@@ -41,9 +41,8 @@ def judge_runs(
     that depend on propensities are computed again. Replicates add intervals to
     metrics that have none.
 
-  Raises:
-    ConfigError: the request needs files or options that are missing.
-    DataError: a label has no weight.
+  A ConfigError says that files or options are missing; a DataError, that a
+  label has no weight.
   """
   usual = Criteria(
     ks=next(filter(None, map(_cut_offs, runs)), Criteria.ks),
@@ -66,10 +65,7 @@ def judge_runs(
 
 
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
-  """Returns A and B of the propensity formula, from the first config with them.
-
-  If no config has them, PROPENSITY is returned.
-  """
+  """Returns A and B of the first config with propensities, or PROPENSITY."""
   return next(filter(None, map(_config_propensity, runs)), PROPENSITY)
 
 
@@ -79,14 +75,9 @@ def _config_propensity(run: JudgedRun) -> tuple[float, ...]:
 
 
 def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
-  """Gives all runs the label weights of the first run with weights from a file.
-
-  The result is float64 [L] per run, matched by label id, or None for each if no
-  run has such weights.
-
-  Raises:
-    DataError: a label has no weight.
-  """
+  """Gives all runs the label weights of the first run with a file of them."""
+  # float64 [L] per run, by label id, or None for each. A label without a weight
+  # is a DataError.
   weighted_run = next((run for run in runs if run.weights_L is not None), None)
   if weighted_run is None:
     return [None] * len(runs)
@@ -117,11 +108,7 @@ def _judge_run(
 def _criteria(
   run: JudgedRun, request: JudgeRequest, usual: Criteria
 ) -> Criteria:
-  """Returns the requested criteria.
-
-  Cut-offs that are not requested are those of the run's metrics, else of
-  `usual`. Propensities that are not requested are those of `usual`.
-  """
+  """Returns the requested criteria; others are the run's, else `usual`."""
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
     run.predictions, run.weights_L, run.labels, usual=fallback
@@ -145,11 +132,9 @@ def _threshold(run: JudgedRun) -> float | None:
 def _keep_metrics(
   run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
-  """Keeps the saved metrics of a run if they use the shared propensities.
-
-  If the propensities differ, a remark is added. The metrics that depend on
-  propensities are then computed again, unless the run is `alone`.
-  """
+  """Keeps the saved metrics of a run if they use the shared propensities."""
+  # If not, those that depend on propensities are computed again, with a remark,
+  # unless the run is `alone`.
   kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)
   )
@@ -191,11 +176,8 @@ def _slices(run: JudgedRun) -> list[str]:
 
 
 def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
-  """Returns whether a run's metrics use the propensities of `criteria`.
-
-  The propensities of the run are read from its config. Without a config, the
-  metrics that depend on them are computed and compared with the saved ones.
-  """
+  """Returns whether a run's metrics use the propensities of `criteria`."""
+  # Without a config, metrics are computed and compared with saved ones.
   if propensity := _config_propensity(run):
     return (
       propensity == tuple(criteria.propensity) and criteria.weights_L is None

@@ -88,18 +88,11 @@ def report(
 ) -> Page:
   """Reads systems and builds the page that reports on them.
 
-  Args:
-    arguments: paths of workdirs, folders of evaluations or prediction files.
-    command: command line, which is shown as it was typed.
-    split: split of the workdirs; if '', the first split that all have.
-    names: names of the systems; if (), those of the folders or files.
-    dataset: dataset whose published numbers are shown; if '', the dataset that
-      the config of a run names.
-    metrics: metrics of the table of results; if (), the usual metrics.
-
-  Raises:
-    DataError: a path is not a workdir, an evaluation or a prediction file; no
-      system has gold; or the systems were judged on different documents.
+  `command` is shown as it was typed. By default, `split` is the first that all
+  workdirs have, `names` are those of folders or files, `dataset` is the one
+  that a config names, and `metrics` are the usual ones. A DataError says that a
+  path is no workdir, evaluation or prediction file, that no system has gold, or
+  that the systems were judged on different documents.
   """
   if dataset and not find_dataset(dataset):
     raise ConfigError(

@@ -31,10 +31,7 @@ _BY_POSITION = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JudgedRun:
-  """Holds the predictions of one system for a split, and their metrics.
-
-  The inverse propensities weights_L are from a file; None means the formula.
-  """
+  """Holds the predictions of one system for a split, and their metrics."""
 
   name: str
   path: pathlib.Path  # the workdir, folder or file that was read
@@ -46,6 +43,7 @@ class JudgedRun:
   concepts: Sequence[Label] = ()  # others of the taxonomy; of a workdir
   history: Sequence[Mapping[str, Any]] = ()  # of metrics.jsonl
   calibration: Calibration | None = None  # of the scores
+  # Inverse propensities from a file; None means the formula.
   weights_L: np.ndarray | None = None  # float64 [L]
   criteria: Criteria = Criteria()  # as far as known; set by judge_runs
   remark: str = ''  # for readers, on how the run was judged
@@ -65,10 +63,7 @@ class JudgedRun:
     )
 
   def of_judged_labels(self) -> 'JudgedRun':
-    """Returns the run without the labels that are left out of judging.
-
-    So the run can be compared with a run that never had these labels.
-    """
+    """Returns the run without the labels that are left out of judging."""
     predictions, weights_L = self.predictions, self.weights_L
     if weights_L is not None:
       weights_L = weights_L[predictions.masks[ALL]]
@@ -196,11 +191,8 @@ def group_metrics(
 
 
 def check_same_documents(runs: Sequence[JudgedRun]) -> None:
-  """Raises DataError if two runs differ in their documents or their gold.
-
-  The documents may be in different orders. Labels that are never gold are
-  ignored.
-  """
+  """Raises DataError if two runs differ in their documents or their gold."""
+  # The order may differ, and labels that are never gold are ignored.
   first = runs[0]
   others = [run for run in runs[1:] if not _same(first, run)]
   first_gold = _gold_of(first.predictions) if others else {}

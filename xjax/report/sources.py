@@ -43,26 +43,17 @@ def read_runs(
 ) -> list[JudgedRun]:
   """Reads workdirs, folders of an evaluation, and files of predictions.
 
-  Labels that are left out of judging are not among the labels of the
-  predictions.
+  Labels that are left out of judging are not in the predictions. By default,
+  `split` is the first of SPLITS that all workdirs have, and `names`, one per
+  argument, are those of folders or files. The content of `files` (gold,
+  training labels etc.) replaces that of prediction files; fields that are still
+  missing are taken from another system (see complete_by_reference). Of a score
+  file, `depth` labels are kept per document.
 
-  Args:
-    arguments: paths of workdirs, folders of evaluations or prediction files.
-    split: split of the workdirs; if '', the first split of SPLITS that all
-      workdirs have.
-    names: names of the runs, one per argument; if (), the names of the folders
-      or files.
-    files: additional files with gold, training labels etc. Their content
-      replaces the content of the prediction files. Fields that are still
-      missing are taken from another system (see complete_by_reference).
-    depth: number of labels kept per document of a score file.
-
-  Raises:
-    ConfigError: there are fewer or more names than arguments, a split does not
-      exist, or `files` are given although all arguments are workdirs.
-    DataError: a path is not a workdir, an evaluation or a prediction file; a
-      file is damaged; no argument has gold; or no system has a label of
-      files.leave_out.
+  A ConfigError says that the number of names is wrong, that a split does not
+  exist, or that `files` are given for workdirs only. A DataError says that a
+  path is none of these, that a file is damaged, that no argument has gold, or
+  that no system has a label of files.leave_out.
   """
   if names and len(names) != len(arguments):
     raise ConfigError(
@@ -89,11 +80,9 @@ def read_runs(
 
 
 def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
-  """Tells all runs which labels some of them leave out.
-
-  A system that never had these labels may have, or be judged by, a hierarchy
-  with these labels as concepts.
-  """
+  """Tells all runs which labels some of them leave out."""
+  # A system that never had these labels may be judged by a hierarchy that has
+  # them as concepts.
   dropped = {id_ for run in runs for id_ in run.predictions.dropped}
   return [
     dataclasses.replace(

@@ -56,11 +56,7 @@ def cell_of(value: Any) -> Cell:
 def number_cell(
   value: float | int | None, decimals: int = DECIMALS, **fields: Any
 ) -> Cell:
-  """Returns a cell with a number; None is a missing value.
-
-  An int is a count and is shown with all digits. A float is a fraction, shown
-  like its spread with `decimals` decimals.
-  """
+  """Returns a cell; an int is a count, a float a fraction, None missing."""
   if value is None:
     return Cell(MISSING, **fields)
   if fields.get('spread') is not None:
@@ -75,11 +71,7 @@ def interval_text(interval: Sequence[float] | None) -> str:
 
 
 def plain_text(table: Table, width: int | None = None) -> str:
-  """Returns a table as lines of text.
-
-  Columns that do not fit the width are printed in further tables below, which
-  repeat the text columns.
-  """
+  """Returns a table as text; columns beyond the width follow in more tables."""
   rows = [
     [' '.join(name.split()) for name in table.columns],
     *([f'{c.text} {c.below}'.rstrip() for c in row] for row in table.rows),
@@ -209,11 +201,7 @@ def is_narrow(table: Table) -> bool:
 
 
 def html_table(table: Table) -> str:
-  """Returns a table as HTML.
-
-  Numbers are rounded. The attributes `data-value` and `title` of a cell hold
-  all digits of its number.
-  """
+  """Returns a table as HTML; attributes of a cell hold all digits."""
 
   def words(i: int) -> str:
     return ' class="words"' if i < table.n_text else ''

@@ -47,11 +47,7 @@ class Listed(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Tpe(Search):
-  """Draws trials by Optuna's tree-structured Parzen estimator.
-
-  The estimator draws values near the values of good trials (Bergstra et al.
-  2011).
-  """
+  """Draws trials by Optuna's Parzen estimator (TPE, Bergstra et al. 2011)."""
 
   space: Space
   # With pruned and failed trials. A finished sweep continues if it is started

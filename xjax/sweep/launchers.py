@@ -60,11 +60,7 @@ def is_job(launcher: Launcher) -> bool:
 def check_launcher(
   launcher: Launcher, workers: int, gpus: Sequence[str]
 ) -> None:
-  """Checks that a launcher can start runs, and that it uses all given flags.
-
-  ConfigError says which flag is not used, that there are fewer GPUs than
-  workers, or which program, script or environment variable is missing.
-  """
+  """Raises a ConfigError if a launcher cannot start runs or ignores a flag."""
   name = f'--launcher={launcher.value}'
   match launcher:
     case Launcher.LOCAL:

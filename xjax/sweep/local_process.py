@@ -44,12 +44,9 @@ class LocalProcess:
     device: str = '',
     job: bool = False,
   ) -> None:
-    """Starts the command, or waits until an earlier command ends (see poll).
-
-    The command's output is appended to `log`, and its id is written to `pid`.
-    `device` is the only GPU that the command sees; if '', it sees all. `job`
-    says whether the command only waits for a job.
-    """
+    """Starts the command, or waits until an earlier command ends (see poll)."""
+    # `device` is the only GPU that the command sees; '' shows all. `job` says
+    # whether it only waits for a job.
     self._command = command
     self._pid, self._log = pid, log
     self._environment = dict(os.environ)
@@ -62,11 +59,8 @@ class LocalProcess:
     self.poll()
 
   def poll(self) -> int | None:
-    """Returns the exit code, or None while the command runs or waits to start.
-
-    When an earlier command has ended, poll starts this command. The code of a
-    process that was killed by a signal is negative.
-    """
+    """Returns the exit code (negative for a signal), or None before the end."""
+    # When an earlier command has ended, poll starts this command.
     if self._child is not None:
       code = self._child.poll()
       if not (self._job and self._leaving and code in _SIGTERM_UNHANDLED):

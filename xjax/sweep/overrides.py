@@ -10,12 +10,8 @@ from xjax.models.contract import Config
 
 
 def override(config: Config, values: Mapping[str, Any]) -> Config:
-  """Returns a copy of a config in which some fields have other values.
-
-  Keys and values are those of a config.Space; a member of an enum may also be
-  given by its value. ConfigError is raised for a field that does not exist, or
-  a value of a wrong type.
-  """
+  """Returns a copy of a config with other values, or a ConfigError."""
+  # Keys are those of a config.Space. An enum may be given by its value.
   tree = to_json(config)
   for key, value in values.items():
     for path in fields_of(key):

@@ -48,11 +48,7 @@ class SweepFolder:
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'SweepFolder':
-    """Returns the sweep folder with a given path, which need not exist yet.
-
-    Raises:
-      ConfigError: the folder is the workdir of a run.
-    """
+    """Returns a sweep folder, even new; a ConfigError for a run's workdir."""
     folder = cls(pathlib.Path(os.path.expanduser(path)).absolute())
     if (folder.path / 'config.json').exists():
       raise ConfigError(
@@ -88,14 +84,9 @@ class SweepFolder:
 
   @contextlib.contextmanager
   def lock(self) -> Iterator[None]:
-    """Makes the folder, and locks it until the context is left.
-
-    What a killed sweep has left of unfinished files is removed. The workdirs of
-    trials are left alone: each run looks after its own.
-
-    Raises:
-      ConfigError: another process has locked the folder; the message says who.
-    """
+    """Makes and locks the folder; a ConfigError says who else has locked it."""
+    # Unfinished files of a killed sweep are removed. The workdirs of trials are
+    # left alone: each run looks after its own.
     with locked(self.path, wait=0):
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
@@ -106,14 +97,11 @@ class SweepFolder:
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
-    """Checks that a resumed sweep has the same settings, and writes sweep.json.
+    """Checks that a resumed sweep has the same settings; writes sweep.json.
 
-    Fields that a resumed run is allowed to change can also differ here, except
-    train.steps and the paths of what all trials read.
-
-    Raises:
-      ConfigError: the settings differ; the message shows the differences.
-      DataError: sweep.json is damaged, or missing although there are trials.
+    Fields that a resumed run may change can also differ, except train.steps and
+    the paths of what all trials read. A ConfigError shows differences; a
+    DataError says that sweep.json is damaged, or missing beside trials.
     """
     described = {
       'sweep': _to_json(sweep),
@@ -208,13 +196,7 @@ class SweepSession:
 
   @contextlib.contextmanager
   def start(self) -> Iterator[None]:
-    """Checks the sweep, and locks its folder until the context is left.
-
-    Raises:
-      ConfigError: a field of the sweep is wrong, another process has locked the
-        folder, or the sweep in the folder has other settings.
-      DataError: a file of the folder is damaged.
-    """
+    """Checks the sweep, and locks its folder until the context is left."""
     check_sweep(self.sweep, self.config, self.seeds)
     with self.folder.lock():
       self.folder.open(self.sweep, self.config, self.seeds)
@@ -248,12 +230,8 @@ class SweepSession:
     return f'{command_words()} train {shlex.join(words)} --workdir=DIR'
 
   def commands(self) -> Iterator[str]:
-    """Yields the shell command of every run, and writes the config files.
-
-    Raises:
-      ConfigError: trials depend on the results of earlier trials, or start()
-        fails.
-    """
+    """Yields the shell command of every run, and writes the config files."""
+    # A ConfigError says that trials depend on results of earlier trials.
     rows = fixed_trials(self.sweep.search)
     if rows is None:
       raise ConfigError(

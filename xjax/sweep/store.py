@@ -72,10 +72,7 @@ class Outcome:
 
 
 class Store:
-  """Starts and ends trials; Optuna keeps them, and so a sweep can resume.
-
-  Two processes must not write to the database at the same time.
-  """
+  """Starts and ends trials, which Optuna keeps; only one process may write."""
 
   def __init__(
     self, path: pathlib.Path, search: Search, pruning: Pruning
@@ -199,11 +196,9 @@ class Store:
 
 
 def _create(path: pathlib.Path) -> None:
-  """Creates a database without trials.
-
-  Optuna does not notice that a database lacks an index because its creation was
-  interrupted. So the database gets its name when it is complete.
-  """
+  """Creates a database without trials."""
+  # Optuna does not notice that an interrupted creation lacks an index. So the
+  # database gets its name when it is complete.
   with temporary_folder(path) as folder:
     storage = _storage(folder / path.name)
     optuna.create_study(storage=storage, study_name=_NAME, direction='maximize')

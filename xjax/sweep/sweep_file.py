@@ -13,11 +13,7 @@ from xjax.sweep.config import Sweep
 
 
 def read_sweep(path: str) -> Sweep:
-  """Returns the sweep that get_sweep() of a config file returns.
-
-  The path is FILE.py, or FILE.py:NAME for get_sweep(NAME). ConfigError says
-  which error the file raises, or that it has no such function.
-  """
+  """Returns the sweep of FILE.py, or of FILE.py:NAME by get_sweep(NAME)."""
   file, _, name = path.partition(':')
   arguments = [name] if name else []
   try:

@@ -66,10 +66,7 @@ def count_trials(search: Search) -> int:
 
 
 def with_trials(sweep: Sweep, number: int | None) -> Sweep:
-  """Returns a sweep with another number of trials; None leaves it unchanged.
-
-  Only a Tpe search can have another number; for others, ConfigError is raised.
-  """
+  """Returns a Tpe sweep with another number of trials; None changes nothing."""
   if number is None:
     return sweep
   if not isinstance(sweep.search, Tpe):
@@ -195,12 +192,9 @@ def _space_faults(search: Grid | Tpe) -> Iterator[str]:
 
 
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
-  """Yields the values of the trials to check.
-
-  For Grid and Listed, these are all trials. For Tpe, they are all combinations,
-  with only the ends of each range; if these are more than _MOST, such that each
-  value occurs at least once.
-  """
+  """Yields the values of the trials to check."""
+  # For Grid and Listed, all; for Tpe, all combinations, with only the ends of
+  # ranges, or if these are too many, each value at least once.
   if (rows := fixed_trials(search)) is not None:
     yield from rows
     return

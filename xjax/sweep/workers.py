@@ -70,11 +70,7 @@ class Signals:
 def read_judgings(
   workdir: pathlib.Path, metric: str
 ) -> list[tuple[int, float | None]]:
-  """Returns (step, value) of each judging (evaluation on dev) of a run so far.
-
-  The run may still be training. The metric is 'slice/metric'; its value may be
-  None.
-  """
+  """Returns (step, value or None) of each judging of 'slice/metric' so far."""
   path = workdir / 'metrics.jsonl'
   slice_name, _, name = metric.partition('/')
   values = []
@@ -89,11 +85,7 @@ def read_judgings(
 
 
 def final_value(workdir: pathlib.Path, metric: str) -> float:
-  """Returns the dev metric ('slice/metric') of a run's best checkpoint.
-
-  Raises:
-    DataError: the run was not judged on dev, or the metric has no value.
-  """
+  """Returns the best checkpoint's 'slice/metric' on dev; else a DataError."""
   folder = Workdir.at(workdir).evaluation('dev')
   if not folder.is_dir():
     raise DataError(
@@ -106,11 +98,9 @@ def final_value(workdir: pathlib.Path, metric: str) -> float:
 
 
 class Attempt:
-  """Runs a trial, one run (seed) after the other, and stores the result.
+  """Runs a trial, one run (seed) after the other, and stores the result."""
 
-  After a restart of the sweep some runs may be finished. They are started again
-  all the same, which takes little time.
-  """
+  # After a restart, finished runs start again, which takes little time.
 
   def __init__(
     self,
@@ -131,11 +121,7 @@ class Attempt:
     self.process = launch(runs[0].place)
 
   def advance(self) -> bool:
-    """Handles what has happened since the last call; returns whether all ended.
-
-    New judgings are reported. A run that was interrupted is resumed. After a
-    finished run, the next one starts or the result is stored.
-    """
+    """Reports judgings, resumes or starts runs; returns whether all ended."""
     code = self.process.poll()
     if not self._values and not self._pruned:
       self._report()
@@ -159,11 +145,8 @@ class Attempt:
     return False
 
   def _report(self) -> None:
-    """Reports new judgings, and stops the trial if the pruner decides so.
-
-    Judgings are reported one by one, so that pruning depends only on their
-    values, and not on how often this function is called.
-    """
+    """Reports new judgings, and stops the trial if the pruner decides so."""
+    # One by one, so that pruning does not depend on the times of calls.
     first = self._runs[0]
     judgings = read_judgings(first.place.workdir, self._metric)
     for number, (step, value) in enumerate(judgings, 1):
@@ -198,14 +181,8 @@ class Workers:
   def __init__(
     self, session: SweepSession, workers: int, devices: Sequence[str] = ()
   ) -> None:
-    """Opens the store of the trials.
-
-    Args:
-      session: the sweep; its start() has been called.
-      workers: number of trials that run at the same time.
-      devices: the numbers of GPUs, at least one per worker; the first worker
-        uses the first GPU. () lets every worker see all GPUs.
-    """
+    """Opens the store of the trials of a session that has started."""
+    # `devices` are GPUs, at least one per worker; () shows each worker all.
     self._session = session
     self._store = Store(
       session.folder.store, session.sweep.search, session.sweep.pruning
@@ -215,16 +192,11 @@ class Workers:
     self._devices = devices
 
   def run(self) -> list[Outcome]:
-    """Runs the remaining trials, and writes best.py.
+    """Runs the remaining trials, and writes best.py; returns the outcomes.
 
-    Returns:
-      The outcome of each trial, ordered by number.
-
-    Raises:
-      Preempted: SIGTERM came, and the running trials have saved their state. If
-        a second signal came, local processes were killed, and jobs continue.
-        The same command resumes the sweep.
-      KeyboardInterrupt: Ctrl-C was pressed; trials end as after SIGTERM.
+    After SIGTERM (Preempted) or Ctrl-C (KeyboardInterrupt), the running trials
+    have saved their state, and the same command resumes the sweep. After a
+    second signal, local processes were killed, and jobs continue.
     """
     waiting = self._store.unfinished()
     self._log('sweep')
@@ -300,12 +272,9 @@ class Workers:
     write_config(file, override(self._session.config, values), remarks)
 
   def _stop(self, signals: Signals) -> None:
-    """Asks all running trials to save, and waits until they have ended.
-
-    After a second signal, it kills local processes, lets jobs continue, and
-    does not wait. Trials stay unfinished in the store, so that the same command
-    resumes them.
-    """
+    """Asks all running trials to save, and waits until they have ended."""
+    # After a second signal, it kills local processes, lets jobs continue, and
+    # does not wait. Trials stay unfinished in the store, to be resumed.
     processes = [attempt.process for attempt in self._busy.values()]
     if processes:
       effect = 'kill them now'

@@ -101,10 +101,7 @@ class Panel:
 
 
 def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
-  """Draws panels, and returns their SVG texts.
-
-  The order of all systems of the report decides colours, markers and dashes.
-  """
+  """Draws panels as SVG; the order of all systems decides the colours."""
   width = _THIRD if len(panels) > 2 else _HALF
   return [_line_panel(panel, systems, width) for panel in panels]
 
@@ -222,12 +219,8 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
 def label_frequency(
   train_counts: np.ndarray, gold_counts: np.ndarray, n_bins: Mapping[str, int]
 ) -> list[str]:
-  """Draws two plots of label frequencies, and returns their SVG texts.
-
-  The first plot shows the number of training documents and of judged documents
-  per label (int [L] each; empty if not known), by rank of the label, on log
-  axes. The second plot shows the number of labels in each frequency bin.
-  """
+  """Draws label counts by rank on log axes, and labels per frequency bin."""
+  # int [L] each, of training and of judged documents; empty if not known.
   with matplotlib.rc_context(_STYLE):
     figures = [Figure(figsize=(_HALF, 3.5)) for _ in range(2)]
     left, right = (figure.subplots() for figure in figures)
@@ -267,11 +260,8 @@ def error_text(diagram: Reliability) -> str:
 def reliability_diagrams(
   diagrams: Mapping[str, Mapping[str, Reliability]], systems: Sequence[str]
 ) -> list[str]:
-  """Draws a diagram per system and returns their SVG texts.
-
-  `diagrams` maps a system and then the kind of its probabilities (raw or
-  calibrated). Bars below a diagram show the number of entries in each bin.
-  """
+  """Draws a diagram per system, with the number of entries in each bin."""
+  # `diagrams` maps a system, and then raw or calibrated probabilities.
   colours = system_colours(systems)
   return [
     _reliability(name, kinds, colours[name]) for name, kinds in diagrams.items()

@@ -15,11 +15,10 @@ _ROWS = 1 << 16  # documents that are counted at a time
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tally:
-  """Holds which entries of lists over all labels are gold, and their metrics.
+  """Holds which entries of lists over all labels are gold, and the metrics."""
 
-  Metrics are means over the documents with gold. Places after the end of a list
-  count as wrong.
-  """
+  # Metrics are means over the documents with gold. Places after the end of a
+  # list count as wrong.
 
   hits: np.ndarray  # bool [N, K], whether each entry is gold
   curves: dict[str, np.ndarray]  # P, R or RP -> float64 [K], at k = 1, 2, ...
@@ -50,11 +49,9 @@ def tally(predictions: Predictions) -> Tally:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTally:
-  """Holds counts of documents for each label, int64 [L] each.
+  """Holds counts of documents for each label, int64 [L] each."""
 
-  A label is predicted for a document if the label is among the first k entries
-  of the document's list.
-  """
+  # A label is predicted if it is among the first k of a document's list.
 
   correct: np.ndarray  # predicted and gold
   predicted: np.ndarray
@@ -66,11 +63,8 @@ class LabelTally:
     return self.gold - self.correct
 
   def expected_lost(self, frequencies: np.ndarray) -> np.ndarray:
-    """Computes how often each label would be lost, given only its frequency.
-
-    A label is expected to be lost as often as the gold labels in its bin of
-    frequency (label_sums.in_bins) are on average. Both arrays are [L].
-    """
+    """Computes how often each label would be lost, given only its frequency."""
+    # That is the average of the gold labels in its bin (label_sums.in_bins).
     expected = np.zeros(len(self.gold))
     for labels_L in in_bins(frequencies).values():
       share = self.lost[labels_L].sum() / max(self.gold[labels_L].sum(), 1)
@@ -86,10 +80,7 @@ class LabelTally:
 def label_tally(
   predictions: Predictions, hits: np.ndarray, k: int
 ) -> LabelTally:
-  """Counts the documents of each label, among the first k predicted labels.
-
-  `hits` are those of tally() of the same predictions.
-  """
+  """Counts the documents of each label, among the first k predicted labels."""
   ids, n_labels = predictions.lists[ALL].ids[:, :k], len(predictions.labels)
 
   def count(labels: np.ndarray) -> np.ndarray:

@@ -37,11 +37,10 @@ _IN_TABLE = 40  # largest number of nodes in the table
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Forest:
-  """Holds the nodes that have a width, each below its first parent.
+  """Holds the nodes that have a width, each below its first parent."""
 
-  The width is the number of judged documents that have the node as a gold
-  label, or the sum of the children's widths, if it is larger.
-  """
+  # The width is the number of judged documents with the node as gold, or the
+  # sum of the children's widths, if it is larger.
 
   hierarchy: Hierarchy
   nodes: np.ndarray  # int [M], numbers in the hierarchy
@@ -84,10 +83,7 @@ def taxonomy_blocks(
   hierarchy: Hierarchy,
   names: Mapping[str, str],
 ) -> list[Block]:
-  """Draws the first system's hierarchy, and lists its widest nodes in a table.
-
-  The first run of each system is shown. Nodes without a name show their id.
-  """
+  """Draws the first system's hierarchy, and tabulates its widest nodes."""
   first = groups[0].first.predictions
   gold_L = np.bincount(first.gold.values, minlength=len(first.labels))
   forest = _Forest.of(hierarchy, gold_L)
@@ -121,11 +117,9 @@ def taxonomy_blocks(
 
 
 def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
-  """Returns the F1 of each label of a run, and a text on what is predicted.
-
-  Predicted are the labels above the threshold of micro-F1. If that is not known
-  from the saved lists, they are the first labels of each list.
-  """
+  """Returns the F1 of each label of a run, and a text on what is predicted."""
+  # That is the labels above the threshold of micro-F1, or, if this is not known
+  # from the saved lists, the first labels of each list.
   predictions = run.predictions
   cuts = thresholds(predictions, None)
   part = Slice.of(predictions, ALL, predictions.masks[ALL])

@@ -104,11 +104,8 @@ def save_report(
   latex: str = '',
   latex_decimals: int = 1,
 ) -> list[str]:
-  """Writes a report and returns the paths of its files; '' leaves a file out.
-
-  The Markdown file has the tables. The LaTeX file has the table of results,
-  with values times 100 and `latex_decimals` decimals.
-  """
+  """Writes a report, and other texts that are not ''; returns the paths."""
+  # In the LaTeX table of results, values are times 100.
   texts = {html: render_html(page)}
   if markdown:
     texts[markdown] = render_markdown(page)

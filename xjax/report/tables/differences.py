@@ -179,10 +179,7 @@ def _change_table(
 
 
 def value_table(compared: Compared) -> Table:
-  """Returns a table of values: a row per slice and system, a column per metric.
-
-  Stars after a value show that it differs significantly from the baseline's.
-  """
+  """Returns values by slice and system; stars mark significant differences."""
   base, metrics = compared.groups[0].name, compared.plan.metrics
   rows_of: dict[str, dict[str, dict[str, Cell]]] = {}
   for row in compared.comparison.differences:

@@ -49,13 +49,9 @@ def main_table(
   intervals: Mapping[str, Intervals] | None = None,
   best: Best | None = None,
 ) -> Table:
-  """Returns the table of the main metrics, with a row per slice and system.
-
-  Slices in which no system has a value are left out. A number after ± is the
-  standard error over seeds, or else half of the width of an interval. Below a
-  system's name is its text in `seeds`. Values of the systems in `best` are
-  bold.
-  """
+  """Returns the table of the main metrics, with a row per slice and system."""
+  # After ± is the standard error over seeds, or else half of an interval. A
+  # system's text in `seeds` is below its name; values in `best` are bold.
   colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
   rows, starts, empty = [], [], empty_slices(tables.values())
   for name in _union(tables.values()):
@@ -84,11 +80,8 @@ def main_table(
 
 
 def _leads(system: str, metric: str, values_of: Slices) -> bool:
-  """Returns whether no other system has a larger value of a metric.
-
-  A test uses one run per system. So the mean over the runs of another system
-  may be larger. A system that was judged without the metric has no value.
-  """
+  """Returns whether no other system has a larger value of a metric."""
+  # A test uses one run per system, so another mean may be larger.
   means = {
     name: values[metric].mean
     for name, values in values_of.items()
@@ -102,11 +95,9 @@ def estimate_cell(
   interval: Sequence[float] | None = None,
   is_best: bool = False,
 ) -> Cell:
-  """Returns a cell with a count, or with a mean and its spread.
-
-  Half of `interval`, [low, high], is the spread of a single run. The value is
-  None if the system was judged without the metric.
-  """
+  """Returns a cell with a count, or with a mean and its spread."""
+  # Half of `interval`, [low, high], is the spread of a single run. None is a
+  # system that was judged without the metric.
   if value is None or value.mean is None:
     return number_cell(None)
   if type(value.mean) is int:
@@ -214,10 +205,7 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
 def note_listing(
   groups: Sequence[Group], columns: Sequence[str] = (), protocol: str = ''
 ) -> Listing:
-  """Returns a list that explains missing values, per run, slice and reason.
-
-  A run that was judged without some metrics of `columns` has an item for them.
-  """
+  """Returns a list that explains missing values, per run, slice and reason."""
   items = []
   for run in (run for group in groups for run in group.runs):
     judged = _union(run.metrics.get(protocol, {}).values())
@@ -278,10 +266,7 @@ def levels_of(names: Iterable[str]) -> list[int]:
 def level_table(
   values_of: Mapping[str, Values], colours: Mapping[str, str]
 ) -> Table:
-  """Returns a table with a row per level of the hierarchy and system.
-
-  The metrics are those of the slice `all`; some system has them by level.
-  """
+  """Returns a table with a row per level of the hierarchy and system."""
   levels = levels_of(_union(values_of.values()))
   columns = {
     metric: name

@@ -152,10 +152,7 @@ def datasets() -> tuple[str, ...]:
 
 
 def find_dataset(name: str) -> str | None:
-  """Returns the dataset that is called `name`, or None if there is none.
-
-  Case is ignored, and so is punctuation except dots.
-  """
+  """Returns the dataset called `name`; case and punctuation do not count."""
   dataset_of = {_plain(dataset): dataset for dataset in datasets()}
   return dataset_of.get(_plain(name))
 
@@ -182,11 +179,7 @@ _Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
 def published_folds(
   dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Fold]:
-  """Returns a fold per printed table of a dataset; the first fold is open.
-
-  The first rows are the user's systems, judged by the paper's conventions. The
-  rows of the paper follow in the printed order.
-  """
+  """Returns a fold per printed table: the user's systems, then the paper's."""
   tables: dict[tuple, list[PublishedRow]] = {}
   for row in published():
     if row.dataset == dataset:
@@ -215,11 +208,8 @@ def published_folds(
 def _judge_group(
   group: Group, paper: Paper, metrics: Collection[str]
 ) -> dict[str, dict[str, Estimate]]:
-  """Judges a system by a paper's conventions: slice -> metric -> estimate.
-
-  Metrics that the tool of the paper's protocol does not print are computed by
-  the protocol of xjax.
-  """
+  """Judges a system by a paper's conventions: slice -> metric -> estimate."""
+  # Metrics that the paper's tool does not print follow xjax's protocol.
   ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
   for run in group.runs:

@@ -21,10 +21,7 @@ _UNITS = 'B', 'KB', 'MB', 'GB', 'TB'
 
 
 def cost_table(groups: Sequence[Group]) -> Table:
-  """Returns a table of what each system has cost, with a row per run.
-
-  Files have no such record.
-  """
+  """Returns a table of what each system has cost, with a row per run."""
   rows = []
   for group in groups:
     for run in group.runs:
@@ -67,10 +64,7 @@ def _bytes(value: int | None) -> Cell:
 
 
 def config_table(groups: Sequence[Group]) -> Table | None:
-  """Returns a table of the fields in which configs differ, or None.
-
-  If a part of two configs has different kinds, only the kinds are compared.
-  """
+  """Returns a table of the fields in which configs differ, or None."""
   groups = [group for group in groups if group.first.config is not None]
   configs = [group.first.config for group in groups]
   rows = [
@@ -125,12 +119,9 @@ def worst_labels(
   k: int,
   n: int = 15,
 ) -> Table:
-  """Returns a table of the n labels that are missed more than expected.
-
-  Rare labels are missed often by every system. So labels are ranked by how much
-  oftener they are missed than labels in the same bin of frequency are on
-  average. `counts` are those of label_tally with the same k.
-  """
+  """Returns a table of the n labels that are missed more than expected."""
+  # Every system misses rare labels, so labels are compared with the average of
+  # their bin of frequency. `counts` are those with the same k.
   train_counts = run.predictions.train_counts
   has_training = run.predictions.n_train > 0
   expected = counts.expected_lost(train_counts if has_training else counts.gold)
@@ -223,11 +214,8 @@ def bin_table(predictions: Predictions) -> Table:
 def label_space_remarks(
   predictions: Mapping[str, Predictions],
 ) -> Sequence[str]:
-  """Returns a remark for each system with other labels than the first system.
-
-  Systems with equal numbers of labels and of training documents are assumed to
-  have the same labels.
-  """
+  """Returns a remark for each system with other labels than the first."""
+  # Equal numbers of labels and training documents count as equal labels.
   (first, theirs), *others = predictions.items()
   return [
     f'{name} has {len(p.labels):,} labels and {p.n_train:,} training '

@@ -32,15 +32,8 @@ _QUANTILES = (10, 25, 50, 75, 90)
 
 
 def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
-  """Reads a corpus as a run would, and describes its documents and labels.
-
-  The seed of the run decides which labels are held out.
-
-  Returns:
-    text: tables, histograms and warnings. If a run would refuse the corpus, the
-      text says why.
-    would_run: whether a run would accept the corpus.
-  """
+  """Describes a corpus, and returns whether a run would accept it."""
+  # If not, the text says why. The seed decides which labels are held out.
   try:
     data = data.settled()
     corpus = read_corpus(data, seed)

@@ -23,11 +23,9 @@ from xjax.train.workdir import Workdir
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
-  """Shortens a text to one line of `width`; `more` marks what is left out.
-
-  The text is cut at the last space in the second half of the line. If there is
-  no such space, as in Chinese, the text is cut at the end of the line.
-  """
+  """Shortens a text to one line of `width`; `more` marks what is left out."""
+  # It is cut at the last space of the second half; without one, as in Chinese,
+  # at the end of the line.
   words = ' '.join(text.split())
   if len(words) <= width:
     return words
@@ -47,10 +45,7 @@ def example_text(
   k: int = 5,
   calibration: Calibration | None = None,
 ) -> str:
-  """Returns the gold and the k best labels of the first n documents.
-
-  The lines have at most 79 columns; a `*` marks a predicted label that is gold.
-  """
+  """Shows gold and predicted labels of n documents; `*` marks gold ones."""
   return '\n\n'.join(
     _example(predictions, split, labels, row, k, calibration)
     for row in range(min(n, len(split)))

@@ -107,12 +107,8 @@ def write_judgement(
   The files are predictions.npz, metrics.json, metrics.csv, metrics.tex,
   documents.jsonl, calibration.json if the scores are calibrated, and
   judged.json, which has the digests of the other files. xjax compare and xjax
-  report can read the folder. Older files are replaced.
-
-  Args:
-    criteria: the criteria by which documents.jsonl is computed.
-    calibration: calibration of a run's scores; None for uncalibrated scores.
-    split: name of the run's folder below eval/, if there is a calibration.
+  report can read the folder. `split` names the run's folder below eval/, if
+  there is a calibration.
   """
   mark = pathlib.Path(folder).expanduser() / MARK
   if calibration and calibration.reason:
@@ -185,11 +181,8 @@ def recall_lines(recalls: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
-  """Returns the names of the metrics to show.
-
-  Metrics with a cut-off are shown at k = 5. If 5 is not a cut-off, they are
-  shown at the largest cut-off. P is also shown at the smallest cut-off.
-  """
+  """Returns the names of the metrics to show."""
+  # At k = 5, or else at the largest cut-off; P also at the smallest.
   ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
@@ -235,11 +228,9 @@ def _explain_dashes(
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
-  """Returns the table of a slice: a row per metric, a column per protocol.
-
-  A cell is empty if the protocol's tool does not print the metric. If no metric
-  of the slice has a value, the table has only counts.
-  """
+  """Returns a slice's table: a row per metric, a column per protocol."""
+  # A cell is empty if the protocol's tool does not print the metric. If no
+  # metric has a value, the table has only counts.
   names = protocols(metrics)
   columns = {name: value_cells(metrics, name, slice_name) for name in names}
   if all(_is_empty(metrics[name].get(slice_name, {})) for name in names):

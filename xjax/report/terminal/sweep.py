@@ -62,10 +62,7 @@ def _trials(session: SweepSession, outcomes: Sequence[Outcome]) -> Table:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-  """Returns a short name for each key: the last part of each of its fields.
-
-  If several keys would have the same short name, these keys are not shortened.
-  """
+  """Returns the last parts of each key's fields, or the key if they collide."""
   short = {
     key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))
     for key in keys
