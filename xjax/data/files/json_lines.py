@@ -176,9 +176,11 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number (from 1) and the bytes of each line."""
-  # Blank lines too, because one may stand for a document. A line that is too
-  # long, damaged or UTF-16 is a DataError.
+  """Yields the line number (from 1) and the bytes of each line.
+
+  Blank lines are included, because one may stand for a document. A line that is
+  too long, damaged or UTF-16 is a DataError.
+  """
   try:
     for number, line in _lines(file):
       yield number, line.rstrip(b'\r\n')
