@@ -81,7 +81,6 @@ class Arrays:
     return value
 
   def text(self, name: str) -> str:
-    """Returns a text, which is a scalar string in the file."""
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)

@@ -71,8 +71,6 @@ def _is_default(handler: python_logging.Handler) -> bool:
 
 
 class _PrintableLines(python_logging.Formatter):
-  """Escapes control characters in records."""
-
   def format(self, record: python_logging.LogRecord) -> str:
     return printable(super().format(record))
 

@@ -109,7 +109,6 @@ class Progress(contextlib.AbstractContextManager):
       self._thread.join()
 
   def update(self, n: int = 1) -> None:
-    """Reports that n more parts are done."""
     self.done += n
     if self._bar is not None:
       self._bar.update(n)
@@ -139,7 +138,6 @@ class Progress(contextlib.AbstractContextManager):
       self.say(f'{self._line(seconds)}; ended after {seconds:.0f} s')
 
   def _until_due(self) -> float:
-    """Returns the number of seconds until the next line is due."""
     return self._spoke + _SILENCE - time.monotonic()
 
   def _line(self, seconds: float) -> str:

@@ -80,7 +80,6 @@ class Query:
     )
 
   def for_rows(self, rows: np.ndarray) -> Self:
-    """Returns the query for some of the documents, in the order of `rows`."""
     allowed = self.allowed
     if allowed is not None and allowed.ndim == 2:
       allowed = allowed[rows]

@@ -41,7 +41,6 @@ class _Packed(Sequence[_T], Generic[_T]):
 
   @classmethod
   def concatenate(cls, parts: Sequence[Self]) -> Self:
-    """Returns all values of several packed sequences, in order."""
     lengths = [np.diff(part.offsets) for part in parts]
     data = np.concatenate([part.bytes() for part in parts])
     return cls(data, _offsets(np.concatenate(lengths)))
@@ -50,7 +49,6 @@ class _Packed(Sequence[_T], Generic[_T]):
     return len(self.offsets) - 1
 
   def __getitem__(self, rows: int | slice | np.ndarray) -> Any:
-    """Returns the value of one row (an int), or several rows, packed."""
     if isinstance(rows, np.ndarray) and rows.ndim:
       return self._take(np.flatnonzero(rows) if rows.dtype == bool else rows)
     if isinstance(rows, slice):
@@ -75,7 +73,6 @@ class _Packed(Sequence[_T], Generic[_T]):
     return type(self)(data, offsets)
 
   def bytes(self) -> np.ndarray:
-    """Returns the consecutive bytes of these values, uint8."""
     return self.data[self.offsets[0] : self.offsets[-1]]
 
   def packed_rows(self) -> Iterator[bytes]:
@@ -90,7 +87,6 @@ class _Packed(Sequence[_T], Generic[_T]):
     return map(self.unpack, self.packed_rows())
 
   def __eq__(self, other: object) -> bool:
-    """Returns whether another sequence, packed or not, has equal values."""
     if isinstance(other, type(self)):
       return np.array_equal(self.bytes(), other.bytes()) and np.array_equal(
         np.diff(self.offsets), np.diff(other.offsets)
@@ -124,7 +120,6 @@ class TextPacker(Generic[_T]):
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
-  """Returns the offsets [N + 1] of values with these lengths [N]."""
   offsets = np.zeros(len(lengths) + 1, np.int64)
   np.cumsum(lengths, out=offsets[1:])
   return _narrow(offsets)
@@ -164,7 +159,6 @@ class Texts(_Packed[str]):
 
   @functools.cached_property
   def row_of(self) -> 'TextRows':
-    """Returns the mapping from string to row."""
     return TextRows(self)
 
   def __contains__(self, text: object) -> bool:

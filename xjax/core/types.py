@@ -46,7 +46,6 @@ class Ragged:
 
   @classmethod
   def of(cls, rows: Sequence[Sequence[int]]) -> 'Ragged':
-    """Concatenates a sequence of integer rows."""
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     parts = [np.asarray(row, np.int32) for row in rows]
@@ -70,7 +69,6 @@ class Ragged:
     return Ragged(before[self.indptr], self.values[kept])
 
   def take(self, rows: np.ndarray) -> 'Ragged':
-    """Returns the rows with the given numbers, in this order."""
     starts, lengths = self.indptr[:-1][rows], self.lengths[rows]
     indptr = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=indptr[1:])

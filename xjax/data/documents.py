@@ -48,7 +48,6 @@ class Documents(Sequence):
 
   @classmethod
   def of_split(cls, split: Split) -> 'Documents':
-    """Returns the documents of a split, with its gold labels and vectors."""
     return dataclasses.replace(
       cls.of(split.documents),
       gold=split.gold,

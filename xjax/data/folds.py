@@ -121,7 +121,6 @@ def make_folds(
 
 
 def _fold_numbers(split: Split, n: int, seed: int) -> np.ndarray:
-  """Returns the fold of each document; equal texts are in one fold."""
   groups = _text_groups(split)
   order = host_generator(seed, 'folds').permutation(n_distinct(split))
   return (order % n)[groups]

@@ -100,7 +100,6 @@ def read_label_list(
 
 
 def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
-  """Returns the id on a line, and messages about its faults."""
   try:
     text = decode_utf8(line)
   except Fault as fault:

@@ -165,7 +165,6 @@ def _fingerprint(
   zones: Sequence[str],
   space: LabelSpace,
 ) -> str:
-  """Returns the hex digest of all content: text, gold and labels."""
   splits = [[name, raw.splits[name].digest] for name in names]
   sizes = [space.n_train, space.n_trained, space.n_held_out]
   # The JSON of [splits, zones, sizes, ids] is hashed piece by piece. A list of

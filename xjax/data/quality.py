@@ -32,8 +32,6 @@ class SplitQuality:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quality:
-  """Measures a corpus."""
-
   splits: tuple[SplitQuality, ...]
   unit: str  # what sizes count: 'word' or 'feature'
   train_counts: np.ndarray  # int [L], training documents of each label

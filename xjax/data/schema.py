@@ -111,7 +111,6 @@ class Labels(Sequence[Label]):
 
   @classmethod
   def of(cls, labels: Iterable[Label]) -> 'Labels':
-    """Packs labels into arrays; each label is read once."""
     if isinstance(labels, cls):
       return labels
     kinds = Texts, TextLists, TextLists, TextLists, Texts
@@ -125,7 +124,6 @@ class Labels(Sequence[Label]):
 
   @classmethod
   def join(cls, *parts: Iterable[Label]) -> 'Labels':
-    """Joins several sequences of labels, in order."""
     columns = zip(*(cls.of(part)._columns for part in parts), strict=True)
     return cls(*(type(column[0]).concatenate(column) for column in columns))
 
@@ -277,7 +275,6 @@ class LabelSpace:
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns the mask of each label slice (see slice_masks)."""
     return slice_masks(self.train_counts, self.held_out, left_out=self.left_out)
 
   def save(self, path: str | os.PathLike) -> None:
@@ -395,7 +392,6 @@ class Split:
 
   @property
   def source(self) -> str:
-    """Returns the file of the features, or else the split's name."""
     has_vectors = self.features is not None
     documents = self.features if has_vectors else self.documents
     return getattr(documents, 'source', self.name)

@@ -44,7 +44,6 @@ class SparseDocuments(Sequence):
     return SparseDocuments(self.source, self.rows[rows])
 
   def part(self, rows: np.ndarray) -> 'SparseDocuments':
-    """Returns some of the documents, with their labels and ids."""
     labels = self.labels
     return SparseDocuments(
       self.source,

@@ -25,16 +25,12 @@ Fields = dict[str, Any]  # values to set, by the path of their field
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-  """Describes one or more settings to change."""
-
   text: str  # the flags to use, or the fields to set in the config file
   total: float  # bytes on a device after the change
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-  """Holds changes that make a run fit, or that only reduce its memory."""
-
   # The total of a change includes the effect of the changes before it. No field
   # is set twice. The change that saves most comes first; a change of the model
   # comes last.

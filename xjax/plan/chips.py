@@ -15,8 +15,6 @@ from xjax.core.errors import ConfigError
 
 
 class Platform(enum.Enum):
-  """Defines the platforms of devices, as jax.default_backend() returns them."""
-
   CPU = 'cpu'
   GPU = 'gpu'
   TPU = 'tpu'

@@ -43,8 +43,6 @@ _FLOAT32 = 4
 
 @dataclasses.dataclass(frozen=True)
 class MemoryUse:
-  """Holds the memory that a device needs at the peak of a step."""
-
   parts: dict[str, int]  # bytes by name; parts of 0 bytes are left out
   # Whether XLA has compiled the step. If so, the bytes of computed arrays are
   # known; otherwise, they are estimated.
@@ -79,8 +77,6 @@ class StepTime:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Holds the memory and the time of a run on a number of chips."""
-
   config: Config
   sizes: Sizes
   chip: Chip

@@ -21,8 +21,6 @@ import jax.numpy as jnp
 
 @dataclasses.dataclass(frozen=True)
 class ProgramCost:
-  """Holds the cost of one run of a program on one device."""
-
   operations: int = 0  # exact: multiplications and additions in products
   moved: int = 0  # estimated bytes of arrays that are read or written
   held: int = 0  # estimated peak bytes of the arrays that the program makes
@@ -155,12 +153,10 @@ def _name(eqn: jex.JaxprEqn) -> str:
 
 
 def _sums(eqn: jex.JaxprEqn) -> bool:
-  """Returns whether an operation is a reduction, such as a sum."""
   return _name(eqn).startswith(('reduce_', 'arg'))
 
 
 def _is_fused(eqn: jex.JaxprEqn) -> bool:
-  """Returns whether an operation is element-wise."""
   return not _sums(eqn) and _name(eqn) not in _UNFUSED
 
 

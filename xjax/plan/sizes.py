@@ -48,8 +48,6 @@ class BatchShape:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Holds the sizes of a run."""
-
   labels: int  # labels that are scored
   documents: int  # documents of the split train
   frequent: int  # labels whose weights get more bytes with Storage.COMPENSATED
@@ -199,7 +197,6 @@ class TrainedModel:
 
   @property
   def planned(self) -> bool:
-    """Returns whether the model is trained in steps, which can be planned."""
     return self.config.model.has_steps
 
   def title(self, sizes: Sizes | None = None) -> str:

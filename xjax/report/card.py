@@ -141,7 +141,6 @@ def _use(result: FitResult, config: Config) -> Iterator[str]:
 
 
 def _input_name(config: Config) -> str:
-  """Returns a name for new documents, in the format of the run's data."""
   data = config.data
   suffix = pathlib.PurePath(data.dir).suffix.lower()
   if data.sparse:
@@ -267,7 +266,6 @@ def _diagram(
 def _verdict(
   name: str, metrics: Mapping[str, Any], diagram: Reliability
 ) -> Iterator[str]:
-  """Yields how far the probabilities of a split can be trusted."""
   n_above, error = int(diagram.counts[1:].sum()), metrics.get(ECE_ABOVE)
   if not n_above:
     yield f'No label of {name} has a probability above {ABOVE}.'

@@ -36,8 +36,6 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class SeedEstimate:
-  """Holds the mean and standard error of a metric over a system's seeds."""
-
   slice: str
   metric: str
   system: str
@@ -46,8 +44,6 @@ class SeedEstimate:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
-  """Holds a comparison: its systems, its settings and its results."""
-
   groups: Sequence[Group]  # the first system is the baseline
   tested: Mapping[str, JudgedRun]  # system -> the run that was tested
   plan: ComparisonPlan

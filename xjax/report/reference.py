@@ -130,7 +130,6 @@ def _extended(counts: np.ndarray, n_labels: int) -> np.ndarray:
 
 
 def _weights_of(run: JudgedRun, labels: Sequence[str]) -> np.ndarray | None:
-  """Returns the label weights of a run, in the order of `labels`."""
   if run.weights_L is None:
     return None
   if len(labels) != len(run.weights_L):
@@ -182,7 +181,6 @@ def _place_labels(
 def _with_gold(
   predictions: Predictions, run: JudgedRun, reference: JudgedRun
 ) -> Predictions:
-  """Adds the reference's gold labels, matched by the ids of documents."""
   theirs = reference.predictions
   row_of = {id_: row for row, id_ in enumerate(theirs.doc_ids)}
   missing = [id_ for id_ in predictions.doc_ids if id_ not in row_of]

@@ -73,7 +73,6 @@ class JudgedRun:
 
   @property
   def names(self) -> dict[str, str]:
-    """Returns the names of labels and concepts that have a name, by id."""
     described = itertools.chain(self.labels, self.concepts)
     return {x.id: x.name for x in described if x.name != x.id}
 
@@ -99,8 +98,6 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """Holds the mean of a number over n runs, and its standard error."""
-
   mean: float | int | None  # None if a run has no value
   error: float | None  # ddof 1; None for fewer than 2 runs
   n: int
@@ -217,7 +214,6 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
 
 
 def _same(first: JudgedRun, second: JudgedRun) -> bool:
-  """Returns whether documents, gold and labels are equal and in equal order."""
   a, b = first.predictions, second.predictions
   return (
     np.array_equal(a.gold.indptr, b.gold.indptr)

@@ -260,7 +260,6 @@ def _add_metrics(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
 
 
 def _fault_of(metrics: Mapping[str, Any], n_docs: int) -> str:
-  """Returns what is wrong with the metrics of a number of documents; or ''."""
   slices = [metrics[protocol] for protocol in protocols(metrics)]
   if not slices or any(ALL not in values for values in slices):
     return f'the metrics have no slice {ALL!r}'

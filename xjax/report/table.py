@@ -11,8 +11,6 @@ DECIMALS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """Holds one cell of a table."""
-
   text: str
   value: float | int | None = None  # the number before rounding, if it is one
   below: str = ''  # second line, in small type
@@ -23,8 +21,6 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Holds the column names and the rows of a table."""
-
   columns: Sequence[str]  # a name may contain newlines
   rows: Sequence[Sequence[Cell]]
   n_text: int = 1  # number of first columns that hold texts, not numbers
@@ -39,7 +35,6 @@ class Table:
     n_text: int = 1,
     **fields: Any,
   ) -> 'Table':
-    """Makes a table of cells, texts and counts; None is a missing value."""
     cells = [list(map(cell_of, row)) for row in rows]
     return cls(columns, cells, n_text, **fields)
 

@@ -40,8 +40,6 @@ class Grid(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """Tries a given list of trials."""
-
   trials: tuple[Mapping[str, Any], ...]  # keys as in a Space
 
 

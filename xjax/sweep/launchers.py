@@ -25,8 +25,6 @@ _TRAIN = '-m', 'xjax', 'train'
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Holds the paths of the files of one run (one trial with one seed)."""
-
   workdir: pathlib.Path
   config: pathlib.Path
   log: pathlib.Path  # output of the run's process
@@ -34,8 +32,6 @@ class Place:
 
 
 class Launcher(enum.Enum):
-  """Says how the runs of a sweep are started."""
-
   LOCAL = 'local'
   PRINT = 'print'
   SLURM = 'slurm'

@@ -42,8 +42,6 @@ _SAME_FOR_ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-  """Gives the paths of a sweep's files."""
-
   path: pathlib.Path
 
   @classmethod
@@ -59,17 +57,14 @@ class SweepFolder:
 
   @property
   def sweep(self) -> pathlib.Path:
-    """Returns the path of the file that describes the sweep."""
     return self.path / 'sweep.json'
 
   @property
   def store(self) -> pathlib.Path:
-    """Returns the path of the database of trials."""
     return self.path / 'sweep.db'
 
   @property
   def best(self) -> pathlib.Path:
-    """Returns the path of best.py, the config file of the best trial."""
     return self.path / 'best.py'
 
   def place(self, number: int, seed: int | None) -> Place:
@@ -171,16 +166,12 @@ def _differences(old: Any, new: Any, path: str = '') -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class TrialRun:
-  """Holds the config, with the run's seed, and the files of a trial's run."""
-
   config: Config
   place: Place
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepSession:
-  """Holds a sweep with its config, its folder and its launcher."""
-
   sweep: Sweep
   config: Config  # the config whose fields the trials set
   folder: SweepFolder
@@ -191,7 +182,6 @@ class SweepSession:
 
   @property
   def metric(self) -> str:
-    """Returns the 'slice/metric' on dev by which trials are compared."""
     return metric_of(self.sweep, self.config)
 
   @contextlib.contextmanager
@@ -214,7 +204,6 @@ class SweepSession:
     return runs
 
   def command(self, place: Place) -> list[str]:
-    """Returns the words of the command that starts or resumes a run."""
     options = [f'--config={place.config}', f'--workdir={place.workdir}']
     train = self.train or train_words(self.launcher)
     job = job_words(self.launcher, place)

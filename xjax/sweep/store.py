@@ -56,8 +56,6 @@ _STATES = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """Holds the status and the result of a trial."""
-
   number: int
   state: TrialStatus
   value: float | None  # mean of `values`; if pruned, the last judging's
@@ -174,11 +172,9 @@ class Store:
     self._study.tell(trial, state=TrialState.FAIL)
 
   def values(self, number: int) -> dict[str, Any]:
-    """Returns the values that a trial sets, by key of the space."""
     return values_of(self._search, self._trials()[number].params)
 
   def outcomes(self) -> list[Outcome]:
-    """Returns the outcomes of all started trials, ordered by number."""
     return [
       Outcome(
         number=trial.number,

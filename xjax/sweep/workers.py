@@ -35,8 +35,6 @@ _ECHO = 0.5  # seconds
 
 
 class Signals:
-  """Notices SIGTERM and Ctrl-C while it is entered."""
-
   def __init__(self) -> None:
     self.noticed: int | None = None  # the first signal
     self.urgent = False  # a second signal has come: the sweep must not wait
@@ -241,7 +239,6 @@ class Workers:
     )
 
   def _log_ended(self, number: int) -> None:
-    """Logs the result of a trial; writes best.py if this trial is the best."""
     outcome = self._store.outcomes()[number]
     text = outcome.state.value
     if outcome.state is TrialStatus.FAILED:

@@ -261,7 +261,6 @@ class Loop:
 
 
 def _memory() -> dict[str, int]:
-  """Returns the most memory that this process and its devices have used."""
   device = device_memory()
   on_device = {} if device is None else {'device_memory': device}
   return {'peak_memory': peak_memory(), **on_device}

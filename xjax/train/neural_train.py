@@ -44,8 +44,6 @@ _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 
 
 class Schedule(enum.Enum):
-  """Says how the learning rate changes after the warm-up."""
-
   CONSTANT = 'constant'
   LINEAR = 'linear'
   COSINE = 'cosine'

@@ -76,8 +76,6 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
 
 
 class RecentNorms(NamedTuple):
-  """Holds the global norms of recent gradients."""
-
   norms: jax.Array  # float32 [5], newest last; infinite before first steps
 
 

@@ -67,8 +67,6 @@ def replace_values(
 
 
 class GroupSettings(Protocol):
-  """Describes the settings of groups, which are fields of NeuralTrain."""
-
   rates: tuple[str, ...]
   layer_decay: float
   freeze: tuple[str, ...]

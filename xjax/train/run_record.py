@@ -31,7 +31,6 @@ class RunRecord:
 
   @classmethod
   def read(cls, workdir: Workdir) -> 'RunRecord | None':
-    """Reads run.json; returns None if there is none."""
     path = workdir.record
     if not path.is_file():
       return None

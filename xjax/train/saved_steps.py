@@ -207,7 +207,6 @@ def _sum(record: Mapping[str, Any]) -> int:
 
 
 def _size_and_crc(path: pathlib.Path) -> list[int]:
-  """Returns the size in bytes and the CRC-32 of a file."""
   size, crc = 0, 0
   with path.open('rb') as file:
     while block := file.read(1 << 20):
@@ -216,7 +215,6 @@ def _size_and_crc(path: pathlib.Path) -> list[int]:
 
 
 def _first_fault(folder: pathlib.Path) -> str:
-  """Returns the first fault of a checkpoint's files; '' if there is none."""
   if not folder.is_dir():
     return 'no such checkpoint'
   try:

@@ -7,8 +7,6 @@ from xjax.core.config_part import ConfigPart
 
 @dataclasses.dataclass
 class TrainConfig(ConfigPart, abstract=True):
-  """Configures one way to train models."""
-
   # Number of optimizer steps; 0 if training takes no such steps.
   steps = 0
   # The 'slice/metric' that chooses the best checkpoint; empty if there is only

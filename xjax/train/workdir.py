@@ -138,7 +138,6 @@ class Workdir:
 
   @property
   def is_stage(self) -> bool:
-    """Returns whether this is the workdir of a stage of another run."""
     run = Workdir(self.path.parent.parent)
     return run.stages == self.path.parent and run.config.exists()
 
@@ -279,7 +278,6 @@ class Workdir:
     return described
 
   def digests(self) -> dict[str, str]:
-    """Returns the digests of the splits at the start of the run, by name."""
     digests = self._read_corpus().get('digests', {})
     if not isinstance(digests, dict):
       raise DataError(f'{self.corpus}: digests must be a JSON object')

@@ -270,7 +270,6 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
 
 
 def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
-  """Returns (path, number) for each number in nested values."""
   scalars = []
   for name, value in values.items():
     if isinstance(value, Mapping):

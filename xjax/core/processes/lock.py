@@ -143,7 +143,6 @@ def _try_to_lock(lock: int, path: pathlib.Path) -> bool:
 
 
 def _is_at(lock: int, path: pathlib.Path) -> bool:
-  """Returns whether an open file is the file at a path."""
   try:
     return os.path.samestat(os.fstat(lock), os.stat(path))
   except OSError:
@@ -168,7 +167,6 @@ def _holder(lock: int) -> str:
 
 
 def _said_by(lock: int) -> dict[str, Any]:
-  """Returns what a process has written to a lock file; {} if nothing."""
   try:
     said = json.loads(os.pread(lock, 1 << 16, 0))
   except (ValueError, RecursionError):

@@ -89,7 +89,6 @@ def shown(value: Any) -> str:
 
 
 def _allowed_roots(home: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the folders to which links in a model's folder may lead."""
   # In the cache, files link to blobs, for example
   # models--NAME/snapshots/COMMIT/config.json -> ../../blobs/HASH
   in_cache = home.parent.name == 'snapshots' and home.parent.parent.name

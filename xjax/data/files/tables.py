@@ -44,8 +44,6 @@ _FORMULA = ('=', '+', '-', '@', '\t', '\r')
 
 
 class FileKind(enum.Enum):
-  """Says how the documents of a file are written."""
-
   JSON_LINES = 'JSON lines'
   TABLE = 'a table (CSV or TSV)'
   PARQUET = 'Parquet'
@@ -153,7 +151,6 @@ def _decoded(head: bytes) -> str:
 
 @contextlib.contextmanager
 def _damage() -> Iterator[None]:
-  """Turns errors of reading into Faults."""
   try:
     yield
   except EOFError as error:
@@ -185,7 +182,6 @@ def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
 
 
 def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
-  """Yields the lines of a file, with their ends; the file stays open."""
   text = io.TextIOWrapper(file, encoding, newline='')
   try:
     yield from text
@@ -210,7 +206,6 @@ def _delimiter(text: str, whole: bool) -> str:
 
 
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
-  """Returns the names of the columns; raises a Fault if they look wrong."""
   names = tuple(cell.strip().lstrip('\ufeff') for cell in cells)
   # Programs that number the rows often give the numbers no name.
   if len(names) > 1 and not names[0]:

@@ -119,7 +119,6 @@ def _centre(
   centres: np.ndarray,
   spherical: bool,
 ) -> None:
-  """Moves each column of `centres` to the mean of its cluster's rows."""
   _sums(*csr_arrays(rows), part, centres)
   if spherical:
     sizes = np.sqrt((centres**2).sum(axis=0))
@@ -171,7 +170,6 @@ def _products(indptr, indices, values, first, last, centres, out):
 
 @njit(**_JIT)
 def _sums(indptr, indices, values, part, centres):
-  """Sets each centre to the sum of the rows of its cluster."""
   centres[:] = 0
   for i in range(len(part)):
     for e in range(indptr[i], indptr[i + 1]):

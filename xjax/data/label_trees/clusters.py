@@ -137,7 +137,6 @@ def _part(
   k: int,
   seed: Sequence[int],
 ) -> np.ndarray:
-  """Divides labels into k clusters; returns the cluster of each label."""
   options = {'spherical': config.spherical, 'workers': workers}
   if config.clusters is Clusters.K_MEANS:
     return balanced_kmeans(features, labels, k, seed, **options)

@@ -30,7 +30,6 @@ class LabelFeatures(enum.Enum):
 
   @property
   def needs_texts(self) -> bool:
-    """Returns whether the features come from the texts of a corpus."""
     return self in (LabelFeatures.PIFA_BY_LENGTH, LabelFeatures.NAMES)
 
 

@@ -181,7 +181,6 @@ def cut_into_segments(
 
 
 def _leaves(tree: LabelTree) -> Iterator[int]:
-  """Yields the leaves of a tree, depth first."""
   stack = [0]
   while stack:
     node = stack.pop()

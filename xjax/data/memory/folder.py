@@ -18,8 +18,6 @@ from xjax.data.sparse_documents import SparseDocuments
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledDocuments:
-  """Holds the documents of a split, with their gold labels."""
-
   documents: list[Document] | SparseDocuments
   labels: MemoryLabels
 
@@ -136,7 +134,6 @@ def _write_features(
 def _feature_line(
   rows: sparse.csr_array, labels: MemoryLabels, row: int
 ) -> str:
-  """Returns the line of a document: its labels, features and values."""
   part = slice(rows.indptr[row], rows.indptr[row + 1])
   ids = ','.join(map(str, labels.rows[row].tolist()))
   # The shortest decimal text of a float32 is read back as the same number.

@@ -29,8 +29,6 @@ _LOOKED_AT = 1000  # labels that are looked at for a separator
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MemoryLabels:
-  """Holds the gold labels of N documents."""
-
   labels: tuple[Label, ...]  # in the caller's order, or sorted by id
   rows: Ragged  # N sorted rows of indices into `labels`
   ordered: bool  # whether the caller gave all labels, in order
@@ -42,7 +40,6 @@ class MemoryLabels:
     return tuple(self.labels[i].id for i in self.rows[row].tolist())
 
   def with_labels(self, labels: tuple[Label, ...]) -> 'MemoryLabels':
-    """Returns the same gold labels as indices into other labels."""
     index = {label.id: i for i, label in enumerate(labels)}
     rows = [sorted(index[x] for x in self.ids(i)) for i in range(len(self))]
     return MemoryLabels(labels, Ragged.of(rows), self.ordered)

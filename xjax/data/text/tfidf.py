@@ -235,7 +235,6 @@ class Tfidf:
     return WordShares.of(terms, tuple(occurrences), self._weights)
 
   def _weights(self, features: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Returns the weights of all n-grams of a text; see the class."""
     tf = 1 + np.log(counts) if self.config.sublinear else counts
     weights = tf * self.idf[features].astype(np.float64)
     return weights / np.linalg.norm(weights) if len(weights) else weights

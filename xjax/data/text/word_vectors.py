@@ -73,7 +73,6 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
 
 
 def _check_dim(path: str | os.PathLike, dim: int) -> None:
-  """Checks the dimension before arrays of this size are made."""
   if dim > _MOST_NUMBERS:
     raise DataError(
       f'{path}:1: states {dim} numbers per word; at most {_MOST_NUMBERS} are '
@@ -187,8 +186,6 @@ _NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordVectors:
-  """Holds the vectors of a vocabulary's words."""
-
   # float32 [ids, D]; 0 for words without a row, padding and the unknown word.
   vectors: np.ndarray
   has_vector: np.ndarray  # bool [ids], whether the file has it
@@ -200,7 +197,6 @@ class WordVectors:
 
 @contextlib.contextmanager
 def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Opens a file of vectors, which is read from its start several times."""
   check_rereadable(path)
   with open_text(path) as file:
     yield file

@@ -114,7 +114,6 @@ class Vocabulary:
     return Vocabulary(tuple(dict.fromkeys((*self.words, *words))))
 
   def __len__(self) -> int:
-    """Counts the ids, including padding and the unknown word."""
     return len(self.words) + FIRST_WORD_ID
 
   @functools.cached_property
@@ -139,7 +138,6 @@ class Vocabulary:
     return [self.encode(text, max_tokens) for text in texts]
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes one word per line; leaves out padding and the unknown word."""
     with atomic_write(path) as file:
       file.writelines(f'{word}\n' for word in self.words)
 

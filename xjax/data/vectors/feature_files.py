@@ -126,7 +126,6 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
 
 
 def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
-  """Cuts documents to max_tokens vectors, and logs how many are cut."""
   if longer := int((features.lengths > max_tokens).sum()):
     logging.warning(
       '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d;'
@@ -144,7 +143,6 @@ def _join_digests(*digests: str) -> str:
 
 
 def _open(path: pathlib.Path) -> np.ndarray:
-  """Opens a .npy file as a memory map."""
   if not path.is_file():
     raise DataError(f'{path}: no such file')
   try:
@@ -156,7 +154,6 @@ def _open(path: pathlib.Path) -> np.ndarray:
 
 
 def _read_vectors(path: pathlib.Path) -> np.ndarray:
-  """Opens a file of vectors and checks their type and shape."""
   vectors = _open(path)
   if vectors.dtype not in _DTYPES:
     raise DataError(
@@ -193,7 +190,6 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
 
 
 def _read_ids(path: pathlib.Path) -> dict[str, int]:
-  """Returns the row of each id in the file of ids."""
   rows: dict[str, int] = {}
   faults = Faults(on_error=None)
   with open_text(path) as file:

@@ -66,7 +66,6 @@ class FeatureRows:
     return self.vectors.shape[1]
 
   def select(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
-    """Returns the vectors of the given documents, in this order."""
     starts, lengths = self.starts[rows], self.lengths[rows]
     return dataclasses.replace(self, ids=ids, starts=starts, lengths=lengths)
 
@@ -100,7 +99,6 @@ class FeatureRows:
     return out
 
   def digest(self) -> str:
-    """Returns the hex digest of all lengths and all vectors, in order."""
     kind = f'{self.vectors.dtype} {self.dim} '
     digest = hashlib.sha256(kind.encode() + self.lengths.tobytes())
     vectors = np.asarray(self.vectors)  # slices of a memory map are slow

@@ -63,8 +63,6 @@ def system_colours(names: Sequence[str]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-  """Holds one system's points, which a line connects."""
-
   system: str
   x: np.ndarray  # float [n]
   y: np.ndarray  # float [n]; NaN breaks the line
@@ -89,8 +87,6 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-  """Holds the title, the names of the two axes, and the lines of one plot."""
-
   title: str
   xlabel: str
   ylabel: str
@@ -363,7 +359,6 @@ def _cut(name: str) -> str:
 
 
 def _svg_text(figure: Figure) -> str:
-  """Returns a figure as the text of an SVG file."""
   buffer = io.StringIO()
   no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
   figure.savefig(buffer, format='svg', metadata=no_metadata)

@@ -59,7 +59,6 @@ class LabelTally:
 
   @property
   def lost(self) -> np.ndarray:
-    """Counts documents where a label is gold but not predicted, int64 [L]."""
     return self.gold - self.correct
 
   def expected_lost(self, frequencies: np.ndarray) -> np.ndarray:

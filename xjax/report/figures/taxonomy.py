@@ -190,7 +190,6 @@ def _table(
   names: Sequence[str],
   scores: Mapping[str, Sequence[float | None]],
 ) -> Table:
-  """Lists the widest nodes, each below its parent."""
   children, rows = forest.children(), []
   levels = forest.hierarchy.levels[forest.nodes].tolist()
   widest = set(np.argsort(-forest.widths, kind='stable')[:_IN_TABLE].tolist())

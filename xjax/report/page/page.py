@@ -21,8 +21,6 @@ from xjax.report.table import (
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-  """Holds drawings that belong together."""
-
   svgs: Sequence[str]  # texts of SVG files, side by side where there is room
   alt: str  # description for readers who cannot see the drawing
   caption: str  # how the numbers in the drawing were computed
@@ -63,15 +61,11 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-  """Holds the items of a bulleted list."""
-
   items: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-  """Holds blocks that a reader may open or close."""
-
   title: str
   blocks: Sequence['Block']
   open: bool = False
@@ -82,16 +76,12 @@ Block = Table | Picture | Tree | Text | Listing | Fold
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """Holds the blocks under a heading."""
-
   title: str
   blocks: Sequence[Block]
 
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """Holds a report."""
-
   title: str
   sections: Sequence[Section]
   results: Table | None = None  # the main metrics, also in a section

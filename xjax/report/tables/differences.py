@@ -51,7 +51,6 @@ def comparison_text(compared: Compared) -> str:
 
 
 def _tables(compared: Compared) -> dict[str, Table]:
-  """Returns the tables of a comparison that have rows, by their titles."""
   base, results = compared.groups[0].name, compared.comparison
   tables = {
     '': difference_table(results.differences, base),

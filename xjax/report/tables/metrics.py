@@ -237,7 +237,6 @@ def _shorten(metrics: Sequence[str], n: int = 6) -> str:
 
 
 def _union(tables: Iterable[Iterable[str]]) -> list[str]:
-  """Returns the keys of several tables, in the order of first occurrence."""
   return list(dict.fromkeys(key for table in tables for key in table))
 
 

@@ -32,8 +32,6 @@ _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-  """Describes a paper with published numbers."""
-
   file: str  # name in papers/, without its suffix
   authors: str
   year: int | None  # None if the paper has no date
@@ -103,8 +101,6 @@ PAPERS = (
 
 @dataclasses.dataclass(frozen=True)
 class PublishedRow:
-  """Holds one system's row of a printed table."""
-
   paper: Paper
   table: str  # its number; '' if it has none
   dataset: str  # spelt the same for all papers

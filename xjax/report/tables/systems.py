@@ -47,14 +47,12 @@ def _costs(record: RunRecord | None) -> list[Cell]:
 
 
 def _seconds(value: float) -> Cell:
-  """Returns a cell with a duration, such as 0:01:23."""
   if value < 60:
     return Cell(f'{value:.1f} s', value)
   return Cell(str(datetime.timedelta(seconds=round(value))), value)
 
 
 def _bytes(value: int | None) -> Cell:
-  """Returns a cell with a number of bytes, such as 12.3 MB."""
   if value is None:
     return Cell(MISSING)
   size, unit = float(value), 0
@@ -182,7 +180,6 @@ def corpus_table(predictions: Predictions) -> Table:
 
 
 def _golden(predictions: Predictions) -> np.ndarray:
-  """Counts the judged documents of each label, int64 [L]."""
   return np.bincount(predictions.gold.values, minlength=len(predictions.labels))
 
 

@@ -22,7 +22,6 @@ def configs_text(configs: Sequence[ShippedConfig]) -> str:
 
 
 def _row(config: ShippedConfig) -> tuple[str, ...]:
-  """Returns the first sentence of a config's text, its data and hardware."""
   text = ' '.join(config.text.split())
   summary = text.partition('. ')[0].rstrip('.').removeprefix('Trains ')
   if len(summary) > _LONGEST:

@@ -60,7 +60,6 @@ def quality_text(quality: Quality, labels: Labels) -> str:
 
 
 def _wrap(message: str) -> str:
-  """Marks a warning, and breaks it into lines."""
   return textwrap.fill(
     message,
     _WIDTH,
@@ -147,7 +146,6 @@ def _histogram(
 
 
 def _warnings(quality: Quality, labels: Labels) -> Iterator[str]:
-  """Yields messages that say what is suspicious, and what to do."""
   for overlap in quality.overlaps:
     yield from overlap.warnings()
   for split in quality.splits:

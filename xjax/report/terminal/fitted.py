@@ -151,7 +151,6 @@ def _next_commands(
 
 
 def _more_commands(result: FitResult, serve: str) -> str:
-  """Returns what else can be done with this run; '' if there is nothing."""
   lines = ''
   dev = result.metrics.get(DEV, {}).get(PROTOCOL, {}).get(ALL, {})
   if dev.get('threshold-tuned') is not None:

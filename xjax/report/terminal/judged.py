@@ -250,7 +250,6 @@ def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
 
 
 def _is_empty(values: Mapping[str, Any]) -> bool:
-  """Returns whether a slice has no values except counts."""
   return all(v is None for m, v in values.items() if not is_count(m))
 
 

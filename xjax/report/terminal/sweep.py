@@ -86,7 +86,6 @@ def _failure(session: SweepSession, outcome: Outcome) -> str:
 
 
 def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
-  """Returns the command that writes a report on the best complete trials."""
   complete = [
     outcome for outcome in ranked if outcome.state is TrialStatus.COMPLETE
   ][:_REPORTED]

@@ -103,7 +103,6 @@ class _Buckets:
     return rows, np.repeat(np.arange(len(batches)), batches)
 
   def _batch(self, rows: np.ndarray, bucket: int) -> TokenBatch:
-    """Makes this process's share of a batch from the rows of all."""
     if self.packing:
       inputs = self._pack(rows, self.packing)
     else:

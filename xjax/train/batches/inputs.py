@@ -226,7 +226,6 @@ class TokenReader:
       yield np.tile(np.where(np.arange(each) < n_long, long, 1), self.share.of)
 
   def document(self, document: str | Document) -> Document:
-    """Returns a document with only the zones that the run reads."""
     return read_zones(document, self.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:

@@ -41,7 +41,6 @@ class Zones:
 
   @functools.cached_property
   def lengths(self) -> np.ndarray:
-    """Returns the length of each document's longest zone."""
     longest = np.zeros(len(self), np.int64)
     documents = np.repeat(np.arange(len(self)), self.counts)
     np.maximum.at(longest, documents, self.ends - self.starts)

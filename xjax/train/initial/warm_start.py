@@ -167,7 +167,6 @@ def _head_fault(
   theirs: Mapping[str, jax.ShapeDtypeStruct],
   spaces: tuple[LabelSpace, LabelSpace],
 ) -> str:
-  """Returns why no parameter of the other run's head fits, or ''."""
   if _head_paths(ours) != _head_paths(theirs):
     return 'has another meaning in a head of another kind'
   if PLACES not in ours:

@@ -92,8 +92,6 @@ _RATES = 0.025, 0.0001  # learning rates at the start and at the end
 
 @dataclasses.dataclass(frozen=True)
 class WordTraining:
-  """Holds the settings for training word vectors."""
-
   dim: int = 200  # size of a vector
   window: int = 5  # largest number of neighbours of a word on each side
   epochs: int = 5
@@ -171,7 +169,6 @@ def _settings(training: WordTraining, split: Split) -> dict[str, object]:
 
 
 def _first_state(split: Split, training: WordTraining) -> WordState:
-  """Counts the words, and draws the vectors that training starts from."""
   counts = collections.Counter()
   with progress(range(len(split)), 'words of train') as rows:
     for row in rows:
@@ -193,7 +190,6 @@ def _first_state(split: Split, training: WordTraining) -> WordState:
 
 
 def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
-  """Builds gensim's model with the words, but not yet with their vectors."""
   model = Word2Vec(
     vector_size=training.dim,
     window=training.window,

@@ -84,5 +84,4 @@ def start_words(
 
 
 def _path(config: InputConfig) -> str:
-  """Returns the path of the file of vectors; '' if there is no file."""
   return os.path.expanduser(config.vectors)
