@@ -27,11 +27,11 @@ from xjax.data.formats.corpus_builder import (
 from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.eurlex57k.records import (
+  find_source,
   input_document,
   read_concepts,
   read_eurlex_record,
 )
-from xjax.data.formats.eurlex57k.sources import find_source
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.jsonl import JsonlData, parse_documents, read_jsonl
 from xjax.data.formats.own.own import OwnData

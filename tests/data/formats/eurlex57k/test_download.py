@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.eurlex57k import as_archive, config
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
-from xjax.data.formats.eurlex57k import builder, published as published_data
+from xjax.data.formats.eurlex57k import reader
 from xjax.data.formats.eurlex57k.reader import read_eurlex57k
 
 
@@ -29,8 +29,8 @@ def site(tmp_path, monkeypatch):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     url = f'http://127.0.0.1:{server.server_port}'
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', f'{url}/datasets.zip')
-    monkeypatch.setattr(builder, 'CONCEPTS_URL', f'{url}/eurovoc_en.json')
+    monkeypatch.setattr(reader, 'ARCHIVE_URL', f'{url}/datasets.zip')
+    monkeypatch.setattr(reader, 'CONCEPTS_URL', f'{url}/eurovoc_en.json')
     yield path
     server.shutdown()
     thread.join()
@@ -41,12 +41,11 @@ def published(monkeypatch):
   """Makes the small corpus the published one."""
   digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
   parts = {
-    'train': published_data._Part(4),
-    'dev': published_data._Part(2, digest),
-    'concepts': published_data._Part(5),
+    'train': reader._Part(4),
+    'dev': reader._Part(2, digest),
+    'concepts': reader._Part(5),
   }
-  monkeypatch.setattr(published_data, 'PUBLISHED', parts)
-  monkeypatch.setattr(builder, 'PUBLISHED', parts)
+  monkeypatch.setattr(reader, 'PUBLISHED', parts)
   return parts
 
 
@@ -72,7 +71,7 @@ def test_a_download_of_other_documents_is_refused_and_removed(
   folder, tmp_path, site, published, name, part, says
 ):
   as_archive(folder)
-  published[name] = published_data._Part(*part)
+  published[name] = reader._Part(*part)
   with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
     read_eurlex57k(config('', tmp_path / 'cache'))
   assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
@@ -83,7 +82,7 @@ def test_a_download_of_other_documents_is_refused_and_removed(
 def test_other_documents_in_a_folder_are_a_warning(data, published, caplog):
   read_eurlex57k(data)
   assert 'published' not in caplog.text
-  published['train'] = published_data._Part(45_000)
+  published['train'] = reader._Part(45_000)
   read_eurlex57k(data)
   assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
 

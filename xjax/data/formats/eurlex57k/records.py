@@ -1,12 +1,23 @@
-"""Reads single documents and concepts of EURLEX57K."""
+"""Reads the files of EURLEX57K: an archive, its folder, or JSON lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import functools
 import json
 import pathlib
 from typing import Any
+import zipfile
 
+from xjax.core.errors import DAMAGE, DataError
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, parse_object
+from xjax.data.files.json_lines import (
+  Fields,
+  find_files,
+  only_file,
+  parse_object,
+  read_rows,
+)
+from xjax.data.formats.corpus_builder import USUAL
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Document, Label
 
@@ -14,6 +25,138 @@ from xjax.data.schema import Document, Label
 # 2019, because the header repeats the title.
 ZONES = ('title', 'header', 'recitals', 'main_body', 'attachments')
 FULL_TEXT = ZONES[1:]
+CONCEPTS = 'eurovoc_en.json'
+EXPECTED = (
+  'expected the official archive datasets.zip, its files '
+  'dataset/{train,dev,test}/*.json, or {train,dev,test}.jsonl[.gz]'
+)
+
+# Yields the file name, line number and object of each record of a split. The
+# argument collects what is wrong with the records.
+ReadRows = Callable[[Faults], Iterator[tuple[str, int, dict[str, Any]]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """Holds the files of one copy of EURLEX57K, and readers of its splits."""
+
+  splits: Mapping[str, ReadRows]
+  files: tuple[pathlib.Path, ...]  # of documents
+  concepts: pathlib.Path | None
+
+  def stamp(self) -> list[tuple[str, int, int]]:
+    """Returns each file's name, size and time of the last change."""
+    paths = (*self.files, *([self.concepts] if self.concepts else []))
+    stats = [(str(path), path.stat()) for path in paths]
+    return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
+
+
+def find_source(path: pathlib.Path, faults: Faults) -> Source:
+  """Finds the copy of EURLEX57K at a path.
+
+  The path is the archive, or a folder that contains the archive, the files of
+  the archive, or JSON lines. A split with two files is a fault.
+  """
+  if path.is_file():
+    return _archive(path, path.parent)
+  found = find_files(path)
+  if files := {n: only_file(found[n], faults) for n in USUAL if n in found}:
+    splits = {n: functools.partial(_read_lines, files[n]) for n in files}
+    return Source(splits, tuple(files.values()), _concepts(path))
+  for folder in (path / 'dataset', path):
+    if any((folder / name).is_dir() for name in USUAL):
+      return _folder(folder, path)
+  archives = sorted(path.glob('*.zip'))
+  if len(archives) == 1:
+    return _archive(archives[0], path)
+  raise DataError(f'{path}: no EURLEX57K here; {EXPECTED}')
+
+
+def _concepts(*folders: pathlib.Path) -> pathlib.Path | None:
+  paths = (folder / CONCEPTS for folder in folders)
+  return next((path for path in paths if path.is_file()), None)
+
+
+def _read_lines(
+  path: pathlib.Path, faults: Faults
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+  for line, row in read_rows(path, faults):
+    yield str(path), line, row
+
+
+def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
+  """Makes the source of the unpacked archive; the user gave `top`."""
+  splits = {
+    name: [
+      path
+      for path in sorted((folder / name).glob('*.json'))
+      if not path.name.startswith('.')
+    ]
+    for name in USUAL
+    if (folder / name).is_dir()
+  }
+
+  def read(
+    paths: Sequence[pathlib.Path], faults: Faults
+  ) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    for path in paths:
+      yield from _read_file(str(path), path.read_bytes, faults)
+
+  return Source(
+    {name: functools.partial(read, paths) for name, paths in splits.items()},
+    tuple(path for paths in splits.values() for path in paths),
+    _concepts(folder, top, top.parent),
+  )
+
+
+def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
+  """Makes the source of a zip archive; `folder` may contain the concepts."""
+  try:
+    with zipfile.ZipFile(path) as archive:
+      members = [pathlib.PurePosixPath(name) for name in archive.namelist()]
+  except DAMAGE as error:
+    message = f'not a zip archive: {str(error)[:80]}'
+    raise DataError(f'{path}: {message}') from error
+  splits: dict[str, list[str]] = {}
+  for member in sorted(members):
+    # macOS adds files __MACOSX/.../._name, which are not documents.
+    hidden = any(part.startswith(('.', '__MACOSX')) for part in member.parts)
+    if member.suffix == '.json' and not hidden and len(member.parts) >= 2:
+      splits.setdefault(member.parts[-2], []).append(str(member))
+  splits = {name: splits[name] for name in USUAL if name in splits}
+  if not splits:
+    raise DataError(f'{path}: no documents of EURLEX57K in it; {EXPECTED}')
+
+  def read(
+    names: Sequence[str], faults: Faults
+  ) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    with zipfile.ZipFile(path) as archive:
+      for name in names:
+        member = functools.partial(archive.read, name)
+        yield from _read_file(f'{path}/{name}', member, faults)
+
+  return Source(
+    {name: functools.partial(read, names) for name, names in splits.items()},
+    (path,),
+    _concepts(folder),
+  )
+
+
+def _read_file(
+  name: str, read: Callable[[], bytes], faults: Faults
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+  """Yields the name, the line number 1 and the JSON object of a file."""
+  try:
+    row = parse_object(read())
+  except Fault as fault:
+    faults.add(name, fault.line, str(fault))
+  except DAMAGE as error:
+    # The fault is fatal, because the file may be one of many that are lost.
+    # The message is cut, since zipfile quotes the damaged bytes.
+    message = f'cannot be read: {str(error)[:80]}'
+    faults.add(name, None, message, fatal=True)
+  else:
+    yield name, 1, row
 
 
 def read_eurlex_record(fields: Fields) -> dict[str, Any]:
