@@ -51,7 +51,7 @@ from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.boosted import RankerData
-from xjax.models.stack.lessons import Lesson, Lessons
+from xjax.models.stack.ranker_training import RankerDocuments, RankerTraining
 from xjax.models.stack.stack_model import StackModel
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
@@ -108,12 +108,15 @@ def main(argv: list[str]) -> None:
 def check_lists(run: OpenRun) -> None:
   """Checks that a run is a stack that has the lists of its folds."""
   model = run.config.model
-  if not isinstance(model, StackModel) or model.lesson is not Lesson.FOLDS:
+  if (
+    not isinstance(model, StackModel)
+    or model.lesson is not RankerDocuments.FOLDS
+  ):
     raise app.UsageError('the run is no stack that learned from folds')
   for name in run.stages:
     for fold in range(model.folds):
       path = run.workdir.model / f'fold_{fold}_{name}.npz'
-      if not path.exists():  # Lessons would train the proposer again
+      if not path.exists():  # RankerTraining would train the proposer again
         raise app.UsageError(f'{path} is missing')
   for name in ','.join([*_WITHOUT.value, *run.stages]).split(','):
     if name not in run.stages:
@@ -221,8 +224,8 @@ class Study:
     config = dataclasses.replace(run.config, model=model)
     numbers = [n for n, x in enumerate(model.proposers) if x.name in lists]
     stack = Run(config, run.workdir, self.preemption)
-    lessons = Lessons(stack, corpus, numbers)
-    data, check = lessons.data(lists), self.preemption.check
+    training = RankerTraining(stack, corpus, numbers)
+    data, check = training.data(lists), self.preemption.check
     start, chosen = time.perf_counter(), model.ranker
     if _QUICK.value:
       chosen, data = dataclasses.replace(chosen, models=1), every_third(data)
@@ -230,7 +233,7 @@ class Study:
     seconds = time.perf_counter() - start
     proposers = [
       StackMember(known, x.depth, x.scored, not known.fixed_labels, x.name)
-      for x, known in ((x, self.known[x.name]) for x in lessons.proposers)
+      for x, known in ((x, self.known[x.name]) for x in training.proposers)
     ]
     pairs = StackPairs.over(proposers, run.space, model.features)
     scorer = StackScorer(pairs, ranker, run.scorer.reader, BATCH)
@@ -250,7 +253,7 @@ class Study:
       part = {DEV: part_of(split, rows, gold)}
       corpus = dataclasses.replace(self.corpus, splits=part)
       lists = {name: known.part(rows) for name, known in self.known.items()}
-      results.append(self.result(corpus, lists, lesson=Lesson.DEV))
+      results.append(self.result(corpus, lists, lesson=RankerDocuments.DEV))
     (first, seconds), (second, others) = results
     learned = np.isin(np.arange(len(split)), halves[0])[:, None]
     merged = {

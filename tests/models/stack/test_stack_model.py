@@ -15,7 +15,6 @@ from xjax.core.types import PAD
 from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
 from xjax.models.lookup.names import NamesModel
@@ -104,23 +103,6 @@ def test_labels_without_training_documents_are_ranked(stacked):
 def test_only_what_prediction_needs_stays(stacked):
   names = {path.name for path in (stacked.workdir / 'stages').iterdir()}
   assert names == {'tree', 'names', 'neighbours'}
-
-
-def test_new_labels_are_ranked_by_their_names(stacked):
-  model = open_run(stacked.workdir)
-  name = stacked.corpus.label_space.labels[0].name
-  wider = model.with_labels([Label('new', f'{name} zzz'), Label('two', name)])
-  ids = [x.id for x in wider.predict([f'{name} {name}'], k=5)[0]]
-  assert 'two' in ids
-  known = model.predict(TEXTS, k=3)
-  assert {x.id for x in wider.predict(TEXTS, k=3)[0]} & {x.id for x in known[0]}
-
-
-def test_names_that_no_proposer_reads_are_refused(tmp_path):
-  config = stack_of(stack_of().model.proposers[0])
-  fit(config, tmp_path / 'run')
-  with pytest.raises(ConfigError, match='none of its proposers reads label'):
-    open_run(tmp_path / 'run').with_labels([Label('new', 'new name')])
 
 
 def test_shares_of_features_add_up_to_the_score(stacked):

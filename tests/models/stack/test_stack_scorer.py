@@ -238,7 +238,10 @@ def test_a_stack_is_a_scorer(tables):
   stack = stack_of(tables)
   assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
   assert stack.selected_by == 'proposers=3' and stack.n_labels == L
-  assert stack.union_size == 20
+  assert stack.union_size == 20 and stack.fixed_labels == ''
+  pairs = dataclasses.replace(stack.pairs, proposers=stack.pairs.proposers[1:2])
+  without_names = StackScorer(pairs, Sums(), stack.reader)
+  assert 'none of its proposers reads label' in without_names.fixed_labels
 
 
 def test_unseen_labels_come_only_from_proposers_that_read_names(tables):

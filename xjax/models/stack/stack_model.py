@@ -30,18 +30,18 @@ from xjax.models.features import GIVE_ENCODER
 from xjax.models.lookup.names import FINDS_NAMES
 from xjax.models.scorer import Scorer
 from xjax.models.stack.boosted import BoostedTrees
-from xjax.models.stack.lessons import (
-  Lesson,
-  Lessons,
-  proposer_stage,
-  train_proposer,
-)
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.proposers import (
   ProposerConfig,
   names_proposer,
   neighbours_proposer,
   tree_proposer,
+)
+from xjax.models.stack.ranker_training import (
+  RankerDocuments,
+  RankerTraining,
+  proposer_stage,
+  train_proposer,
 )
 from xjax.models.stack.stack_explanations import RunWords
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
@@ -85,8 +85,8 @@ class StackModel(Model):
   )
   features: PairFeatures = field(PairFeatures, 'What the ranker sees.')
   ranker: BoostedTrees = field(BoostedTrees, 'The model that ranks labels.')
-  lesson: Lesson = field(
-    Lesson.FOLDS, 'From which documents the ranker learns.'
+  lesson: RankerDocuments = field(
+    RankerDocuments.FOLDS, 'From which documents the ranker learns.'
   )
   encoder: str = field(
     '',
@@ -179,7 +179,7 @@ class StackModel(Model):
       )
 
   def _check_lesson(self, corpus: Corpus) -> None:
-    if self.lesson is Lesson.DEV:
+    if self.lesson is RankerDocuments.DEV:
       if DEV not in corpus.splits:
         raise ConfigError(
           'config.model.lesson=DEV: the corpus has no split dev; use FOLDS'
@@ -209,13 +209,18 @@ class StackModel(Model):
       done.append(stage)
     path = _ranker_path(run)
     if not path.exists():
-      self._train_ranker(path, Lessons(run, corpus, tuple(numbers)), members)
+      self._train_ranker(
+        path, RankerTraining(run, corpus, tuple(numbers)), members
+      )
 
   def _train_ranker(
-    self, path: pathlib.Path, lessons: Lessons, members: Mapping[str, Scorer]
+    self,
+    path: pathlib.Path,
+    training: RankerTraining,
+    members: Mapping[str, Scorer],
   ) -> None:
-    run = lessons.run
-    data = lessons.data(members)
+    run = training.run
+    data = training.data(members)
     ranker = self.ranker.fit(
       data, run.config.seed, run.config.train.workers, run.preemption.check
     )

@@ -44,7 +44,7 @@ _CHUNK = 2048  # documents whose pairs are made at a time
 ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
 
 
-class Lesson(enum.Enum):
+class RankerDocuments(enum.Enum):
   """Says from which documents the ranker of a stack learns.
 
   FOLDS are training documents. Each proposer is trained once without each fold,
@@ -98,7 +98,7 @@ def _copy(source: pathlib.Path, path: pathlib.Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lessons:
+class RankerTraining:
   """Makes and reads the lists that the ranker of a stack learns from."""
 
   run: Run
@@ -141,7 +141,7 @@ class Lessons:
     # No training document has the labels that are not trained. So their pairs
     # say nothing about how often such labels are right in other documents.
     judged = labels.documents > 0
-    if self.run.config.model.lesson is Lesson.DEV:
+    if self.run.config.model.lesson is RankerDocuments.DEV:
       split, space = self.corpus.split(DEV), self.corpus.label_space
       judged = np.ones(len(judged), bool)
       judged[space.held_out[space.held_out < len(judged)]] = False
