@@ -192,24 +192,6 @@ def test_labels_of_slices_alone_come_after_the_others_of_a_model():
   np.testing.assert_allclose(scores[1, 0, :3], [1 / 3, 1 / 5, 1 / 6])
 
 
-@pytest.mark.parametrize('averaging', Averaging)
-@pytest.mark.parametrize('axes', [1, 2])
-def test_only_allowed_labels_are_listed(tables, averaging, axes):
-  rng = np.random.default_rng(axes)
-  allowed = rng.random((5, L)) < 0.3
-  allowed = allowed if axes == 2 else allowed[0]
-  scorer = ensemble_of(tables, averaging)
-  every, means = ranked(scorer, 5, L)
-  ids, scores = ranked(scorer, 5, L, allowed=allowed)
-  for document, (ids_K, scores_K) in enumerate(zip(ids[0], scores[0])):
-    listed = ids_K[ids_K != PAD]
-    inside = allowed if axes == 1 else allowed[document]
-    assert inside[listed].all() and len(listed) >= min(DEPTH, inside.sum())
-    known = dict(zip(every[0, document].tolist(), means[0, document]))
-    for label, score in zip(listed.tolist(), scores_K):
-      assert score == known.get(label, score)
-
-
 def of_kind(tables, kind):
   if kind is ScoreKind.PROBABILITY:
     return [Table(probability(table.scores), kind) for table in tables]

@@ -10,11 +10,9 @@ import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of, contents
 from xjax.core.errors import ConfigError, DataError, Interrupted, Preempted
-from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.load import load_corpus
-from xjax.judge.predictions import Predictions
 from xjax.models.contract import Run
 from xjax.models.features import Featuriser
 from xjax.models.linear.batched import OnDevices
@@ -55,21 +53,6 @@ def test_it_learns(finished, name):
   assert open_run(result.workdir).score_kind is wanted
 
 
-@pytest.mark.parametrize(
-  ('name', 'search'),
-  [
-    ('svm', 'exact'),
-    ('xr', 'beam=10'),
-    ('huffman', 'exact'),
-    ('trees', 'trees=3'),
-  ],
-)
-def test_lists_say_how_labels_were_searched(finished, name, search):
-  """One-vs-all scores every label; an ensemble joins the best of its trees."""
-  path = finished(name).paths['dev'] / 'predictions.npz'
-  assert Predictions.load(path).selected_by == search
-
-
 def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   found = finished('trees')
   assert {path.name for path in found.workdir.iterdir()} == {
@@ -83,28 +66,6 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   one, two, _ = (found.workdir / 'model' / name for name in sorted(trees))
   assert one.read_bytes() != two.read_bytes()
   assert found.steps == 0 and 'checkpoint' not in run_summary(found)
-
-
-def test_it_says_what_takes_long(tmp_path, monkeypatch):
-  said = []
-  enter = Progress.__enter__
-
-  def entered(self):
-    said.append(self._work)
-    return enter(self)
-
-  monkeypatch.setattr(Progress, '__enter__', entered)
-  config = config_of(*RUNS['complete'])
-  config.data.n_train = 100
-  fit(config, tmp_path / 'run')
-  assert said == [
-    *('reading documents', 'reading features of documents'),
-    'computing metrics',  # of the prior
-    *('counting n-grams', 'words of train', 'features of train'),
-    *('building the label tree', 'training nodes', 'laying out weights'),
-    *('writing tree_0.npz', 'reading the model'),
-    *('judging dev', 'computing metrics'),
-  ]
 
 
 class Terminated:

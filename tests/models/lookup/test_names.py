@@ -109,12 +109,6 @@ def test_only_the_first_words_of_a_text_are_read():
   assert list(scores_of(['sea', 'fish'], 'sea fish', STEMS, COUNTS, 1)) == [0]
 
 
-def test_the_best_labels_are_kept(monkeypatch):
-  monkeypatch.setattr('xjax.models.lookup.names._KEPT', 3)
-  names = ['fish oil', 'sea salt', 'fish egg', 'fish', 'fish tin', 'fish bone']
-  assert list(scores_of(names, 'sea fish')) == [0, 2, 3]
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 9))
 def test_lower_labels_are_kept_if_scores_are_equal(sizes, kept):
@@ -205,18 +199,6 @@ def test_the_words_of_the_best_name_share_the_score():
   np.testing.assert_allclose(parts_KT[1], [0, 0, 0, 0, second, 0], rtol=1e-5)
   zone, start, end = coverage.words(document)[4]
   assert document.zones[zone][start:end] == 'SEA'
-
-
-def test_rare_words_have_larger_shares_than_frequent_words():
-  coverage = coverage_of(['fish of the sea'], STEMS, counts_of(of=7, sea=3))
-  shares = coverage.word_shares(Document('d', {'text': 'of sea of of sea of'}))
-  of, sea = 0.1, math.log(2)
-  sums = of * (1 + math.log(4)), sea * (1 + math.log(2))
-  share = (of + sea) / (of + sea + 2 * math.log(8))
-  parts_T = shares.contributions(np.ones((1, 1)))[0]
-  by_of, by_sea = np.array(sums) * share / (4, 2)
-  wanted = [by_of, by_sea, by_of, by_of, by_sea, by_of]
-  np.testing.assert_allclose(parts_T, wanted, rtol=1e-5)
 
 
 def test_threads_can_share_a_featuriser():

@@ -281,13 +281,3 @@ def test_sparse_features_have_no_names(feature_files, tmp_path):
   assert [x.id for x in lists[3]][0] == '2'
   with pytest.raises(ConfigError, match='reads features, not words'):
     predictor.explain(['text'])
-
-
-def test_an_absent_encoder_is_an_error_that_leaves_nothing(
-  own_corpus, tmp_path
-):
-  config = own_corpus(PrototypesModel(), LABELS, GOLD)
-  config.data.tokens = TextVectorsConfig(folder=str(tmp_path / 'absent'))
-  with pytest.raises(DataError, match='neither a folder nor the name'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls
+from tests.fixtures.shortlist_runs import TEXTS, by_levels
 from xjax.core.ranking import Query
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
@@ -155,15 +155,3 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
   shortlist = lists.of(rows, positives, np.random.default_rng(0))
   assert (shortlist.gold_BA.sum(axis=1) == gold.lengths).all()
   assert (shortlist.ids_BA != PAD).sum() > 5 * gold.lengths.sum()
-
-
-@pytest.mark.thorough
-def test_the_evaluation_has_the_recall_of_each_level(levelled):
-  size = open_run(levelled.workdir).scorer.selected_by.replace('=', ' recall@')
-  by_slice = recalls(levelled)
-  assert {'all', 'few'} <= by_slice.keys()
-  for name, levels in by_slice.items():
-    assert list(levels) == [size, 'level 1 recall@6', 'level 0 recall@4']
-    labels, middle, top = levels.values()
-    assert labels == middle <= top <= 1
-    assert (name == 'held_out') == (labels == 0)

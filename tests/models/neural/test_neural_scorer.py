@@ -9,7 +9,7 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels, put_batch, put_labels
 from xjax.core.ranking import Query, RankWeights
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.losses.bce import bce
 from xjax.models.neural import neural_scorer
@@ -179,17 +179,6 @@ def test_scorers_agree(mesh):
   apart = apart[..., 1:] & apart[..., :-1]
   assert apart.mean() > 0.9
   np.testing.assert_array_equal(ids[:2][apart], expected[0][:2][apart])
-
-
-def test_scorer_takes_weights_and_allowed_labels():
-  ours = scorer(mesh_of(2, 4))
-  allowed_BL = np.zeros((8, L + 3), bool)
-  allowed_BL[np.arange(8), np.arange(8) + 20] = True
-  weights = RankWeights(np.ones(L + 3, np.float32))
-  ids, _ = topk(ours, draw(), 2, weights=weights, allowed=allowed_BL)
-  np.testing.assert_array_equal(ids[0, :, 0], np.arange(8) + 20)
-  np.testing.assert_array_equal(ids[0, :, 1], PAD)
-  assert ours.score_kind == ScoreKind.LOGIT
 
 
 def test_filters_go_to_the_devices_once(monkeypatch):

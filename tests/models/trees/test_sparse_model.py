@@ -79,12 +79,6 @@ def rewritten(path, change):
   np.savez(path, **arrays)
 
 
-def test_unknown_arrays_are_named(path):
-  rewritten(path, lambda arrays: arrays.update(more=np.zeros(2)))
-  with pytest.raises(DataError, match='tree.npz: more: unknown array'):
-    load_tree(path)
-
-
 def test_weights_of_another_tree(model, path, tmp_path):
   other = complete_tree(model.tree.n_labels, 2)
   arrays = {f'tree/{name}': value for name, value in other.arrays().items()}

@@ -175,22 +175,6 @@ def test_a_stopped_run_goes_on_and_ends_the_same(data, tmp_path):
   assert_same(parts, whole)
 
 
-@pytest.mark.usefixtures('small_parts')
-def test_a_damaged_part_is_done_again_and_said(data, tmp_path, caplog):
-  tree = complete_tree(L, 2)
-  whole = train(data, tree, tmp_path)
-  path = sorted(tmp_path.iterdir())[1]
-  content = bytearray(path.read_bytes())
-  for at in range(len(content) // 4, len(content) // 2):
-    content[at] ^= 255
-  path.write_bytes(content)
-  calls = []
-  parts = train(data, tree, tmp_path, between=lambda: calls.append(1))
-  assert_same(parts, whole)
-  assert calls == [1]
-  assert f'{path}: is damaged' in caplog.text
-
-
 def test_one_block_has_several_parts():
   """As of one-vs-all: what a killed run loses is no more than a part."""
   tree = complete_tree(600, 600)

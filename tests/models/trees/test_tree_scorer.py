@@ -7,7 +7,6 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import Share
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
@@ -126,7 +125,7 @@ def test_what_scores_are(models):
   plt, xr = (scorer_of(models, link) for link in KINDS)
   assert plt.score_kind is ScoreKind.LOGIT and plt.assigned_above is None
   assert xr.score_kind is ScoreKind.MARGIN and xr.assigned_above == -1
-  assert plt.n_labels == xr.n_labels == L
+  assert plt.n_labels == xr.n_labels == L and plt.selected_by == 'trees=2'
   flat = TreeSearch(models[0].tree, models[0].weights, Link.NONE)
   features = RowFeaturiser(flat.weights.n_features)
   options = {'beam': 1, 'exact': False, 'workers': 1, 'block': N}
@@ -218,20 +217,6 @@ def test_blocks_of_documents_and_shares_of_processes_do_not_matter(
   np.testing.assert_array_equal(joined, whole.ids_GNK)
 
 
-def test_no_documents_have_no_lists(models, rows):
-  ids, scores = ranked(
-    scorer_of(models, Link.SIGMOID), rows[:0], K, None, SLICES
-  )
-  assert ids.shape == scores.shape == (3, 0, K)
-
-
-def test_given_features_have_no_words(models, rows):
-  scorer = scorer_of(models, Link.SIGMOID)
-  with pytest.raises(ConfigError, match='this run reads features, not words'):
-    scorer.explain(documents_of(rows), np.zeros((N, 1), np.int32), 3)
-  scorer.warmup(Query(K))  # reads an example
-
-
 @pytest.mark.parametrize('link', KINDS)
 @pytest.mark.parametrize('n_trees', [1, 2])
 @pytest.mark.parametrize('exact', [False, True])
@@ -299,11 +284,15 @@ def test_means_by_hand():
   assert (keys[1, 1:] == -np.inf).all()
 
 
-def test_ties_are_broken_by_label():
-  one = found_in({5: -1.0, 3: -1.0}, {0: -2.0})
-  two = found_in({3: -1.0, 5: -1.0}, {1: -2.0})
-  ids, keys = combined([one, two], 2, 6, None, None)
-  assert ids.tolist() == [[3, 5], [0, 1]]
+def test_ties_are_broken_by_label_and_some_labels_are_not_to_be_found():
+  one = found_in({5: -1.0, 3: -1.0}, {0: -2.0}, {})
+  two = found_in({3: -1.0, 5: -1.0}, {1: -2.0}, {})
+  ids, _ = combined([one, two], 2, 6, None, None)
+  assert ids.tolist() == [[3, 5], [0, 1], [PAD, PAD]]
+  logs = logs_of(np.arange(6) != 3)
+  ids, keys = combined([one, two], 2, 6, logs, None)
+  assert ids.tolist() == [[5, PAD], [0, 1], [PAD, PAD]]
+  assert keys[0, 1] == -np.inf
 
 
 def test_weights_and_squashes():
@@ -319,14 +308,6 @@ def test_weights_and_squashes():
   np.testing.assert_allclose(keys[0], wanted[order])
 
 
-def test_labels_that_are_not_to_be_found():
-  with np.errstate(divide='ignore'):
-    logs = np.log([1.0, 0.0, 1.0])
-  ids, keys = combined([found_in({1: -0.1, 2: -1.0})], 2, len(logs), logs, None)
-  assert ids.tolist() == [[2, PAD]]
-  assert keys[0, 1] == -np.inf
-
-
 def test_scores_whose_exponentials_are_0():
   """Checks that scores far below 0 keep their order."""
   one = found_in({0: -5000.0, 1: -900.0})
@@ -335,11 +316,6 @@ def test_scores_whose_exponentials_are_0():
   assert ids.tolist() == [[1, 0, PAD]]
   wanted = [-900 - np.log(2), -5000]
   np.testing.assert_allclose(keys[0, :2], wanted)
-
-
-def test_nothing_is_found_at_all():
-  ids, keys = combined([found_in({}, {}), found_in({}, {})], 2, 3, None, None)
-  assert (ids == PAD).all() and ids.shape == (2, 2)
 
 
 def test_a_label_has_one_score_in_all_lists():

@@ -213,14 +213,6 @@ def test_searches_start_at_given_nodes(large):
   assert (search.beam(rows[:3], 8, 1, nodes=nowhere).ids == PAD).all()
 
 
-def test_without_documents(large):
-  model, rows, _ = large
-  search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
-  for run in (functools.partial(search.beam, width=2), search.exact):
-    found = run(rows[:0], 3)
-    assert found.ids.shape == found.keys.shape == (0, 3)
-
-
 def test_documents_without_features_have_lists(large):
   model, rows, _ = large
   search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
