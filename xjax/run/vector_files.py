@@ -85,7 +85,7 @@ def embed_corpus(
       'features, not text, so an encoder cannot read them'
     )
   check_folder(encoder)
-  vectors = TextVectors.fit(encoder, ())
+  vectors = TextVectors.fit((), encoder)
   source = VectorSource(
     f'{encoder.folder}, max_tokens={encoder.max_tokens}',
     vectors.digest,
