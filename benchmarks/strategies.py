@@ -26,8 +26,7 @@ from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.run.open_run import open_run
-from xjax.run.strategies.ranked_documents import RankedDocuments
-from xjax.run.strategies.strategies import Selection, choose
+from xjax.run.strategies.strategies import RankedDocuments, Selection, choose
 from xjax.run.strategies.strategy_request import (
   StrategyKind,
   StrategyRequest,

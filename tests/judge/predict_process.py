@@ -16,8 +16,11 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
 from xjax.models.scorer import rank_blocks
-from xjax.run.strategies.ranked_documents import RankedDocuments
-from xjax.run.strategies.strategies import CoverageStrategy, choose
+from xjax.run.strategies.strategies import (
+  CoverageStrategy,
+  RankedDocuments,
+  choose,
+)
 
 N, L, ROWS = 11, 6, 3
 

@@ -9,11 +9,11 @@ from xjax.core.ranking import Lists
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.models.scorer import rank_blocks
-from xjax.run.strategies.ranked_documents import RankedDocuments
 from xjax.run.strategies.strategies import (
   BoundedRandomStrategy,
   CoverageStrategy,
   Greedy,
+  RankedDocuments,
   StandardStrategy,
   WeightedStrategy,
   choose,
@@ -243,24 +243,6 @@ def test_gains_fall_further_than_float32_goes():
   np.testing.assert_array_equal(ids_NK, expected)
 
 
-def test_labels_with_a_weight_that_is_not_their_own():
-  """Checks labels whose weights are too low for float32."""
-  drawn = np.zeros((30, 12), np.float32)
-  drawn[:, 0] = -300
-  drawn[:29, 1:] = 50 + np.arange(11)
-  documents = ranked(drawn, ScoreKind.LOGIT, known=12)
-  greedy = Greedy(documents, 2, 0.0, listed=2)
-  ids_NK, _, _, _ = greedy.cover(np.arange(30))
-  # Each document gets the labels selected least, the less probable first.
-  expected = np.full((30, 2), PAD)
-  log_f_L = np.zeros(12)
-  for row in range(30):
-    gains_L = log_f_L - np.logaddexp(0, -drawn[row].astype(np.float64))
-    expected[row] = np.argsort(-gains_L, kind='stable')[:2]
-    log_f_L[expected[row]] -= np.logaddexp(0, drawn[row, expected[row]])
-  np.testing.assert_array_equal(ids_NK, expected)
-
-
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('size', [1, 7])
 def test_weighted_is_weight_times_probability(kind, size):
@@ -369,11 +351,3 @@ def test_certain_labels_are_covered_at_once():
   documents = RankedDocuments(scorer, rows(2), known=known)
   ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
   np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])
-
-
-def test_orders_are_permutations_of_their_own():
-  orders = [document_order(seed, 50).tolist() for seed in range(3)]
-  assert all(sorted(order) == list(range(50)) for order in orders)
-  assert orders[0] != list(range(50))
-  assert orders[0] != orders[1] != orders[2]
-  assert orders[0] == document_order(0, 50).tolist()

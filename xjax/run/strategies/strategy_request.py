@@ -23,10 +23,10 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV
 from xjax.run.open_run import OpenRun
-from xjax.run.strategies.ranked_documents import RankedDocuments
 from xjax.run.strategies.strategies import (
   BoundedRandomStrategy,
   CoverageStrategy,
+  RankedDocuments,
   StandardStrategy,
   Strategy,
   WeightedStrategy,
