@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tests.commands.conftest import run_process
-
 FEW = '--iterations=50', '--replicates=20', '--metrics=P@1,macro-F1@1'
 
 
@@ -22,15 +20,6 @@ def test_what_is_printed_and_written(run_main, two_systems, tmp_path):
   first, *_ = json.loads(text)['differences']
   assert (first['metric'], first['system']) == ('P@1', 'B')
   assert first['difference'] == pytest.approx(1 / 3 - 2 / 3)
-
-
-@pytest.mark.thorough
-def test_another_process_writes_the_same(run_main, two_systems, tmp_path):
-  outs = tmp_path / 'here', tmp_path / 'there'
-  for start, out in zip((run_main, run_process), outs, strict=True):
-    start('compare', *two_systems, *FEW, f'--output={out}')
-  here, there = ((x / 'comparison.json').read_bytes() for x in outs)
-  assert here == there
 
 
 def test_slices_filter_and_weights(run_main, two_systems, tmp_path):

@@ -1,6 +1,5 @@
 """xjax embed as a user has it: flags, files, a run that reads the files."""
 
-import numpy as np
 import pytest
 
 from tests.fixtures.encoders import write_encoder
@@ -77,31 +76,3 @@ def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
     f'--features={folder}/vectors/test',
   )
   assert len(done.stdout.splitlines()) == 3
-
-
-def test_the_same_command_again_writes_nothing(run_main, embedded, folder):
-  before = {x: x.stat().st_mtime_ns for x in (folder / 'vectors').iterdir()}
-  done = run_main(*command(folder), '--splits=dev,test,dev')
-  written = [x.rsplit('/')[-1][:3] for x in done.stdout.splitlines()]
-  assert written == ['dev', 'tes', 'lab']
-  assert 'dev.npy: is complete already' in done.stderr
-  after = {x: x.stat().st_mtime_ns for x in (folder / 'vectors').iterdir()}
-  assert after == before
-
-
-def test_a_run_gives_vectors_too(run_main, tmp_path):
-  quick = (
-    '--config=quickstart',
-    '--config.data.n_train=60',
-    '--config.data.n_dev=9',
-    '--config.data.n_test=0',
-    '--config.data.n_labels=16',
-    '--config.train.steps=1',
-  )
-  run_main('train', *quick, f'--workdir={tmp_path}/run')
-  flags = f'--workdir={tmp_path}/run@1', f'--output={tmp_path}/vectors'
-  done = run_main('embed', *flags, '--splits=dev')
-  assert np.load(tmp_path / 'vectors' / 'dev.npy').shape[0] == 9
-  assert 'labels.npy is left out' in done.stderr
-  names = sorted(path.name for path in (tmp_path / 'vectors').iterdir())
-  assert names == ['dev.ids.txt', 'dev.npy', 'embed.json']

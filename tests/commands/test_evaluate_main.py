@@ -2,19 +2,13 @@
 
 import json
 import pathlib
-import re
 
-import numpy as np
 import pytest
-import scipy.sparse
 
-from tests.commands.conftest import N_DOCS, Done, L, run_process
+from tests.commands.conftest import N_DOCS, Done
 from tests.fixtures.shrink import shrink
 from tests.report.terminal.test_judged import FILES
-from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.calibration import reliability_of
-from xjax.judge.label_lists import LabelLists
-from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.report.sources import read_runs
 from xjax.run.fit import fit
@@ -104,18 +98,6 @@ def test_intervals_have_the_values_in_them(judged):
   assert other['xjax'] == found['xjax']
 
 
-def test_a_cut_off_deeper_than_what_was_saved(judged, folder, evaluate):
-  assert judged('--ks=1,9')['xjax']['all']['P@9'] is not None
-  found = judged('--ks=1,9', '--depth=4')
-  assert found['xjax']['all']['P@9'] is None
-  assert found['xjax']['all']['coverage@9'] is None
-  reason = found['notes']['all']['P@9']
-  assert re.fullmatch(
-    r'\d+ of \d+ documents need a list deeper .* 4 .*', reason
-  )
-  assert reason in ' '.join(found['printed'].split())
-
-
 @pytest.fixture(scope='module')
 def usual(judged):
   """Returns the results without any of these flags."""
@@ -199,45 +181,3 @@ def test_the_output_for_a_run_shows_its_calibration(
   file = workdir / 'eval' / 'dev' / 'predictions.npz'
   evaluate(f'--predictions={file}', f'--output={tmp_path}/dev')
   assert sorted(path.name for path in (tmp_path / 'dev').iterdir()) == FILES
-
-
-def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):
-  """A predictions.npz of the same lists says the same."""
-  scores = scipy.sparse.load_npz(folder / 'scores.npz').toarray()
-  order = np.argsort(-scores, axis=1, kind='stable').astype(np.int32)
-  values = np.take_along_axis(scores, order, 1).astype(np.float32)
-  golds = (folder / 'gold.jsonl').read_text().splitlines()
-  golds = [[int(i) for i in json.loads(line)['labels']] for line in golds]
-  order[values == 0] = -1
-  values[values == 0] = -np.inf
-  Predictions(
-    score_kind=ScoreKind.MARGIN,
-    n_scored=L,
-    n_train=0,
-    doc_ids=tuple(map(str, range(N_DOCS))),
-    labels=tuple(map(str, range(L))),
-    train_counts=np.zeros(L, np.int32),
-    lists={'all': LabelLists(order, values)},
-    gold=Ragged.of(golds),
-  ).save(tmp_path / 'p.npz')
-  train = f'--train_labels={folder}/train.npz'
-  ours = evaluate(f'--predictions={tmp_path}/p.npz', train, '--protocol=all')
-  theirs = evaluate(
-    *(f'--predictions={folder}/scores.npz', train, '--protocol=all'),
-    f'--gold={folder}/gold.npz',
-  )
-  assert ours.stdout == theirs.stdout
-
-
-@pytest.mark.thorough
-def test_a_process_of_its_own(evaluate, given, tmp_path):
-  flags = *given, '--protocol=xjax,pecos'
-  done = run_process('evaluate', *flags, f'--output={tmp_path}/out')
-  # The kind of scores was not given, so it is guessed, and a warning says so.
-  said = done.stderr.removeprefix('xjax evaluate: starting\n')
-  assert said.count('\n') == 1 and 'set --score_kind' in said
-  here = evaluate(*flags, f'--output={tmp_path}/here')
-  assert here.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]
-  for name in ('metrics.json', 'metrics.csv', 'documents.jsonl'):
-    ours, theirs = (tmp_path / w / name for w in ('here', 'out'))
-    assert ours.read_bytes() == theirs.read_bytes()

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 import json
-import os
 import pathlib
-import subprocess
 from unittest import mock
 
 import numpy as np
 import pytest
 
-from tests.commands.conftest import ROOT, Done, run_process
+from tests.commands.conftest import Done, run_process
 from tests.fixtures.vector_files import json_lines
 import xjax
 from xjax.core.errors import Preempted
@@ -63,79 +61,6 @@ def test_train_judges_predicts_and_says_where(trained):
   assert str(workdir) in printed
 
 
-@pytest.mark.thorough
-def test_what_train_says_to_run_next_runs(trained):
-  lines = trained[1].splitlines()
-  *commands, serve = [x.strip() for x in lines if ' --workdir=' in x]
-  assert len(commands) == 2 and ' serve --workdir=' in serve
-  for command in commands:
-    done = subprocess.run(
-      command,
-      shell=True,
-      cwd=ROOT,
-      env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
-      capture_output=True,
-      text=True,
-    )
-    assert done.returncode == 0, done.stderr
-  assert len(rows_of(done.stdout)[0]['labels']) == 5
-
-
-def test_predict_writes_all_three_files(run_main, trained, tmp_path):
-  workdir, _ = trained
-  label = rows_of((workdir / 'labels.jsonl').read_text())[0]['id']
-  documents(tmp_path / 'in.jsonl', [label, 'unheard-of'])
-  out = tmp_path / 'new' / 'out.jsonl'
-  flags = f'--input={tmp_path / "in.jsonl"}', f'--output={out}', '--k=3'
-  run_main('predict', f'--workdir={workdir}', *flags)
-  rows = rows_of(out.read_text())
-  assert [row['id'] for row in rows] == ['line-1', 'b']
-  for row in rows:
-    scores = [found['score'] for found in row['labels']]
-    assert len(scores) == 3
-    assert scores == sorted(scores, reverse=True)
-    assert all(0 <= score <= 1 for score in scores)
-    assert all(found['name'] for found in row['labels'])
-  metrics = json.loads(out.with_suffix('.metrics.json').read_text())
-  assert metrics['xjax']['all']['n_docs'] == 2
-  with np.load(out.with_suffix('.npz'), allow_pickle=False) as arrays:
-    assert arrays['gold/indptr'].tolist() == [0, 2, 4]
-    assert arrays['all/ids'].shape[0] == 2
-  run_main('evaluate', f'--predictions={out.with_suffix(".npz")}')
-
-
-def test_predict_explains_labels_on_a_page(run_main, trained, tmp_path):
-  workdir, _ = trained
-  documents(tmp_path / 'in.jsonl', None)
-  out = tmp_path / 'out.jsonl'
-  flags = (f'--workdir={workdir}', f'--input={tmp_path / "in.jsonl"}', '--k=3')
-  run_main('predict', *flags, f'--output={out}', '--explain=2')
-  texts = 'one of two texts', 'the other'
-  for row, text in zip(rows_of(out.read_text()), texts, strict=True):
-    for label in row['labels']:
-      assert len(label['why']) == 2
-      for word in label['why']:
-        assert text[slice(*word['at'])] == word['word']
-  page = out.with_suffix('.html').read_text()
-  assert page.count('<article ') == 2 and page.count('<button ') == 6
-  run_main('predict', *flags, f'--output={out}')
-  assert not out.with_suffix('.html').exists()
-
-
-def test_predict_cannot_add_labels_to_any_run(run_main, trained, tmp_path):
-  (tmp_path / 'new.txt').write_text('a name\n')
-  flags = (f'--workdir={trained[0]}', f'--labels={tmp_path / "new.txt"}')
-  done = run_main('predict', *flags, stdin='{"text": "a"}', code=1)
-  assert not done.stdout
-  (line,) = done.stderr.splitlines()
-  assert line.startswith(
-    'error: the head LabelAttentionConfig cannot score new'
-  )
-  assert line.endswith(
-    'heads that read label names: UnifiedConfig, ZeroShotConfig'
-  )
-
-
 def test_streams_files_and_python_agree(run_main, trained, tmp_path):
   workdir, _ = trained
   documents(tmp_path / 'in.jsonl', None)
@@ -159,13 +84,6 @@ def test_streams_files_and_python_agree(run_main, trained, tmp_path):
       [x.score for x in labels],
       atol=1e-5,
     )
-
-
-def test_a_finished_run_is_not_trained_again(run_main, trained):
-  workdir, printed = trained
-  done = run_main('train', *QUICK, f'--workdir={workdir}')
-  assert 'step 30/30' not in done.stderr
-  assert done.stdout == printed
 
 
 def test_a_preempted_run_leaves_with_75(run_main, monkeypatch, tmp_path):

@@ -46,30 +46,3 @@ def test_a_run_trains_on_meta_labels_but_never_shows_them(
     if json.loads(line)['id'] in meta
   ]
   assert len(counts) == 12 and sum(counts) > 12  # they are trained
-  output = tmp_path / 'tagged.jsonl'
-  run_main(
-    *('predict', f'--workdir={tmp_path}/run', '--k=50'),
-    *(f'--input={tree}/test.jsonl', f'--output={output}'),
-  )
-  listed = [
-    {label['id'] for label in json.loads(line)['labels']}
-    for line in output.read_text().splitlines()
-  ]
-  assert len(listed) == 8 and all(listed)
-  assert not any(meta & ids for ids in listed)
-  (tmp_path / 'more.txt').write_text('c01\n')
-  done = run_main(
-    *('evaluate', f'--workdir={tmp_path}/run', '--split=test'),
-    f'--leave_out={tmp_path}/more.txt',
-  )
-  assert f'{tmp_path}/run/eval/test.leave_out' in done.stdout
-
-
-def test_back_and_forth_on_the_command_line(run_main, tree, tmp_path):
-  here = '--config=own_linear', f'--config.data.dir={tree}'
-  run_main('transfer', *here, '--to=original', f'--output={tmp_path}/back')
-  leaves = '--to=flat', '--labels=leaves', '--format=htc'
-  run_main('transfer', *here, *leaves, f'--output={tmp_path}/flat')
-  assert (tmp_path / 'flat' / 'taxonomy.txt').read_text().startswith('Root\t')
-  first = (tmp_path / 'back' / 'train.jsonl').read_text().splitlines()[0]
-  assert not any('meta' in id_ for id_ in json.loads(first)['labels'])
