@@ -1,6 +1,7 @@
-"""Runs that are averaged, partly frozen, or have other losses and heads."""
+"""Runs of recipes, heads and rules of label rows: resumed, loaded, planned."""
 
 import dataclasses
+import functools
 import logging
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.run.small_runs import (
+  arrays,
   assert_predicts_what_was_judged,
   assert_resumes,
   records,
@@ -15,20 +17,31 @@ from tests.run.small_runs import (
 )
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
-from xjax.core.types import ScoreKind
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.judge.calibration import Method
 from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
+from xjax.losses.sequence import SequenceLossConfig
+from xjax.losses.softmax import SoftmaxConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.rows.kahan import PLACE
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedAdagrad, FusedSGD
+from xjax.plan.chips import CHIPS
+from xjax.plan.plan import Planner
+from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.warm_start import warm_start
+from xjax.train.neural_train import Dtype
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
@@ -47,14 +60,78 @@ def by_recipe(config, **fields):
   return with_head(config, OneVsAllConfig(chunk=8), **fields)
 
 
+STEPS, EVERY = 96, 32
+RULES = {
+  Storage.FLOAT32: FusedSGD(learning_rate=0.5, weight_decay=1e-3),
+  Storage.BFLOAT16: FusedSGD(learning_rate=0.5),
+  Storage.COMPENSATED: FusedSGD(learning_rate=0.1, momentum=0.8),
+  Storage.FLOAT8: FusedAdagrad(learning_rate=0.1),
+}
+
+
+def by_rows(config, storage, **fields):
+  """With a model that compiles fast, and documents for frequent labels."""
+  bottleneck = 6 if storage is Storage.FLOAT8 else 0
+  head = OneVsAllConfig(chunk=8, storage=storage, bottleneck=bottleneck)
+  when = {'steps': STEPS, 'judge_every': EVERY, 'checkpoint_every': EVERY}
+  data = dataclasses.replace(config.data, n_train=160)
+  config = dataclasses.replace(config, data=data)
+  return with_head(config, head, rows=RULES[storage], **when | fields)
+
+
+RADAR = RadarConfig(chunk=8, layers=1, heads=2, most_symbols=6)
+CONFIGS = {
+  'averaged': lambda config: by_recipe(config, **RECIPE),
+  'adaptive': lambda config: with_head(
+    config, AdaptiveConfig(chunk=8, cutoffs=(4, 9))
+  ),
+  'radar': lambda config: with_head(  # dropout matters in it
+    config,
+    RADAR,
+    config.model.pooling,
+    rates=('embedding/*=0.5',),
+    loss=SequenceLossConfig(),
+    best_metric='all/micro-F1',
+    steps=6,
+    judge_every=2,
+    checkpoint_every=2,
+  ),
+} | {
+  storage.name: functools.partial(by_rows, storage=storage) for storage in RULES
+}
+
+
 @pytest.fixture(scope='module')
-def averaged(config, tmp_path_factory):
-  """Returns the result of fit; tests copy its workdir before they change it."""
-  workdir = tmp_path_factory.mktemp('averaged') / 'run'
-  return fit(by_recipe(config, **RECIPE), workdir)
+def runs(config, tmp_path_factory):
+  """name -> what fit returned; workdirs must not be changed: copy them."""
+  found = {}
+
+  def run(name):
+    if name not in found:
+      workdir = tmp_path_factory.mktemp(name) / 'run'
+      found[name] = fit(CONFIGS[name](config), workdir)
+    return found[name]
+
+  return run
 
 
-def test_what_is_loaded_is_the_mean(averaged):
+@pytest.mark.parametrize(
+  ('name', 'kept'),
+  [
+    *(('averaged', 4), ('COMPENSATED', EVERY), ('FLOAT8', EVERY)),
+    pytest.param('radar', 4, marks=pytest.mark.thorough),
+  ],
+)
+def test_resuming_is_bitwise(config, runs, name, kept, tmp_path):
+  assert_resumes(CONFIGS[name](config), runs(name), tmp_path, kept)
+
+
+def test_a_loaded_run_predicts_what_was_judged(runs):
+  assert_predicts_what_was_judged(runs('adaptive'))
+
+
+def test_what_is_loaded_is_the_mean(runs):
+  averaged = runs('averaged')
   rows = records(averaged.workdir)
   judged = {r['step']: r for r in rows if r['kind'] == 'judge'}
   assert 'raw_metrics' not in judged[3]
@@ -66,10 +143,6 @@ def test_what_is_loaded_is_the_mean(averaged):
   found = by_path(predictor.scorer.params)
   for name, param in saved.items():
     np.testing.assert_array_equal(found[name], param)
-
-
-def test_resuming_is_bitwise(config, averaged, tmp_path):
-  assert_resumes(by_recipe(config, **RECIPE), averaged, tmp_path, 4)
 
 
 def test_margins_are_no_probabilities(config, tmp_path):
@@ -91,17 +164,8 @@ def test_a_group_that_is_empty_leaves_nothing_behind(config, tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture(scope='module')
-def adaptive(config):
-  return with_head(config, AdaptiveConfig(chunk=8, cutoffs=(4, 9)))
-
-
-@pytest.fixture(scope='module')
-def adaptive_run(adaptive, tmp_path_factory):
-  return fit(adaptive, tmp_path_factory.mktemp('adaptive') / 'run')
-
-
-def test_places_are_saved_and_stay(adaptive_run):
+def test_places_are_saved_and_stay(runs):
+  adaptive_run = runs('adaptive')
   workdir = Workdir.at(adaptive_run.workdir)
   params = read_params(workdir.checkpoints, adaptive_run.best_step)
   space = workdir.label_space()
@@ -110,10 +174,6 @@ def test_places_are_saved_and_stay(adaptive_run):
   np.testing.assert_array_equal(params['head/place'][:n], wanted)
   for i, size in enumerate((5, n - 9)):
     assert params[f'head/tails/{i}/rows'].shape[0] == size
-
-
-def test_a_loaded_adaptive_run_predicts_what_was_judged(adaptive_run):
-  assert_predicts_what_was_judged(adaptive_run)
 
 
 def started(config, workdir, space):
@@ -127,10 +187,9 @@ def started(config, workdir, space):
   return jax.tree.map(np.array, by_path(state.params))
 
 
-def test_rows_are_taken_only_of_labels_in_the_same_order(
-  adaptive, adaptive_run, caplog
-):
+def test_rows_are_taken_only_of_labels_in_the_same_order(config, runs, caplog):
   caplog.set_level(logging.INFO)
+  adaptive, adaptive_run = CONFIGS['adaptive'](config), runs('adaptive')
   workdir = Workdir.at(adaptive_run.workdir)
   space = workdir.label_space()
   saved = read_params(workdir.checkpoints, adaptive_run.best_step)
@@ -148,3 +207,92 @@ def test_rows_are_taken_only_of_labels_in_the_same_order(
   np.testing.assert_array_equal(after[table], saved[table])
   why = 'skipped head/frequent: belongs to labels in another order by frequency'
   assert why in caplog.text
+
+
+def test_f1_judges_the_labels_that_are_written(runs):
+  radar_run = runs('radar')
+  predictions = Predictions.load(radar_run.paths['dev'] / 'predictions.npz')
+  lists, gold = predictions.lists['all'], predictions.gold
+  written = [set(row[row != PAD].tolist()) for row in lists.ids]
+  assert 0 < sum(map(len, written)) < lists.ids.size
+  hits = sum(len(x & set(gold[i].tolist())) for i, x in enumerate(written))
+  wanted = 2 * hits / (sum(map(len, written)) + len(gold.values))
+  micro_f1 = radar_run.metrics['dev']['xjax']['all']['micro-F1']
+  np.testing.assert_allclose(micro_f1, wanted, rtol=1e-6)
+  assert (lists.scores[lists.ids != PAD] > 0).all()
+
+
+def test_a_run_can_be_planned(config):
+  radar = CONFIGS['radar'](config)
+  sizes = corpus_sizes(radar)
+  plan = Planner(sizes, CHIPS['laptop']).plan(radar, 1)
+  flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
+  less = Planner(flat, CHIPS['laptop']).plan(radar, 1)
+  assert plan.held.total > 0
+  assert plan.longest.operations > less.longest.operations
+
+
+def losses(workdir):
+  return [r['loss'] for r in records(workdir) if r['kind'] == 'train']
+
+
+@pytest.mark.parametrize(
+  'storage',
+  [
+    *(Storage.FLOAT32, Storage.FLOAT8),
+    pytest.param(Storage.BFLOAT16, marks=pytest.mark.thorough),
+    pytest.param(Storage.COMPENSATED, marks=pytest.mark.thorough),
+  ],
+)
+def test_learns(runs, storage):
+  run = runs(storage.name)
+  loss = losses(run.workdir)
+  assert len(loss) == STEPS
+  assert np.mean(loss[-4:]) < 0.8 * np.mean(loss[:4])
+  prior, found = (
+    x['dev']['xjax']['all']['RP@5'] for x in (run.prior, run.metrics)
+  )
+  assert found > prior
+  # The optimizer has no slots of rows, and rows none but those of their rule.
+  slots = arrays(run.workdir, STEPS)
+  names = {n.rpartition('/')[2] for n in slots if n.startswith('row_slots/')}
+  wanted = {
+    Storage.FLOAT32: '',
+    Storage.BFLOAT16: '',
+    Storage.FLOAT8: 'squares',
+  }
+  wanted[Storage.COMPENSATED] = 'kernel_momentum bias_momentum place left_out'
+  assert names == {*wanted[storage].split()}
+  of_rows = ('head/kernel', 'head/bias', 'head/exponent')
+  assert not [n for n in slots if n.startswith('0/') and n.endswith(of_rows)]
+  assert slots['head/kernel'].dtype == storage.dtype
+
+
+def test_frequent_labels_keep_what_rounding_leaves_out(runs):
+  slots = arrays(runs('COMPENSATED').workdir, STEPS)
+  assert (slots[f'row_slots/{PLACE}'] >= 0).any()
+  assert (slots['row_slots/left_out'] != 0).any()
+  assert not (slots['row_slots/left_out'] != 0).all()
+
+
+def test_products_in_bfloat16(config, tmp_path):
+  expected, found = (
+    losses(
+      fit(by_rows(config, Storage.BFLOAT16, **fields), tmp_path / name).workdir
+    )
+    for name, fields in (
+      ('whole', {'steps': 8}),
+      ('half', {'steps': 8, 'compute_dtype': Dtype.BFLOAT16}),
+    )
+  )
+  np.testing.assert_allclose(found, expected, rtol=0.03)
+  assert found != expected
+
+
+def test_rows_may_be_all_that_is_trained(config, tmp_path):
+  """Frozen vectors of words, and softmax."""
+  train = {'freeze': ('embedding/*',), 'loss': SoftmaxConfig(), 'steps': 8}
+  given = by_rows(config, Storage.FLOAT32, **train)
+  run = fit(given, tmp_path / 'run')
+  loss = losses(run.workdir)
+  assert loss[-1] < loss[0]
