@@ -24,7 +24,6 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
 from xjax.run.judging import calibrate_run
 from xjax.run.open_run import load_calibration, open_run
 from xjax.run.predict_file import predict_file
@@ -171,11 +170,6 @@ def test_a_missing_one_is_told(finished, workdir, caplog):
   assert not caplog.text
 
 
-def test_a_dev_split_that_came_later(finished, workdir):
-  forget_dev(workdir)
-  assert saved(workdir, finished.best_step) == finished.calibration
-
-
 def test_a_damaged_or_changed_one_is_named_and_made_again(workdir):
   before = workdir.calibration.read_bytes()
   values = json.loads(before)
@@ -213,16 +207,3 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   (shown,) = predictor.predict(['nipa'], 3)
   workdir.calibration.unlink()
   assert open_run(workdir.path).predict(['nipa'], 3) == [shown]
-
-
-@pytest.mark.thorough
-def test_methods_of_the_config(config, tmp_path):
-  runs = {}
-  for method in (Method.PLATT, Method.NONE):
-    judging = dataclasses.replace(config.eval, calibration=method)
-    changed = dataclasses.replace(config, eval=judging)
-    runs[method] = fit(changed, tmp_path / method.value)
-  assert runs[Method.PLATT].calibration.method is Method.PLATT
-  assert runs[Method.PLATT].calibration.b != 0
-  assert runs[Method.NONE].calibration is None
-  assert not (tmp_path / 'none' / 'calibration.json').exists()

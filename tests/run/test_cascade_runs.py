@@ -10,25 +10,19 @@ from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
-from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
-from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.data.load import load_corpus
-from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predictions import Predictions
-from xjax.judge.request import JudgeRequest
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.cascade import CascadeConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
@@ -100,42 +94,6 @@ def test_the_evaluation_has_the_recall_of_levels_and_labels(finished):
     assert (hits / np.maximum(gold.lengths, 1))[
       gold.lengths > 0
     ].mean() <= labels
-
-
-def test_a_requested_slice_has_a_shortlist_of_its_own(
-  workdir, finished, tmp_path
-):
-  path = tmp_path / 'odd.txt'
-  odd = open_run(workdir).space.ids[1::2]
-  path.write_text(''.join(f'{label}\n' for label in odd))
-  request = JudgeRequest(ks=(5,), slices=(str(path),))
-  found = evaluate_split(workdir, 'dev', request=request)
-  predictor = open_run(workdir)
-  corpus = load_corpus(
-    predictor.config.data, predictor.config.seed, predictor.space, ['dev']
-  )
-  split, space = corpus.split('dev'), corpus.label_space
-  mask_L = np.isin(np.asarray(space.ids), np.asarray(odd))
-  shares = []
-  documents = Documents.of_split(split)
-  lists = predictor.scorer.rank(documents, Query(5, slices=(mask_L,)))
-  for row, ids_K in enumerate(lists.ids_GNK[1]):
-    gold = split.gold[row]
-    gold = gold[mask_L[gold]]
-    if len(gold):
-      shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
-  values = found.metrics['xjax']['odd']
-  assert values['RP@5'] == pytest.approx(np.mean(shares))
-  assert found.metrics['recalls'] == finished.metrics['dev']['recalls']
-  # The saved lists are cut from a shortlist of other labels.
-  files = JudgeFiles(found.folder / 'predictions.npz')
-  cut = evaluate_files(files, request).metrics
-  assert cut['xjax']['odd']['RP@5'] is None
-  for name in ('all', 'few'):
-    for metric in ('RP@5', 'micro-F1', 'macro-F1'):
-      value = cut['xjax'][name][metric]
-      assert value is not None
-      assert value == found.metrics['xjax'][name][metric]
 
 
 @pytest.mark.parametrize('same', [True, False])

@@ -249,8 +249,3 @@ def test_margins_without_a_calibration(calibrated):
   # This strategy takes scores of any kind.
   asked = StrategyRequest(StrategyKind.BOUNDED_RANDOM, 2)
   assert evaluate_split(folder, 'dev', strategy=asked).metrics
-
-
-def test_beta_must_be_a_number():
-  with pytest.raises(ConfigError, match='--beta=nan'):
-    StrategyRequest(StrategyKind.COVERAGE, K, beta=float('nan'))

@@ -47,7 +47,6 @@ CONFIGS = {
     ),
   ),
 }
-ENCODER = 'config.model.encoder'
 
 
 @pytest.mark.parametrize(
@@ -64,18 +63,7 @@ ENCODER = 'config.model.encoder'
     ('frozen', 'model.encoder', HANConfig(), 'by_zone'),
     ('frozen', 'model.pooling', NoPooling(), 'needs a pooling'),
     ('frozen', 'data.tokens', FeatureFilesConfig(max_tokens=2), 'buckets'),
-    *(
-      ('cnn_lwan', f'model.encoder.{field}', 0, f'{ENCODER}.{field}=')
-      for field in ('filters', 'width')
-    ),
-    *(
-      ('han', f'model.encoder.{field}', 0, f'{ENCODER}.{field}=')
-      for field in ('units', 'layers', 'zone_units')
-    ),
-    *(
-      (name, 'model.encoder.dropout', 1.0, f'{ENCODER}.dropout=')
-      for name in ('bigru_att', 'cnn_lwan', 'han')
-    ),
+    ('han', 'model.encoder.zone_units', 0, 'model.encoder.zone_units='),
   ],
 )
 def test_what_cannot_be_is_one_line(name, path, value, says):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.kills import kill
 from tests.run.tagging import contents, read_rows, rows_of, write_rows
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import DataError, Preempted
 from xjax.data.files.file_set import writing_set
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
@@ -216,11 +216,6 @@ def test_a_damaged_newest_checkpoint_is_an_error(
   # Training goes back and makes the checkpoint again.
   assert fit(read_config, workdir.path).metrics == read_run.metrics
   assert open_run(workdir.path).step == read_run.best_step
-
-
-def test_a_made_corpus_lies_nowhere(finished, tmp_path):
-  with pytest.raises(ConfigError, match='--data_dir: '):
-    evaluate_split(finished.workdir, 'dev', str(tmp_path))
 
 
 def test_saved_predictions_are_judged_and_nothing_is_written(read_run):

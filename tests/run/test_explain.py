@@ -123,18 +123,6 @@ def test_it_knows_the_zone(predictor):
   assert places == {title, body, ('body', (5, 9), 'gipu')}
 
 
-def test_order_and_company_do_not_matter(predictor, documents):
-  texts = [LONG, 'nipa', *documents[:7], 'mani gipu']
-  together = predictor.explain(texts, K, 3)
-  for row in (0, 1, 9):
-    (alone,) = predictor.explain([texts[row]], K, 3)
-    for a, b in zip(alone, together[row], strict=True):
-      assert a.id == b.id
-      np.testing.assert_allclose(
-        [x.weight for x in a.why], [x.weight for x in b.why], atol=1e-5
-      )
-
-
 def test_lists_that_run_out_and_weights_that_are_kept(predictor):
   texts = ['nipa mani', 'gipu', 'fati fati fati']
   ids = np.full((3, K), PAD, np.int32)

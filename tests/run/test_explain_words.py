@@ -18,7 +18,6 @@ TREES = 'trees'  # three trees
 TFIDF = {
   EXACT: {'max_ngram': 3},
   'lr': {'min_ngram': 2, 'max_ngram': 2, 'sublinear': False, 'min_count': 1},
-  'short': {'first_words': 12, 'max_ngram': 2},
   TREES: {'max_ngram': 1, 'max_share': 0.5},
 }
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! x 2003/87 mani, Mani'
@@ -54,7 +53,7 @@ def biases(predictor, ids_NK):
   return bias_L[ids_NK]
 
 
-@pytest.mark.parametrize('name', [EXACT, 'lr', 'short'])
+@pytest.mark.parametrize('name', [EXACT, 'lr'])
 def test_the_contributions_of_all_words_and_the_bias_are_the_score(
   finished, name
 ):

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,7 +10,6 @@ from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import make_mesh
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
@@ -19,7 +17,6 @@ from xjax.models.contract import Config
 from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.models.trees.vectors import RunVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
@@ -29,10 +26,8 @@ from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
 from xjax.train.train_config import NoTrain
-from xjax.train.workdir import Workdir
 
 
 def config_of(folder=''):
@@ -80,20 +75,6 @@ def test_the_tokenizer_is_that_of_the_run(run, exported):
   assert config['model_max_length'] == 16
   for name in ('pad', 'unk', 'cls', 'sep', 'mask'):
     assert config[f'{name}_token'] == f'[{name.upper()}]'
-
-
-def test_another_run_begins_with_it(run, exported):
-  config = config_of(str(exported))
-  kept = Workdir.at(run)
-  check_encoder(config.model, config.data, kept)
-  space, words = kept.label_space(), len(kept.subwords())
-  mesh = make_mesh(config.mesh)
-  plan = plan_neural(config, space, words, mesh, kept.architecture())
-  with jax.set_mesh(mesh):
-    state = start_encoder(plan.init(jax.random.key(0)), config.model)
-  begun, trained = by_path(state.params), by_path(open_run(run).scorer.params)
-  for path in ('encoder/embeddings/word', 'pooling/dense/kernel'):
-    assert np.array_equal(begun[path], trained[path])
 
 
 def test_nothing_is_written_over(run, tmp_path):

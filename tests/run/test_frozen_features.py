@@ -1,7 +1,6 @@
 """Runs whose documents come as vectors of an outside encoder."""
 
 import copy
-import json
 import pathlib
 import shutil
 
@@ -121,28 +120,6 @@ def test_features_that_tell_the_labels_are_learnt(frozen):
     metrics = frozen.metrics[name]['xjax']['all']
     assert metrics['R-Precision'] == 1.0
     assert frozen.prior[name]['xjax']['all']['R-Precision'] < 0.8
-
-
-def test_the_workdir_has_no_vocabulary(frozen):
-  assert not (frozen.workdir / 'features').exists()
-  described = json.loads((frozen.workdir / 'corpus.json').read_text())
-  assert 'vocabulary' not in described
-
-
-def test_order_and_further_rows_do_not_matter(
-  settings, folder, frozen, tmp_path
-):
-  there = tmp_path / 'there'
-  there.mkdir()
-  for name, n in SIZES.items():
-    order = np.random.default_rng(0).permutation(n)
-    other = np.full((1, L), np.nan, np.float32)  # of nobody: never read
-    vectors = np.concatenate([other, vectors_of(name)[order]])
-    save_features(there, name, vectors, ['x', *np.array(ids(name))[order]])
-  again = fit(moved(settings, there), tmp_path / 'run')
-  a, b = scores_of(again), scores_of(frozen)
-  np.testing.assert_array_equal(a.ids, b.ids)
-  np.testing.assert_array_equal(a.scores, b.scores)
 
 
 def test_other_features_are_another_corpus(settings, folder, frozen, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 from tests.run.small_runs import assert_resumes
 from tests.run.tagging import read_rows, tag, write_rows
 from xjax.core.errors import DataError
-from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.ranking import Query
 from xjax.data.config import SubwordsConfig
 from xjax.data.documents import Documents
@@ -21,7 +20,6 @@ from xjax.models.neural.added_labels import described
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
-from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.run.fit import fit
@@ -29,7 +27,6 @@ from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS, by_path
 from xjax.train.saved_steps import intact_steps
-from xjax.train.workdir import Workdir
 
 PRETRAINED = UnifiedConfig(
   chunk=8, hidden_labels=2, aligned=True, graph=GraphLayers(queries=True)
@@ -198,43 +195,3 @@ def test_on_another_mesh(all_devices, run, graph, split, before, tmp_path):
   twin = dataclasses.replace(graph.labels[3], id='new')
   result = scores(predictor.with_labels([twin]), split)
   np.testing.assert_allclose(result[:, :14], before, atol=1e-5)
-
-
-@pytest.fixture(scope='module')
-def flat_config(graph_config):
-  """The same config without a graph."""
-  head = dataclasses.replace(graph_config.model.head, graph=NoGraph())
-  model = dataclasses.replace(graph_config.model, head=head)
-  return dataclasses.replace(graph_config, model=model)
-
-
-def started(config, run):
-  """The config of one step that starts from a run."""
-  again = {'steps': 1, 'init_from': str(run.workdir)}
-  train = dataclasses.replace(config.train, **again)
-  return dataclasses.replace(config, train=train)
-
-
-def assert_loaded(name, ours, theirs, n):
-  """Label rows are loaded for the n trained labels."""
-  rows = slice(n) if ours.ndim and len(ours) >= LABEL_MULTIPLE else ...
-  np.testing.assert_array_equal(ours[rows], theirs[rows], err_msg=name)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize('graph_config', ['unified'], indirect=True)
-def test_runs_with_and_without_a_graph_start_each_other(
-  graph_config, flat_config, tmp_path
-):
-  run = fit(graph_config, tmp_path / 'run')
-  for name, config in (('flat', flat_config), ('graph', graph_config)):
-    source, run = run, fit(started(config, run), tmp_path / name)
-    theirs = read_params(source.workdir / 'checkpoints', source.best_step)
-    ours = read_params(run.workdir / 'checkpoints', 0)
-    more, less = (ours, theirs) if name == 'graph' else (theirs, ours)
-    assert {x for x in more if x not in less} == {
-      x for x in more if x.startswith('head/graph')
-    }
-    n = Workdir.at(run.workdir).label_space().n_trained
-    for x in less:
-      assert_loaded(x, ours[x], theirs[x], n)

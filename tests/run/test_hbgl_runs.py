@@ -100,18 +100,6 @@ def test_levels_are_saved_in_the_order_of_labels(finished):
 
 
 @pytest.mark.thorough
-def test_a_run_starts_from_the_labels_of_another(
-  finished, tmp_path, monkeypatch
-):
-  config = config_with(steps=1, init_from=str(finished.workdir))
-  monkeypatch.setattr(label_vectors, 'pretrain', None)  # all are known
-  run = fit(config, tmp_path)
-  ours, theirs = params_of(run, 0), params_of(finished, finished.best_step)
-  for name in ('head/kernel', 'head/special', 'head/transform/dense/kernel'):
-    np.testing.assert_array_equal(ours[name], theirs[name])
-
-
-@pytest.mark.thorough
 def test_labels_that_another_run_lacks_are_trained_on_its_encoder(
   finished, tmp_path, monkeypatch
 ):

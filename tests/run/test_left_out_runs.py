@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import json
 import re
 import shutil
 
@@ -11,7 +10,6 @@ import pytest
 
 from tests.fixtures.shortlist_runs import reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
-from tests.models.stack.test_stack_model import stack_of
 from tests.run.tagging import tag
 from tests.run.test_cascade_runs import config_with as cascade
 import xjax
@@ -120,21 +118,6 @@ def test_labels_that_the_run_leaves_out_need_no_folder_of_their_own(
   judged = evaluate_split(workdir, 'dev', leave_out=one)
   assert judged.folder.name.startswith('dev.leave_out@')
   assert len(judged.predictions.left_out) == 1 + len(own.left_out)
-
-
-def test_every_list_has_a_folder_of_its_own(linear, tmp_path):
-  folders = {}
-  for ids in ('c01', 'c02', 'c02\nc01', 'c01\nc02'):
-    (tmp_path / 'list.txt').write_text(ids)
-    listed = str(tmp_path / 'list.txt')
-    judged = evaluate_split(linear[0].workdir, 'dev', leave_out=listed)
-    folders[ids] = judged.folder
-    facts = json.loads((judged.folder / 'judged.json').read_text())
-    digest = judged.folder.name.partition('@')[2]
-    assert facts['left_out'].startswith(digest)
-  assert len(set(folders.values())) == 3
-  assert folders['c02\nc01'] == folders['c01\nc02']
-  assert all((folder / 'metrics.json').is_file() for folder in folders.values())
 
 
 def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
@@ -270,17 +253,14 @@ def test_a_neural_model_is_judged_and_chosen_without_them(
   assert len(shown) == model.n_labels - len(rows) and not shown & set(ids)
 
 
-@pytest.mark.parametrize('averaging', [Averaging.RANK, Averaging.SOFTMAX])
-def test_an_ensemble_leaves_them_out_of_all_its_runs(
-  linear, listed, tmp_path, averaging
-):
+def test_an_ensemble_leaves_them_out_of_all_its_runs(linear, listed, tmp_path):
   config = config_of(*RUNS['svm'])
   config.data.hold_out_labels = 0
   config = dataclasses.replace(config, train=NoTrain())
 
   def ensemble(*results):
     runs = tuple(str(result.workdir) for result in results)
-    model = EnsembleModel(runs, averaging, depth=20)
+    model = EnsembleModel(runs, Averaging.RANK, depth=20)
     return dataclasses.replace(config, model=model)
 
   # Runs that list the labels are averaged as if they did not.
@@ -292,18 +272,6 @@ def test_an_ensemble_leaves_them_out_of_all_its_runs(
   for name, lists in ours.lists.items():
     np.testing.assert_array_equal(lists.ids, theirs.lists[name].ids)
     np.testing.assert_array_equal(lists.scores, theirs.lists[name].scores)
-
-
-@pytest.mark.thorough
-def test_labels_at_inner_nodes_of_a_tree_and_proposals_of_a_stack(
-  tmp_path, listed
-):
-  config = with_list(config_of(*RUNS['taxonomy']), listed)
-  assert_left_out(fit(config, tmp_path / 'tree'))
-  stack = fit(with_list(stack_of(), listed), tmp_path / 'stack')
-  rows = assert_left_out(stack).space.left_out
-  for path in (stack.workdir / 'model').glob('fold_*.npz'):
-    assert not np.isin(np.load(path)['ids'], rows).any()
 
 
 @pytest.mark.thorough

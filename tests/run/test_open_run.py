@@ -112,11 +112,6 @@ def test_another_vocabulary_does_not_fit(workdir):
     open_run(workdir)
 
 
-def test_no_run_there(tmp_path):
-  with pytest.raises(DataError, match='this folder has no run of xjax'):
-    open_run(tmp_path)
-
-
 def test_needs_nothing_but_the_workdir(workdir, predictor):
   path = workdir / 'config.json'
   config = json.loads(path.read_text())

@@ -138,25 +138,6 @@ def test_a_run_starts_from_a_run_without_views(flat, tmp_path, caplog):
   assert (start[VIEW_NAMES] != PAD).any()
 
 
-@pytest.mark.thorough
-def test_a_run_with_other_labels_takes_the_vectors_of_the_labels_it_shares(
-  finished, tmp_path
-):
-  config = config_with(2, init_from=finished.workdir, hold_out_labels=3)
-  result = fit(config, tmp_path)
-  ours, theirs = (
-    list(encoded_labels(Workdir.at(x.workdir).label_space()).ids)
-    for x in (result, finished)
-  )
-  assert ours != theirs
-  start, source = saved(result, 0), saved(finished)
-  rows = [theirs.index(id_) for id_ in ours if id_ in theirs]
-  kept = [row for row, id_ in enumerate(ours) if id_ in theirs]
-  # The names are in this run's order as well.
-  for part in (VIEW_VECTORS, VIEW_NAMES):
-    np.testing.assert_array_equal(start[part][kept], source[part][rows])
-
-
 def test_views_are_planned():
   plain, views = (
     Planner(corpus_sizes(c), LAPTOP).plan(c, 1)

@@ -76,12 +76,6 @@ def test_dev_is_a_pair_or_a_share(dev):
     xjax.fit(['a'], [['x']], dev=dev, verbose=False)
 
 
-def test_a_share_may_be_a_number_of_numpy(train, tmp_path):
-  xjax.fit(*train, dev=np.float32(0.25), workdir=tmp_path, verbose=False)
-  config = json.loads((tmp_path / 'config.json').read_text())
-  assert config['data']['dev_share'] == 0.25
-
-
 def test_a_config_must_be_a_config(train):
   with pytest.raises(ConfigError, match="must be 'auto', the name of a config"):
     xjax.fit(*train, config=3)
@@ -168,15 +162,6 @@ def test_lists_of_integers_are_labels(train):
   assert {label.id for label in model.labels} == ids
   with pytest.raises(DataError, match=r'labels\[0\]\[0\] is of type float'):
     xjax.fit(texts, [[1.0]] * len(texts), verbose=False)
-
-
-def test_data_that_cannot_be_read_are_not_the_same(train, tmp_path):
-  xjax.fit(*train, dev=0, workdir=tmp_path, verbose=False)
-  path = tmp_path / 'data' / 'train.jsonl'
-  path.unlink()
-  path.symlink_to('nowhere')
-  with pytest.raises(ConfigError, match='made from other texts or labels'):
-    xjax.fit(*train, dev=0, workdir=tmp_path, verbose=False)
 
 
 def test_the_log_of_fit_is_shown_only_if_wanted(train, capfd):

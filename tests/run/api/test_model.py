@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.frames import Column, Frame
-from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
+from tests.fixtures.tagged_texts import N_LABELS, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
@@ -76,21 +76,6 @@ def test_k_must_be_an_integer_of_at_least_1(model, neural, k):
       method(['a'], k=k)
 
 
-def test_extreme_k_and_texts(model, neural):
-  for each in (model, neural):
-    assert each.predict([]) == []
-    for k in (10**9, None):
-      ((*found,),) = each.predict([''], k=k)
-      assert len(found) == len(each.labels)
-
-
-def test_another_k_gives_the_same_labels(neural):
-  texts = ['nipa mani', 'gipu']
-  long = neural.predict(texts, k=1000)
-  for k in (1, 2, 5, 17):
-    assert neural.predict(texts, k=k) == [labels[:k] for labels in long]
-
-
 def test_probabilities_are_those_of_predict(model, test):
   texts = test[0][:7]
   found = model.predict_proba(texts)
@@ -125,15 +110,6 @@ def test_evaluate_gives_the_metrics_of_the_run(train, test, tmp_path):
   assert without_calibration(model.evaluate(documents)) == saved
 
 
-def test_tokens_of_other_texts_are_neither_read_nor_cached(
-  neural, test, monkeypatch
-):
-  """Texts that are no split have no digest, which would name their tokens."""
-  texts, labels = test
-  monkeypatch.setattr('xjax.train.batches.inputs.tokenise', None)
-  neural.evaluate(texts, labels)
-
-
 def test_an_unknown_label_is_a_miss_and_a_warning(model, test, caplog):
   texts, labels = test
   more = [[*ids, 'unknown'] for ids in labels]
@@ -154,16 +130,6 @@ def test_a_threshold_keeps_the_labels_at_or_above_it(model, test):
     assert model.predict(texts, k=None, threshold=least) == wanted
     short = [labels[:1] for labels in wanted]
     assert model.predict(texts, k=1, threshold=least) == short
-
-
-def test_the_tuned_threshold_is_that_of_dev(model, test):
-  metrics = model.evaluate(*test)['all']
-  found = model.predict(test[0], k=None, threshold='tuned')
-  n_found = sum(map(len, found))
-  pairs = zip(found, test[1], strict=True)
-  hits = sum(label.id in ids for labels, ids in pairs for label in labels)
-  micro = 2 * hits / (n_found + 2 * N)
-  assert metrics['micro-F1-tuned'] == pytest.approx(micro)
 
 
 @pytest.mark.parametrize('threshold', [-0.1, 1.5, 'x', True, float('nan')])

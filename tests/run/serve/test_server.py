@@ -11,16 +11,13 @@ import threading
 import time
 
 from hypothesis import given, settings, strategies as st
-import numpy as np
 import pytest
 
 from tests.run.serve.conftest import Client, SlowService, serving
 import xjax
 from xjax.core.errors import ConfigError, DataError
-from xjax.report.page import served
 from xjax.run.serve.app import Limits, allowed_hosts
 from xjax.run.serve.server import bind
-from xjax.run.serve.service import Service
 
 FIELDS = 'documents text zones id labels k threshold explain'.split()
 TEXTS = ['a cat and a dog', 'one horse', 'nothing known']
@@ -246,23 +243,6 @@ def test_many_clients_share_batches(service):
     documents, batches = (client.metric(name) for name in names)
     assert documents - before[0] == 48 * len(TEXTS)
     assert batches - before[1] < 24
-
-
-@pytest.mark.thorough
-def test_no_request_to_a_neural_model_compiles(finished):
-  rng, words = np.random.default_rng(0), np.array('puma sa funu x'.split())
-  with serving(Service.load(finished.workdir, served)) as client:
-    compiled = client.metric('xjax_compiled_programs_total')
-    most = client.json('GET', '/health')[1]['max_k']
-    for path in ('/predict', '/shaded') * 10:
-      texts = [
-        ' '.join(rng.choice(words, rng.integers(1, 60)))
-        for _ in range(rng.integers(1, 20))
-      ]
-      body = {'documents': texts, 'k': int(rng.integers(1, most + 1))}
-      body['explain'] = int(rng.integers(0, 9))
-      assert client.json('POST', path, body)[0] == 200
-    assert client.metric('xjax_compiled_programs_total') == compiled
 
 
 @pytest.mark.fuzzed

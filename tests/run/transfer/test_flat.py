@@ -16,7 +16,6 @@ from tests.run.transfer.conftest import (
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.htc import HtcData
-from xjax.data.schema import Label
 
 
 def test_all_labels_stay_and_forget_their_parents(source, moved):
@@ -67,30 +66,6 @@ def test_ancestors_may_be_added(source, moved):
   assert lines[1].startswith('labels added to documents: ')
   with pytest.raises(ConfigError, match='have got ancestors'):
     moved(flat, 'original', 'back')
-
-
-def test_twenty_levels_are_no_more_than_two(tmp_path, moved):
-  chain = [
-    Label(f'n{i}', f'n{i}', parents=(f'n{i - 1}',) if i else ())
-    for i in range(20)
-  ]
-  rows = {'train': [(f'n{i}',) for i in range(20)]}
-  deep = write_corpus(tmp_path / 'deep', rows, chain)
-  flat, _ = moved(deep, 'flat', 'closed', kept=CLOSED)
-  assert len(gold_of(contents(flat)[0])[19]) == 20
-  leaves, _ = moved(deep, 'flat', 'leaves', kept=LEAVES)
-  assert contents(leaves)[1].keys() == {'n19'}
-  all_, _ = moved(deep, 'flat', 'all')
-  back, _ = moved(all_, 'original', 'back')
-  assert contents(back) == contents(deep)
-
-
-def test_a_corpus_without_descriptors_gets_none(plain, moved):
-  flat, _ = moved(plain, 'flat', 'flat')
-  assert not (flat / 'labels.jsonl').exists()
-  assert contents(flat) == contents(plain)
-  back, _ = moved(flat, 'original', 'back')
-  assert contents(back) == contents(plain)
 
 
 def test_a_taxonomy_goes_both_ways(tmp_path, moved):

@@ -157,16 +157,6 @@ def test_labels_that_no_document_has_are_in_the_tree_if_asked(source, moved):
   assert 'unused' in (tree / 'original' / 'labels.jsonl').read_text()
 
 
-def test_a_label_that_was_a_parent_becomes_a_leaf(source, moved):
-  tree, _ = moved(source, 'hierarchical', 'tree', branching=(3,))
-  splits, labels = contents(tree)
-  meta, children = tree_of(labels)
-  assert children.keys() == {'', *meta}
-  assert labels['land'].alt == ('soil', 'earth')
-  assert labels['sea'].description == 'salt water'
-  assert gold_of(splits)[3] == ()  # no labels, no clusters
-
-
 def test_ids_must_not_be_taken(tmp_path, moved):
   rows = {'train': [('meta_1_1',), ('b',), ('c',)]}
   source = write_corpus(tmp_path / 'source', rows, zones=('text',))
@@ -192,14 +182,6 @@ def test_there_are_at_most_as_many_clusters_as_labels(plain, moved, tmp_path):
   meta, children = tree_of(contents(tree)[1])
   lowest = [children[m] for m in meta if not set(children[m]) & set(meta)]
   assert [len(labels) for labels in lowest] == [1] * 12
-
-
-def test_many_levels_are_possible(tmp_path, moved):
-  rows = {'train': [(f'l{i:03d}',) for i in range(256)]}
-  source = write_corpus(tmp_path / 'source', rows, zones=('text',))
-  tree, lines = moved(source, 'hierarchical', 'tree', branching=(2,) * 8)
-  assert lines[1] == 'levels: 2 - 4 - 8 - 16 - 32 - 64 - 128 - 256 - 256'
-  assert len(gold_of(contents(tree)[0])[0]) == 9
 
 
 def test_train_is_needed(tmp_path, moved):

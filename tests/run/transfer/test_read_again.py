@@ -100,15 +100,6 @@ def test_leaves_of_a_taxonomy_come_back_with_their_parents(
   assert ids_of(back, JsonlData) == ['fields', 'reefs']
 
 
-def test_leaves_come_back_as_a_taxonomy(htc, moved):
-  first, _ = moved(htc, 'flat', 'there', HtcData, LEAVES)
-  back, lines = moved(first, 'original', 'back', form=HTC)
-  assert 'labels that they will get: 2;' in lines[1]
-  before, after = (config_of(x, HtcData, **LEAVES) for x in (htc, back))
-  assert list(after.data.read().labels) == list(before.data.read().labels)
-  assert contents(back, HtcData) == contents(htc, HtcData)
-
-
 def test_the_printed_zones_give_the_text_of_the_source(eurlex57k, moved):
   before = texts_of(eurlex57k, Eurlex57kData)
   flat, lines = moved(eurlex57k, 'flat', 'flat', Eurlex57kData)
