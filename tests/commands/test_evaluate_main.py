@@ -8,6 +8,7 @@ import pytest
 from tests.commands.conftest import N_DOCS, Done
 from tests.fixtures.shrink import shrink
 from tests.report.terminal.test_judged import FILES
+from tests.run.tagging import contents
 from xjax.judge.calibration import reliability_of
 from xjax.models.contract import Config
 from xjax.report.sources import read_runs
@@ -135,11 +136,6 @@ def workdir(devices, tmp_path_factory) -> pathlib.Path:
   folder = tmp_path_factory.mktemp('evaluate') / 'run'
   with devices(1):  # as run_main has it
     return fit(shrink(Config()), folder).workdir
-
-
-def contents(folder):
-  files = (path for path in folder.rglob('*') if path.is_file())
-  return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 def test_a_run_with_and_without_flags_of_judging(evaluate, workdir, tmp_path):
