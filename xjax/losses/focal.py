@@ -62,5 +62,7 @@ class Focal(LabelLoss):
     if self.alpha:
       share_BC *= jnp.where(targets_BC, self.alpha, 1 - self.alpha)
     right_BC = jax.nn.sigmoid(margin_BC)
+    # With w = 1 - p_t, the derivative of w^gamma nats with respect to m is
+    # -w^gamma (gamma p_t nats + w).
     slope_BC = self.gamma * right_BC * nats_BC + wrong_BC
     return share_BC * nats_BC, -sign_BC * share_BC * slope_BC

@@ -70,6 +70,7 @@ class SequenceLoss(ChunkLoss):
   ) -> Float32[Array, '*symbols']:
     """Returns the loss of symbols, from log p and the mean log probability."""
     nats = -(1 - self.smoothing) * right - self.smoothing * mean
+    # expm1 keeps 1 - exp(-c) accurate if c is nearly 0.
     wrong = jnp.maximum(-jnp.expm1(-nats), _LEAST)
     return wrong**self.gamma * nats
 
@@ -80,4 +81,6 @@ class SequenceLoss(ChunkLoss):
     real: Bool[Array, 'B steps'],
   ) -> Float32[Array, ' B']:
     """Returns each document's loss, the sum over the symbols with real True."""
+    # Both must also be finite where `real` is False: the gradient there would
+    # be 0 times an infinite slope, which is NaN.
     return jnp.where(real, self.of_symbols(right, mean), 0).sum(axis=1)

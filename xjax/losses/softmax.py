@@ -55,6 +55,7 @@ class Softmax(ChunkLoss):
   ) -> 'NormalisedSoftmax':
     share_B = jnp.ones_like(gold_B)
     if self.averaged:
+      # The inner `where` avoids a division by 0 without gold labels.
       share_B = jnp.where(gold_B > 0, 1 / jnp.where(gold_B > 0, gold_B, 1), 0)
     return NormalisedSoftmax(normaliser_B, share_B, gold_B * share_B)
 
@@ -81,5 +82,6 @@ class NormalisedSoftmax(ChunkLoss):
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
     # Gold labels have loss 0 here too, but all labels have derivatives.
     del weight_C
+    # This cannot overflow: no logit is larger than the normaliser.
     share_BC = jnp.exp(logits_BC - self.normaliser_B[:, None])
     return jnp.float32(0), self.gold_B[:, None] * share_BC

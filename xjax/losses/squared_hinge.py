@@ -48,6 +48,7 @@ class SquaredHinge(LabelLoss):
     self, margins_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
     sign_BC = jnp.where(targets_BC, 1.0, -1.0)
+    # A margin of -inf, which marks padding, has loss and derivative 0.
     short_BC = jnp.maximum(0.0, 1.0 - sign_BC * margins_BC)
     return short_BC**2, -2.0 * sign_BC * short_BC
 

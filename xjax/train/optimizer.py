@@ -67,6 +67,8 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   if config.clip_norm:
     chain.append(optax.clip_by_global_norm(config.clip_norm))
   chain.append(config.optimizer.build())
+  # The decay comes after the optimizer's rule, so that the rule does not scale
+  # it (decoupled weight decay, Loshchilov & Hutter 2019).
   if (decay := config.optimizer.weight_decay) is not None:
     chain.append(optax.add_decayed_weights(decay, _matrices))
   if config.rates or config.layer_decay != 1:
@@ -187,6 +189,7 @@ def label_row_optimizer(
   schedule, peak = make_schedule(config), config.learning_rate
   return LabelRowOptimizer(
     config.rows.build(),
+    # The schedule of all parameters, with a peak of its own.
     lambda step: config.rows.learning_rate / peak * schedule(step),
     config.rows.weight_decay,
     np.asarray(train_counts) >= FREQUENT,

@@ -185,6 +185,7 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
       params=from_paths(state.params, params),
       row_slots=from_paths(state.row_slots, slots),
     )
+    # Only now, because the first means must equal the changed biases, too.
     return plan.start_averages(state)
 
   return dataclasses.replace(plan, init=init)

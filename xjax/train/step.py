@@ -54,11 +54,12 @@ def make_train_step(
 ) -> TrainStep:
   """Compiles the step (state, batch, key) -> (state, metrics).
 
-  The state is donated. The randomness depends only on the key and state.step.
-  Call the step under jax.set_mesh(mesh). `accumulate` micro-batches are
-  computed one after the other; their gradients are summed and divided by the
-  rows of the batch. So, without dropout, the result does not depend on their
-  number. `weights` are from place_weights.
+  The state is donated. The randomness depends only on the key and state.step,
+  so a resumed run draws the same numbers as an uninterrupted one. Call the step
+  under jax.set_mesh(mesh). `accumulate` micro-batches are computed one after
+  the other; their gradients are summed and divided by the rows of the batch.
+  So, without dropout, the result does not depend on their number. `weights` are
+  from place_weights.
   """
 
   def step(
@@ -187,12 +188,14 @@ def _accumulated(
   ) -> tuple[tuple[jax.Array, None], nnx.State]:
     def add(carry: tuple, micro: tuple) -> tuple[tuple, None]:
       index, documents = micro
+      # Without this, all micro-batches would have the same dropout.
       sums = sum_and_grads(trained, documents, jax.random.fold_in(key, index))
       return jax.tree.map(jnp.add, carry, sums), None
 
     zeros = jax.tree.map(jnp.zeros_like, trained)
     zero = ((jnp.float32(0), None), zeros)
     micros = (jnp.arange(accumulate), jax.tree.map(cut, batch))
+    # The scan keeps the activations of only one micro-batch in memory.
     return jax.lax.scan(add, zero, micros)[0]
 
   return sum_micro_batches
