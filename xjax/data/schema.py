@@ -329,14 +329,10 @@ def load_concepts(path: str | os.PathLike) -> Labels:
     return Labels.of(())
   faults = Faults(on_error=None)
   concepts = []
-  try:
-    with pathlib.Path(path).open('rb') as file:
-      for number, row in read_rows(file, faults, str(path)):
-        fields = Fields(row)
-        concepts.append(read_label(fields))
-        faults.extend(str(path), number, fields.faults)
-  except OSError as error:
-    raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+  for number, row in read_rows(pathlib.Path(path), faults):
+    fields = Fields(row)
+    concepts.append(read_label(fields))
+    faults.extend(path, number, fields.faults)
   faults.settle()
   return Labels.of(concepts)
 

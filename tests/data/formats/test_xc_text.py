@@ -90,7 +90,6 @@ def test_a_name_that_is_missing_keeps_its_column(folder):
 
 
 COLUMNS = 'target_ind must be a list of columns, from 0'
-COLUMNS = 'target_ind must be a list of columns, from 0'
 WEIGHTS = 'target_rel must be a list with one number per entry of target_ind'
 BROKEN = [
   ({'target_ind': [11]}, "unknown label '11': it has no descriptor"),

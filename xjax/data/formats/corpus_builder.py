@@ -143,15 +143,7 @@ def choose_splits(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SourceCorpus:
-  """Holds all splits of a source, before a label space is made.
-
-  Attributes:
-    ordered: decides the order of a label space that has only the labels of the
-      splits. True: the order of the descriptors; False: the order of ids.
-    drawn: names of the splits whose documents were drawn, because the source
-      does not say which documents are in which split.
-    left_out: says how many faulty records are left out; '' if there are none.
-  """
+  """Holds all splits of a source, before a label space is made."""
 
   source: str  # its name, for messages
   labels: Labels  # descriptors in the order of the source
@@ -159,9 +151,11 @@ class SourceCorpus:
   splits: Mapping[str, RawSplit]
   zones: tuple[str, ...]  # all zone names, in order of first use
   full_text: tuple[str, ...] = ()  # zones of the full text; () is all
+  # The order of a label space that has only the labels of the splits: of the
+  # descriptors, or else of ids.
   ordered: bool = False
-  drawn: tuple[str, ...] = ()
-  left_out: str = ''
+  drawn: tuple[str, ...] = ()  # splits that the source does not have itself
+  left_out: str = ''  # says how many faulty records are left out, if any
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))

@@ -22,20 +22,13 @@ ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 @dataclasses.dataclass
 class DataConfig(ConfigPart, abstract=True):
-  """Configures a corpus; this is the base class of all corpus formats.
-
-  Attributes:
-    generated: whether documents are generated from a seed, not read from files.
-    tables: whether documents to be tagged may be rows of a table.
-    label_field: the field of a record that holds a document's labels.
-    full_text: names of the zones that are read if data.zones is empty; () means
-      all zones.
-  """
+  """Configures a corpus; this is the base class of all corpus formats."""
 
   sparse: ClassVar[bool] = False  # rows of sparse features, without text
-  generated: ClassVar[bool] = False
-  tables: ClassVar[bool] = False
-  label_field: ClassVar[str] = 'labels'
+  generated: ClassVar[bool] = False  # from a seed, not read from files
+  tables: ClassVar[bool] = False  # documents to be tagged may be rows
+  label_field: ClassVar[str] = 'labels'  # of a record
+  # The zones that are read if data.zones is empty; () means all zones.
   full_text: ClassVar[tuple[str, ...]] = ()
 
   dir: str = field(
@@ -122,12 +115,7 @@ class DataConfig(ConfigPart, abstract=True):
     return read_document(fields, default_id, need_labels)
 
   def read_rows(self, source: str) -> Sequence[Document]:
-    """Reads sparse documents whose labels are to be predicted, from a file.
-
-    Raises:
-      DataError: the file has faults or no documents, or its documents are
-        texts.
-    """
+    """Reads sparse documents whose labels are to be predicted, from a file."""
     raise DataError(
       f'{source}: {type(self).__name__} reads texts, not features'
     )

@@ -62,23 +62,15 @@ def check_width(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
-  """Holds the content of a file of sparse rows.
-
-  Attributes:
-    header: the counts of the header, (N, L) or (N, D, L); () without a header.
-      If the header is (N, L), an entry `index:value` is a label and its value.
-      Otherwise, an entry is a feature and its value.
-    labels: N rows of labels. A row has the labels that stand before the entries
-      of a line, ascending.
-    entries: N rows of the indices of the entries, in the order of the file.
-    values: values of the entries; float64 for labels, float32 for features.
-  """
+  """Holds the content of a file of sparse rows."""
 
   path: str | os.PathLike
+  # Of a header (N, L), entries `index:value` are labels; of (N, D, L) or (),
+  # they are features.
   header: tuple[int, ...]
-  labels: Ragged
-  entries: Ragged
-  values: np.ndarray
+  labels: Ragged  # those before the entries of a line, ascending
+  entries: Ragged  # indices, in the order of the file
+  values: np.ndarray  # float64 for labels, float32 for features
 
   @property
   def lines(self) -> np.ndarray:
@@ -103,12 +95,9 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
 
   Each line is a document. A blank line is a document without labels and
   features. A line that starts with a space has no labels. If `features` is
-  False, features are checked only for their form, and are left out.
-
-  Raises:
-    DataError: the file cannot be read, a line is not a row of this format, the
-      header and the rows contradict each other, features do not ascend, or a
-      label occurs twice in a line.
+  False, features are checked only for their form, and are left out. Faults
+  are a DataError, also features that do not ascend and a label that occurs
+  twice.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)

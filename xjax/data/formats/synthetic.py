@@ -92,10 +92,6 @@ def make_synthetic(
 
   A document has 3 to 6 labels, a title and a body, with 40 to 120 words in all.
   The training split does not depend on the sizes of dev and test.
-
-  Raises:
-    ConfigError: the config asks for fewer than 2 labels, for no training
-      documents, or for a negative number of documents.
   """
   sizes = {'train': config.n_train, 'dev': config.n_dev, 'test': config.n_test}
   if config.n_labels < 2 or config.n_train < 1 or min(sizes.values()) < 0:

@@ -39,29 +39,20 @@ NOT_GOLD = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class XcFile:
-  """Holds the content of a feature or label file.
+  """Holds the content of a feature or label file."""
 
-  Attributes:
-    features: float32 [N, D], columns ascending in each row. None if no features
-      were read, or if the file is a label file.
-    n_labels: L of the header, or the largest label + 1 if there is no header.
-  """
-
+  # Float32 [N, D], columns ascending in each row; None if none were read.
   features: sparse.csr_array | None
   gold: Ragged  # N rows of labels, ascending
-  n_labels: int
+  n_labels: int  # without a header, the largest label + 1
   header: bool = True  # whether there is one; always in a label file
 
 
 def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
   """Reads a feature or label file.
 
-  In a label file, a label with value 0 is left out.
-
-  Raises:
-    DataError: read_sparse finds a fault, a value is not finite, the squared
-      length of a row overflows float32, or a value in a label file is neither 0
-      nor 1.
+  In a label file, a label with value 0 is left out. A value in it that is not 0
+  or 1, or a feature that is not finite, is a DataError.
   """
   rows = read_sparse(path, features)
   _check_finite(rows)
@@ -83,10 +74,6 @@ def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
 
   The result is float64 [N, L]. The entries of a row are in the order of the
   file. Scores of 0 are kept as explicit entries.
-
-  Raises:
-    DataError: read_sparse finds a fault, there is no header `N L`, or a score
-      is not finite.
   """
   rows = read_sparse(path)
   if len(rows.header) != 2:
@@ -144,10 +131,6 @@ def read_pairs(
   document are the same item, so the label is no useful prediction for the
   document. This label is removed before the best labels of the document are
   selected. Other labels stay, even if their score is 0.
-
-  Raises:
-    DataError: the file cannot be read, a line is not a pair of a document below
-      n_docs and a label below n_labels, or there are no pairs.
   """
   pairs: list[int] = []
   with open_text(path) as file:

@@ -9,7 +9,7 @@ Y.txt, with one name per line. The first line describes column 0. Each file may
 be gzipped.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import itertools
 import pathlib
@@ -140,7 +140,7 @@ def _read_labels(
 ) -> Labels:
   """Reads the label of each column from lbl.json, or else from Y.txt."""
   if paths:
-    return _by_column(_titles(only_file(paths, faults), faults))
+    return _by_column(_titles, only_file(paths, faults), faults)
   names = find_files(folder, 'txt').get(_NAMES)
   if not names:
     raise DataError(
@@ -152,40 +152,41 @@ def _read_labels(
 
 def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
   """Reads the label of each column from a Y.txt and collects faults."""
-  return _by_column(_names(path, faults))
+  return _by_column(_names, path, faults)
 
 
-def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
+def _by_column(
+  read: Callable[[pathlib.Path, Faults], Iterator[tuple[int, Label]]],
+  path: pathlib.Path,
+  faults: Faults,
+) -> Labels:
   """Packs labels by ascending lines; a missing label is named by its column."""
+  before = faults.count
 
   def columns() -> Iterator[Label]:
     column = 0
-    for line, label in lines:
+    for line, label in read(path, faults):
       yield from (Label(str(i), str(i)) for i in range(column, line - 1))
       yield label
       column = line
+    if not column:
+      faults.add_empty(path, 'label', before)
 
   return Labels.of(columns())
 
 
 def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  before, number = faults.count, 0
   for number, row in read_rows(path, faults):
     fields = Fields(row)
     id_ = str(number - 1)
     name, text = fields.text('title', ''), fields.text('content', '')
     yield number, Label(id_, name.strip() or id_, description=text)
     faults.extend(path, number, fields.faults)
-  if not number:
-    faults.add_empty(path, 'label', before)
 
 
 def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  before, number = faults.count, 0
   for number, line in read_lines(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')
     if '\ufffd' in name:
       faults.add(path, number, 'not UTF-8')
     yield number, Label(id_, name)
-  if not number:
-    faults.add_empty(path, 'label', before)

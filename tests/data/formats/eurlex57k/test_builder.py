@@ -26,7 +26,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.corpus_builder import text_digest
 from xjax.data.formats.eurlex57k import reader
-from xjax.data.formats.eurlex57k.reader import Eurlex57k, read_eurlex57k
+from xjax.data.formats.eurlex57k.reader import read_eurlex57k
 from xjax.data.load import build_corpus
 from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Document, Label
@@ -181,20 +181,6 @@ def test_no_corpus_here(tmp_path):
   with zipfile.ZipFile(tmp_path / 'datasets.zip', 'w') as archive:
     archive.writestr('readme.txt', 'x')
   assert 'no documents of EURLEX57K in it' in error_text(read_eurlex57k, data)
-
-
-def test_the_builder_by_itself(folder, tmp_path):
-  made = Eurlex57k(source=str(as_lines(folder)), data_dir=tmp_path / 'tfds')
-  made.download_and_prepare()
-  assert made.info.splits['train'].num_examples == 4
-  source = made.as_data_source(split='dev')
-  assert len(source) == 2
-  example = source[1]
-  assert example['celex_id'] == b'30011R' and example['type'] == b'Regulation'
-  assert list(example['concepts']) == [b'4']
-  assert list(example['main_body']) == [b'Article 0', b'Article 1']
-  names = [p.suffix for p in (tmp_path / 'tfds').rglob('*dev*')]
-  assert any('array_record' in name for name in names)
 
 
 def test_tensorflow_is_not_needed(folder, tmp_path):

@@ -61,18 +61,12 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-  """Holds the rows of a file, and how documents are read from them.
-
-  Attributes:
-    rows: number and fields of each row.
-    read: reads a document from a row, with its default id.
-    reader: reads rows by their columns; None for JSON lines of the usual form.
-  """
+  """Holds the rows of a file, and how documents are read from them."""
 
   name: str
-  rows: Iterator[tuple[int, dict[str, Any]]]
-  read: Callable[[Fields, str], Document]
-  reader: RowReader | None = None
+  rows: Iterator[tuple[int, dict[str, Any]]]  # with their numbers
+  read: Callable[[Fields, str], Document]  # a row, with its default id
+  reader: RowReader | None = None  # None for JSON lines of the usual form
 
   def documents(self) -> Iterator[tuple[int, Document, Fields]]:
     for number, row in self.rows:
@@ -141,11 +135,6 @@ def read_corpus(
 
   If there is neither a dev nor a test split, both are drawn. If there is a test
   split, only dev is drawn. If there is a dev split, nothing is drawn.
-
-  Raises:
-    ConfigError: data.dir is not set.
-    DataError: a column or a split is missing, there are too few documents to
-      draw splits, or the files have faults.
   """
   faults = Faults(source.on_error)
   layout = find_layout(source.dir, faults)
