@@ -48,7 +48,7 @@ def test_a_rule_is_learned(ranker):
 
 
 def test_a_feature_that_does_not_exist_is_smaller_than_all_numbers():
-  """No pair of the lesson lacks a feature here."""
+  """No pair that it learns from lacks a feature."""
   whole = np.nan_to_num(PAIRS)
   ranker = fitted(data=data_of(whole, whole[:, 0] > -1))
   rows = np.zeros((3, 3), np.float32)

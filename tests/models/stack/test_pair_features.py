@@ -1,7 +1,6 @@
 """Pairs of document and label are described by the lists of proposers."""
 
 import dataclasses
-import itertools
 import math
 
 from hypothesis import given, settings, strategies as st
@@ -211,18 +210,3 @@ def test_features_do_not_depend_on_other_pairs_and_documents(problem, keys):
     own = [lists_of([[x[document]] for x in groups], N) for groups in lists]
     alone = pair_features(np.array([label]), own, facts, every)
     assert alone.tobytes() == row.tobytes()
-
-
-def test_names_are_those_of_the_columns():
-  lists = [lists_of(TREE, 6), lists_of(KNN, 6)]
-  names = feature_names(PairFeatures(), ('tree', 'knn'))
-  whole = pair_features(np.arange(12), lists, facts_of(PARENTS), PairFeatures())
-  column = dict(zip(names, whole.T, strict=True))
-  for n in range(len(GROUPS) + 1):
-    for groups in itertools.combinations(GROUPS, n):
-      chosen = only(*groups)
-      part = pair_features(np.arange(12), lists, facts_of(PARENTS), chosen)
-      wanted = feature_names(chosen, ('tree', 'knn'))
-      assert part.shape == (12, len(wanted))
-      for name, values in zip(wanted, part.T):
-        np.testing.assert_array_equal(values, column[name])

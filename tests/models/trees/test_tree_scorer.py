@@ -1,20 +1,17 @@
 """Tests label trees as scorers: weights, slices, allowed labels, several."""
 
 import collections
-import dataclasses
 
 from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.mesh_config import Share
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.label_lists import LabelLists
-from xjax.models import scorer as scorers
 from xjax.models.features import RowFeaturiser
 from xjax.models.trees import tree_scorer
 from xjax.models.trees.tree_scorer import TreeScorer
@@ -189,32 +186,6 @@ def test_trees_together(models, rows, link):
     wanted = logit(means_L) if link is Link.SIGMOID else means_L
     np.testing.assert_allclose(scores[0, i], wanted[best], rtol=1e-5)
     np.testing.assert_allclose(wanted[ids[0, i]], wanted[best], rtol=1e-9)
-
-
-@pytest.mark.parametrize('allowed', [ALLOWED_L, ALLOWED_BL], ids=np.ndim)
-def test_blocks_of_documents_and_shares_of_processes_do_not_matter(
-  models, rows, allowed, monkeypatch
-):
-  """The last block has fewer documents than there are processes."""
-  query = Query(K, SLICES, allowed, RankWeights(WEIGHTS_L))
-  documents = documents_of(rows)
-  whole = scorer_of(models, Link.SIGMOID).rank(documents, query)
-  scorer, blocks = scorer_of(models, Link.SIGMOID, workers=2, block=5), []
-  asked = dataclasses.replace(query, on_block=blocks.append)
-  lists = scorer.rank(documents, asked)
-  np.testing.assert_array_equal(lists.ids_GNK, whole.ids_GNK)
-  np.testing.assert_array_equal(lists.scores_GNK, whole.scores_GNK)
-  assert blocks == [5, N - 5] and not lists.kept
-  joined = np.full(lists.ids_GNK.shape, PAD, np.int32)
-  for own in range(3):  # the rows of other processes are not there
-    share = Share((own,), 3)
-    monkeypatch.setattr(scorers, 'own_share', lambda share=share: share)
-    part = scorer.rank(documents, query).ids_GNK
-    rows_own = [row for row in range(N) if row % 5 % 3 == own]
-    joined[:, rows_own] = part[:, rows_own]
-    others = np.setdiff1d(np.arange(N), rows_own)
-    assert (part[:, others] == PAD).all()
-  np.testing.assert_array_equal(joined, whole.ids_GNK)
 
 
 @pytest.mark.parametrize('link', KINDS)
