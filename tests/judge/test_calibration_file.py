@@ -9,7 +9,6 @@ import pytest
 from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.schema import Label
 from xjax.judge.calibration import (
   Calibration,
   Method,
@@ -26,7 +25,6 @@ from xjax.judge.metrics.calibration_error import (
   reliability,
   sigmoid,
 )
-from xjax.judge.prediction_lines import prediction_line
 
 N, K, L = 200, 6, 40
 
@@ -152,25 +150,6 @@ def test_what_cannot_be_fitted_stays_and_says_why(kind):
   assert (reliability_of(found, shown) is None) == margin
 
 
-def test_infinite_logits_are_said_not_raised():
-  found = predictions()
-  scores = found.lists['all'].scores.copy()
-  scores[0, 0] = np.inf
-  calibration = calibrate(with_scores(found, scores), Method.AUTO, 0, '')
-  assert calibration.reason == 'a score is not finite'
-  assert calibration.log_loss_before is None
-
-
-def test_no_documents(tmp_path):
-  empty = predictions().of_documents(np.zeros(N, bool))
-  calibration = calibrate(empty, Method.AUTO, 0, '')
-  assert calibration.reason == 'no decisions to fit to'
-  assert reliability_of(empty) is None
-  assert cross_fitted(empty, Method.AUTO).shape == (0, K)
-  calibration.save(tmp_path / 'c.json')
-  assert Calibration.load(tmp_path / 'c.json') == calibration
-
-
 @pytest.mark.parametrize('kind', list(ScoreKind))
 def test_a_file_gives_back_what_it_got(tmp_path, kind):
   calibration = calibrate(predictions(kind), Method.AUTO, 3, 'ab12')
@@ -210,22 +189,6 @@ def test_an_impossible_field_is_refused(tmp_path, change):
   path.write_text(json.dumps(json.loads(path.read_text()) | change))
   with pytest.raises(DataError, match='calibration.json: is not a calibration'):
     Calibration.load(path)
-
-
-def test_a_file_of_an_older_version_is_one_sigmoid(tmp_path):
-  path = tmp_path / 'calibration.json'
-  found = predictions()
-  calibrate(found, Method.TEMPERATURE, 3, 'ab12').save(path)
-  values = json.loads(path.read_text())
-  for new in ('schema', 'knots', 'frequent', 'others'):
-    del values[new]
-  path.write_text(json.dumps(values))
-  old = Calibration.load(path)
-  assert old.knots == () and old.method is Method.TEMPERATURE
-  scores, _ = decisions(found)
-  shown = shown_of(scores, ScoreKind.LOGIT, old)
-  wanted = sigmoid(old.a * scores.astype(np.float64))
-  np.testing.assert_array_equal(shown, wanted)
 
 
 @pytest.mark.parametrize('content', [b'', b'{', b'[]', b'3', b'\xff', b'{}'])
@@ -284,12 +247,6 @@ def test_probabilities_hold_for_rare_labels_too(shift):
   assert errors[Method.AUTO] < 0.03 < 0.1 < errors[Method.PLATT]
 
 
-def test_a_calibration_needs_to_know_how_frequent_labels_are():
-  calibration = calibrate(predictions(), Method.AUTO, 0, '')
-  with pytest.raises(ValueError, match='training counts'):
-    readable_scores(np.zeros(3), ScoreKind.LOGIT, calibration)
-
-
 def test_a_document_does_not_see_its_own_calibration():
   found = many(60, SHAPES['one sigmoid'])
   folds = cross_fitted(found, Method.PLATT)
@@ -314,36 +271,6 @@ def test_folds_without_a_fit_have_raw_scores(kind):
   else:
     raw = sigmoid(found.lists['all'].scores[0])
     np.testing.assert_allclose(shown[0][listed[0]], raw[listed[0]])
-
-
-def test_errors_above_a_tenth_are_of_the_same_bins():
-  found = predictions(a=0.3)
-  shown = shown_probabilities(found)
-  listed = found.lists['all'].ids != PAD
-  above = listed & (shown > 0.1)
-  correct = found.lists['all'].hits(found.gold, L)
-  expected = reliability(shown[above], correct[above]).ece
-  assert reliability_of(found).ece_above == pytest.approx(expected, abs=1e-15)
-  assert (listed & ~above).any() and expected != reliability_of(found).ece
-  none = reliability_of(found, np.full_like(shown, 0.1))
-  assert none.ece_above is None
-
-
-LABELS = [Label('c_1', 'food additive'), Label('c_2', 'cérale')]
-
-
-def test_a_line():
-  ids = np.array([1, 0, PAD], np.int32)
-  scores = np.array([0.5, 0.25, 0], np.float32)
-  line = prediction_line('d', ids, scores, LABELS)
-  assert '\n' not in line and 'cérale' in line
-  first = {'id': 'c_2', 'name': 'cérale', 'score': 0.5}
-  second = {'id': 'c_1', 'name': 'food additive', 'score': 0.25}
-  row = json.loads(line)
-  assert row == {'id': 'd', 'labels': [first, second]}
-  assert list(row) == ['id', 'labels']
-  none = prediction_line('d', ids[2:], scores[2:], LABELS)
-  assert json.loads(none) == {'id': 'd', 'labels': []}
 
 
 def test_scores_are_probabilities_where_the_kind_allows():

@@ -88,17 +88,6 @@ def test_p_values_are_corrected_within_a_metric(found):
     assert [row.holm for row in rows] == holm([row.p for row in rows])
 
 
-def test_swapping_who_is_the_baseline_turns_the_sign():
-  pair = {name: SYSTEMS[name] for name in ('base', 'better')}
-  turned = dict(reversed(pair.items()))
-  there, back = compare(pair, PLAN), compare(turned, PLAN)
-  for one, other in zip(there.differences, back.differences, strict=True):
-    assert one.difference == -other.difference
-    assert one.p == other.p
-    assert one.interval.low == pytest.approx(-other.interval.high, abs=1e-12)
-    assert one.interval.error == pytest.approx(other.interval.error)
-
-
 def test_the_best_system_is_significantly_better_than_all_others():
   criteria = PLAN.request().criteria(SYSTEMS['base'])
   metrics = 'RP@5', 'P@1', 'no-such-metric'
@@ -156,15 +145,6 @@ def test_a_bin_without_a_hit_has_no_relative_gain():
   assert row.t_p < 0.05
 
 
-def test_a_system_beside_itself():
-  same = compare({'a': SYSTEMS['base'], 'b': SYSTEMS['base']}, PLAN)
-  for row in same.differences:
-    assert (row.difference, row.p) == (0, 1)
-    assert abs(row.interval.low) < 1e-12 and row.interval.error < 1e-12
-  for row in same.gains:
-    assert row.relative == 0 and row.t_p in (None, 1)
-
-
 def test_slices_and_what_is_missing_in_them():
   plan = dataclasses.replace(PLAN, by_frequency=True, metrics=('P@1', 'RP@10'))
   rows = compare(SYSTEMS, plan).differences
@@ -191,13 +171,6 @@ def test_thresholds_only_where_scores_have_them():
     lacking, known = compare(pair, plan).differences
     assert lacking.note.startswith('margin: the scores are margins')
     assert lacking.p is None and known.p is not None
-
-
-def test_the_seed_decides():
-  def of(seed):
-    return compare(SYSTEMS, dataclasses.replace(PLAN, seed=seed))
-
-  assert of(1) == of(1) != of(2)
 
 
 @pytest.mark.parametrize(
@@ -233,29 +206,3 @@ def test_intervals_have_the_value_and_nothing_impossible(
 ):
   found = clip_interval(Interval(*ends, 0.1), value, least, most)
   assert (found.low, found.high) == expected
-
-
-def test_differences_lie_in_their_intervals():
-  """Also where the systems could not be farther apart."""
-  base = SYSTEMS['base']
-  scores = base.lists['all'].scores
-  rest = [[x for x in range(L) if x not in gold] for gold in golds()]
-  none = [row[:K] for row in rest]
-  best = [[*gold, *row][:K] for gold, row in zip(golds(), rest)]
-  none, best = (
-    dataclasses.replace(base, lists={'all': lists_of(ids, scores)})
-    for ids in (none, best)
-  )
-  metrics = 'P@1', 'RP@5', 'PSP-raw@1', 'coverage@5', 'macro-F1@5', 'entropy@3'
-  plan = dataclasses.replace(PLAN, metrics=metrics, replicates=40)
-  for pair in ({'a': none, 'b': best}, {'a': best, 'b': none}):
-    found = compare(pair, plan)
-    for row in found.differences:
-      assert row.interval.low <= row.difference <= row.interval.high
-      if not row.metric.startswith(('entropy', 'PSP-raw')):
-        assert -1 <= row.interval.low <= row.interval.high <= 1
-    for row in found.gains:
-      if row.relative is not None:
-        assert -1 <= row.interval.low <= row.relative <= row.interval.high
-  raw = next(r for r in found.differences if r.metric == 'PSP-raw@1')
-  assert raw.difference < -1  # no share: it is not cut

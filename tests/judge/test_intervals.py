@@ -23,7 +23,6 @@ from xjax.judge.intervals import (
 from xjax.judge.judge import judge, judged_slices, thresholds
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
-from xjax.judge.metrics.significance import randomization_p
 from xjax.judge.slice import Slice
 
 N, L, K, TUNED = 40, 30, 6, 0.1
@@ -238,27 +237,3 @@ def test_the_error_of_a_mean_is_known():
   assert sums[over] == pytest.approx(terms.sum())
   assert found.error == pytest.approx(scipy.stats.sem(terms[kept]), rel=0.06)
   assert found.high - found.low == pytest.approx(3.92 * found.error, rel=0.06)
-
-
-def p_values(ours, theirs, seed=0, iterations=200):
-  pair = evidence_of(ours, 'all'), evidence_of(theirs, 'all')
-  table = table_of_values(*pair)
-  sums = randomized_sums(*pair, sum_names(table.values()), seed, iterations)
-  return {
-    name: randomization_p(
-      *(float(measure.value(evidence.sums)) for evidence in pair),
-      *(np.broadcast_to(measure.value(s), iterations) for s in sums),
-    )
-    for name, measure in table.items()
-  }
-
-
-@pytest.mark.thorough
-def test_alike_systems_are_as_often_significant_as_chance_has_it():
-  found = [
-    p_values(predictions(2 * seed), predictions(2 * seed + 1), seed)
-    for seed in range(60)
-  ]
-  for name in ('RP@5', 'macro-F1@5', 'nDCG@5'):
-    values = [p[name] for p in found]
-    assert scipy.stats.kstest(values, 'uniform').pvalue > 0.01, name

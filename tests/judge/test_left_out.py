@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.dense_lists import dense_topk
 from tests.judge.systems import system
 from xjax.core.errors import DataError
-from xjax.core.ranking import Lists, kept_gold, measured_masks
+from xjax.core.ranking import Lists
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
@@ -222,39 +222,6 @@ def test_the_popularity_prior_lists_other_labels():
   assert same(judge(ours, SOME), judge(theirs, SOME))
 
 
-def test_further_slices_lose_the_labels_too(ours, theirs):
-  mask = np.zeros(L, bool)
-  mask[[0, 1, 2, 3, 8]] = True
-  criteria = dataclasses.replace(SOME, slices={'mine': mask})
-  others = dataclasses.replace(SOME, slices={'mine': mask[KEPT]})
-  assert same(judge(ours, criteria), judge(theirs, others))
-
-
-def test_without_training_counts_it_is_the_same(ours, theirs):
-  ours, theirs = (
-    dataclasses.replace(
-      p,
-      n_train=0,
-      held_out=np.zeros(0, np.int32),
-      train_counts=np.zeros_like(p.train_counts),
-      lists={'all': p.lists['all']},
-    )
-    for p in (ours, theirs)
-  )
-  assert same(judge(ours, SOME), judge(theirs, SOME))
-
-
-def test_they_can_be_dropped_from_the_labels(ours, theirs):
-  cut = ours.of_judged_labels()
-  assert tuple(cut.labels) == tuple(theirs.labels)
-  assert cut.n_scored == theirs.n_scored
-  np.testing.assert_array_equal(cut.held_out, theirs.held_out)
-  np.testing.assert_array_equal(cut.gold.values, theirs.gold.values)
-  for name, lists in cut.lists.items():
-    np.testing.assert_array_equal(lists.ids, theirs.lists[name].ids)
-  assert cut.of_judged_labels() is cut
-
-
 def test_the_file_says_which_labels_were_left_out(ours, theirs, tmp_path):
   ours.save(tmp_path / 'p.npz')
   loaded = Predictions.load(tmp_path / 'p.npz')
@@ -313,24 +280,3 @@ def test_lists_of_left_out_labels_alone_are_an_error():
     part.leaving_out(np.arange(4))
   cut = part.leaving_out(np.array([3]))
   assert [cut.gold[i].tolist() for i in range(2)] == [[1], [2]]
-
-
-class Union(Table):
-  """Joins the lists of several models, which may have 7 labels."""
-
-  def rank(self, documents, query):
-    lists = super().rank(documents, dataclasses.replace(query, k=7))
-    masks = measured_masks(query)
-    kept = kept_gold(documents.gold, lists.ids_GNK[: len(masks)], masks)
-    return dataclasses.replace(
-      lists.first(query.k), kept={'union recall@7': kept}
-    )
-
-
-def test_recalls_are_those_of_the_labels_that_are_left():
-  shares = []
-  for labels, space in ((np.arange(L), space_of(META)), (KEPT, small_space())):
-    scorer, split = Union(labels), split_of(labels)
-    found = predict(scorer, split, space, 3, measured=True)
-    shares.append(found.recalls)
-  assert shares[0] == shares[1] and shares[0]['all']['union recall@7'] < 1

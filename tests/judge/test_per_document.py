@@ -105,13 +105,6 @@ def test_a_document():
   assert '\n' not in line and 'dé0' in line
 
 
-def test_more_documents_than_are_made_at_a_time():
-  predictions = problem(2500)
-  rows = rows_of(predictions, Criteria(KS, ('P@k',)))
-  assert [row['id'] for row in rows] == list(predictions.doc_ids)
-  assert rows[-1]['gold'] == [LABELS[g] for g in predictions.gold[2499]]
-
-
 def test_without_gold_there_are_no_values():
   predictions = problem()
   bare = [row for row in rows_of(predictions, criteria()) if not row['gold']]

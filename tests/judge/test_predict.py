@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import math
 
 import numpy as np
 import pytest
@@ -217,16 +216,6 @@ def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
   assert notes['micro-F1'].startswith(f'{unknown} of 37 ')
 
 
-def test_margins_have_no_probability():
-  predictions, scores, golds = predicted(kind=ScoreKind.MARGIN)
-  metrics = judge(predictions, Criteria(KS), threshold=0.25)
-  values = metrics['xjax']['all']
-  assert values['micro-F1'] is None
-  assert 'margins' in metrics['notes']['all']['macro-F1']
-  expected = defined(scores, golds, threshold=0.25)['micro-F1']
-  assert values['micro-F1-tuned'] == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(
   ('kind', 'own', 'threshold'),
   [(ScoreKind.MARGIN, 0.25, 0.25), (ScoreKind.PROBABILITY, None, 0.5)],
@@ -276,16 +265,6 @@ def test_the_tuned_threshold_is_one_that_can_be_judged(depth):
   values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
   expected = defined(scores, golds, threshold=threshold)['micro-F1']
   assert values['micro-F1-tuned'] == pytest.approx(expected, abs=1e-14)
-
-
-def test_a_threshold_where_nothing_is_ranked():
-  scorer, split = DenseScorer(5), make_split(5)
-  scorer.scores_NL[:] = -np.inf
-  predictions = predict(scorer, split, SPACE, 4)
-  threshold = tune_threshold(predictions)
-  assert math.isfinite(threshold)
-  values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
-  assert values['micro-F1-tuned'] == values['P@1'] == 0
 
 
 def test_the_popularity_prior(tmp_path):

@@ -155,12 +155,6 @@ def test_two_scores_are_found_in_any_block_of_documents(monkeypatch):
   assert "document '': label 'l4'" in other.fault()
 
 
-def test_a_label_twice_in_a_list_is_named(path):
-  changed(path, 'all/ids', at((0, 2), 1))
-  with pytest.raises(DataError, match="document '31979D0509', label 'l1'"):
-    Predictions.load(path)
-
-
 def test_without_gold_and_held_out(path):
   few = {k: v for k, v in predictions().lists.items() if k != 'held_out'}
   after = saved(path, gold=None, held_out=np.zeros(0, np.int32), lists=few)
@@ -173,14 +167,6 @@ def test_what_is_assigned_is_kept(path):
   assert saved(path).assigned_above is None
   with pytest.raises(DataError, match='assigned_above: is nan, but must be'):
     saved(path, assigned_above=float('nan'))
-
-
-def test_no_documents(path):
-  empty = {
-    name: LabelLists(each.ids[:0], each.scores[:0])
-    for name, each in predictions().lists.items()
-  }
-  assert not len(saved(path, doc_ids=(), lists=empty, gold=Ragged.of([])))
 
 
 def test_the_digest_is_that_of_ids_and_newlines(path):
@@ -348,11 +334,3 @@ def test_merged_lists_have_no_label_twice():
   merged = LabelLists.merge([one, other])
   assert merged.ids.tolist() == [[1, 3, 0, PAD]]
   assert merged.scores.tolist() == [[3, 2, 0.5, NONE]]
-
-
-def test_cut_lists():
-  lists = lists_of([[0, 1, 2], [4, 3, PAD]], [[0, -1, -2], [0, -1, NONE]])
-  cut = lists.cut(np.array([1, 0, 1, 0, 1], bool))
-  assert cut.ids.tolist() == [[0, 2, PAD], [4, PAD, PAD]]
-  assert cut.scores.tolist() == [[0, -2, NONE], [0, NONE, NONE]]
-  assert cut.lengths.tolist() == [2, 1]

@@ -1,8 +1,6 @@
 """Reasons why protocols differ, of conventions and of documents by hand."""
 
-import dataclasses
 import functools
-import itertools
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from tests.judge.systems import system
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, REASONS, judge
-from xjax.judge.metrics.metric import Protocol
 from xjax.judge.metrics.protocols import (
   LMTC,
   NAPKINXC,
@@ -20,7 +17,6 @@ from xjax.judge.metrics.protocols import (
   PYXCLIB,
   XJAX,
 )
-from xjax.judge.protocol_differences import reasons
 
 ALL = tuple(PROTOCOLS.values())
 # Two labels have 50 training documents, and one label has none.
@@ -180,60 +176,3 @@ def test_why_a_protocol_of_its_own_has_no_value():
 
 NUMBERS = {'without_gold': 34, 'labels': 100, 'gold_labels': 60}
 NUMBERS |= {'up_to_largest': 90, 'between': 7}
-
-
-def filled(*args):
-  return [sentence.format(**NUMBERS) for sentence in reasons(*args)]
-
-
-def test_where_conventions_are_alike_there_is_no_reason():
-  for metric, one, other in (
-    ('PSP@5', XJAX, PYXCLIB),  # a ratio of sums is the same either way
-    ('macro-F1', XJAX, NAPKINXC),
-    ('RP@5', XJAX, LMTC),
-    ('PSnDCG@5', NAPKINXC, PYXCLIB),
-  ):
-    assert filled(metric, one, other) == []
-
-
-def test_sentences_name_the_first_protocol_first():
-  assert filled('macro-F1@5', NAPKINXC, XJAX) == [
-    'the mean in napkinxc is over the 90 labels up to the largest index that '
-    'is gold or listed, in xjax over all 100 labels'
-  ]
-  assert filled('PSR-norm@5', PYXCLIB, XJAX) == [
-    "a document's hits are divided by the number of its gold labels in "
-    'pyxclib, by the weights of its gold labels in xjax'
-  ]
-
-
-CONVENTIONS = {
-  'skip_without_gold': 'P@5',
-  'psndcg': 'PSnDCG@5',
-  'psr': 'PSR@5',
-  'coverage_over': 'coverage@5',
-  'macro_over': 'macro-P@5',
-}
-
-
-@pytest.mark.parametrize('field', CONVENTIONS)
-def test_every_convention_has_a_sentence(field):
-  others = {getattr(protocol, field) for protocol in PROTOCOLS.values()}
-  others -= {getattr(XJAX, field)}
-  assert others
-  for value in others:
-    them = dataclasses.replace(XJAX, name='them', **{field: value})
-    assert len(filled(CONVENTIONS[field], XJAX, them)) == 1
-    assert len(filled(CONVENTIONS[field], them, XJAX)) == 1
-
-
-def test_no_convention_is_forgotten():
-  words = {'name', 'title', 'source', 'printed', 'ties', 'frequent_from'}
-  fields = {field.name for field in dataclasses.fields(Protocol)}
-  assert fields == words | {*CONVENTIONS}
-
-
-def test_sentences_ask_for_known_counts_alone():
-  for us, them in itertools.product(PROTOCOLS.values(), repeat=2):
-    for metric in ('P@1', 'PSR@1', 'PSnDCG@1', 'coverage@1', 'macro-F1@1'):
-      filled(metric, us, them, 'few')  # an unknown count is a KeyError

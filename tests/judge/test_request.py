@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
+from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.judge.request import JudgeRequest, Similarity, read_described
 
 LABELS = ('a', 'b', 'c')
@@ -60,12 +60,6 @@ def test_what_is_said_arrives(tmp_path):
   assert (found.form.alphas, found.form.draws) == ((0.25,), (9, 99))
   assert found.ranks_LK.shape == (3, 4) and found.ranks_LK.dtype == np.float64
   assert (found.replicates, found.seed) == (7, 3)
-
-
-@pytest.mark.parametrize('names', [('all',), ('lmtc', 'all')])
-def test_every_protocol(names):
-  found = criteria(JudgeRequest(protocols=names)).protocols
-  assert found == tuple(PROTOCOLS.values())
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ import pytest
 
 from tests.judge.systems import system
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace
-from xjax.judge.metrics.slices import cut_gold, judged_masks
+from xjax.judge.metrics.slices import judged_masks
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import check_slice_names, named_slices
 
@@ -162,13 +161,3 @@ def test_masks_are_those_of_the_label_space():
   assert list(masks) == list(space.masks())
   for name, mask in space.masks().items():
     np.testing.assert_array_equal(masks[name], mask)
-
-
-def test_cut_keeps_rows_and_order():
-  gold = Ragged.of([[0, 2, 5], [], [1], [2, 4]])
-  mask = np.array([1, 0, 1, 0, 1, 0], bool)
-  rows = cut_gold(gold, mask)
-  assert [row.tolist() for row in rows] == [[0, 2], [], [], [2, 4]]
-  assert rows.indptr.dtype == np.int64 and rows.values.dtype == np.int32
-  nothing = cut_gold(gold, np.zeros(6, bool))
-  assert nothing.lengths.tolist() == [0, 0, 0, 0]

@@ -5,15 +5,13 @@ are many labels, only those that are seen are counted.
 """
 
 import contextlib
-import dataclasses
 import logging
 
-import jax
 import numpy as np
 import pytest
 
 from tests.judge.systems import system
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import SliceStatistics
@@ -114,30 +112,3 @@ def test_sums_over_seen_labels_are_the_same(monkeypatch):
   assert every.short == some.short
   for ours, theirs in zip(some.documents(), every.documents(), strict=True):
     np.testing.assert_array_equal(ours, theirs)
-
-
-def test_places(monkeypatch):
-  monkeypatch.setattr(judged_slice, '_COUNT_ALL_UP_TO', 0)
-  found = predictions(13)
-  part = Slice.of(found, ALL, found.masks[ALL])
-  seen = judged_slice.SeenLabels.of(part)
-  (_, documents), *_ = part.blocks()
-  placed = seen.documents(documents)
-  for labels, places in (
-    (documents.ids_BK, placed.ids_BK),
-    (documents.gold_BP, placed.gold_BP),
-  ):
-    assert places.dtype == np.int32
-    back = np.where(places == PAD, PAD, seen.labels_H[places])
-    np.testing.assert_array_equal(back, labels)
-  # Where most labels are seen, all of them are counted.
-  every = Ragged.of([sorted(part) for part in np.array_split(np.arange(L), 13)])
-  full = dataclasses.replace(found, gold=every)
-  part = Slice.of(full, ALL, full.masks[ALL])
-  assert judged_slice.SeenLabels.of(part).labels_H is None
-
-
-def test_weights_of_a_large_slice_go_to_the_device_once(monkeypatch):
-  monkeypatch.setattr(judged_slice, '_NUMPY_UP_TO', 0)
-  weights = evidence_of(predictions()).weights.labels_L
-  assert isinstance(weights, jax.Array) and weights.dtype == np.float64

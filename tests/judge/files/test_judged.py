@@ -10,12 +10,10 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.xc_writers import (
-  write_inv_prop,
-  write_pairs,
   write_xc,
   write_xc_scores,
 )
-from tests.judge.files.given import given, read, refused
+from tests.judge.files.given import given, read
 from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
@@ -41,8 +39,6 @@ SCORES = matrix({0: 0.5, 1: 0.75, 4: 0.5}, *SHORT).astype(np.float32)
 BEST = [[1, 0, 4], [3, 2, PAD], [0, 2, 4]]
 BEST_SCORES = [[0.75, 0.5, 0.5], [0, -1, -INF], [0.25, 0.25, 0.25]]
 GOLD = [[1, 4], [], [2]]
-# Here the first row has all labels, which shows that no row was cut.
-WHOLE = matrix({0: 0.5, 1: 0.75, 2: 0.25, 3: 0.25, 4: 0.5}, *SHORT)
 
 
 def lines(*rows) -> bytes:
@@ -187,26 +183,6 @@ def test_lists_as_text(files):
   assert found.lists['all'].ids.tolist() == [[0]]
 
 
-def test_lists_as_text_whose_ids_are_columns(files):
-  files['scores'].write_bytes(listed(('x', [('4', 0.5), ('0', 0.25)])))
-  label_file(files['gold'], [[4]])
-  found, _ = read(files, 'gold')
-  assert found.labels == ('0', '1', '2', '3', '4')
-  assert found.lists['all'].ids.tolist() == [[4, 0]]
-  # No file says how many columns there are, so the used ones are the labels.
-  features(None)(files['gold'], [[4, 7]])
-  found, _ = read(files, 'gold')
-  assert found.labels == ('0', '4', '7')
-  assert found.gold.values.tolist() == [1, 2]
-  files['scores'].write_bytes(listed(('x', [('fish', 0.5)])))
-  label_file(files['gold'], [[4]])
-  assert refused(files, 'gold') == (
-    "scores:1: label 'fish' is unknown; gold has column numbers, so label ids "
-    'must be numbers from 0 to 4, or give a file with the label id of each '
-    'column: --label_order=FILE'
-  )
-
-
 def saved(path: pathlib.Path, labels=('b', 'a', 'c')) -> None:
   whole = system(
     *([[1, 0], [0, PAD]], [[2, 1], [0, -INF]]),
@@ -245,36 +221,6 @@ def test_saved_predictions(files):
   found, _ = read_judged(JudgeFiles(files['other'], files['scores']))
   assert found.labels == ('a', 'b', 'c')
   assert [row.tolist() for row in found.gold] == [[2], [0, 1]]
-
-
-def test_saved_predictions_and_columns(files):
-  write_xc(files['gold'], XcFile(None, Ragged.of([[0], [2]]), 3))
-  # Columns follow the order of the labels ...
-  saved(files['scores'])
-  found, _ = read(files, 'gold')
-  assert found.gold.values.tolist() == [0, 2]
-  # ... unless the labels' ids are the numbers of the columns.
-  saved(files['scores'], labels=('2', '0', '1'))
-  write_inv_prop(files['weights'], np.array([1.0, 2, 3]))
-  found, weights = read(files, 'gold', 'weights')
-  assert found.gold.values.tolist() == [1, 0]
-  assert weights.tolist() == [3, 1, 2]
-
-
-def test_a_filter_comes_before_selection(files):
-  write_xc_scores(files['scores'], WHOLE)
-  write_pairs(files['filter'], np.array([[0, 1], [1, 0], [2, 0], [2, 4]]))
-  found, _ = read(files, 'filter', depth=2)
-  # The labels that move up are known; the score of 0 in the second row stays.
-  assert found.lists['all'].ids.tolist() == [[0, 4], [3, 2], [2, PAD]]
-  # In rows that were cut, nobody knows which labels would move up.
-  write_xc_scores(files['scores'], SCORES)
-  with pytest.raises(DataError, match='predict more labels'):
-    write_pairs(files['filter'], np.array([[0, 1], [0, 0], [0, 4]]))
-    read(files, 'filter')
-  write_pairs(files['filter'], np.array([[0, 1], [1, 3], [2, 4]]))
-  found, _ = read(files, 'filter')
-  assert found.lists['all'].ids.tolist() == [[0, 4], [2, PAD], [0, 2]]
 
 
 def test_the_kind_of_scores(files):

@@ -106,8 +106,3 @@ def test_what_cannot_be_is_told_with_its_line(tmp_path, text, says):
   path.write_text(text)
   message = error_text(read_label_costs, path, INDEX)
   assert 'costs.jsonl' in message and says in message
-
-
-def test_no_such_file(tmp_path):
-  with pytest.raises(DataError, match='none.jsonl: cannot be read'):
-    read_label_costs(tmp_path / 'none.jsonl', INDEX)

@@ -1,7 +1,5 @@
 """Files of any system, and lists of labels that judging leaves out."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -17,10 +15,7 @@ from tests.judge.test_left_out import (
   N,
   Table,
   gold_rows,
-  predicted,
   same,
-  small_space,
-  space_of,
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.judge.files.judged import JudgeFiles, read_judged
@@ -56,34 +51,6 @@ def test_files_of_scores_are_judged_as_if_they_had_no_such_columns(files):
   theirs = read(files / 'small.npz', files / 'small_gold.npz')
   assert same(judge(ours, SOME), judge(theirs, SOME))
   assert ours.lists['all'].ids.shape == (N, DEPTH)  # lists are filled
-
-
-def test_json_lines_are_cut(files):
-  scores_NL = Table(np.arange(L)).scores_NL
-  lines = []
-  for row, scores in enumerate(scores_NL):
-    best = np.argsort(-scores)[:8].tolist()
-    labels = [{'id': str(i), 'score': float(scores[i])} for i in best]
-    lines.append(json.dumps({'id': str(row), 'labels': labels}))
-  (files / 'lists.jsonl').write_text('\n'.join(lines))
-  gold, meta = files / 'whole_gold.npz', files / 'meta.txt'
-  ours = read(files / 'lists.jsonl', gold, meta)
-  names = np.array(ours.labels)
-  assert not np.isin(names[ours.lists['all'].ids], META.astype(str)).any()
-  assert 4 <= ours.lists['all'].ids.shape[1] < 8
-
-
-def test_gold_of_a_file_is_cut_for_saved_predictions(tmp_path):
-  ours = predicted(np.arange(L), space_of(META))
-  theirs = predicted(KEPT, small_space())
-  ours.save(tmp_path / 'p.npz')
-  lines = (
-    json.dumps({'id': f'd{i}', 'labels': [f'l{x}' for x in row]})
-    for i, row in enumerate(gold_rows())
-  )
-  (tmp_path / 'gold.jsonl').write_text('\n'.join(lines))
-  found = read(tmp_path / 'p.npz', tmp_path / 'gold.jsonl')
-  assert same(judge(found, SOME), judge(theirs, SOME))
 
 
 @pytest.mark.parametrize(

@@ -176,17 +176,6 @@ def test_labels_in_order_name_the_columns_of_gold_as_well(files):
   assert weights.tolist() == [1, 3, 2]
 
 
-def test_labels_in_order_that_are_numbers_are_columns_still(files):
-  """Two columns of four were scored; the gold knows all."""
-  matrix(files['scores'], 2)
-  files['labels'].write_text('1\n3\n')
-  with_header(files['gold'], [[0, 3]], 4)
-  found, _ = read(files, 'gold', 'labels')
-  assert found.labels == ('1', '3', '0', '2')
-  assert found.gold.values.tolist() == [1, 2]
-  assert found.lists['all'].ids[0, :2].tolist() == [0, 1]
-
-
 def test_labels_that_the_order_does_not_have(files):
   files['labels'].write_text('law\ntax\nsea\n')
   end = (
@@ -226,16 +215,6 @@ def test_unknown_labels_are_counted_where_no_order_is_given(files, caplog):
   by_id(files['train'], ('tax', 'C999'))
   read_judged(asked)
   assert not [r for r in caplog.records if r.levelname == 'WARNING']
-
-
-def test_documents_are_those_of_the_gold(files):
-  matrix(files['scores'], n_docs=2)
-  by_id(files['gold'], ('0',), ())
-  found, _ = read(files, 'gold')
-  assert found.doc_ids == ('d0', 'd1')
-  with_header(files['gold'], [[0], []], 3)
-  found, _ = read(files, 'gold')
-  assert found.doc_ids == ('0', '1')
 
 
 def test_training_counts_of_saved_predictions(files):

@@ -1,6 +1,5 @@
 """Fitted sigmoids, rising curves, reliability: slow loops and scikit-learn."""
 
-import itertools
 import math
 
 from hypothesis import example, given, settings, strategies as st
@@ -107,14 +106,6 @@ def test_scores_far_from_zero_and_of_another_unit():
   assert moved.b == pytest.approx(found.b - 1e7 * found.a, rel=1e-6)
 
 
-def test_blocks_do_not_matter(monkeypatch):
-  scores, correct = drawn(1000, 0.5, 1)
-  whole = fit_platt(scores, correct)
-  monkeypatch.setattr('xjax.judge.metrics.calibration_error._BLOCK', 7)
-  parts = fit_platt(scores, correct)
-  assert (parts.a, parts.b) == pytest.approx((whole.a, whole.b), rel=1e-9)
-
-
 def test_the_same_bits_again():
   scores, correct = drawn(5000, 0.5, 1)
   for fit in (*FITS, fitted):
@@ -127,26 +118,6 @@ SHARES = st.floats(0, 1) | st.sampled_from([0, 1 / 15, 0.2, 0.5, 1.0])
 # The loss of these falls by rounding alone.
 ROUNDING = [(-1e30, True), *[(-1.0, False)] * 2, *[(-1.0, True)] * 4]
 ROUNDING += [(1e30, True), (1e-30, False), *[(1e-30, True)] * 3]
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(FINITE, st.booleans()), min_size=1))
-def test_no_sigmoid_on_a_grid_is_better(pairs):
-  scores = np.array([z for z, _ in pairs], np.float32)
-  correct = np.array([c for _, c in pairs])
-  for fit, targets, shifts in (
-    (fit_temperature, (0.0, 1.0), (0.0,)),
-    (fit_platt, platt_targets(correct), (-3.0, -1.0, 0.0, 0.5, 2.0)),
-  ):
-    try:
-      found = fit(scores, correct)
-    except CannotFit:
-      continue
-    assert found.a > 0
-    best = log_loss(found, scores, correct, targets)
-    grid = itertools.product((1e-6, 0.01, 0.1, 0.5, 2.0, 10.0), shifts)
-    for other in (IDENTITY, *itertools.starmap(Sigmoid, grid)):
-      assert best <= log_loss(other, scores, correct, targets) + 1e-12
 
 
 @settings(max_examples=100, deadline=None)
@@ -274,21 +245,6 @@ def test_isotonic_regression_as_scikit_learn_has_it():
   assert np.abs(ours - theirs)[(theirs > 0.05) & (theirs < 0.55)].max() < 0.05
 
 
-def test_few_scores_have_their_own_shares():
-  scores = np.repeat([1.0, 2.0, 4.0], 1000)
-  correct = np.tile(np.arange(1000) < 100, 3)
-  correct[1000:2000] = np.arange(1000) < 600
-  correct[2000:] = np.arange(1000) < 650
-  shown = fitted(scores, correct)(np.array([1.0, 2.0, 4.0]))
-  np.testing.assert_allclose(shown, [0.1, 0.6, 0.65], atol=2e-3)
-
-
-def test_steps_keep_the_order_of_their_scores():
-  scores, correct = risen(3000)
-  shown = fitted(scores, correct)(np.unique(scores))
-  assert (np.diff(shown) > 0).all()
-
-
 @settings(max_examples=200, deadline=None)
 @given(
   st.lists(st.tuples(FINITE | EXTREME, st.booleans()), min_size=2, max_size=60)
@@ -306,11 +262,3 @@ def test_any_decisions_give_a_rising_curve(pairs):
   assert (np.diff(shown) >= 0).all()
   assert shown[0] == 0 and shown[-1] == 1
   assert ((shown[1:-1] > 0) & (shown[1:-1] < 1)).all()
-
-
-def test_a_constant_prior_is_no_fault():
-  curve = fit_isotonic(
-    np.array([1.0, 2.0]), np.array([False, True]), Sigmoid(1e-9, 0.0)
-  )
-  low, high = curve(np.array([1.0, 2.0]))
-  assert 0 < low < 0.5 < high < 1

@@ -21,29 +21,6 @@ def unit(rows):
   return scipy.sparse.csr_array(rows / np.maximum(lengths, 1e-300))
 
 
-def test_by_hand():
-  # Labels 0 and 1 are alike, 2 is like neither, 3 is half like both.
-  vectors = unit([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, np.sqrt(3)]])
-  ids = np.array([[0, 1, 2], [2, 0, 3], [1, 3, 0]], np.int32)
-  found = intra_list_diversity(ids, (2, 3), vectors)
-  np.testing.assert_allclose(found[2], [0, 1, 0.5], atol=1e-15)
-  np.testing.assert_allclose(
-    found[3], [2 / 3, (1 + 1 + 0.5) / 3, (0.5 + 0 + 0.5) / 3]
-  )
-
-
-def test_short_lists():
-  vectors = unit(np.eye(3))
-  ids = np.array([[0, 1, PAD], [2, PAD, PAD], [PAD, PAD, PAD]], np.int32)
-  found = intra_list_diversity(ids, (1, 2, 3, 7), vectors)
-  assert list(found) == [1, 2, 3, 7]
-  assert found[1].tolist() == [0, 0, 0]
-  for k in (2, 3, 7):
-    assert found[k].tolist() == [1, 0, 0]
-  none = np.zeros((0, 4), np.int32)
-  assert intra_list_diversity(none, (2,), vectors)[2].shape == (0,)
-
-
 def test_labels_without_vectors_resemble_nobody():
   vectors = unit([[0, 0], [0, 0], [1, 1]])
   found = intra_list_diversity(np.array([[0, 1, 2]], np.int32), (3,), vectors)

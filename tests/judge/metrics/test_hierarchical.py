@@ -148,48 +148,6 @@ def test_many_documents_are_counted_block_by_block(monkeypatch):
   assert values_of(system) == whole
 
 
-@hypothesis.given(st.integers(0, 10**6), SIZES)
-@hypothesis.settings(max_examples=20, deadline=None)
-def test_labels_without_parents_have_the_metrics_of_flat_labels(seed, n):
-  predicted, gold, labels, _ = problem(seed, n)
-  flat = dict.fromkeys(labels, ())
-  values = values_of(predictions(predicted, gold, flat))
-  assert values['hF1'] == values['micro-F1'] == values['micro-F1[level=1]']
-  assert values['consistency'] in (1, None)
-
-
-@hypothesis.given(st.integers(0, 10**6), SIZES)
-@hypothesis.settings(max_examples=20, deadline=None)
-def test_closed_predictions_are_consistent(seed, n):
-  predicted, gold, labels, parents = problem(seed, n)
-  complete = [
-    [label for label in labels if label in paths.closed(row, parents)]
-    for row in predicted
-  ]
-  values = values_of(predictions(complete, gold, parents, labels))
-  assert values['consistency'] in (1, None)
-  # Ancestors that are predicted anyway change nothing.
-  before = values_of(predictions(predicted, gold, parents, labels))
-  assert values['hF1'] == before['hF1']
-
-
-def test_twenty_levels():
-  names = [f'n{i}' for i in range(20)]
-  chain = dict(zip(names, [(), *((n,) for n in names)], strict=False))
-  system = predictions([['n19'], ['n4']], [['n9'], ['n4']], chain)
-  values = values_of(system)
-  assert values['hP'] == (10 + 5) / (20 + 5)
-  assert values['hR'] == 1
-  assert values['consistency'] == 0
-  assert values['n_gold[level=20]'] == 0 and values['micro-P[level=20]'] == 0
-  assert values['micro-F1[level=5]'] == 1
-
-
-def test_places_of_a_list_without_a_label_are_not_predicted():
-  rows = [['maths'], []], [['maths'], ['art']]
-  assert values_of(predictions(*rows, depth=9)) == values_of(predictions(*rows))
-
-
 def test_only_labels_that_a_model_can_predict_are_asked_for():
   rows = [['music'], ['maths']], [['music'], ['art']]
   whole = predictions(*rows)
@@ -231,25 +189,6 @@ def test_lists_that_are_too_short_are_refused_with_their_number():
   lists = lists_of([[2, 0], [1, 3]], [[0.9, 0.5], [0.9, 0.4]])
   known = dataclasses.replace(short, lists={'all': lists})
   assert values_of(known)['hF1'] == 2 * (2 + 1) / (3 + 4)
-
-
-def test_margins_have_no_threshold():
-  system = predictions([['maths']], [['maths']])
-  margins = dataclasses.replace(system, score_kind=ScoreKind.MARGIN)
-  metrics = judge(margins, Criteria((1,)))
-  assert metrics['xjax']['all']['hF1'] is None
-  assert 'margins' in metrics[NOTES]['all']['hF1']
-  # A scorer may have its own threshold.
-  own = dataclasses.replace(margins, assigned_above=0.5)
-  assert values_of(own)['hF1'] == 1
-
-
-def test_tuned_thresholds():
-  system = predictions([['maths', 'science']], [['maths', 'art']])
-  values = judge(system, Criteria((1,)), threshold=0.95)['xjax']['all']
-  assert values['hR-tuned'] == 0 and values['hP-tuned'] is None
-  assert values['hF1-tuned'] == 0 and values['hF1'] == 2 * 2 / (2 + 3)
-  assert values['micro-F1[level=1]-tuned'] == 0
 
 
 def test_without_parents_there_are_no_such_metrics():

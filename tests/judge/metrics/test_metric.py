@@ -38,14 +38,6 @@ def test_a_measure():
   assert np.isnan(measure.value({'hits@5': 0, 'documents': 0}))
 
 
-def test_a_measure_of_replicates():
-  sums = {'correct': np.array([1, 0, 2]), 'predicted': np.array([2, 0, 0])}
-  share = Measure('share', Hit(), 'correct', ('predicted',), 1)
-  value_R = share.value(sums)
-  assert value_R.dtype == np.float64
-  np.testing.assert_array_equal(value_R, [0.5, np.nan, np.nan])
-
-
 def test_entropy_is_never_below_0():
   entropy = Measure('entropy@5', Entropy(), 'log', ('all',), 5)
   assert entropy.value({'log': 0, 'all': 0}) == 0  # nothing is correct
@@ -71,15 +63,6 @@ def test_the_order_of_a_table():
   assert names[at + 1] == 'macro-F1@1[1000+]'
 
 
-def test_thresholds_and_bins_are_those_there_are():
-  bare = table(XJAX, thresholds=('',), bins=())
-  assert 'micro-F1' in bare and 'micro-F1-tuned' not in bare
-  assert not any(name.startswith('macro-F1@5[') for name in bare)
-  form = SumLayout(alphas=(), draws=())
-  names = measures(XJAX, MetricPoints((5,)), form)
-  assert not any('coverage[' in name or name == 'micro-F1' for name in names)
-
-
 @pytest.mark.parametrize(
   ('metric', 'kind'),
   [
@@ -99,17 +82,6 @@ def test_thresholds_and_bins_are_those_there_are():
 def test_kinds(metric, kind):
   assert kind_of(metric) == kind
   assert XJAX.prints(metric)
-
-
-def test_names():
-  assert ' '.join(PROTOCOLS) == (
-    'xjax lmtc pyxclib napkinxc libmultilabel attentionxml pecos'
-  )
-  for name, protocol in PROTOCOLS.items():
-    assert protocol.name == name
-    # Every kind of a tool is one of ours.
-    assert len(set(protocol.kinds)) == len(protocol.kinds)
-    assert set(protocol.kinds) <= set(XJAX.kinds)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from xjax.judge.metrics.labels import MacroF1
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
 from xjax.judge.metrics.resampling import (
   Reweighing,
-  block_size,
   draws,
   resample,
   swaps,
@@ -78,21 +77,3 @@ def test_blocks_do_not_matter(monkeypatch):
   for name in NAMES:
     assert whole[name].shape == (37,)
     np.testing.assert_allclose(whole[name], blocks[name], rtol=1e-13)
-
-
-def test_systems_get_the_same_weights():
-  one, other = outcomes(1), outcomes(2)
-  weighings = [Reweighing(NAMES, o.zeros(), o) for o in (one, other)]
-  both = resample(weighings, draws(0, 30), 20, '')
-  for weighing, sums in zip(weighings, both, strict=True):
-    (alone,) = resample([weighing], draws(0, 30), 20, '')
-    for name in NAMES:
-      np.testing.assert_array_equal(alone[name], sums[name])
-
-
-def test_blocks_are_bounded():
-  assert block_size(100_000, 100_000, 1000) == 16
-  assert block_size(10_000_000, 100_000, 1000) == 2
-  assert block_size(10**9, 10**6, 1000) == 1
-  assert block_size(100, 64, 10_000) == 512
-  assert block_size(100, 64, 20) == 32

@@ -74,15 +74,6 @@ def test_the_t_test_without_variance():
     paired_t_p(values[:1], values[:1])
 
 
-def test_holm_by_hand():
-  assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx(
-    [0.06, 0.03, 0.06, 0.02]
-  )
-  assert holm([0.7, 0.6]) == [1, 1]
-  assert holm([0.02]) == [0.02]
-  assert holm([]) == []
-
-
 def test_holm_rejects_what_the_stepwise_procedure_rejects():
   levels = 0.001, 0.011, 0.0124, 0.026, 0.04, 0.2
   for p_values in itertools.permutations(levels, 4):

@@ -6,15 +6,12 @@ import hypothesis
 from hypothesis import strategies as st
 import jax
 import numpy as np
-import pytest
 
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
 from xjax.judge.metrics.documents import Precision, RecallAtMost
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.metric import (
-  DOCUMENTS,
-  WITH_GOLD,
   DocumentMetric,
   Needs,
   metric_classes,
@@ -118,44 +115,6 @@ def test_eight_devices_equal_one():
     assert_same(taken(block), alone)
 
 
-def test_counts_by_hand():
-  ids = np.array([[1, 0, 2], [1, 3, PAD]], np.int32)
-  scores = np.array([[2, 1, -1], [3, 0, -np.inf]], np.float32)
-  gold = np.array([[0, 2], [PAD, PAD]], np.int32)
-  floor = np.array([-1, -np.inf], np.float32)
-  block = DocumentBlock(ids, gold, np.ones(2, bool), floor, scores)
-  form = Form((1, 2), (Precision(),), 4, 1)
-  state = Sums.empty(form).update(block, None, (0.5,))
-  # Places 1; place 2; scores above a half.
-  np.testing.assert_array_equal(
-    state.counts.predicted_QL, [[0, 2, 0, 0], [1, 0, 0, 1], [1, 2, 0, 0]]
-  )
-  np.testing.assert_array_equal(
-    state.counts.correct_QL, [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
-  )
-  np.testing.assert_array_equal(state.counts.gold_L, [1, 0, 1, 0])
-  assert state.terms() == {
-    DOCUMENTS: 2,
-    WITH_GOLD: 1,
-    'Precision.over@1': 0,
-    'Precision.over@2': 1,
-  }
-  np.testing.assert_array_equal(state.short_Q, [0, 0, 0])
-
-
-def test_a_list_that_may_hide_decisions_is_counted():
-  ids = np.array([[0, 1], [0, PAD]], np.int32)
-  scores = np.array([[3, 1], [3, -np.inf]], np.float32)
-  gold = np.array([[0, 2], [0, 3]], np.int32)
-  floor = np.array([1, -np.inf], np.float32)
-  block = DocumentBlock(ids, gold, np.ones(2, bool), floor, scores)
-  form = Form((1, 3), (Precision(),), 4, 2)
-  state = Sums.empty(form).update(block, None, (0.5, 1.0))
-  # At 3, and above a half, the first list may go on; nothing more is above 1.
-  np.testing.assert_array_equal(state.short_Q, [0, 1, 1, 0])
-  assert state.unknown() == {'Precision.over@3': 1}
-
-
 def test_ids_beyond_float32_are_told_apart():
   big = 2**24
   ids = np.array([[big, big + 1, big + 3, 2**31 - 1]], np.int32)
@@ -163,11 +122,6 @@ def test_ids_beyond_float32_are_told_apart():
   block = DocumentBlock(ids, gold, np.ones(1, bool), np.full(1, -np.inf))
   found = Sums.empty(Form((1, 2, 4), (Precision(),))).update(block).terms()
   assert [found[f'Precision.over@{k}'] for k in (1, 2, 4)] == [0, 1, 1]
-
-
-def test_sums_of_different_things_do_not_merge():
-  with pytest.raises(ValueError, match='different sums'):
-    Sums.empty(Form((1,), (Precision(),))).merge(Sums.empty(FORM))
 
 
 def test_one_trace_for_each_shape():
