@@ -5,7 +5,6 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from tests.judge.systems import lists_of, system
 from xjax.core.types import PAD, Ragged, ScoreKind
@@ -223,17 +222,3 @@ def test_what_is_missing_has_no_interval():
   none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
   evidence = evidence_of(none, 'all')
   assert bootstrap(evidence, table_of(evidence), 0, 50) == {}
-
-
-def test_the_error_of_a_mean_is_known():
-  evidence = evidence_of(predictions(3, n_docs=300), 'all')
-  name = 'RP@5'
-  over = table_of(evidence)[name].over
-  sums = evidence.sums
-  names = evidence.form.terms
-  terms = evidence.terms()[names.index(over)]
-  kept = evidence.terms()[names.index('documents with gold')] > 0
-  found = bootstrap(evidence, table_of(evidence), 0, 2000)[name]
-  assert sums[over] == pytest.approx(terms.sum())
-  assert found.error == pytest.approx(scipy.stats.sem(terms[kept]), rel=0.06)
-  assert found.high - found.low == pytest.approx(3.92 * found.error, rel=0.06)

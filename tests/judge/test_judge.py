@@ -15,7 +15,6 @@ from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria, main_metrics
 from xjax.judge.judge import NOTES, judge
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.metric import SumLayout
 from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
@@ -123,22 +122,6 @@ def test_every_metric_under_every_protocol(seed):
         assert value == pytest.approx(wanted[metric], abs=1e-12), metric
 
 
-def test_slices_asked_for():
-  predictions = problem(1, depth=L)
-  bins = in_bins(COUNTS)
-  asked = {'bin:1-9': bins['1-9'], 'mine': np.arange(L) % 2 == 0}
-  criteria = Criteria(KS, slices=asked, vectors_LD=unit_vectors(0))
-  metrics = judge(predictions, dataclasses.replace(criteria, form=FORM))
-  assert list(metrics['xjax']) == ['all', 'frequent', 'few', 'zero', *asked]
-  for name, mask in asked.items():
-    values = metrics['xjax'][name]
-    ranked = dataclasses.replace(criteria, ranks_LK=np.ones((L, K)))
-    wanted = expected(predictions, mask, XJAX, ranked)
-    for metric in ('P@1', 'nDCG@5', 'PSP@5', 'macro-F1@2', 'coverage@8'):
-      assert values[metric] == pytest.approx(wanted[metric], abs=1e-12)
-    assert values['n_labels'] == mask.sum()
-
-
 @pytest.mark.parametrize('depth', [2, 3, 5])
 def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
   # Lists are saved for slices of xjax, whose few has no label of 50 documents.
@@ -184,22 +167,6 @@ def test_slices_are_not_cut_from_what_a_strategy_chose():
   # Nothing is known about labels that no slice lists.
   alone = dataclasses.replace(changed, lists={'all': chosen})
   assert judge(alone, criteria)['xjax']['bin']['P@1'] is None
-
-
-def test_without_training_labels_there_are_no_bins_and_no_propensities():
-  predictions = problem(3)
-  fields = {'n_train': 0, 'train_counts': np.zeros(L, np.int32)}
-  lists = {'all': predictions.lists['all']}
-  unknown = dataclasses.replace(predictions, lists=lists, **fields)
-  metrics = judge(unknown, Criteria(KS))
-  values = metrics['xjax']['all']
-  assert list(metrics['xjax']) == ['all']
-  assert values['PSP@5'] is None
-  why = 'propensities need the training labels'
-  assert metrics['notes']['all']['PSP@5'] == why
-  assert 'macro-F1@5[1-9]' not in values
-  given = judge(unknown, Criteria(KS, weights_L=np.ones(L)))['xjax']['all']
-  assert given['PSP@5'] > 0
 
 
 def names(*ks):

@@ -105,16 +105,6 @@ def test_a_document():
   assert '\n' not in line and 'dé0' in line
 
 
-def test_without_gold_there_are_no_values():
-  predictions = problem()
-  bare = [row for row in rows_of(predictions, criteria()) if not row['gold']]
-  for row in bare:
-    values = [
-      v for name, v in row.items() if name not in ('id', 'gold', 'labels')
-    ]
-    assert len(values) > 20 and set(values) == {None}
-
-
 def test_a_list_that_is_too_short_has_no_value():
   predictions = problem()
   by = criteria(ks=(1, 6))

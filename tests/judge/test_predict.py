@@ -163,59 +163,6 @@ def test_lists_that_are_too_short_are_refused_with_the_count():
   assert 'zero' not in metrics['notes']
 
 
-def without_lists(predictions, *names):
-  lists = {n: v for n, v in predictions.lists.items() if n not in names}
-  return dataclasses.replace(predictions, lists=lists)
-
-
-@pytest.mark.parametrize('depth', [12, 9])
-def test_a_slice_cut_from_all_lists_is_the_slice(depth, tmp_path):
-  predictions, _, _ = predicted(depth=depth)
-  slices = ('frequent', 'few', 'zero', 'held_out')
-  without_lists(predictions, *slices).save(tmp_path / 'p.npz')
-  loaded = Predictions.load(tmp_path / 'p.npz')
-  assert list(loaded.lists) == ['all']
-  found, whole = (judge(p, Criteria(KS), -0.75) for p in (loaded, predictions))
-  assert found['xjax'] == whole['xjax'] and 'notes' not in found
-
-
-def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
-  predictions, scores, golds = predicted(depth=5)
-  metrics = judge(
-    without_lists(predictions, 'few'), Criteria((1, 2, 5)), threshold=1.5
-  )
-  values, notes = metrics['xjax']['few'], metrics['notes']['few']
-  few = np.flatnonzero(predictions.masks['few']).tolist()
-  assert len(few) == 4
-  top = [reference.rank(row, range(L))[:5] for row in scores]
-  left = [len(set(row).intersection(few)) for row in top]
-  # With all four of the slice, the list is the slice's own.
-  n = sum(n < 4 for n in left)
-  assert f'{n} of 37 documents ({n / 37:.1%}) have fewer' in notes['lists']
-  cut = [gold.intersection(few) for gold in golds]
-  for k in (1, 2, 5):
-    known = [
-      n >= min(k, 4) or gold.issubset(row)
-      for n, gold, row in zip(left, cut, top)
-      if gold
-    ]
-    expected = defined(scores, golds, few, ks=(k,))[f'P@{k}']
-    if all(known):
-      assert values[f'P@{k}'] == pytest.approx(expected)
-    else:
-      assert values[f'P@{k}'] is None
-      unknown = len(known) - sum(known)
-      assert notes[f'P@{k}'].startswith(f'{unknown} of {len(known)} ')
-  # At or below the last saved score, what is predicted is known.
-  last = np.sort(scores, 1)[:, -5]
-  assert (last <= 1.5).all()
-  expected = defined(scores, golds, few, 1.5)['micro-F1']
-  assert values['micro-F1-tuned'] == pytest.approx(expected)
-  unknown = sum(score > 0 and n < 4 for score, n in zip(last, left))
-  assert values['micro-F1'] is None
-  assert notes['micro-F1'].startswith(f'{unknown} of 37 ')
-
-
 @pytest.mark.parametrize(
   ('kind', 'own', 'threshold'),
   [(ScoreKind.MARGIN, 0.25, 0.25), (ScoreKind.PROBABILITY, None, 0.5)],

@@ -46,7 +46,7 @@ from xjax.judge.predictions import Predictions
 # Probabilities stay this far from 0 and 1, because the logits of 0 and 1 are
 # infinite.
 _TINY = 1e-12
-_SCHEMA = 2  # files without the field `schema` have no knots
+_SCHEMA = 2
 _FOLDS = 5
 # With fewer correct entries, isotonic regression is not better than Platt's
 # sigmoid, and a group of labels has no correction of its own.
@@ -142,13 +142,13 @@ class Calibration:
     """Reads a file of save(); raises a DataError if it is damaged."""
     try:
       values = json.loads(pathlib.Path(path).read_text('utf-8'))
-      if values.pop('schema', 1) not in (1, _SCHEMA):
+      if values.pop('schema') != _SCHEMA:
         raise ValueError('the field `schema` is of another version of xjax')
       values['method'] = Method(values['method'])
       values['score_kind'] = ScoreKind(values['score_kind'])
-      values['knots'] = tuple(map(tuple, values.get('knots', ())))
+      values['knots'] = tuple(map(tuple, values['knots']))
       for name in ('frequent', 'others'):
-        values[name] = tuple(values.get(name, (1.0, 0.0)))
+        values[name] = tuple(values[name])
       calibration = cls(**values)
       _check_fields(calibration)
     except DAMAGE as error:

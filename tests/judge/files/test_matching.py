@@ -234,38 +234,33 @@ def test_training_counts_of_saved_predictions(files):
   assert message.endswith('has no label, so labels cannot be counted')
 
 
-def test_what_is_taken_for_granted_is_said(files, said):
-  matrix(files['scores'], 4)
-  read(files)
-  kind = (
-    f'{files["scores"]}: its scores are read as margin (some are not from 0 to '
-    '1; for logits, set --score_kind=logit)'
-  )
-  assert said == [kind]
-  cut = sparse.csr_array(([2.0, 1], [0, 1], [0, 2]), (1, 4))
-  write_xc_scores(files['scores'], cut)
-  read(files)
-  lists = (
-    f'{files["scores"]}: its rows are read as lists of the best 2 labels; '
-    'metrics that need longer lists have no value'
-  )
-  assert said == [kind, kind, lists]
-  row = {'id': 'd', 'labels': [{'id': 'a', 'score': 1}]}
-  files['scores'].write_text(json.dumps(row) + '\n')
-  asked = given(files)
-  read_judged(asked)
-  assert said[3:] == [
-    f'{files["scores"]}: its scores are read as probability (all are from 0 to '
-    '1; for margins, set --score_kind=margin)'
-  ]
-  read_judged(dataclasses.replace(asked, score_kind=ScoreKind.MARGIN))
-  assert len(said) == 4
-  write_xc_scores(files['scores'], cut / 2)
-  read_judged(asked)
-  assert said[4] == (
-    f'{files["scores"]}: its scores are read as margin (but all are from 0 to '
-    '1; if they are probabilities, set --score_kind=probability)'
-  )
+SET = ', set --score_kind='
+MARGINS = f'margin (some are not from 0 to 1; for logits{SET}logit)'
+SHARES = f'probability (all are from 0 to 1; for margins{SET}margin)'
+LOW = f'margin (but all are from 0 to 1; if they are probabilities{SET}'
+LOW += 'probability)'
+LISTS = 'its rows are read as lists of the best 2 labels; metrics that need '
+LISTS += 'longer lists have no value'
+KIND = 'its scores are read as '
+
+
+@pytest.mark.parametrize(
+  ('scores', 'kind', 'lines'),
+  [
+    ([4, 3, 2, 1], None, [KIND + MARGINS]),
+    ([2, 1, 0, 0], None, [KIND + MARGINS, LISTS]),
+    ([1, 0.5, 0, 0], None, [KIND + LOW, LISTS]),
+    ('text', None, [KIND + SHARES]),
+    ('text', ScoreKind.MARGIN, []),
+  ],
+)
+def test_what_is_taken_for_granted_is_said(files, said, scores, kind, lines):
+  if scores == 'text':
+    by_id(files['scores'], [{'id': 'a', 'score': 1}])
+  else:
+    write_xc_scores(files['scores'], sparse.csr_array(np.float64([scores])))
+  read(files, score_kind=kind)
+  assert said == [f'{files["scores"]}: {line}' for line in lines]
 
 
 def test_rows_that_are_cut_name_the_depth_that_keeps_them(files, said):

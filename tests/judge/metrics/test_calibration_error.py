@@ -44,17 +44,6 @@ def fitted(scores, correct):
   return fit_isotonic(scores, correct, fit_platt(scores, correct))
 
 
-def slow_ece(probabilities, correct, n_bins):
-  bins = [[] for _ in range(n_bins)]
-  for p, c in zip(probabilities.tolist(), correct.tolist()):
-    first = next(i for i in range(n_bins) if p <= (i + 1) / n_bins)
-    bins[first].append((p, c))
-  n = len(correct)
-  return sum(
-    len(b) / n * abs(math.fsum(c - p for p, c in b) / len(b)) for b in bins if b
-  )
-
-
 def slow_loss(a, b, scores, correct, targets=(0, 1)):
   total = []
   for z, c in zip(scores.tolist(), correct.tolist()):
@@ -114,7 +103,6 @@ def test_the_same_bits_again():
 
 FINITE = st.floats(-50, 50, width=32)
 EXTREME = st.sampled_from([-1e30, -1, -1e-30, 0, 1e-30, 2, 1e30])
-SHARES = st.floats(0, 1) | st.sampled_from([0, 1 / 15, 0.2, 0.5, 1.0])
 # The loss of these falls by rounding alone.
 ROUNDING = [(-1e30, True), *[(-1.0, False)] * 2, *[(-1.0, True)] * 4]
 ROUNDING += [(1e30, True), (1e-30, False), *[(1e-30, True)] * 3]
@@ -200,20 +188,6 @@ def test_a_diagram_by_hand():
   np.testing.assert_allclose(found.accuracy, [1 / 3, 1, 0, 0.5])
   # (|1 - .35| + |2 - .8| + |1 - 1.9|) / 7
   assert found.ece == pytest.approx((0.65 + 1.2 + 0.9) / 7)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-  st.lists(st.tuples(SHARES, st.booleans()), min_size=1),
-  st.sampled_from([1, 2, 10, 15]),
-)
-def test_ece_is_that_of_a_slow_loop(pairs, n_bins):
-  probabilities = np.array([p for p, _ in pairs], np.float64)
-  correct = np.array([c for _, c in pairs])
-  found = reliability(probabilities, correct, n_bins)
-  wanted = slow_ece(probabilities, correct, n_bins)
-  assert found.ece == pytest.approx(wanted, abs=1e-12)
-  assert found.counts.sum() == len(pairs)
 
 
 def test_extremes_of_reliability():
