@@ -6,6 +6,7 @@ import hypothesis
 from hypothesis import strategies as st
 import jax
 import numpy as np
+import pytest
 
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
@@ -16,7 +17,7 @@ from xjax.judge.metrics.metric import (
   Needs,
   metric_classes,
 )
-from xjax.judge.metrics.ranking import Weights
+from xjax.judge.metrics.ranking import RankedLists, Weights
 from xjax.judge.metrics.sums import DocumentBlock, Form, Sums, document_terms
 
 L, K, P = 12, 6, 4
@@ -111,8 +112,16 @@ def test_eight_devices_equal_one():
     together = sums._update(state, spread, weights, np.array([0.5]))
   assert len(spread.ids_BK.sharding.device_set) == 8
   assert_same(together, alone)
+  traced = sums._update._cache_size()
   with jax.set_mesh(mesh):  # as within a training run
-    assert_same(taken(block), alone)
+    inside = taken(block)
+  assert sums._update._cache_size() == traced
+  assert_same(inside, alone)
+  for state in (alone, inside):
+    assert state.terms_M.dtype == np.float64
+    assert state.unknown_M.dtype == np.int64
+    assert len(state.terms_M.devices()) == 1
+  assert not jax.config.jax_enable_x64
 
 
 def test_ids_beyond_float32_are_told_apart():
@@ -131,3 +140,25 @@ def test_one_trace_for_each_shape():
   for seed in range(3):
     state = state.update(documents(seed, n_docs=40))
   assert sums._update._cache_size() == before + 1
+
+
+@pytest.mark.parametrize('width', [3, 64, 65, 100])
+def test_the_best_of_much_gold(width):
+  # Up to 64 gold labels are compared in pairs, more are sorted.
+  rng = np.random.default_rng(width)
+  weights = 1 + rng.integers(0, 9, 300).astype(np.float64)  # many are the same
+  gold = np.full((20, width), PAD, np.int32)
+  for row, n in enumerate(rng.integers(0, width + 1, 20)):
+    gold[row, :n] = rng.choice(300, n, replace=False)
+  ids = np.array([rng.permutation(300)[:7] for _ in range(20)], np.int32)
+  ks, whole = (1, 5, 7), np.ones(20, bool)
+  with exact():
+    lists = RankedLists.of(ids, gold, whole, ks, Weights(weights))
+    best_BJ = np.asarray(lists.weighed_best_BJ)
+    dcg_BJ = np.asarray(lists.weighed_best_dcg_BJ)
+  for row in range(20):
+    best = np.sort(weights[gold[row][gold[row] != PAD]])[::-1]
+    for j, k in enumerate(ks):
+      assert best_BJ[row, j] == best[:k].sum()
+      gains = best[:k] / np.log2(np.arange(2, len(best[:k]) + 2))
+      assert dcg_BJ[row, j] == pytest.approx(gains.sum())
