@@ -330,7 +330,6 @@ def _resolved(method: Method, correct_N: np.ndarray) -> Method:
 
 
 def _counts(predictions: Predictions) -> np.ndarray:
-  """Returns the training counts of the labels of the list entries."""
   ids = predictions.lists[ALL].ids
   return predictions.train_counts[ids[ids != PAD]]
 

@@ -73,8 +73,6 @@ class Gain:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Holds the result of comparing systems with the baseline."""
-
   differences: Sequence[SystemDifference]  # by slice, metric, system
   gains: Sequence[Gain]  # by frequency bin and system
 
@@ -190,8 +188,6 @@ def _best_in_slice(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-  """Compares the systems in one slice."""
-
   name: str
   evidence: Mapping[str, SliceStatistics]  # by system; the baseline is first
   table: Mapping[str, Measure]  # the metrics, and the macro-F1 of each bin
@@ -291,7 +287,6 @@ class _Part:
     )
 
   def _largest_difference(self, metric: str, who: str) -> float:
-    """Returns the largest possible difference between two systems."""
     if not self.table[metric].metric.is_share:
       return np.inf
     values = [self._replicates(metric, x) for x in (who, self.baseline)]
@@ -302,13 +297,11 @@ class _Part:
   def _interval(
     self, values_R: np.ndarray, value: float, metric: str
   ) -> Interval | None:
-    """Returns the interval of a difference or a relative gain in a metric."""
     n_docs, level = len(self.evidence[self.baseline].part), self.plan.level
     measure = self.table[metric]
     return replicate_interval(values_R, value, level, n_docs, measure)
 
   def _replicates(self, metric: str, who: str) -> np.ndarray:
-    """Returns a system's value of the metric in each replicate."""
     return self.table[metric].value(self.sums[who])
 
   def gains(self) -> Iterator[Gain]:

@@ -23,8 +23,6 @@ BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonPlan:
-  """Holds the settings of a comparison of systems."""
-
   metrics: Sequence[str] = METRICS  # such as `P@5` or `macro-F1@5[1-9]`
   by_frequency: bool = False  # whether also in the slices BY_FREQUENCY
   slices: Sequence[str] = ()  # further slices, as for named_slices
@@ -37,7 +35,6 @@ class ComparisonPlan:
 
   @property
   def ks(self) -> tuple[int, ...]:
-    """Returns the cut-offs of the metrics, in ascending order."""
     cut_offs = {
       int(k) for name in self.metrics for k in re.findall(r'@(\d+)', name)
     }
@@ -55,7 +52,6 @@ class ComparisonPlan:
     return self.by_frequency or slice_name not in BY_FREQUENCY
 
   def request(self) -> JudgeRequest:
-    """Returns the request for judging every system."""
     if not self.metrics:
       raise ConfigError('--metrics: name at least one metric, such as P@5')
     known_kinds = XJAX.simple_kinds

@@ -143,7 +143,6 @@ class SliceStatistics:
 
   @functools.cached_property
   def table(self) -> LabelTable:
-    """Returns the counted labels of the slice and of its bins."""
     return self.seen.table(LabelTable.of(self.part.mask, self.bins))
 
   @functools.cached_property
@@ -194,7 +193,6 @@ class SliceStatistics:
 
   @functools.cached_property
   def _label_sums(self) -> dict[str, dict[str, float]]:
-    """Returns the sums over labels, by suffix of the set and by name."""
     counts, n_ks = self._state.counts, len(self.form.ks)
     correct_QL, predicted_QL = (
       _cumulate_cut_offs(np.asarray(counts_QL), n_ks)
@@ -345,7 +343,6 @@ def _weights(
 
 
 def _bins(part: Slice) -> dict[str, np.ndarray]:
-  """Returns the frequency bins that have labels; {} for other slices."""
   if not part.is_all:
     return {}
   bins = in_bins(part.train_counts).items()

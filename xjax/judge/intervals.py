@@ -221,7 +221,6 @@ def label_f1(evidence: SliceStatistics, end: str) -> np.ndarray:
 
 
 def _decisions(evidence: SliceStatistics) -> dict[str, Decisions]:
-  """Returns the decisions at each cut-off and threshold, by suffix."""
   part = evidence.part
   lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD

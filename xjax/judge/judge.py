@@ -204,7 +204,6 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Returns the confidence intervals of all protocols, from the same draws."""
   together = {
     (who, metric): measure
     for who, table in tables.items()

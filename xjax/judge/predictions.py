@@ -107,7 +107,6 @@ class Predictions:
 
   @property
   def selection_with_recalls(self) -> str:
-    """Returns `selection` and the recalls of the slice `all`."""
     recalls = [f'{n} {x:.3f}' for n, x in self.recalls.get(ALL, {}).items()]
     return self.selection + (f' ({", ".join(recalls)})' if recalls else '')
 

@@ -70,7 +70,6 @@ class JudgeRequest:
   seed: int = 0  # of the bootstrap's draws
 
   def __post_init__(self) -> None:
-    """Checks the request before any file is read."""
     _cut_offs(self.ks)
     kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
     _propensity(self.propensity)
@@ -113,7 +112,6 @@ class JudgeRequest:
       )
 
   def _needs_descriptors(self) -> bool:
-    """Returns whether a slice or the metric ILD needs descriptors."""
     by_level = any(map(needs_parents, self.slices))
     return by_level or self.similarity is Similarity.DESCRIPTORS
 

@@ -28,8 +28,6 @@ _NUMPY_UP_TO = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-  """Holds one slice's lists and gold labels."""
-
   lists: LabelLists
   # float32 [N], bounds scores outside the list; -inf if it is whole.
   floor: np.ndarray
@@ -75,12 +73,10 @@ class Slice:
 
   @property
   def n_with_gold(self) -> int:
-    """Returns the number of documents with gold labels in the slice."""
     return int((self.gold.lengths > 0).sum())
 
   @property
   def depth(self) -> int:
-    """Returns K, the length of the lists including PAD."""
     return self.lists.ids.shape[1]
 
   @property
@@ -255,7 +251,6 @@ class SeenLabels:
     return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
 
   def documents(self, documents: DocumentBlock) -> DocumentBlock:
-    """Returns the documents with places instead of label indices."""
     return dataclasses.replace(
       documents,
       ids_BK=self._places(documents.ids_BK),
@@ -263,7 +258,6 @@ class SeenLabels:
     )
 
   def _places(self, labels: np.ndarray) -> np.ndarray:
-    """Returns the places of labels; PAD stays PAD."""
     if self.places_L is None:
       return labels
     return np.where(labels == PAD, np.int32(PAD), self.places_L[labels])

@@ -67,7 +67,6 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
 
 
 def _read_matrix(path: str | os.PathLike) -> LabelRows:
-  """Reads a sparse matrix of zeros and ones."""
   matrix = read_sparse_npz(path)
   matrix.check(~np.isin(matrix.scores, (0, 1)), NOT_GOLD)
   kept = matrix.keep(matrix.scores != 0)
@@ -107,7 +106,6 @@ def _has_features(path: str | os.PathLike) -> bool:
 
 
 def _read_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
-  """Reads the labels of JSON lines in the given format."""
   rows = read_json_rows(path, _READ[kind])
   return _by_column(rows) if kind is FileKind.XC_TEXT else rows
 

@@ -156,8 +156,6 @@ def read_train_gold(files: JudgeFiles) -> Ragged:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Contents:
-  """Holds the contents of the files."""
-
   scored: LabelRows
   saved: Predictions | None  # of a predictions.npz, else None
   # File -> rows. Inverse propensities are the scores of one row of all columns.
@@ -167,7 +165,6 @@ class _Contents:
 
   @classmethod
   def read(cls, files: JudgeFiles) -> '_Contents':
-    """Reads the files and matches their labels."""
     scored, saved = read_predictions(files.predictions)
     others, n_train = _read_others(files)
     if 'gold' in others:

@@ -37,7 +37,6 @@ class LabelOrder:
 
   @property
   def numbered(self) -> bool:
-    """Returns whether all label ids are column numbers."""
     return bool(np.all(column_numbers(self.labels) >= 0))
 
   def name(self, source: LabelRows) -> LabelRows:
@@ -101,7 +100,6 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
 def _read_plain_ids(
   lines: Sequence[tuple[int, bytes]], path: str | os.PathLike, faults: Faults
 ) -> tuple[str, ...]:
-  """Returns the label ids of a file with one plain id per line."""
   ids: dict[str, None] = {}
   for number, line in lines:
     fields = Fields({})

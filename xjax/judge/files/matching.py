@@ -187,7 +187,6 @@ def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
 
 
 def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
-  """Checks that every file with columns has a header with the column count."""
   for other in without_ids:
     if other.n_labels is None:
       raise DataError(

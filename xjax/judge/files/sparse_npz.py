@@ -107,7 +107,6 @@ def _by_row(
   data: np.ndarray,
   n: int,
 ) -> tuple[Ragged, np.ndarray]:
-  """Sorts entries by row, and the entries of a row by column."""
   check_width(path, n, 'row', len(data))
   outside = (rows < 0) | (rows >= n)
   if np.any(outside):

@@ -114,7 +114,6 @@ class Protocol:
 
   @property
   def kinds(self) -> tuple[str, ...]:
-    """Returns the kinds of metrics that the protocol's tool prints."""
     added = kinds_where(lambda metric: self.name in metric.protocols)
     return tuple(dict.fromkeys((*self.printed, *added)))
 
@@ -169,7 +168,6 @@ class Metric:
   under: ClassVar[Callable[..., Any] | None] = None
 
   def __init_subclass__(cls, **others: Any) -> None:
-    """Checks the name of a metric where its class is defined."""
     super().__init_subclass__(**others)
     fault = ''
     if not cls.name and 'over' in vars(cls):
@@ -200,7 +198,6 @@ class Metric:
 
   @classmethod
   def has_cut_off(cls) -> bool:
-    """Returns whether the metric uses only the first k labels of every list."""
     return AT_K in cls.name
 
   def applies(self, protocol: Protocol) -> bool:
@@ -328,7 +325,6 @@ class LabelMetric(Metric):
     return (cls.name, f'{cls.name}[]') if cls.is_binned else (cls.name,)
 
   def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
-    """Returns which labels a mean at a cut-off includes."""
     return AveragedLabels.ALL
 
   def under_names(

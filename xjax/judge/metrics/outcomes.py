@@ -20,7 +20,6 @@ class Decisions:
   hits: Bool[np.ndarray, ' decisions']  # the label is gold
 
   def correct(self) -> 'Decisions':
-    """Returns only the decisions that are correct."""
     return Decisions(
       self.docs[self.hits], self.labels[self.hits], self.hits[self.hits]
     )
@@ -148,7 +147,6 @@ class LabelSlots:
 
 
 def _distinct(parts: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the distinct labels of several arrays, ascending."""
   return np.unique(np.concatenate([np.zeros(0, np.int32), *parts]))
 
 

@@ -31,8 +31,6 @@ def hits(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Holds the weights of labels in weighted metrics."""
-
   labels_L: Array | None = None  # float64, inverse propensities or a user's
   ranks_LK: Array | None = None  # float64 by place, for weighted@k
 
@@ -125,7 +123,6 @@ class RankedLists:
     return self.xp.asarray(ideal, self._real)[self.best_hits_BJ]
 
   def weights_of(self, ids_BK: Int[Array, 'B K']) -> Float[Array, 'B K']:
-    """Returns the weights of labels, and 0 for PAD."""
     weights_L = self.xp.asarray(self.weights.labels_L, self._real)
     weights_BK = weights_L[self.xp.maximum(ids_BK, 0)]
     return self.xp.where(ids_BK != PAD, weights_BK, 0)

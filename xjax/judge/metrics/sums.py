@@ -32,7 +32,6 @@ class Form:
 
   @functools.cached_property
   def terms(self) -> tuple[str, ...]:
-    """Returns the names of the sums over documents."""
     names = (
       f'{name}{end}'
       for metric in self.metrics
@@ -108,7 +107,6 @@ def document_terms(
 def _by_cut_off(
   values: Shaped[Array, '...'], shape: tuple[int, int], name: str
 ) -> Shaped[Array, 'B J']:
-  """Reshapes a metric's terms to a column per cut-off."""
   if values.shape not in (shape, shape[: 1 + (shape[1] > 1)]):
     raise ValueError(
       f'{name} returned an array of shape {values.shape}; expected '
@@ -135,7 +133,6 @@ class LabelCounts:
   def empty(
     cls, n_sets: int, n_labels: int, xp: types.ModuleType
   ) -> 'LabelCounts':
-    """Returns counts that are all 0."""
     shape = (n_sets, n_labels)
     # The arrays must not share a buffer, because updates donate each buffer.
     return cls(
@@ -176,7 +173,6 @@ def _add_counts(
   set_BK: Int[Array, 'B K'],
   ids_BK: Int[Array, 'B K'],
 ) -> Int[Array, 'Q L']:
-  """Adds 1 to the count of each (set, label) pair."""
   n_sets, n_labels = counts_QL.shape
   if isinstance(counts_QL, np.ndarray):
     kept_BK = (ids_BK != PAD) & (set_BK < n_sets)
