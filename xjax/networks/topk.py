@@ -115,13 +115,11 @@ def restricted_topk(
 
 
 def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
-  """Returns how a filter is divided over the mesh.
-
-  Its labels are divided like label rows, and its documents like the documents
-  that a device scores.
-  """
+  """Returns how a filter is divided over the mesh."""
   if name != 'allowed_BL':
     return row_spec(axes)
+  # Its labels are divided like label rows, and its documents like the documents
+  # that a device scores.
   documents = None if DATA in axes else DATA
   return P(documents, *row_spec(axes))
 

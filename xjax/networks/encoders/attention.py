@@ -1,11 +1,6 @@
 """Computes self-attention.
 
 On CPUs a few heads are computed at a time, so that their arrays fit in caches.
-
-The gradient is written by hand to save memory, not time. With this gradient, a
-training step of two MiniLM layers at 512 tokens needs 0.94 GiB of temporary
-memory. With JAX's gradient, the step needs 2.07 GiB, and each further layer
-adds to the 2.07 GiB. The step takes the same time (1.00 times as long).
 """
 
 from collections.abc import Sequence
@@ -54,15 +49,11 @@ def self_attention(
   padding, and 1, 2, ... for the first, second, ... document of a row. A token
   attends to the tokens of its own document. seeds come from seeds_of, or are
   None for no dropout. Results at padding are finite, but have no meaning.
-
-  Without dropout, devices other than CPUs use JAX's attention. On GPUs, this is
-  cuDNN's flash kernel for 16-bit inputs of suitable sizes. Otherwise the
-  gradient is written by hand. It computes the attention weights again, because
-  these B x heads x T x T floats would be most of a layer's memory.
   """
   on_cpu = jax.default_backend() == 'cpu'
   if seeds is None or not rate:
     if not on_cpu:
+      # On GPUs, cuDNN's flash kernel for 16-bit inputs of suitable sizes.
       return _library_attention(inputs_BTX, segments_BT, heads)
     seeds = None
   batch, tokens, _ = inputs_BTX.shape
@@ -114,6 +105,10 @@ def visible_tokens(segments_BT: Segments) -> Bool[Array, 'B _ T']:
   return same & (segments_BT != 0)[:, None, :]
 
 
+# The gradient is written by hand to save memory, not time. With this gradient,
+# a training step of two MiniLM layers at 512 tokens needs 0.94 GiB of temporary
+# memory. With JAX's gradient, the step needs 2.07 GiB, and each further layer
+# adds to the 2.07 GiB. The step takes the same time (1.00 times as long).
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate):
   """Computes `self_attention` for one group of heads after the other.
@@ -150,6 +145,8 @@ def _forward(inputs_BT3D, segments_BT, seeds, size, rate):
   return out_BT1D[:, :, 0], saved
 
 
+# The attention weights are computed again, because these B x heads x T x T
+# floats would be most of a layer's memory.
 def _backward(size, rate, saved, d_BTD) -> tuple:
   inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
   sees = visible_tokens(segments_BT)[:, None]
@@ -188,11 +185,9 @@ _grouped_attention.defvjp(_forward, _backward)
 
 
 def _means(out_BT1D, d_BT1D, size) -> Float32[Array, 'turns B group T 1']:
-  """Averages the gradients of each token's attention weights, by these weights.
-
-  The average is the dot product of a head's result and the result's gradient.
-  So it is known before the gradients, and takes 1/T of the weights' memory.
-  """
+  """Averages the gradients of attention weights, by these weights."""
+  # The average is the dot product of a head's result and the result's gradient.
+  # So it is known before the gradients, and takes 1/T of the weights' memory.
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]
   products = products.reshape(batch, tokens, -1, *size).sum(axis=4)

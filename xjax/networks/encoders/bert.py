@@ -171,11 +171,9 @@ class Bert(Transformer):
   def recomputed(
     self, function: Callable[..., Result]
   ) -> Callable[..., Result]:
-    """Returns a function whose gradient computes it again if `remat` is set.
-
-    The function takes seeds instead of rngs, because jax.checkpoint traces it
-    separately, and rngs must not be used inside that trace.
-    """
+    """Returns a function whose gradient computes it again if `remat` is set."""
+    # Seeds are given instead of rngs, because jax.checkpoint traces the
+    # function separately, and rngs must not be used inside that trace.
     return jax.checkpoint(function) if self.remat else function
 
   def _embedded(self, ids_TB, segments_BT, seeds, kept_BT=None):

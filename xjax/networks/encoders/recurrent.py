@@ -136,6 +136,11 @@ class Direction(nnx.Module):
     return run(x_TBD, real_TB, [getattr(self, name)[...] for name in names])
 
 
+# Each of the two loops (forward and backward pass) has one product with U and
+# the computations that need its result. All other work (W's products and the
+# gradients of all parameters) is done for all steps at once. For this, the
+# gradient is written by hand: with JAX's gradient, a training step of
+# BiGRU-LWAN takes 1.08 times as long (in processor seconds, on two CPU cores).
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def recurrence(
   cell: type[Direction],
@@ -152,12 +157,6 @@ def recurrence(
   real_TB is 1 at tokens and 0 at padding. At padded steps, states are set to
   the first ones. So a reversed pass reaches a document's last token with them,
   however long the padding is.
-
-  Each of the two loops (forward and backward pass) has one product with U and
-  the computations that need its result. All other work (W's products and the
-  gradients of all parameters) is done for all steps at once. For this, the
-  gradient is written by hand: with JAX's gradient, a training step of
-  BiGRU-LWAN takes 1.08 times as long (in processor seconds, on two CPU cores).
   """
   arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, vectors
   h_TBU = _states(cell, reverse, *arrays, keep=False)[0]

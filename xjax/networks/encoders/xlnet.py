@@ -223,9 +223,6 @@ def relative_attention(
   inputs_BTX, segments_BT and seeds are those of self_attention. offset_keys are
   the p, in the order of relative_positions. `biases` are u, v and w [heads, d],
   and the two vectors s [2, heads, d], that of the same segment first.
-
-  A few heads are computed at a time on CPUs, as in attention.py. The gradient
-  computes the scores again.
   """
   heads, size = biases[0].shape
   batch, tokens, _ = inputs_BTX.shape
@@ -299,12 +296,10 @@ def _by_head(
 def _shift(
   by_difference: Float32[Array, 'B group T offsets'],
 ) -> Float32[Array, 'B group T T']:
-  """Returns the scores of tokens j, from the scores of differences i - j.
-
-  The score of j for i is in column T - (i - j). So each row of the result
-  starts one column earlier than the row above it. Rows of 2T - 1 columns, read
-  from the same numbers without the first T, are shifted in this way.
-  """
+  """Returns the scores of tokens j, from the scores of differences i - j."""
   *outer, tokens, columns = by_difference.shape
+  # The score of j for i is in column T - (i - j). So each row of the result
+  # starts one column earlier than the row above it. Rows of 2T - 1 columns,
+  # read from the same numbers without the first T, are shifted in this way.
   flat = by_difference.reshape(*outer, tokens * columns)[..., tokens:]
   return flat.reshape(*outer, tokens, columns - 1)[..., :tokens]

@@ -241,12 +241,10 @@ def _sum_of_losses(loss, logits_BC, gold_BP) -> jax.Array:
 def logit_of_product(
   a: Float32[Array, '*#axes'], b: Float32[Array, '*#axes']
 ) -> Float32[Array, '*_']:
-  """Returns the logit of sigmoid(a) sigmoid(b).
-
-  The odds against the product are (1 + exp(-a)) (1 + exp(-b)) - 1, which is the
-  sum exp(-a) + exp(-b) + exp(-a - b). Its logarithm is computed without
-  overflow, and without a probability that would be rounded to 0 or 1.
-  """
+  """Returns the logit of sigmoid(a) sigmoid(b)."""
+  # The odds against the product are (1 + exp(-a)) (1 + exp(-b)) - 1, which is
+  # the sum exp(-a) + exp(-b) + exp(-a - b). Its logarithm is computed without
+  # overflow, and without a probability that would be rounded to 0 or 1.
   return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
 
 

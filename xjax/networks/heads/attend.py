@@ -30,14 +30,7 @@ def attend(
 ) -> Float32[Array, 'B C']:
   """Computes the logits of a chunk of labels, without the biases.
 
-  The result is v_l . w_l. LabelAttention defines the symbols. Let dz be the
-  gradient of the result, and let p = dz alpha. Then the gradient of h_t . w_l
-  is p, and the gradient of h_t . u_l is p (h_t . w_l - v_l . w_l). So the
-  backward pass needs one pass over arrays [C, B, T] and four products. Each
-  product is as large as one of the two products of the forward pass.
-
-  Labels are the first axis of the arrays [C, B, T]. So sums over tokens read
-  memory in order, and the products need no transposed copies. mask_BT is that
+  The result is v_l . w_l. LabelAttention defines the symbols. mask_BT is that
   of token_mask, and label rows have the features' dtype.
   """
   return _attend(hidden_BTD, mask_BT, attention_CD, output_CD)[0]
@@ -47,6 +40,8 @@ def _attend(hidden_BTD, mask_BT, attention_CD, output_CD):
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(attention_CD), documents, tokens)
+  # Labels are the first axis of the arrays [C, B, T]. So sums over tokens read
+  # memory in order, and the products need no transposed copies.
   score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
   value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
   score_CBT += mask_BT
@@ -64,6 +59,10 @@ def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
   value_CBT, weight_CBT, total_CB, attended_CB = saved[3:]
   shape = (len(attention_CD), len(hidden_XD))
   dtype = hidden_XD.dtype
+  # Let p = dz alpha, where dz is the gradient of the result. The gradient of
+  # h_t . w_l is p, and that of h_t . u_l is p (h_t . w_l - v_l . w_l). So this
+  # pass needs one pass over arrays [C, B, T] and four products, each as large
+  # as one of the two of the forward pass.
   dvalue_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
   dscore_CBT = dvalue_CBT * (value_CBT - attended_CB[:, :, None])
   # Without the barrier, XLA computes these arrays again for each product that

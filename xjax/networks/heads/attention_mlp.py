@@ -66,12 +66,6 @@ class AttentionMLP(AttentionHead):
   The MLP has ReLU layers, then a layer with one output. Only a_l belongs to the
   label. So labels with few documents profit from the MLP of all labels. But in
   a document of one token, all labels have the same logit.
-
-  The code uses v_l W_1 = sum_t alpha_tl (h_t W_1), where W_1 is the MLP's first
-  kernel. The products h_t W_1 are computed once for all labels (`prepare`), and
-  v_l is not needed. So a chunk of C labels needs an array [B, C, U], where U is
-  the size of the MLP's first layer, and T (D + U) multiplications for each
-  label and document, instead of (2 T + U) D.
   """
 
   def __init__(
@@ -100,6 +94,11 @@ class AttentionMLP(AttentionHead):
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
     """Computes the products of tokens with the MLP's first kernel."""
     hidden_BTD = features.hidden_BTD
+    # v_l W_1 = sum_t alpha_tl (h_t W_1), where W_1 is the MLP's first kernel.
+    # So h_t W_1 is computed once for all labels, and v_l is not needed. A chunk
+    # of C labels needs an array [B, C, U], where U is the size of the first
+    # layer, and T (D + U) multiplications per label and document, instead of
+    # (2 T + U) D.
     kernel_DU = self.kernels[0][...].astype(hidden_BTD.dtype)
     values_BTU = product(hidden_BTD, kernel_DU, (2, 0), into=hidden_BTD.dtype)
     return TokenFeatures(hidden_BTD, features.lengths_B, values_BTU=values_BTU)

@@ -293,10 +293,8 @@ class Cascade(Head):
     candidates.
 
     The candidates of a level are the children of the kept clusters. The gold
-    clusters are kept first, and then the clusters with the highest logits.
-    CascadeXML (Section 3.3) adds 1 to the probability of a gold cluster
-    instead. In float32, the sum can equal the probability of another cluster.
-    The gradient does not flow through the choice.
+    clusters are kept first, and then the clusters with the highest logits. The
+    gradient does not flow through the choice.
     """
     gold = self._gold(gold_of(positives_BP, mask_B).positives_BP)
     document_BX, total, ids_BA = features.document_BX, jnp.float32(0), None
@@ -311,6 +309,9 @@ class Cascade(Head):
       gold_BA = _is_in(ids_BA, gold[i])
       loss_B = _level_loss(loss, logits_BA, gold_BA, ids_BA != PAD)
       total += self.weights[i] * jnp.where(mask_B, loss_B, 0).sum()
+      # CascadeXML (Section 3.3) adds 1 to the probability of a gold cluster
+      # instead. In float32, the sum can equal the probability of another
+      # cluster.
       keys_BA = jnp.where(gold_BA, jnp.inf, lax.stop_gradient(logits_BA))
       keys_BA = jnp.where(ids_BA == PAD, -jnp.inf, keys_BA)
       at_BK = lax.top_k(keys_BA, min(self.kept[i], keys_BA.shape[1]))[1]

@@ -80,14 +80,11 @@ def row_spec(axes: tuple[str, ...]) -> P:
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:
-  """Returns the number of this shard's rows that can belong to labels.
-
-  The number is static, which means that it is known when JAX traces. If one
-  shard has all labels, padding rows are not counted. With several shards, all
-  rows of this shard are counted. The caller then masks the padding rows by the
-  indices that `labels` returns.
-  """
+  """Returns the number of this shard's rows that can belong to labels."""
   per_shard = jax.tree.leaves(rows)[0].shape[0]
+  # The number is static, so padding rows are left out only if one shard has all
+  # labels. With several shards, the caller masks padding rows by the indices
+  # that `labels` returns.
   return min(per_shard, n_labels)
 
 
@@ -230,12 +227,10 @@ def labels(
 
 
 def all_documents(documents: Any, axes: Sequence[str]) -> Any:
-  """Returns the documents that a shard of label rows scores.
-
-  If label rows are divided over the data axis as well (`axes`), no other device
-  has the rows of this device. So it scores the documents of all devices.
-  """
+  """Returns the documents that a shard of label rows scores."""
   if DATA not in axes:
+    # If label rows are divided over the data axis as well, no other device has
+    # the rows of this device. So it scores the documents of all devices.
     return documents
   return jax.tree.map(
     lambda x: lax.all_gather(x, DATA, axis=0, tiled=True), documents

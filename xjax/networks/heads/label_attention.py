@@ -37,10 +37,6 @@ class LabelAttention(AttentionHead):
     v_l = sum_t alpha_tl h_t
     logit_l = v_l . w_l + b_l
 
-  The code uses v_l . w_l = sum_t alpha_tl (h_t . w_l). So it needs only two
-  products with [D, C] arrays and a weighted sum over tokens. It needs no
-  [B, C, D] array.
-
   `attention` holds u, and `output` holds w.
   """
 
@@ -65,6 +61,8 @@ class LabelAttention(AttentionHead):
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
     hidden_BTD = features.hidden_BTD
+    # v_l . w_l = sum_t alpha_tl (h_t . w_l) takes two products with [D, C]
+    # arrays and a weighted sum over tokens, and no [B, C, D] array.
     attended_BC = attend(
       hidden_BTD,
       token_mask(features),

@@ -37,12 +37,13 @@ def initial_rows(
 ) -> dict[str, jax.Array]:
   """Draws random rows of about unit length, the same on every context mesh.
 
-  The number of rows is a multiple of LABEL_MULTIPLE. Drawing takes several
-  float32 arrays, but the stored rows may take only one byte per weight. So the
-  rows of large heads are drawn in blocks, each on the device that stores it.
+  The number of rows is a multiple of LABEL_MULTIPLE.
   """
   if rows <= _MOST_ROWS:
     return _draw_rows(key, jnp.int32(0), rows, dim, storage)
+  # Drawing takes several float32 arrays, but the stored rows may take only one
+  # byte per weight. So the rows of large heads are drawn in blocks, each on the
+  # device that stores it.
   spec = row_spec(ALL_DEVICES)
   draw = functools.partial(_draw_shard, rows // LABEL_MULTIPLE, dim, storage)
   return jax.shard_map(draw, in_specs=P(), out_specs=spec, check_vma=False)(key)
@@ -168,17 +169,14 @@ class OneVsAll(Head):
     return scores(document_BD, kernel_CD) + chunk['bias']
 
 
+# The gradient is written by hand, so that the two operands of a product have
+# the same dtype. JAX's gradient would multiply a float32 array by an array of
+# fewer bits, which is slow on hardware that is fast only if both have fewer.
 @jax.custom_vjp
 def scores(
   document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
 ) -> Float32[Array, 'B C']:
-  """Computes the dot product of each document with each label's weights.
-
-  The gradient is written by hand, so that the two operands of a product have
-  the same dtype. JAX's gradient would multiply a float32 array by an array of
-  fewer bits. Such a product is slow on hardware that is fast only if both
-  arrays have fewer bits.
-  """
+  """Computes the dot product of each document with each label's weights."""
   return product(document_BD, kernel_CD, (1, 1))
 
 

@@ -185,11 +185,9 @@ class Chunk(NamedTuple):
 def chunk_loss(
   loss: ChunkLoss, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-  """Computes the loss of a chunk, summed over its documents and labels.
-
-  The losses of the B x P gold labels are computed separately, so that no [B, C]
-  array has to mark gold labels.
-  """
+  """Computes the loss of a chunk, summed over its documents and labels."""
+  # The losses of the B x P gold labels are computed separately, so that no
+  # [B, C] array has to mark gold labels.
   at_BP, inside_BP = _places(gold, chunk)
   row_B1 = jnp.arange(len(at_BP))[:, None]
   gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)

@@ -60,10 +60,6 @@ class ZeroShot(DescriptorHead):
                     where x_l = sum_t alpha_tl h_t
 
   Attention is that of e_l. With graph_queries, it is that of e_l + g_l.
-
-  The paper has v_l = sum_t alpha_tl h_t for both kinds. For Joining.ADD, this
-  head keeps the sum of k_t, as without a graph (Chalkidis et al. 2019), because
-  h_t has size D and e_l + g_l has size E: their product exists only if D = E.
   """
 
   # W_o, [D, 2 E], and b_o, only with Joining.CONCAT.
@@ -126,6 +122,9 @@ class ZeroShot(DescriptorHead):
       return self._side_by_side(features, chunk) + self.offset[...]
     if 'graph_rows' not in chunk or self.graph_queries:
       return attend_with_one_row(*tokens, query_CE) + self.offset[...]
+    # Chalkidis et al. 2020 have v_l = sum_t alpha_tl h_t here as well. This
+    # head keeps the sum of k_t, as without a graph, because h_t has size D and
+    # e_l + g_l has size E: their product exists only if D = E.
     output_CE = _with_graph(chunk).astype(keys_BTE.dtype)
     return attend(*tokens, query_CE, output_CE) + self.offset[...]
 

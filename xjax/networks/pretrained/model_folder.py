@@ -64,12 +64,10 @@ def find_model(name: str) -> pathlib.Path:
 
 
 def _cached(name: str) -> pathlib.Path:
-  """Returns the folder of a model in the Hugging Face cache.
-
-  huggingface_hub is not asked: it would follow a reference to a folder outside
-  the cache, and reject a model of which only a part was downloaded, although a
-  part is enough here.
-  """
+  """Returns the folder of a model in the Hugging Face cache."""
+  # huggingface_hub is not asked: it would follow a reference to a folder
+  # outside the cache, and reject a model of which only a part was downloaded,
+  # although a part is enough here.
   model = '--'.join(['models', *name.split('/')])
   ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
   try:

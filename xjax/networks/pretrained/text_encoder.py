@@ -41,14 +41,12 @@ class TextEncoder:
     return self.encoder.dim
 
   def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N E']:
-    """Returns the vectors of N texts.
-
-    A batch has texts of about the same length. So a vector depends on the other
-    texts at most by rounding errors.
-    """
+    """Returns the vectors of N texts."""
     tokens = Ragged.of(self.tokenizer.encode_all(texts, self.max_tokens))
     vectors_NE = np.zeros((len(texts), self.dim), np.float32)
     program, params = self._program
+    # A batch has texts of about the same length. So a vector depends on the
+    # other texts at most by rounding errors.
     for rows, width in _batches(tokens.lengths, self.max_tokens):
       n = next(n for n in _ROWS if n >= len(rows))
       lengths_B = np.ones(n, np.int32)

@@ -244,14 +244,7 @@ class _AllLabels:
 
 
 class _ListedLabels:
-  """The loss over shortlists, in chunks of a batch's distinct labels.
-
-  The rows of a chunk are gathered, multiplied by all documents at once,
-  changed, and written back. Logits of labels that a document does not have on
-  its shortlist are computed too, and are then masked: a product with a gathered
-  chunk that stays in cache takes less time than a copy of each row for each
-  document.
-  """
+  """The loss over shortlists, in chunks of a batch's distinct labels."""
 
   def __init__(
     self,
@@ -270,6 +263,10 @@ class _ListedLabels:
     self.scale_B = document_scale(static.loss, shortlist.ids_BA, n_labels)
     per_shard = len(rows['bias'])
     row_BA = jnp.where(own_BA, places.row_BA, per_shard)
+    # A chunk of distinct rows is multiplied by all documents, and the logits
+    # that no shortlist asks for are masked: a product with a gathered chunk
+    # that stays in cache takes less time than a copy of each row for each
+    # document.
     capacity = min(row_BA.size, chunks.shard_rows(rows, n_labels))
     self.row_Y, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
     self.entries = _by_column(self.row_Y, row_BA, own_BA, gold_BA, weights_BA)

@@ -58,10 +58,9 @@ def to_e4m3(
 ) -> tuple[jax.Array, Int8[Array, ' C']]:
   """Rounds values to E4M3 stochastically, with a scale for each row.
 
-  The scales are powers of 2, so that a value that needs no rounding stays exact
-  when the scale of its row changes. exponent_C is the least exponent from -126
-  to 117 for which values / 2^exponent are in the range of E4M3 numbers. If a
-  row has a value that is not finite, all results of the row are NaN.
+  exponent_C is the least exponent from -126 to 117 for which values /
+  2^exponent are in the range of E4M3 numbers. If a row has a value that is not
+  finite, all results of the row are NaN.
   """
   largest_C = jnp.abs(values_CD).max(axis=1)
   fraction_C, exponent_C = jnp.frexp(largest_C)
@@ -70,6 +69,8 @@ def to_e4m3(
   # exponent is not larger than the old exponent.
   exponent_C += (fraction_C > _LARGEST / 2**9) - 9
   exponent_C = jnp.clip(exponent_C, -126, 117)
+  # The scales are powers of 2, so that a value that needs no rounding stays
+  # exact when the scale of its row changes.
   scale_C = jnp.where(jnp.isfinite(largest_C), power_of_2(-exponent_C), jnp.nan)
   scaled_CD = jnp.abs(values_CD) * scale_C[:, None]
   # Below the least normal number, the spacing of E4M3 numbers is constant, and

@@ -236,11 +236,9 @@ class WordViews(nnx.Module):
 
       softmax over labels of (s + Gumbel noise) / temperature
 
-    where s is the mean over heads of the attention scores. The parts of the
-    taxonomy are processed one after the other, and again for the gradient. So
-    only one array of B x T x C scores is in memory, where C is the size of a
-    part. A label that is in several parts is counted in its first part. Nodes
-    that are no labels are not counted; they only change the vectors of labels.
+    where s is the mean over heads of the attention scores. A label that is in
+    several parts is counted in its first part. Nodes that are no labels are not
+    counted; they only change the vectors of labels.
     """
     query_BTD = self.query(words_BTD)
     # The mean over H heads of q_h . k_h / (D / H)^0.5.
@@ -262,6 +260,9 @@ class WordViews(nnx.Module):
     parts = [x[...] for x in (self.labels.nodes, self.labels.paths)]
     parts = [jnp.arange(len(parts[0])), *parts, self.labels.counted[...]]
     none_BT = jnp.full(words_BTD.shape[:2], MASKED, jnp.float32)
+    # The parts are processed one after the other, and again for the gradient.
+    # So only one array of B x T x C scores is in memory, where C is the size of
+    # a part.
     body = jax.checkpoint(add_part, prevent_cse=False)
     (all_BT, gold_BT), _ = lax.scan(body, (none_BT, none_BT), tuple(parts))
     return jnp.exp(gold_BT - all_BT)

@@ -186,18 +186,16 @@ class LabelEncoder(nnx.Module):
   def _bias(
     self, nodes_C: Int32[Array, ' C'], paths: Int32[Array, 'C depth']
   ) -> Float32[Array, 'C C']:
-    """Returns b_ij for the nodes of a part.
-
-    The edges from i to j are the edges above i and above j, up to the root,
-    without the edges that both paths have. So no table of paths between nodes
-    is needed.
-    """
+    """Returns b_ij for the nodes of a part."""
     count = len(nodes_C)
     rows = jnp.arange(count)[:, None]
     places = jnp.where(paths == PAD, count, paths)
     is_above_CC = jnp.zeros((count, count + 1)).at[rows, places].set(1.0)
     is_above_CC = is_above_CC[:, :count]
     edge_C = self.edge[...][nodes_C]
+    # The edges from i to j are the edges above i and above j, up to the root,
+    # without the edges that both paths have. So no table of paths between nodes
+    # is needed.
     distance_CC = _between(is_above_CC, jnp.ones(count))
     edges_CC = _between(is_above_CC, edge_C)
     by_distance_CC = self.distance[...][distance_CC.astype(jnp.int32)]

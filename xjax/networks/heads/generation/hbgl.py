@@ -174,10 +174,6 @@ class HBGL(EmittingHead):
   nor [SEP] is to be predicted there. [SEP] belongs to the level after the
   deepest gold label. A document without gold has [SEP] at the first level.
 
-  [SEP] and [MASK] have vectors of their own, which start from the word vectors
-  (train/initial/label_vectors.py). In the authors' code, these vectors stay
-  equal to those of the tokens in documents.
-
   With Ranking.FULL, generation goes on after [SEP] is emitted. The probability
   of a label after the end is multiplied by the probability that [SEP] is
   absent, so it is below 0.5.
@@ -200,6 +196,9 @@ class HBGL(EmittingHead):
     self.bias = nnx.Param(bias, out_sharding=(LABEL,))
     # int32 [L], from 0, PAD for padding. It skips levels without labels.
     self.level = Frozen(jnp.asarray(level), out_sharding=(LABEL,))
+    # These vectors start from the word vectors
+    # (train/initial/label_vectors.py). In the authors' code, they stay equal to
+    # those of the tokens in documents.
     # [SEP] and [MASK]
     self.special = nnx.Param(normal(rngs.params(), (2, inputs.dim)))
     self.end_bias = nnx.Param(jnp.zeros(1))  # of [SEP]
@@ -267,9 +266,6 @@ class HBGL(EmittingHead):
     MEAN_LABELS, it is divided by 1 + L. In the authors' code, it is divided by
     the number of levels of all documents of the batch too.
 
-    No gradient flows into label vectors through the levels that are read, as
-    in the authors' code.
-
     Without rngs, there is no dropout and no replaced level. replaced_BN says
     which levels are replaced by [MASK]; by default, it is drawn from rngs.
     """
@@ -288,6 +284,8 @@ class HBGL(EmittingHead):
     if replaced_BN is not None:
       mask = replaced_BN[:, :, None]
       levels_BND = jnp.where(mask, self.special[1], levels_BND)
+    # No gradient flows into label vectors through the levels that are read, as
+    # in the authors' code.
     levels_BND = jax.lax.stop_gradient(levels_BND)
     states = taught_states(features, levels_BND, self.special[1], rngs)
     h = self.transform(states)

@@ -58,16 +58,14 @@ def taught_states(
 ) -> Float[Array, 'B _ D']:
   """Returns the states of the pseudo masks, if the levels above are known.
 
-  The vector of a level attends to the document, to the levels above, and to
-  itself. A pseudo mask attends to the document, to the levels above its level,
-  and to itself. Both have the position of the level. The first level comes
-  after the last token of the document. The states are those at the masks of the
-  N levels, and of one more level.
+  The states are those at the masks of the N levels, and of one more level.
   """
   encoder = prefix.encoder
   batch, n, dim = levels_BND.shape
   seeds = encoder.seeds(rngs)
   masks = jnp.broadcast_to(mask_D, (batch, n + 1, dim))
+  # Both have the position of the level. The first level comes after the last
+  # token of the document.
   places = np.concatenate([np.arange(n), np.arange(n + 1)])
   h = embed(
     encoder,
@@ -76,6 +74,8 @@ def taught_states(
     _TARGET,
     seeds[0],
   )
+  # The vector of a level attends to the document, the levels above and itself;
+  # a pseudo mask to the document, the levels above its level and itself.
   is_level = np.arange(2 * n + 1) < n
   sees = is_level & (places < places[:, None])
   sees |= np.eye(2 * n + 1, dtype=bool)

@@ -147,10 +147,8 @@ def pretraining_loss(
 ) -> Float32[Array, '']:
   """Returns the mean binary cross entropy over masked nodes and all nodes.
 
-  A masked node is to be predicted at its own place. If it is a leaf, the other
-  masked leaves that have a common parent with it count as correct too, because
-  nothing distinguishes them. The logit of a node is the product of the
-  transformed state with the vector of the node.
+  A masked node is to be predicted at its own place. The logit of a node is the
+  product of the transformed state with the vector of the node.
 
   rows_XD may have any values at padding. The encoder and the transform are not
   trained. special_2D has the vectors of the root (the token [CLS]) and of
@@ -169,6 +167,8 @@ def pretraining_loss(
   nothing = [()] * len(encoder.layers)
   states, _ = run_layers(encoder, h, nothing, segment.sees[None], seeds[1:])
   h = transform(states[:, 1:]).reshape(batch * size, -1)
+  # If a masked node is a leaf, the other masked leaves that have a common
+  # parent with it count as correct too, because nothing distinguishes them.
   targets = (segment.together & masked_BX[:, None, :]).reshape(-1, size)
   loss, _ = bce(product(h, rows_XD, (1, 1)), targets)
   asked = masked_BX.reshape(-1, 1) & real_X

@@ -251,11 +251,7 @@ class Radar(EmittingHead):
     return EmittedScores(jnp.where(written.emitted_BL, above, below))
 
   def write(self, features: TokenFeatures) -> Writing:
-    """Writes the label sequences of documents greedily.
-
-    A document that has ended does not change any more, so it does not depend on
-    other documents.
-    """
+    """Writes the label sequences of documents greedily."""
     memory = self.decoder.memory(features.hidden_BTD)
 
     def body(state: Writing) -> Writing:
@@ -268,6 +264,8 @@ class Radar(EmittingHead):
     def goes_on(state: Writing) -> jax.Array:
       return (state.at < self.most_symbols) & ~state.ended_B.all()
 
+    # A document that has ended does not change any more, so it does not depend
+    # on other documents.
     return lax.while_loop(goes_on, body, self._start(features))
 
   def _start(self, features: TokenFeatures) -> Writing:
