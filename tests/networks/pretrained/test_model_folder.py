@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import pathlib
 
@@ -91,21 +90,10 @@ COMMIT = 'c' * 40
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-  for name in ('HUGGINGFACE_HUB_CACHE', 'HF_HOME', 'XDG_CACHE_HOME'):
-    monkeypatch.delenv(name, raising=False)
   folder = tmp_path / 'cache'
-  monkeypatch.setenv('HF_HUB_CACHE', str(folder))
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(folder))
   return folder
-
-
-def cache_folder() -> pathlib.Path:
-  """Where a run begun now looks."""
-  spec = importlib.util.find_spec('huggingface_hub.constants')
-  anew = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(anew)
-  return pathlib.Path(anew.HF_HUB_CACHE)
 
 
 def put(cache, name, commit=COMMIT):
@@ -222,17 +210,6 @@ def test_a_folder_comes_first(cache, tmp_path):
   (tmp_path / 'org' / 'name').mkdir(parents=True)
   assert find_model('org/name').resolve() == tmp_path / 'org' / 'name'
   assert find_model(str(tmp_path)) == tmp_path
-
-
-def test_the_cache_is_where_the_variables_say(cache, tmp_path, monkeypatch):
-  assert cache_folder() == cache
-  monkeypatch.setenv('HF_HOME', str(tmp_path / 'home'))
-  assert cache_folder() == cache
-  monkeypatch.delenv('HF_HUB_CACHE')
-  assert cache_folder() == tmp_path / 'home' / 'hub'
-  monkeypatch.delenv('HF_HOME')
-  monkeypatch.setenv('HOME', str(tmp_path))
-  assert cache_folder() == tmp_path / '.cache' / 'huggingface' / 'hub'
 
 
 def test_an_absent_model_says_where_it_was_looked_for(cache):
