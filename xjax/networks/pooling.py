@@ -167,11 +167,7 @@ class SelfAttention(nnx.Module):
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None = None
   ) -> Float[Array, 'B {self.dim}']:
-    """Returns the weighted sum of each document's tokens, 0 if it has none.
-
-    The pooling runs on the context mesh (`jax.set_mesh`). Documents are divided
-    over the data axis.
-    """
+    """Returns the weighted sum of each document's tokens, 0 if it has none."""
     del rngs
     return self._pool(features.hidden_BTD, features.real_BT, 1)
 

@@ -53,11 +53,7 @@ class CNN(nnx.Module):
     real_TB: Bool[Array, 'T B'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B {self.dim}']:
-    """Returns one state for each token, 0 at padding.
-
-    The encoder runs on the context mesh (`jax.set_mesh`). Documents are divided
-    over the data axis.
-    """
+    """Returns one state for each token, 0 at padding."""
     over_data = P(None, DATA)
     # Shards are explicit, as in recurrent.py, because XLA's partitioner may
     # gather the whole batch on every device.

@@ -155,11 +155,9 @@ class Adaptive(Head):
   def logits(
     self, features: AdaptiveFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC of a chunk of labels, the logits of probabilities.
-
-    Every part is computed for all labels of the chunk, which takes at most
-    twice the time of a head without parts.
-    """
+    """Computes logits_BC of a chunk of labels, the logits of probabilities."""
+    # Every part is computed for all labels of the chunk, which takes at most
+    # twice the time of a head without parts.
     place_C = chunk['place']
     logits_BC = _scores_at(features.document_BD, self.frequent[...], place_C)
     for i, tail in enumerate(self.tails):

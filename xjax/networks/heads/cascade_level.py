@@ -111,11 +111,9 @@ def largest(
 def first_biases(
   levels: LabelLevels, bias_L: Float64[np.ndarray, ' L'] | None
 ) -> list[Float64[np.ndarray, ' nodes']]:
-  """Returns the first biases of the nodes of each level, last of the labels.
-
-  The probability of a cluster is that of at least one of its labels, as if
-  labels were independent.
-  """
+  """Returns the first biases of the nodes of each level, last of the labels."""
+  # The probability of a cluster is that of at least one of its labels, as if
+  # labels were independent.
   if bias_L is None:
     return [np.zeros(size) for size in levels.sizes]
   biases = [bias_L]

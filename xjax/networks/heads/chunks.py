@@ -134,9 +134,9 @@ def scan_chunks(
 def chunk_size(rows: int, chunk: int) -> int:
   """Returns the chunk size that divides the rows most evenly.
 
-  The size is at most `chunk`. Where possible, it is a multiple of 16, the
-  number of floats in a vector register.
+  The size is at most `chunk`.
   """
+  # A multiple of 16 where possible, the number of floats in a vector register.
   count = -(-rows // chunk)
   even = -(-rows // count)
   return min(chunk, rows, -(-even // 16) * 16)

@@ -97,11 +97,9 @@ class ZeroShot(DescriptorHead):
       self.graph_bias = nnx.Param(jnp.zeros(2 * size))
 
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
-    """Computes the vectors k_BTE of tokens, in the space of the descriptors.
-
-    The vectors are 0 at padding. So all logits of a document without tokens
-    are c (with Joining.CONCAT, if b_o is 0).
-    """
+    """Computes the vectors k_BTE of tokens, in the space of the descriptors."""
+    # The vectors are 0 at padding. So all logits of a document without tokens
+    # are c (with Joining.CONCAT, if b_o is 0).
     hidden_BTD = features.hidden_BTD
     kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
     keys_BTE = jnp.matmul(

@@ -43,11 +43,9 @@ def trained_rows(head: Head) -> nnx.State:
 
 
 def row_shape(head: Head) -> tuple[int, int]:
-  """Returns the number of rows, and of the weights of a row without biases.
-
-  A rule sees all trained parameters of a label as one row: first the entries of
-  its vectors, in the order of their names, and then its bias.
-  """
+  """Returns the number of rows, and of the weights of a row without biases."""
+  # A rule sees all trained parameters of a label as one row: first the entries
+  # of its vectors, in the order of their names, and then its bias.
   arrays = jax.tree.leaves(nnx.to_pure_dict(trained_rows(head)))
   return len(arrays[0]), sum(x.shape[1] for x in arrays if x.ndim == 2)
 

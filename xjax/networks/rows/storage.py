@@ -33,11 +33,9 @@ _E4M3_BITS = 20
 def random_bits(
   key: UInt32[Array, ''], ids_C: Int32[Array, ' C'], dim: int
 ) -> UInt32[Array, 'C D']:
-  """Returns 32 random bits for each weight.
-
-  The bits are a hash of the key and of the weight's place, so they do not
-  depend on chunks and shards.
-  """
+  """Returns 32 random bits for each weight."""
+  # The bits are a hash of the key and of the weight's place, so they do not
+  # depend on chunks and shards.
   row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
   # Each column adds a different multiple of an odd constant (modulo 2^32). The
   # multiples also differ in their high bits; small column numbers do not.

@@ -211,9 +211,10 @@ class WordViews(nnx.Module):
   ) -> Float32[Array, 'B T']:
     """Returns 1 for words that are kept, and 0 for others.
 
-    The gradient is the gradient of the importance of the word (straight-through
-    estimator). Without rngs, there is no Gumbel noise.
+    Without rngs, there is no Gumbel noise.
     """
+    # The gradient is the gradient of the importance of the word
+    # (straight-through estimator).
     noise = None
     if rngs is not None:
       noise = functools.partial(_gumbel, rngs.dropout())

@@ -216,11 +216,9 @@ class Radar(EmittingHead):
     weights: LabelWeights | None = None,
     rngs: nnx.Rngs | None = None,
   ) -> Float32[Array, '']:
-    """Returns the loss of the gold label sequences, summed over documents.
-
-    In each step, the head reads the gold symbols before the step (teacher
-    forcing).
-    """
+    """Returns the loss of the gold label sequences, summed over documents."""
+    # In each step, the head reads the gold symbols before the step (teacher
+    # forcing).
     del weights
     sequences = label_sequences(
       positives_BP,
