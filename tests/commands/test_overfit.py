@@ -7,12 +7,10 @@ import pytest
 from tests.commands.test_configs import (
   CONFIGS,
   choices,
-  config_of,
   cover,
   kinds,
 )
 from tests.fixtures.shrink import shrink
-from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
 from xjax.judge.predict import popularity, predict
@@ -25,6 +23,7 @@ from xjax.networks.encoders.encoder import PretrainedConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.cascade import CascadeConfig
 from xjax.run.fit import fit
+from xjax.run.named_configs import named_config
 from xjax.run.open_run import open_run
 
 pytestmark = pytest.mark.thorough
@@ -88,7 +87,7 @@ def roomy(config):
   )
 
 
-SHIPPED = {name: config_of(name) for name in CONFIGS}
+SHIPPED = {name: named_config(name) for name in CONFIGS}
 # One config of each combination of kinds. Those that train level by level take
 # long; one of the quickstart is below.
 NEURAL = {
@@ -138,7 +137,7 @@ STAGED = 'attention_xml_levels', 'rerank', 'x_transformer', 'xr_transformer'
 
 @pytest.mark.parametrize('system', STAGED)
 def test_beats_the_popularity_prior_within_a_minute(system, tmp_path, devices):
-  config = with_fewer_steps(quickstart.get_config(system))
+  config = with_fewer_steps(named_config(f'quickstart:{system}'))
   with devices(1):
     result = fit(config, tmp_path)
   split = result.corpus.split('dev')
