@@ -17,19 +17,19 @@ ROOMS = (
 # How many code lines (without blank lines, comments and docstrings) a room may
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
-  'core': 1_750,
-  'data': 8_650,
+  'core': 1_600,
+  'data': 8_400,
   'losses': 350,
-  'judge': 6_100,
-  'networks': 7_650,
-  'train': 4_250,
-  'models': 9_550,
-  'run': 4_250,
-  'sweep': 1_250,
+  'judge': 6_050,
+  'networks': 7_150,
+  'train': 3_900,
+  'models': 9_050,
+  'run': 4_050,
+  'sweep': 1_100,
   'plan': 900,
-  'report': 5_700,
-  'configs': 2_600,
-  'commands': 1_450,
+  'report': 4_800,
+  'configs': 1_650,
+  'commands': 1_550,
 }
 
 
