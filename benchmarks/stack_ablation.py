@@ -113,14 +113,16 @@ def check_lists(run: OpenRun) -> None:
     or model.lesson is not RankerDocuments.FOLDS
   ):
     raise app.UsageError('the run is no stack that learned from folds')
-  for name in run.stages:
+  for name in run.scorer.stages:
     for fold in range(model.folds):
       path = run.workdir.model / f'fold_{fold}_{name}.npz'
       if not path.exists():  # RankerTraining would train the proposer again
         raise app.UsageError(f'{path} is missing')
-  for name in ','.join([*_WITHOUT.value, *run.stages]).split(','):
-    if name not in run.stages:
-      raise app.UsageError(f'--without: {name!r} is not in {[*run.stages]}')
+  for name in ','.join([*_WITHOUT.value, *run.scorer.stages]).split(','):
+    if name not in run.scorer.stages:
+      raise app.UsageError(
+        f'--without: {name!r} is not in {[*run.scorer.stages]}'
+      )
 
 
 class KnownLists(Scorer):
