@@ -191,13 +191,17 @@ def test_unfinished_checkpoints_go(tmp_path, plan, advance, caplog):
   write(tmp_path, plan, advance, [1, 2])
   (tmp_path / '2' / 'checkpoint.json').unlink()
   (tmp_path / '3.orbax-checkpoint-tmp').mkdir()
+  (tmp_path / '4').mkdir()
+  (tmp_path / '4' / 'mine.txt').touch()
   caplog.clear()
   with Checkpoints(tmp_path, 3) as checkpoints:
     assert checkpoints.steps == [1]
-  assert '2 is damaged (the checkpoint was never completed)' in caplog.text
+  # What has a file of the user is no checkpoint, and is kept.
+  assert '4 is damaged (the checkpoint was never completed)' in caplog.text
   assert len(caplog.records) == 1
   left = sorted(p.name for p in tmp_path.iterdir() if p.is_dir())
   assert left == ['1', 'damaged']
+  assert (tmp_path / 'damaged' / '4' / 'mine.txt').exists()
 
 
 def test_parameters_of_another_model_are_refused(tmp_path, plan, advance):

@@ -29,6 +29,7 @@ from xjax.train.workdir import Workdir
 
 RECORD = 'checkpoint.json'  # is written last; without it a step is incomplete
 ARRAYS = 'params', 'optimizer', 'averages'
+_ORBAX = '_CHECKPOINT_METADATA', 'commit_success.txt'  # beside the arrays
 _FILES, _META, _SUM = 'files', 'meta', 'crc'  # fields of checkpoint.json
 _DAMAGED = 'damaged'
 _STEP = re.compile('0|[1-9][0-9]*')
@@ -165,13 +166,11 @@ def copy_for_loading(
 
 def sweep(folder: pathlib.Path) -> None:
   """Removes Orbax's unfinished folders; moves damaged steps to damaged/."""
-  # Checkpoints are verified from the newest, until an intact one is found.
   for path in folder.iterdir():
-    # A file or a link of this name is not Orbax's.
-    if _UNFINISHED.fullmatch(path.name) and path.is_dir():
-      if not path.is_symlink():
-        with writing(path):
-          shutil.rmtree(path)
+    if _is_unfinished(path):
+      with writing(path):
+        shutil.rmtree(path)
+  # Checkpoints are verified from the newest, until an intact one is found.
   names = (p.name for p in folder.iterdir() if _STEP.fullmatch(p.name))
   found = False
   for name in sorted(names, key=int, reverse=True):
@@ -181,6 +180,15 @@ def sweep(folder: pathlib.Path) -> None:
     found |= not fault
     if fault:
       _move_away(folder / name, fault, 'the previous checkpoint')
+
+
+def _is_unfinished(path: pathlib.Path) -> bool:
+  """Returns whether a kill left this folder, before or after Orbax's rename."""
+  if path.is_symlink() or not path.is_dir():  # not Orbax's
+    return False
+  if _STEP.fullmatch(path.name) and not (path / RECORD).exists():
+    return {p.name for p in path.iterdir()} <= {*ARRAYS, *_ORBAX}
+  return bool(_UNFINISHED.fullmatch(path.name))
 
 
 def write_record(folder: pathlib.Path, meta: Mapping[str, Any]) -> None:
