@@ -282,3 +282,13 @@ def test_scores_are_probabilities_where_the_kind_allows():
   )
   for kind in (ScoreKind.MARGIN, ScoreKind.PROBABILITY):
     np.testing.assert_array_equal(readable_scores(scores, kind), scores)
+
+
+def test_no_documents(tmp_path):
+  empty = predictions().of_documents(np.zeros(N, bool))
+  calibration = calibrate(empty, Method.AUTO, 0, '')
+  assert calibration.reason == 'no decisions to fit to'
+  assert reliability_of(empty) is None
+  assert cross_fitted(empty, Method.AUTO).shape == (0, K)
+  calibration.save(tmp_path / 'c.json')
+  assert Calibration.load(tmp_path / 'c.json') == calibration

@@ -280,3 +280,11 @@ def test_lists_of_left_out_labels_alone_are_an_error():
     part.leaving_out(np.arange(4))
   cut = part.leaving_out(np.array([3]))
   assert [cut.gold[i].tolist() for i in range(2)] == [[1], [2]]
+
+
+def test_further_slices_lose_the_labels_too(ours, theirs):
+  mask = np.zeros(L, bool)
+  mask[[0, 1, 2, 3, 8]] = True
+  criteria = dataclasses.replace(SOME, slices={'mine': mask})
+  others = dataclasses.replace(SOME, slices={'mine': mask[KEPT]})
+  assert same(judge(ours, criteria), judge(theirs, others))

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -297,3 +298,13 @@ def test_mean_recalls_are_over_documents_with_gold_labels_in_the_slice():
   }
   assert list(recalls['all']) == list(kept)  # the order of the steps
   assert recalls_of({}, GOLD, {}) == {}
+
+
+def test_a_threshold_where_nothing_is_ranked():
+  scorer, split = DenseScorer(5), make_split(5)
+  scorer.scores_NL[:] = -np.inf
+  predictions = predict(scorer, split, SPACE, 4)
+  threshold = tune_threshold(predictions)
+  assert math.isfinite(threshold)
+  values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
+  assert values['micro-F1-tuned'] == values['P@1'] == 0

@@ -323,3 +323,11 @@ def test_each_list_has_the_labels_that_the_head_chooses_for_it(mesh, rows):
     np.testing.assert_array_equal(ids[g, :, :1], want[0])
     np.testing.assert_allclose(values[g, :, :1], want[1], 1e-6)
     assert (ids[g, :, 1] == PAD).all()
+
+
+def test_weight_0_is_never_selected():
+  weights = np.zeros(L, np.float32)
+  weights[[4, 200]] = 1e-30
+  ids, _ = streamed(draw(), weights=weights)
+  np.testing.assert_array_equal(np.sort(ids[0])[:, -2:], [[4, 200]] * B)
+  np.testing.assert_array_equal(ids[0, :, 2:], PAD)

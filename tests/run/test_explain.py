@@ -189,3 +189,21 @@ def test_a_page_shows_the_first_documents(tag, monkeypatch):
   _, shown = tag([{'text': f'nipa {"mani " * n}'} for n in range(5)], explain=1)
   assert [x.document.id for x in shown.documents] == ['line-1', 'line-2']
   assert shown.n_documents == 5
+
+
+def test_explains_what_it_predicts(predictor, documents):
+  texts = [*documents[:5], ODD]
+  lists = predictor.explain(texts, K, 4), predictor.predict(texts, K)
+  for found, expected, text in zip(*lists, texts):
+    assert [x[:2] for x in found] == [x[:2] for x in expected]
+    np.testing.assert_allclose(
+      [x.score for x in found], [x.score for x in expected], atol=1e-6
+    )
+    for label in found:
+      weights = [word.weight for word in label.why]
+      assert weights == sorted(weights, reverse=True)
+      assert len(weights) == 4 and 0 < sum(weights) <= 1 + 1e-5
+      for word in label.why:
+        start, end = word.at
+        zones = {'text': text} if isinstance(text, str) else text.zones
+        assert zones[word.zone][start:end] == word.word

@@ -294,3 +294,20 @@ def test_features_get_no_advice_on_texts():
     space = space_of(900, [0, 1] * (n_labels // 2), names=True)
     chosen = choose(config, space, False)
     assert isinstance(chosen.config.model, model) and chosen.other == ''
+
+
+def test_evaluate_draws_the_same_split(run):
+  path = run.paths['test'] / 'metrics.json'
+  before = path.read_bytes()
+  path.unlink()
+  evaluation = evaluate_split(run.workdir, 'test')
+  assert evaluation.folder == run.paths['test']
+  assert path.read_bytes() == before
+
+
+def test_wrong_columns_leave_no_files(table, tmp_path):
+  config = own_config(table)
+  config.data.text = ('nothing',)
+  with pytest.raises(DataError, match="there is no column 'nothing'"):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()

@@ -368,3 +368,9 @@ def test_sigterm_before_the_raw_weights_are_judged(averaged_run):
   at = averaged_run(AVERAGED, **given)
   assert at.best_step == 8
   assert [r['step'] for r in averaged_run.records('judge')] == [4, 8, 12]
+
+
+def test_the_best_outlives_the_newest(run):
+  config = dataclasses.replace(CONFIG, keep=1, steps=24)
+  at = run(config, values={4: 0.9})
+  assert at.best_step == 4 and run.steps == [4, 24]

@@ -178,3 +178,19 @@ def test_plain_lines_where_there_is_no_terminal(caplog, monkeypatch):
     progress.say('a line')
   assert 'step 20/30: loss 1.2500, 640 documents/s, 00:00 left' in caplog.text
   assert 'a line' in caplog.text
+
+
+def test_a_number_that_is_not_a_number_is_no_json(tmp_path):
+  with MetricWriter(tmp_path, 0, 0) as writer, pytest.raises(ValueError):
+    writer.write('train', 1, loss=float('nan'))
+
+
+@pytest.mark.parametrize('name', ['tb', 'metrics.jsonl'])
+def test_what_is_in_the_way_is_one_error(tmp_path, name):
+  if name == 'tb':
+    (tmp_path / name).write_text('mine')
+  else:
+    (tmp_path / name).mkdir()
+  says = f'{tmp_path}/{name}.*: cannot be written'
+  with pytest.raises(UserError, match=says):
+    MetricWriter(tmp_path, 0, 0)

@@ -162,3 +162,16 @@ def test_the_best_of_much_gold(width):
       assert best_BJ[row, j] == best[:k].sum()
       gains = best[:k] / np.log2(np.arange(2, len(best[:k]) + 2))
       assert dcg_BJ[row, j] == pytest.approx(gains.sum())
+
+
+def test_a_list_that_may_hide_decisions_is_counted():
+  ids = np.array([[0, 1], [0, PAD]], np.int32)
+  scores = np.array([[3, 1], [3, -np.inf]], np.float32)
+  gold = np.array([[0, 2], [0, 3]], np.int32)
+  floor = np.array([1, -np.inf], np.float32)
+  block = DocumentBlock(ids, gold, np.ones(2, bool), floor, scores)
+  form = Form((1, 3), (Precision(),), 4, 2)
+  state = Sums.empty(form).update(block, None, (0.5, 1.0))
+  # At 3, and above a half, the first list may go on; nothing more is above 1.
+  np.testing.assert_array_equal(state.short_Q, [0, 1, 1, 0])
+  assert state.unknown() == {'Precision.over@3': 1}

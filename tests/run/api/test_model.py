@@ -301,3 +301,18 @@ def test_importing_xjax_imports_no_large_library():
   subprocess.run([sys.executable, '-c', IMPORTS], check=True)
   with pytest.raises(AttributeError, match="no attribute 'nothing'"):
     xjax.nothing  # noqa: B018
+
+
+def test_extreme_k_and_texts(model, neural):
+  for each in (model, neural):
+    assert each.predict([]) == []
+    for k in (10**9, None):
+      ((*found,),) = each.predict([''], k=k)
+      assert len(found) == len(each.labels)
+
+
+def test_another_k_gives_the_same_labels(neural):
+  texts = ['nipa mani', 'gipu']
+  long = neural.predict(texts, k=1000)
+  for k in (1, 2, 5, 17):
+    assert neural.predict(texts, k=k) == [labels[:k] for labels in long]
