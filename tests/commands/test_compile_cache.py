@@ -72,7 +72,7 @@ def test_programs_that_were_not_used_for_longest_go_first(
   tmp_path, monkeypatch
 ):
   monkeypatch.setattr(compile_cache, '_MOST', 20)
-  folder = tmp_path / 'processor'
+  folder = tmp_path / ('0' * 16)
   folder.mkdir()
   for age, name in enumerate(('new', 'mid', 'old')):
     path = folder / f'jit_{name}-{"a" * 64}-cache'

@@ -157,8 +157,8 @@ class Attempt:
       self._trial.report(value, number)
       if step < first.config.train.steps and self._trial.should_prune():
         self._pruned = True
+        self._store.prune(self._trial)  # first: a kill must not lose it
         self.process.terminate()
-        self._store.prune(self._trial)
         return
 
 

@@ -81,12 +81,16 @@ class Checkpoints(contextlib.AbstractContextManager):
       ),
     )
 
-  def __exit__(self, *error: object) -> None:
-    with _saving(self._folder):
-      try:
-        self._finish()
-      finally:
-        self._manager.close()
+  def __exit__(self, kind: object, error: object, trace: object) -> None:
+    try:
+      with _saving(self._folder):
+        try:
+          self._finish()
+        finally:
+          self._manager.close()
+    except WriteError:
+      if error is None:  # else that error, such as Preempted, says more
+        raise
 
   @property
   def steps(self) -> list[int]:

@@ -120,7 +120,7 @@ def remove_oldest(whole: pathlib.Path) -> None:
   and a process that is killed then keeps a lock from all others.
   """
   found = []
-  for path in whole.glob('*/*-cache'):
+  for path in whole.glob('[0-9a-f]' * 16 + '/*-cache'):
     with contextlib.suppress(OSError):  # another process removes entries too
       facts = path.stat()
       if _ENTRY.fullmatch(path.name):

@@ -55,7 +55,7 @@ def take_rows(
   source = np.pad(source, (0, length - len(source)), constant_values=-1)
   of_label = _of_label(next(iter(ours.values())))
   names = {*ours, EXPONENT} if KERNEL in ours else {*ours}
-  wanted = {name: theirs[name] for name in (names & theirs.keys())}
+  wanted = {name: theirs[name] for name in sorted(names & theirs.keys())}
   # Rows that keep their places are read by the devices that hold them. Any
   # other order needs all rows in the memory of every host.
   if _in_place(source) and {len(x) for x in wanted.values()} == {length}:

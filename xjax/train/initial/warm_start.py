@@ -279,12 +279,13 @@ def _merged(
   checkpoint: tuple[pathlib.Path, int],
 ) -> dict[str, jax.Array]:
   merged = dict(ours)
-  labels = {name: ours[name] for name in loaded if has_label_rows(ours[name])}
+  # Sorted, since hosts must run programs over shared arrays in one order.
+  labels = {n: ours[n] for n in sorted(loaded) if has_label_rows(ours[n])}
   if KERNEL in labels and EXPONENT in ours:
     labels[EXPONENT] = ours[EXPONENT]
   if labels:
     merged |= take_rows(labels, theirs, rows['labels'], checkpoint)
-  rest = loaded - labels.keys()
+  rest = sorted(loaded - labels.keys())
   others = read_some(*checkpoint, {name: theirs[name] for name in rest})
   for name, other in others.items():
     source = rows.get(_row_kind(name, ours[name]))
