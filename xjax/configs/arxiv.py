@@ -42,29 +42,26 @@ for hgclr, so training takes 21 and 38 minutes; hbgl takes less than 40 minutes,
 xr_transformer 8 minutes after flat, and xr_linear a minute.
 """
 
+import dataclasses
+
 from xjax.configs import variants
-from xjax.data.config import SubwordsConfig, TfidfConfig
+from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
+from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
-from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.models.trees.vectors import NoVectors, RunVectors, VectorsConfig
-from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.pretraining import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
-from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import ClsConfig, NoPooling
+from xjax.networks.pooling import NoPooling
 from xjax.networks.views.hierarchy_views import HierarchyViews
-from xjax.train.neural_train import NeuralTrain, Schedule
-from xjax.train.optimizer_config import AdamW
 
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
@@ -126,25 +123,13 @@ def get_config(system: str) -> Config:
 
 
 def _flat() -> Config:
-  return Config(
-    data=JsonlData(labels='all', tokens=SubwordsConfig(128, (64, 96, 128))),
-    model=NeuralModel(
-      NoEmbedding(), BertConfig(), ClsConfig(), OneVsAllConfig()
-    ),
-    train=NeuralTrain(
-      batch_size=32,
-      steps=1200,
-      learning_rate=1e-2,
-      rates=('encoder/*=0.02',),
-      warmup=100,
-      schedule=Schedule.LINEAR,
-      optimizer=AdamW(weight_decay=0.01),
-      clip_norm=1.0,
-      checkpoint_every=300,
-      judge_every=600,
-    ),
-    eval=EvalConfig(ks=KS),
+  config = eurlex57k_minilm()
+  config.data = JsonlData(labels='all', tokens=config.data.tokens)
+  config.train = dataclasses.replace(
+    config.train, steps=1200, checkpoint_every=300, judge_every=600
   )
+  config.eval = EvalConfig(ks=KS)
+  return config
 
 
 def _tree(vectors: VectorsConfig) -> Config:

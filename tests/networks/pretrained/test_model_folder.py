@@ -9,6 +9,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from tests.faults.damage import BERT
 from xjax.core.atomic import WriteError
 from xjax.core.errors import DataError
 from xjax.networks.pretrained.architecture import architecture_of
@@ -20,16 +21,7 @@ from xjax.networks.pretrained.model_folder import (
   write_model_folder,
 )
 
-CONFIG = {
-  'model_type': 'bert',
-  'vocab_size': 11,
-  'hidden_size': 4,
-  'num_hidden_layers': 1,
-  'num_attention_heads': 2,
-  'intermediate_size': 6,
-  'max_position_embeddings': 5,
-}
-TINY = architecture_of(CONFIG, 'c')
+TINY = architecture_of(BERT, 'c')
 
 
 def params_of():
@@ -43,7 +35,7 @@ def params_of():
 def make(folder, dtype=np.float32, shards=0):
   """A folder as others write it."""
   folder.mkdir()
-  (folder / 'config.json').write_text(json.dumps(CONFIG))
+  (folder / 'config.json').write_text(json.dumps(BERT))
   tensors = {
     name: x.astype(dtype)
     for name, x in to_hugging_face(params_of(), TINY, 'ours').items()
@@ -78,7 +70,7 @@ def same(one, other):
 def test_reads_files_and_shards_of_any_precision(dtype, shards, tmp_path):
   make(tmp_path / 'm', dtype, shards)
   folder = ModelFolder.at(str(tmp_path / 'm'))
-  assert folder.architecture == TINY and folder.config == CONFIG
+  assert folder.architecture == TINY and folder.config == BERT
   expected = {
     path: x.astype(dtype).astype(np.float32) for path, x in params_of().items()
   }
@@ -118,7 +110,7 @@ def test_a_snapshot_of_the_cache_is_links_to_blobs(cache, tmp_path):
 
 
 def test_what_is_written_is_read(tmp_path):
-  config = CONFIG | {
+  config = BERT | {
     'architectures': ['BertForMaskedLM'],
     'auto_map': {'AutoModel': 'code.py'},
     'dtype': 'float16',
@@ -136,7 +128,7 @@ def test_what_is_written_is_read(tmp_path):
   assert (target / 'tokenizer.json').read_text('utf-8') == '"é"'
   again = ModelFolder.at(str(target))
   assert same(again.parameters(), params_of())
-  assert again.config == CONFIG | {
+  assert again.config == BERT | {
     'architectures': ['BertModel'],
     'id2label': {'0': 'a'},
     'torch_dtype': 'float32',
@@ -147,18 +139,18 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_nothing_is_written_over(tmp_path):
   (tmp_path / 'm').mkdir()
-  write_model_folder(tmp_path / 'm', CONFIG, params_of())
+  write_model_folder(tmp_path / 'm', BERT, params_of())
   with pytest.raises(WriteError, match='exists already; choose a new folder'):
-    write_model_folder(tmp_path / 'm', CONFIG, params_of())
+    write_model_folder(tmp_path / 'm', BERT, params_of())
 
 
 def test_nothing_half_written_stays(tmp_path):
   texts = {'absent/tokenizer.json': ''}
   with pytest.raises(WriteError, match='m: cannot be written'):
-    write_model_folder(tmp_path / 'm', CONFIG, params_of(), texts)
+    write_model_folder(tmp_path / 'm', BERT, params_of(), texts)
   params = params_of() | {'encoder/embeddings/word': np.zeros((3, 4))}
   with pytest.raises(DataError, match=r'word is \[3, 4\], not \[11, 4\]'):
-    write_model_folder(tmp_path / 'm', CONFIG, params)
+    write_model_folder(tmp_path / 'm', BERT, params)
   assert list(tmp_path.iterdir()) == []
 
 
@@ -171,7 +163,7 @@ SPARE = [(250002, 250037), (31102, 32102), (1, 9)]
   [*((sizes, False) for sizes in FITTING), *((sizes, True) for sizes in SPARE)],
 )
 def test_tokenizers_that_fit(sizes, spare_rows):
-  architecture = architecture_of(CONFIG | {'vocab_size': sizes[1]}, 'c')
+  architecture = architecture_of(BERT | {'vocab_size': sizes[1]}, 'c')
   check_vocabulary(sizes[0], architecture, 't', spare_rows)
 
 
@@ -191,7 +183,7 @@ def test_tokenizers_that_fit(sizes, spare_rows):
   ],
 )
 def test_tokenizers_of_another_model(size, rows, spare_rows, says):
-  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  architecture = architecture_of(BERT | {'vocab_size': rows}, 'c')
   with pytest.raises(DataError, match=says):
     check_vocabulary(size, architecture, 't', spare_rows)
 
