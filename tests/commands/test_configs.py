@@ -120,8 +120,8 @@ def test_is_valid_when_small(name):
   check_config(SMALL[name])
 
 
-# Of configs that differ in numbers alone, or whose every choice stands in
-# others, one is enough.
+# The fewest configs that still have every combination of kinds of parts, and
+# every value of each choice. The others differ from these only in numbers.
 COVER = cover({name: {*choices(c), kinds(c)} for name, c in SMALL.items()})
 
 

@@ -80,7 +80,7 @@ def test_faulty_folders(tmp_path, names, said):
 
 
 class Panic(BaseException):
-  """As the library's own: no Exception."""
+  """Like the panic of tokenizers, this is no subclass of Exception."""
 
 
 @pytest.mark.parametrize(

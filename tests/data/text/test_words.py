@@ -140,7 +140,7 @@ JAMO = '\u1112\u1161\u11ab\u1100\u1173\u11af'
     ('İZMİR and Port', ['İZMİR', 'and', 'Port']),
     # Letter and accent, two characters where NFC has one.
     ('cafe\u0301 Noir', ['cafe\u0301', 'Noir']),
-    # Hangul in letters, of which NFC makes a syllable.
+    # Korean letters, which NFC joins to one syllable.
     (f'{JAMO} 말', [JAMO, '말']),
     # One character of which NFC makes two, of a mark that goes on a word.
     ('\u0958\u093e x', ['\u0958\u093e', 'x']),
