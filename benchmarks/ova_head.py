@@ -293,14 +293,14 @@ def fused(
   document_BD, positives_BP = batch(labels, dim, documents)
 
   def total(document_BD, params, key):
-    pace = StepScalars(jnp.float32(0.01), jnp.float32(0), key)
+    scalars = StepScalars(jnp.float32(0.01), jnp.float32(0), key)
     return fused_loss(
       nnx.merge(graphdef, params),
       document_BD,
       positives_BP,
       jnp.ones(documents, bool),
       bce,
-      RowUpdate(SGD(), {}, pace),
+      RowUpdate(SGD(), {}, scalars),
     )
 
   run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=1)

@@ -101,8 +101,8 @@ def head_step(
     shortlist = Shortlist(jnp.asarray(ids_BA), jnp.asarray(gold_BA))
 
   def total(document_BD, params, shortlist):
-    pace = StepScalars(jnp.float32(0.01), jnp.float32(0), jnp.uint32(0))
-    head, step = nnx.merge(graphdef, params), RowUpdate(SGD(), {}, pace)
+    scalars = StepScalars(jnp.float32(0.01), jnp.float32(0), jnp.uint32(0))
+    head, step = nnx.merge(graphdef, params), RowUpdate(SGD(), {}, scalars)
     if shortlist is None:
       return fused_loss(head, document_BD, gold_BP, mask_B, bce, step)
     return fused_loss(head, document_BD, shortlist, mask_B, bce, step)

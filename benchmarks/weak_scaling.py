@@ -111,8 +111,8 @@ def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
     sharding = NamedSharding(mesh, spec)
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
-  def run(rows, document_BD, positives_BP, mask_B, pace):
-    step = RowUpdate(SGD(), {}, StepScalars(*pace))
+  def run(rows, document_BD, positives_BP, mask_B, scalars):
+    step = RowUpdate(SGD(), {}, StepScalars(*scalars))
 
     def total(document_BD):
       model = nnx.merge(graphdef, rows)
@@ -131,8 +131,10 @@ def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
       array(jnp.int32, sizes.documents, sizes.positives),
       array(bool, sizes.documents),
     )
-    pace = [array(x, spec=P()) for x in (jnp.float32, jnp.float32, jnp.uint32)]
-    return jax.jit(run, donate_argnums=0).lower(rows, *batch, pace).compile()
+    scalars = [
+      array(x, spec=P()) for x in (jnp.float32, jnp.float32, jnp.uint32)
+    ]
+    return jax.jit(run, donate_argnums=0).lower(rows, *batch, scalars).compile()
 
 
 def count_sent_bytes(

@@ -120,8 +120,7 @@ def test_is_valid_when_small(name):
   check_config(SMALL[name])
 
 
-# The fewest configs that still have every combination of kinds of parts, and
-# every value of each choice. The others differ from these only in numbers.
+# The fewest configs with all combinations of kinds, and all texts and switches.
 COVER = cover({name: {*choices(c), kinds(c)} for name, c in SMALL.items()})
 
 

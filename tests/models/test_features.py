@@ -102,6 +102,9 @@ def test_more_documents_than_are_read_at_a_time(made, tmp_path, monkeypatch):
   assert the_same(before, all_rows(featuriser, train))
   remembering = Documents.of_split(train).remembering()
   assert the_same(before, featuriser(remembering))
+  # Another featuriser with the same terms does not compute them again.
+  loaded = fitted(train, config, tmp_path)
+  assert loaded(remembering) is featuriser(remembering)
 
 
 def test_given_rows(given, tmp_path):

@@ -149,14 +149,6 @@ def test_each_load_warns_once_that_scores_are_not_calibrated(
     assert caplog.text.count('scores are not calibrated') == 2
 
 
-def forget_dev(workdir):
-  """Makes the run one of an earlier version that had no dev split."""
-  corpus = json.loads(workdir.corpus.read_text())
-  del corpus['digests']['dev']
-  workdir.corpus.write_text(json.dumps(corpus))
-  workdir.digest_list.unlink()
-
-
 def test_a_missing_one_is_told(finished, workdir, caplog):
   caplog.set_level(logging.INFO)
   workdir.calibration.unlink()
@@ -165,7 +157,11 @@ def test_a_missing_one_is_told(finished, workdir, caplog):
   caplog.clear()
   # Where there is none to be expected, nothing is said.
   assert saved(workdir, finished.best_step, method=Method.NONE) is None
-  forget_dev(workdir)
+  # A run whose corpus has no dev split cannot have one.
+  corpus = json.loads(workdir.corpus.read_text())
+  del corpus['digests']['dev']
+  workdir.corpus.write_text(json.dumps(corpus))
+  workdir.digest_list.unlink()
   assert saved(workdir, finished.best_step) is None
   assert not caplog.text
 

@@ -81,6 +81,8 @@ def main() -> None:
       from xjax.run.serve.app import Limits, allowed_hosts
       from xjax.run.serve.server import serve
   except ModuleNotFoundError as error:
+    if error.name not in ('starlette', 'uvicorn', 'h11', 'prometheus_client'):
+      raise
     missing = f'serving needs {error.name}'
     raise UserError(f"{missing}: pip install 'xjax[serve]'") from error
 

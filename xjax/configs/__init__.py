@@ -47,6 +47,6 @@ def by_name(functions: Mapping[str, Any], name: str) -> Config:
       f'give FILE.py:NAME, where NAME is one of {", ".join(configs)}'
     )
   function = configs[name]
-  if colon and not hasattr(function, '__wrapped__'):
+  if colon and not inspect.signature(function).parameters:
     raise ValueError(f'there are no variants; leave out :{variant}')
   return function(*[variant] if colon else [])

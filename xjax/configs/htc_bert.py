@@ -37,7 +37,7 @@ RADAr++ also differs:
 - A label is not written twice, and the start, padding and unknown labels are
   not among the symbols that can be written.
 
-DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
+DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.
 FOLDER is a copy of a BERT model such as bert-base-uncased, or of roberta-base.
 
 Data: HTC files. Hardware: a GPU. Expected: not run yet; the figures of the

@@ -241,8 +241,8 @@ def xc_xr_transformer(dataset: str) -> Config:
   most 32,768 of them.
 
   The paper averages three runs: three encoders, or three seeds. Average yours
-  with --config.model.combine=softmax (wiki10_31k, amazon_3m: rank; wiki_500k:
-  sigmoid).
+  with --config=ensemble --config.model.combine=SOFTMAX (wiki10_31k, amazon_3m:
+  RANK; wiki_500k: SIGMOID).
 
   Differs from the paper: the label trees of the authors' code have other
   numbers of clusters, because here the nodes of all depths have about as many

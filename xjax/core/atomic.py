@@ -117,7 +117,8 @@ def build_folder(
       with writing(path):
         temporary.rename(path)
     except WriteError:
-      if not path.is_dir():
+      # An empty folder is no other process's: it may be a mount point.
+      if not path.is_dir() or not any(path.iterdir()):
         raise
 
 

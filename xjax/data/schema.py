@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import pathlib
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -303,11 +303,7 @@ class LabelSpace:
     # Concepts and left-out labels are not in the file.
     faults = Faults(on_error=None)
     saved = _SavedLabels(str(path), faults)
-    try:
-      with pathlib.Path(path).open('rb') as file:
-        labels = Labels.of(saved.read(file))
-    except OSError as error:
-      raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+    labels = Labels.of(saved.read())
     if not len(labels):
       faults.add_empty(path, 'label', 0)
     for row in labels.ids.row_of.repeated():
@@ -343,8 +339,8 @@ class _SavedLabels:
     self.lines, self.counts = array('q'), array('i')
     self.sizes = [0] * len(_FLAGS)
 
-  def read(self, file: BinaryIO) -> Iterator[Label]:
-    for number, row in read_rows(file, self._faults, self._path):
+  def read(self) -> Iterator[Label]:
+    for number, row in read_rows(pathlib.Path(self._path), self._faults):
       fields = Fields(row)
       label = read_label(fields)
       self.lines.append(number)

@@ -193,7 +193,11 @@ def read_metrics(
     return None
   split, _, _ = name.partition('.')
   remedy = f'judge again with xjax evaluate --split={split}'
-  if not _facts(step, digest).items() <= read_json(mark).items():
+  try:
+    facts = read_json(mark)
+  except DataError as error:
+    raise DataError(f'{error}; {remedy}') from error
+  if not _facts(step, digest).items() <= facts.items():
     return None
   read_mark(mark, remedy)
   return read_json(workdir.evaluation(name) / METRICS)

@@ -98,12 +98,14 @@ def config_file(name: str) -> str:
   several configs, the result is FILE.py:NAME or FILE.py:NAME:VARIANT.
   """
   stem, colon, variant = name.partition(':')
+  if stem.endswith('.py'):
+    if os.path.isfile(stem):
+      return name
+    raise ConfigError(f'config={name}: no such file')
   if stem in shipped_configs():
     return f'{shipped_configs()[stem].path}{colon}{variant}'
   if os.path.isfile(stem):
     return name
-  if stem.endswith('.py'):
-    raise ConfigError(f'config={name}: no such file')
   close = difflib.get_close_matches(stem, config_names(), n=1)
   advice = f'did you mean {close[0]}? ' if close else ''
   raise ConfigError(

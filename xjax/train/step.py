@@ -98,7 +98,7 @@ def make_train_step(
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
-    # The label rows have changed in the backward pass already (rows.fused).
+    # The label rows have changed in the forward pass already (rows/fused.py).
     return _with_rows(state, rows), StepMetrics(total / documents, norm)
 
   # Without out_shardings, jit might choose another sharding for the new state

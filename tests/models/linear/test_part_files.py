@@ -28,6 +28,16 @@ def test_what_was_saved_is_loaded(tmp_path):
   assert_same(parts.load('one'), {'b': np.ones(2)})
 
 
+def test_parts_of_other_arrays_are_not_taken(tmp_path):
+  parts, tree = PartFiles(tmp_path), np.arange(4)
+  parts.begin(tree=tree)
+  parts.save('one', ARRAYS)
+  parts.begin(tree=tree.copy())
+  assert_same(parts.load('one'))
+  parts.begin(tree=tree[::-1])
+  assert parts.load('one') is None
+
+
 def test_no_damage_goes_unseen(tmp_path, caplog):
   parts = PartFiles(tmp_path)
   parts.save('one', ARRAYS)

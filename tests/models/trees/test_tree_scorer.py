@@ -47,7 +47,7 @@ def documents_of(rows):
   return Documents.of(SparseDocuments('rows', rows))
 
 
-def scorer_of(models, link, exact=True, beam=2, workers=1, block=N):
+def scorer_of(models, link, exact=True, beam=2, workers=1):
   searches = [TreeSearch(model.tree, model.weights, link) for model in models]
   return TreeScorer(
     searches,
@@ -56,7 +56,7 @@ def scorer_of(models, link, exact=True, beam=2, workers=1, block=N):
     beam=beam,
     exact=exact,
     workers=workers,
-    block=block,
+    block=N,
   )
 
 

@@ -89,6 +89,7 @@ FAULTS = [
   ({'is_decoder': True}, '"is_decoder" is true'),
   ({'add_cross_attention': True}, '"add_cross_attention"'),
   ({'pruned_heads': {'0': [1]}}, '"pruned_heads"'),
+  ({'position_embedding_type': ''}, '"position_embedding_type"'),
   ({'quantization_config': {'bits': 8}}, '"quantization_config"'),
   ({'embedding_size': 128}, '"embedding_size" is 128 and "hidden_size"'),
   ({'num_attention_heads': 7}, r'384, which is not a multiple of .* \(7\)'),

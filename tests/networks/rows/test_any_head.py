@@ -76,7 +76,7 @@ def start(make, rule):
 def changed(make, loss, rule, mesh):
   """Returns the loss, the arrays after the step, and the other gradients."""
   features, shortlist = draw()
-  pace = StepScalars(
+  scalars = StepScalars(
     *map(jnp.float32, (RATE, DECAY)), jnp.uint32(0), jnp.int32(STEP)
   )
   with on_mesh(*mesh):
@@ -87,7 +87,7 @@ def changed(make, loss, rule, mesh):
     def run(shared, hidden_BTD, rows, slots):
       head = nnx.merge(graphdef, rows, shared)
       inputs = features.replace(hidden_BTD=hidden_BTD)
-      step = RowUpdate(rule, slots, pace)
+      step = RowUpdate(rule, slots, scalars)
       mask_B = jnp.asarray(MASK)
       return any_head_loss(head, inputs, shortlist, mask_B, loss, step)
 

@@ -14,6 +14,8 @@ import warnings
 
 from absl import flags
 
+from xjax.core.errors import ConfigError
+
 TITLE = 'Compiled programs'
 
 _MOST = 1 << 30  # bytes of all programs
@@ -38,9 +40,9 @@ def define() -> None:
 def keeping_programs() -> Iterator[None]:
   """Lets JAX read and write compiled programs, as --compile_cache says.
 
-  JAX_COMPILATION_CACHE_DIR goes first. Connected processes keep programs only
-  in a folder that the user gives: only process 0 writes programs, and the
-  others would have to see them.
+  JAX_COMPILATION_CACHE_DIR goes before the default folder. Connected processes
+  keep programs only in a folder that the user gives: only process 0 writes
+  programs, and the others would have to see them.
   """
   folder = None
   if 'compile_cache' in flags.FLAGS:
@@ -63,7 +65,9 @@ def _folder(given: str | None) -> pathlib.Path | None:
     if given is None:
       # Whoever can write here can make this user's JAX run anything.
       folder.chmod(0o700)
-  except (OSError, RuntimeError):  # such as: there is no home
+  except (OSError, RuntimeError) as error:  # such as: there is no home
+    if given:
+      raise ConfigError(f'--compile_cache={given}: {error}') from error
     return None
   return folder
 

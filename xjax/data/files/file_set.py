@@ -103,7 +103,7 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
       f'command that writes this folder was interrupted; {remedy}'
     )
   facts = read_json(mark)
-  for name, digest in _digests(facts, mark).items():
+  for name, digest in _digests(facts, mark, f'; {remedy}').items():
     path = mark.parent / name
     if not path.is_file():
       raise DataError(f'{path}: is missing, but {mark} lists it; {remedy}')
@@ -116,13 +116,17 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
   return facts
 
 
-def _digests(facts: Mapping[str, Any], mark: pathlib.Path) -> dict[str, str]:
+def _digests(
+  facts: Mapping[str, Any], mark: pathlib.Path, remedy: str = ''
+) -> dict[str, str]:
   digests = facts.get(FILES)
   if not isinstance(digests, dict) or not all(
     isinstance(digest, str) and pathlib.PurePath(name).name == name
     for name, digest in digests.items()
   ):
-    raise DataError(f'{mark}: {FILES} must have the digest of each file')
+    raise DataError(
+      f'{mark}: {FILES} must have the digest of each file{remedy}'
+    )
   return digests
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 import dataclasses
 import functools
+import hashlib
 import itertools
 import json
 import os
@@ -195,6 +196,14 @@ class Tfidf:
   def index(self) -> dict[str, int]:
     return {term: i for i, term in enumerate(self.terms)}
 
+  @functools.cached_property
+  def digest(self) -> str:
+    """SHA-256 of all that decides features; equal ones share their features."""
+    digest = hashlib.sha256()
+    for values in self._arrays().values():
+      digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Computes features of N texts, float32 [N, D]; a row has norm 1 or 0."""
     if not len(texts):  # scikit-learn raises an error for an empty list
@@ -240,13 +249,15 @@ class Tfidf:
     return weights / np.linalg.norm(weights) if len(weights) else weights
 
   def save(self, path: str | os.PathLike) -> None:
+    write_npz(path, self._arrays())
+
+  def _arrays(self) -> dict[str, np.ndarray]:
     settings = json.dumps(dataclasses.asdict(self.config)).encode()
-    arrays = {
+    return {
       'config': np.frombuffer(settings, np.uint8),
       **Texts.of(self.terms).arrays('terms'),
       'idf': self.idf,
     }
-    write_npz(path, arrays)
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Tfidf':

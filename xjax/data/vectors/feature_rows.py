@@ -1,6 +1,6 @@
 """Gives random access to vectors of documents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import hashlib
 
@@ -9,6 +9,8 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD
+
+_HASHED = 1 << 24  # bytes of vectors that are in memory while they are hashed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,9 +103,21 @@ class FeatureRows:
   def digest(self) -> str:
     kind = f'{self.vectors.dtype} {self.dim} '
     digest = hashlib.sha256(kind.encode() + self.lengths.tobytes())
-    vectors = np.asarray(self.vectors)  # slices of a memory map are slow
     with Progress(f'checking {self.source}', int(self.lengths.sum())) as shown:
-      for start, length in zip(self.starts.tolist(), self.lengths.tolist()):
-        digest.update(np.ascontiguousarray(vectors[start : start + length]))
-        shown.update(length)
+      for start, end in self._spans():
+        digest.update(np.ascontiguousarray(self.vectors[start:end]))
+        shown.update(end - start)
     return digest.hexdigest()
+
+  def _spans(self) -> Iterator[tuple[int, int]]:
+    """Yields the first and last place of consecutive vectors, in order."""
+    # Neighbours in the file share a span, so it is read in large pieces.
+    ends = self.starts + self.lengths
+    breaks = np.flatnonzero(self.starts[1:] != ends[:-1]) + 1
+    firsts = np.concatenate([[0], breaks]) if len(self) else []
+    lasts = np.append(breaks, len(self)) - 1
+    step = max(1, _HASHED // (self.dim * self.vectors.itemsize))
+    for first, last in zip(firsts, lasts):
+      start, end = int(self.starts[first]), int(ends[last])
+      for at in range(start, end, step):
+        yield at, min(at + step, end)

@@ -13,6 +13,7 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE
 
 _COUNT = 'part_count'  # an array with the number of the others
+_BEGUN, _SUFFIX = 'begun', '.part.npz'
 
 # Maps names to the arrays of a file. A value may also be a NumPy scalar instead
 # of a 0-d array.
@@ -23,11 +24,20 @@ FileArrays = Mapping[str, Shaped[np.ndarray, '...'] | np.generic]
 class PartFiles:
   """Reads and writes one .npz file for each finished part of a computation.
 
-  The folder belongs to one computation: a run refuses to be resumed with
-  another config or corpus.
+  A resumed run has the same config and corpus; `begin` compares the rest.
   """
 
   folder: pathlib.Path  # save() creates it
+
+  def begin(self, **made_for: np.ndarray) -> None:
+    """Removes the parts unless they were made for the same arrays."""
+    saved = self.load(_BEGUN) or {}
+    if saved.keys() != made_for.keys() or not all(
+      np.array_equal(saved[name], made_for[name]) for name in saved
+    ):
+      for path in self.folder.glob(f'*{_SUFFIX}'):
+        path.unlink(missing_ok=True)
+      self.save(_BEGUN, made_for)
 
   def load(self, name: str) -> FileArrays | None:
     """Returns a part; None if its file is absent or damaged."""
@@ -53,4 +63,4 @@ class PartFiles:
     write_npz(self._path(name), {**arrays, _COUNT: np.int64(len(arrays))})
 
   def _path(self, name: str) -> pathlib.Path:
-    return self.folder / f'{name}.part.npz'
+    return self.folder / f'{name}{_SUFFIX}'

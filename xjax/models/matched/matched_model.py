@@ -62,7 +62,7 @@ class MatchedScorer(TreeScorer):
     super().__init__(
       [search], kind, featuriser, beam=1, exact=False, workers=1, block=block
     )
-    self._tree, self.proposer = search, proposer
+    self.proposer = proposer
     self.selected_by = f'clusters={proposer.kept}'
 
   @property
@@ -80,6 +80,8 @@ class MatchedScorer(TreeScorer):
     if measures:
       k = max(k, self.proposer.size)
 
+    (tree,) = self._searches
+
     def rank(
       query: Query, rows: sparse.csr_array, nodes_NGK: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -90,8 +92,8 @@ class MatchedScorer(TreeScorer):
         at = document, _ = np.nonzero(nodes_NK != PAD)
         # The search starts at the proposed clusters, not at the root, so other
         # labels are never scored.
-        nodes = OpenNodes(self._tree, rows, document, nodes_NK[at])
-        found = self._tree.beam(rows, k, 1, logs_L, squash, nodes)
+        nodes = OpenNodes(tree, rows, document, nodes_NK[at])
+        found = tree.beam(rows, k, 1, logs_L, squash, nodes)
         lists.append((found.ids, found.keys))
       ids_GNK, keys_GNK = (np.stack(arrays) for arrays in zip(*lists))
       return ids_GNK, keys_GNK

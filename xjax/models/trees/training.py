@@ -117,6 +117,9 @@ def fit_tree(
   """
   documents = _documents(gold, tree, rows.shape[0])
   seen_by = documents  # the documents from which a node's children learn
+  # A tree is built again at each start. Another processor may cluster in
+  # another way, and then the parts belong to other nodes.
+  parts.begin(first_child=tree.first_child, label=tree.label)
   local = threading.local()
 
   def run(task: _Task) -> Classifiers:

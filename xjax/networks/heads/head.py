@@ -64,9 +64,10 @@ class HeadConfig(ConfigPart, abstract=True):
   # Whether the head writes labels one after the other. If so, it needs a loss
   # of sequences (LossConfig.sequential).
   sequential: ClassVar[bool] = False
-  multiplies: ClassVar[bool] = False  # scores are made of probabilities
-  chooses_labels: ClassVar[bool] = False  # a shortlist is never given
-  weighs_evenly: ClassVar[bool] = False  # its loss has no weights of labels
+  # What a config must choose beside the head, and why.
+  multiplies: ClassVar[bool] = False  # BCEConfig: scores are probabilities
+  chooses_labels: ClassVar[bool] = False  # AllLabels: makes its own shortlist
+  weighs_evenly: ClassVar[bool] = False  # EvenWeights: its loss has no weights
   levels = None  # config of the levels of clusters that the head goes down
   reads_parents = False  # needs the hierarchy of the run (HeadInputs.hierarchy)
   max_levels = None  # most levels of labels, for heads that read parents

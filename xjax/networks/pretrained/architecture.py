@@ -217,8 +217,7 @@ def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
   for name, only in (
     _ONLY | (_ONLY_XLNET if names is _XLNET else _ONLY_BERT)
   ).items():
-    # Absent and empty values are as good.
-    if (value := config.get(name)) and value != only:
+    if (value := _value_or(config, name, only)) != only:
       yield f'"{name}" is {shown(value)}; only {shown(only)} is implemented'
 
 

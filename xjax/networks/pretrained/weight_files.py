@@ -84,8 +84,12 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
   for shard in sorted(set(listed.values())):
     path = safe_path(folder, shard)
     for name, header in _headers(path).items():
-      if listed.get(name) == shard:
-        headers[name], files[name] = header, path
+      if listed.get(name) != shard:  # a dropped part would start anew unseen
+        raise DataError(
+          f'{where}: does not match the shards: {shown(name)} is in {shard}, '
+          'but the index does not list it there'
+        )
+      headers[name], files[name] = header, path
   if missing := [name for name in listed if name not in headers]:
     raise DataError(
       f'{where}: does not match the shards: {len(missing)} tensors, such as '

@@ -84,14 +84,14 @@ def any_head_loss(
     *results, d_shared, d_features = shards(given, *trained)
     return tuple(results), (d_shared, d_features)
 
-  given = rows, step.slots, step.pace, label_weights, (shortlist, mask_B)
+  given = rows, step.slots, step.scalars, label_weights, (shortlist, mask_B)
   total, rows, slots = with_gradients(run, given, (shared, features))
   return total, (nnx.split_state(rows, Frozen, ...)[1], slots)
 
 
 def _shard_step(static, loss, rule, arrays, shared, features):
   """Steps on a shard; returns loss, rows, slots, and the other gradients."""
-  rows, slots, pace, weights, batch = arrays
+  rows, slots, scalars, weights, batch = arrays
   documents = chunks.all_documents((features, *batch), static.axes)
   features, shortlist, mask_B = documents
   ids_BA = jnp.where(mask_B[:, None], shortlist.ids_BA, PAD)
@@ -122,7 +122,7 @@ def _shard_step(static, loss, rule, arrays, shared, features):
   if DATA not in static.axes:
     batch_size *= lax.axis_size(DATA)
   d_rows = jax.tree.map(lambda d: d / batch_size, d_rows)
-  new, slots = _step_rows(rule, gathered, d_rows, slots, pace, picked)
+  new, slots = _step_rows(rule, gathered, d_rows, slots, scalars, picked)
   return total, picked.write(rows, new), slots, *gradients
 
 
@@ -131,7 +131,7 @@ def _step_rows(
   gathered: nnx.State,
   d_rows: nnx.State,
   slots: Slots,
-  pace: StepScalars,
+  scalars: StepScalars,
   picked: chunks.Picked,
 ) -> tuple[nnx.State, Slots]:
   frozen, trained = nnx.split_state(gathered, Frozen, ...)
@@ -139,9 +139,9 @@ def _step_rows(
   d_leaves = jax.tree.leaves(nnx.split_state(d_rows, Frozen, ...)[1])
   gradient = _joined(d_leaves)
   slots = picked.write(slots, rule.update_slots(gradient, picked.cut(slots)))
-  direction = rule.direction(gradient, picked.cut(slots), pace.step)
+  direction = rule.direction(gradient, picked.cut(slots), scalars.step)
   values = _joined(leaves)
-  kernel_YD = direction.kernel_CD + pace.decay * values.kernel_CD
+  kernel_YD = direction.kernel_CD + scalars.decay * values.kernel_CD
   changes, at = [], 0
   for leaf in leaves:
     if leaf.ndim == 1:
@@ -149,7 +149,7 @@ def _step_rows(
       continue
     changes.append(kernel_YD[:, at : at + leaf.shape[1]])
     at += leaf.shape[1]
-  leaves = [x - pace.rate * change for x, change in zip(leaves, changes)]
+  leaves = [x - scalars.rate * change for x, change in zip(leaves, changes)]
   return nnx.merge_state(frozen, jax.tree.unflatten(structure, leaves)), slots
 
 

@@ -72,7 +72,7 @@ class RowUpdate(NamedTuple):
 
   rule: RowRule
   slots: Slots  # with Storage.COMPENSATED, also the rounding errors of rows
-  pace: StepScalars
+  scalars: StepScalars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ def fused_loss(
   # The rows are given, not trained: they have changed when the gradient of the
   # documents is asked for.
   pure = nnx.to_pure_dict(rows)
-  given = pure, step.slots, step.pace, label_weights, asked, mask_B
+  given = pure, step.slots, step.scalars, label_weights, asked, mask_B
   total, pure, slots = with_gradients(run, given, document_BD)
   nnx.replace_by_pure_dict(rows, pure)
   return total, (rows, slots)
@@ -165,7 +165,9 @@ class PassCarry(NamedTuple):
     return total, self.rows, self.slots, d_own_BD.astype(dtype)
 
 
-def _shard_step(static, rows, slots, pace, weights, asked, mask_B, document_BD):
+def _shard_step(
+  static, rows, slots, scalars, weights, asked, mask_B, document_BD
+):
   """Steps on a shard of rows; returns the loss, rows, slots and gradient."""
   axes, loss = static.axes, static.loss
   all_BD = chunks.all_documents(document_BD, axes)
@@ -188,7 +190,9 @@ def _shard_step(static, rows, slots, pace, weights, asked, mask_B, document_BD):
       return labels.terms(loss, logits_BC, start, size)
 
     place = labels.place(start, size)
-    return _change_chunk(static, carry, all_BD, pace, exponents, place, terms)
+    return _change_chunk(
+      static, carry, all_BD, scalars, exponents, place, terms
+    )
 
   last = labels.scan(body, PassCarry.start(rows, slots, all_BD))
   return last.results(axes, document_BD.dtype)
@@ -340,7 +344,7 @@ def _by_column(row_Y, row_BA, own_BA, gold_BA, weights_BA):
   return jax.tree.map(by_column, (marks_BA, weights_BA))
 
 
-def _change_chunk(static, carry, all_BD, pace, exponents, place, terms):
+def _change_chunk(static, carry, all_BD, scalars, exponents, place, terms):
   """Changes a chunk of rows by one step.
 
   all_BD are all documents that this device scores. The gradient of rows is
@@ -359,9 +363,9 @@ def _change_chunk(static, carry, all_BD, pace, exponents, place, terms):
   # The divisor includes masked documents (see fused_loss).
   gradient = jax.tree.map(lambda g: g / len(all_BD), gradient)
   first = lax.axis_index(static.axes) * len(carry.rows['bias'])
-  bits_CD = random_bits(pace.key, first + place.row_C, all_BD.shape[1])
+  bits_CD = random_bits(scalars.key, first + place.row_C, all_BD.shape[1])
   chunk_rows, slots = _step_rows(
-    static, chunk_rows, carry.slots, gradient, pace, bits_CD, place
+    static, chunk_rows, carry.slots, gradient, scalars, bits_CD, place
   )
   return PassCarry(
     carry.total + new,
@@ -375,16 +379,16 @@ def _chunk_logits(document_BD, rows, kernel_CD):
   return product(document_BD, kernel_CD, (1, 1)) + rows['bias']
 
 
-def _step_rows(static, chunk_rows, slots, gradient, pace, bits_CD, place):
+def _step_rows(static, chunk_rows, slots, gradient, scalars, bits_CD, place):
   rule = static.rule
   rule_slots = {name: slots[name] for name in rule.names}
   new_slots = rule.update_slots(gradient, place.cut(rule_slots))
   rule_slots = place.write(rule_slots, new_slots)
   # The slots are read again after they are written. If the direction used
   # new_slots, XLA would keep a second copy of the slots.
-  direction = rule.direction(gradient, place.cut(rule_slots), pace.step)
+  direction = rule.direction(gradient, place.cut(rule_slots), scalars.step)
   values_CD = decode_weights(chunk_rows, jnp.float32)
-  change_CD = -pace.rate * (direction.kernel_CD + pace.decay * values_CD)
+  change_CD = -scalars.rate * (direction.kernel_CD + scalars.decay * values_CD)
   left_out = {}
   if static.storage is Storage.COMPENSATED:
     kernel_CD, left_out[LEFT_OUT] = kahan_step(
@@ -393,5 +397,5 @@ def _step_rows(static, chunk_rows, slots, gradient, pace, bits_CD, place):
     new = {'kernel': kernel_CD}
   else:
     new = encode_weights(static.storage, values_CD + change_CD, bits_CD)
-  new['bias'] = chunk_rows['bias'] - pace.rate * direction.bias_C
+  new['bias'] = chunk_rows['bias'] - scalars.rate * direction.bias_C
   return new, {**slots, **rule_slots, **left_out}

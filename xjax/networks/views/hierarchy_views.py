@@ -62,7 +62,11 @@ class ViewsConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> 'WordViews | None':
-    """Makes the module of the views, or None if there are no further views."""
+    """Makes the module of the views, or None if there are no further views.
+
+    Like WordViews, it has `kept`, factors of words [B, T] in the second view
+    (any at padding), and `loss`, which compares views of real documents.
+    """
 
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
     """Raises ConfigError if the views do not suit the hierarchy of labels."""

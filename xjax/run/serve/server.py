@@ -20,7 +20,7 @@ from xjax.run.serve.app import LOCAL, App, Limits
 from xjax.run.serve.batcher import Batcher, Question
 from xjax.run.serve.service import Pages, Service
 
-_IDLE = 75  # seconds that an idle connection stays open
+_IDLE = 5  # seconds that an idle connection stays open
 _CLOSING = 2.0  # seconds for the last answers, beyond the time of a request
 _WAITING = 2048  # connections that wait for the server
 _COMPILED = '/jax/core/compile/backend_compile_duration'

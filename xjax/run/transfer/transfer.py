@@ -110,6 +110,7 @@ def transfer(config: Config, request: TransferRequest) -> list[str]:
 
   remove_temporaries(output.parent, glob.escape(output.name))
   build_folder(output, build)
+  _earlier_record(output, facts)  # another transfer may have made the folder
   return lines
 
 

@@ -154,8 +154,8 @@ def program(step):
   def run(key, params, slots):
     def total(document_BD):
       head = nnx.merge(graphdef, params)
-      pace = StepScalars(jnp.float32(RATE), jnp.float32(DECAY), key)
-      taken = RowUpdate(step.rule, slots, pace)
+      scalars = StepScalars(jnp.float32(RATE), jnp.float32(DECAY), key)
+      taken = RowUpdate(step.rule, slots, scalars)
       return fused_loss(
         head, document_BD, *gold, step.loss, taken, loss_weights
       )

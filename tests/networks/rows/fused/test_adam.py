@@ -20,7 +20,7 @@ def start(step):
   return nnx.split(head), {name: 0 * slot for name, slot in slots.items()}
 
 
-def pace(number):
+def scalars(number):
   rate, decay = jnp.float32(RATE), jnp.float32(DECAY)
   return StepScalars(rate, decay, jnp.uint32(0), jnp.int32(number))
 
@@ -33,7 +33,7 @@ def test_over_all_rows_it_is_adamw(step_trial):
 
     @jax.jit
     def fused(params, slots, number):
-      taken = RowUpdate(step.rule, slots, pace(number))
+      taken = RowUpdate(step.rule, slots, scalars(number))
       head = nnx.merge(graphdef, params)
       return fused_loss(head, document_BD, *gold, step.loss, taken)[1]
 
@@ -74,7 +74,7 @@ def test_labels_on_no_shortlist_rest(step_trial):
 
     @jax.jit
     def change(params, slots, number, shortlist):
-      taken = RowUpdate(step.rule, slots, pace(number))
+      taken = RowUpdate(step.rule, slots, scalars(number))
       head = nnx.merge(graphdef, params)
       return fused_loss(head, document_BD, shortlist, mask_B, step.loss, taken)[
         1

@@ -49,8 +49,8 @@ def fused(graphdef, rule, loss, function=fused_loss):
 
   def run(params, slots, document_BD, gold):
     def total(document_BD):
-      pace = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
-      head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, pace)
+      scalars = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
+      head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, scalars)
       mask_B = jnp.ones(B, bool)
       return function(head, document_BD, gold, mask_B, loss, step)
 

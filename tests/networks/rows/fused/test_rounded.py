@@ -107,14 +107,14 @@ def test_weights_decay_by_less_than_their_spacing(step_trial, storage):
 
     def taken(number, params):
       key = number * jnp.uint32(step.key)
-      pace = StepScalars(jnp.float32(rate), jnp.float32(decay), key)
+      scalars = StepScalars(jnp.float32(rate), jnp.float32(decay), key)
       _, (rows, _) = fused_loss(
         nnx.merge(graphdef, params),
         document_BD,
         positives_BP,
         mask_B & False,  # no document: no gradient
         bce,
-        RowUpdate(SGD(), {}, pace),
+        RowUpdate(SGD(), {}, scalars),
       )
       return rows
 

@@ -58,10 +58,10 @@ def program(step, **more):
   def run(params, slots, document_BD, mask_B, shortlist):
     def total(document_BD):
       head = nnx.merge(graphdef, params)
-      pace = StepScalars(
+      scalars = StepScalars(
         *map(jnp.float32, (step.rate, step.decay)), jnp.uint32(5)
       )
-      taken = RowUpdate(step.rule, slots, pace)
+      taken = RowUpdate(step.rule, slots, scalars)
       return fused_loss(
         head, document_BD, shortlist, mask_B, step.loss, taken, **more
       )

@@ -174,6 +174,6 @@ def _text(path: pathlib.Path) -> str:
     data = path.read_bytes()
     return data.decode(encoding_of(io.BytesIO(data)))
   except OSError as error:
-    raise Fault(f'cannot be read: {error.strerror}') from error
+    raise Fault(f'cannot be read: {error.strerror}', None) from error
   except UnicodeDecodeError as error:
     raise Fault(f'the text is damaged: {error.reason}') from error

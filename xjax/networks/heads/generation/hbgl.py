@@ -196,10 +196,9 @@ class HBGL(EmittingHead):
     self.bias = nnx.Param(bias, out_sharding=(LABEL,))
     # int32 [L], from 0, PAD for padding. It skips levels without labels.
     self.level = Frozen(jnp.asarray(level), out_sharding=(LABEL,))
-    # These vectors start from the word vectors
+    # The vectors of [SEP] and [MASK] start from the word vectors
     # (train/initial/label_vectors.py). In the authors' code, they stay equal to
     # those of the tokens in documents.
-    # [SEP] and [MASK]
     self.special = nnx.Param(normal(rngs.params(), (2, inputs.dim)))
     self.end_bias = nnx.Param(jnp.zeros(1))  # of [SEP]
     self.transform = Transform(inputs.encoder, rngs=rngs)
