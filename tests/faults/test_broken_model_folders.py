@@ -319,8 +319,7 @@ def test_shards_that_hold_something_else(sharded):
   del swapped[FIRST[1]]
   put_json(sharded / INDEX, {'weight_map': swapped})
   said = fault(sharded)
-  assert f'{INDEX}: does not match the shards: 2 tensors, such as' in said
-  assert f'"{moved}"' in said
+  assert f'{INDEX}: does not match the shards: "{moved}" is in' in said
 
 
 def test_a_damaged_shard_is_named(sharded):

@@ -73,7 +73,7 @@ def test_clusters_have_no_classifiers(matched_config, tmp_path):
     dataclasses.replace(matched_config, train=less), tmp_path / 'without'
   )
   assert not (without.workdir / 'shortlists.npz').exists()
-  search = open_run(without.workdir).scorer._tree
+  (search,) = open_run(without.workdir).scorer._searches
   clusters = model.levels.sizes[0]
   per_cluster = search.weights.lookup(np.arange(50), np.arange(clusters))
   assert not per_cluster.any()
@@ -106,7 +106,8 @@ def test_with_all_clusters_labels_are_ranked_by_all_classifiers(matched):
   predictor = open_run(matched.workdir)
   scorer, n = predictor.scorer, predictor.n_labels
   scorer.proposer = dataclasses.replace(scorer.proposer, kept=8)
-  weights, nodes_L = scorer._tree.weights, scorer._tree._nodes[0]
+  (search,) = scorer._searches
+  weights, nodes_L = search.weights, search._nodes[0]
   rows = scorer.featuriser(DOCUMENTS).toarray()
   features = np.arange(rows.shape[1])
   expected_NL = rows @ scorer.feature_weights(features, np.arange(n))

@@ -117,8 +117,7 @@ def fit_tree(
   """
   documents = _documents(gold, tree, rows.shape[0])
   seen_by = documents  # the documents from which a node's children learn
-  # A tree is built again at each start. Another processor may cluster in
-  # another way, and then the parts belong to other nodes.
+  # Another processor may cluster in another way: parts of other nodes.
   parts.begin(first_child=tree.first_child, label=tree.label)
   local = threading.local()
 

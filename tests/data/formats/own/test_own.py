@@ -150,7 +150,7 @@ def test_a_folder_per_label(tmp_path):
 def test_a_text_file_that_cannot_be_read_is_an_error(tmp_path):
   write_texts(tmp_path)
   (tmp_path / 'law' / 'a.txt').symlink_to('nowhere')
-  with pytest.raises(DataError, match='law/a.txt:1: cannot be read: No such'):
+  with pytest.raises(DataError, match='law/a.txt: cannot be read: No such'):
     documents_of(tmp_path)
 
 
