@@ -25,8 +25,11 @@ from xjax.data.config import TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.label_tree import LabelTree
 from xjax.models.contract import Config
-from xjax.run.transfer.clusters import cluster_labels, labels_to_cluster
-from xjax.run.transfer.request import Target, TransferRequest
+from xjax.run.transfer.clusters import (
+  Clustering,
+  cluster_labels,
+  labels_to_cluster,
+)
 from xjax.run.transfer.transfer import transfer
 
 BRANCHING, PAPER = (256, 8), (256, 8, 6.3)
@@ -53,17 +56,15 @@ def main(argv: list[str]) -> None:
   config = Config(data=data)
   with tempfile.TemporaryDirectory() as folder:
     output = str(pathlib.Path(folder) / 'tree')
-    request = TransferRequest(
-      Target.HIERARCHICAL, output, branching=BRANCHING, seed=_SEED.value
-    )
+    clustering = Clustering(BRANCHING, seed=_SEED.value)
     seconds, start = {}, time.perf_counter()
     corpus = labels_to_cluster(data.read(), config)
     seconds['generating the corpus'] = time.perf_counter() - start
     start = time.perf_counter()
-    tree = cluster_labels(corpus, config, request)
+    tree = cluster_labels(corpus, config, clustering)
     seconds['clustering'] = time.perf_counter() - start
     start = time.perf_counter()
-    lines = transfer(config, request)
+    lines = transfer(config, clustering, output)
     seconds['the whole transfer, which generates again'] = (
       time.perf_counter() - start
     )

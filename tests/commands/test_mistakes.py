@@ -182,7 +182,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--to=hierarchical --output=x --branching=1': 'at least 2',
     '--to=hierarchical --output=x --branching=4,6.3': 'branching',
     '--to=flat --output=x --seed=1': '--seed works only with --to=hierarchical',
-    '--to=original --output=x --labels=leaves': (
+    '--to=hierarchical --output=x --labels=leaves': (
       '--labels works only with --to=flat'
     ),
   },

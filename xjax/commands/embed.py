@@ -58,10 +58,7 @@ def main() -> None:
   if bool(_WORKDIR.value) == (_CONFIG.value is not None):
     raise ConfigError('give either --config and --folder, or --workdir')
   wrong = ('folder', 'max_tokens') if _WORKDIR.value else ('data_dir',)
-  for name in wrong:
-    if flags.FLAGS[name].present:
-      other = 'config' if _WORKDIR.value else 'workdir'
-      raise ConfigError(f'--{name} works only with --{other}')
+  required.check_absent(wrong, 'config' if _WORKDIR.value else 'workdir')
   if not _WORKDIR.value and not _FOLDER.value:
     raise ConfigError('--folder is missing; give the folder of an encoder')
   with loading_libraries():

@@ -22,6 +22,7 @@ from xjax.commands.flags import (
   judging,
   processes,
   program,
+  required,
   strategy,
 )
 from xjax.core.console import loading_libraries, show
@@ -82,7 +83,7 @@ def _evaluate() -> 'Evaluation':
   request = judging.judge_request()
   chosen = strategy.requested_strategy(k=5)
   if files.predictions:
-    judging.check_absent(('split', 'data_dir', 'strategy', 'step'), 'workdir')
+    required.check_absent(('split', 'data_dir', 'strategy', 'step'), 'workdir')
     return evaluate_files(files, request or JudgeRequest())
   judging.check_no_files()
   place = _WORKDIR.value, _SPLIT.value, _DATA_DIR.value

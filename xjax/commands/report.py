@@ -13,7 +13,7 @@ import sys
 
 from absl import flags
 
-from xjax.commands.flags import judging, program
+from xjax.commands.flags import judging, program, required
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
       'evaluation, or a file of predictions'
     )
   if not _LATEX.value:
-    judging.check_absent(('latex_decimals',), 'latex')
+    required.check_absent(('latex_decimals',), 'latex')
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
   from xjax.report.page.page import save_report

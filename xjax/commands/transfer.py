@@ -4,40 +4,73 @@ r"""Transfers a corpus between hierarchical and flat form.
     --output=FOLDER [--labels=all|closed|leaves]
   xjax transfer --config=NAME [--config.data.dir=DIR ...] --to=hierarchical \
     --output=FOLDER --branching=256,8 [--seed=0]
-  xjax transfer --config=NAME --config.data.dir=TRANSFERRED --to=original \
-    --output=FOLDER
 
 --to=flat forgets the parents of labels. --to=hierarchical clusters the labels
 into a tree; its clusters become labels too, the meta-labels, whose ids are in
 FOLDER/meta_labels.txt. To train on labels and meta-labels, but to judge only
 labels, add --config.eval.leave_out=meta_labels.txt to `xjax train`.
---to=original undoes an earlier transfer.
 
 --branching=256,8 makes 256 clusters below the root, and 8 clusters below each
 of them. How many labels are below a cluster of the last level follows from the
 number of labels.
 
-The command prints what the new corpus loses, and which flags make models read
-it as they read the source.
-
-FOLDER gets JSON lines and labels.jsonl (--format=jsonl), or JSON lines and a
-taxonomy (--format=htc). It appears when it is complete.
+FOLDER gets JSON lines and labels.jsonl. It appears when it is complete. The
+command prints which flags make models read it as they read the source.
 """
 
-from xjax.commands.flags import config, program, transfer
+from absl import flags
+
+from xjax.commands.flags import config, program, required
 from xjax.core.console import loading_libraries, show
 
 _CONFIG = config.define()
-transfer.define()
+_TO = flags.DEFINE_enum(
+  'to', None, ('flat', 'hierarchical'), 'Form of the new corpus.'
+)
+required.require('to', 'give flat or hierarchical')
+_OUTPUT = flags.DEFINE_string('output', None, 'Folder to write.')
+required.require('output', 'give the folder to write')
+_LABELS = flags.DEFINE_enum(
+  'labels',
+  'all',
+  ('all', 'closed', 'leaves'),
+  'For --to=flat: `all` keeps all labels. `closed` also adds the ancestors of '
+  "a document's labels to the document. `leaves` keeps only labels without "
+  'children.',
+)
+_BRANCHING = flags.DEFINE(
+  config.TupleParser(int),
+  'branching',
+  (),
+  'For --to=hierarchical: number of clusters below a node, for each level.',
+)
+_PREFIX = flags.DEFINE_string(
+  'prefix', 'meta_', 'For --to=hierarchical: beginning of meta-label ids.'
+)
+_SEED = flags.DEFINE_integer(
+  'seed', 0, 'For --to=hierarchical: seed of the clustering.', 0
+)
+_SPLITS = flags.DEFINE_list(
+  'splits', [], 'Splits to transfer, besides train, dev and test.'
+)
 
 
 def main() -> None:
   """Writes the new corpus, and says what is in it."""
-  request = transfer.requested()
+  is_flat = _TO.value == 'flat'
+  if is_flat:
+    required.check_absent(('branching', 'prefix', 'seed'), 'to=hierarchical')
+  else:
+    required.check_absent(['labels'], 'to=flat')
   with loading_libraries():
-    from xjax.run.transfer.transfer import transfer as transfer_corpus
+    from xjax.run.transfer.clusters import Clustering
+    from xjax.run.transfer.transfer import KeptLabels, transfer
 
-  show('\n'.join(transfer_corpus(_CONFIG.value, request)))
+  to = KeptLabels(_LABELS.value)
+  if not is_flat:
+    to = Clustering(_BRANCHING.value, _PREFIX.value, _SEED.value)
+  parts = _CONFIG.value, to, _OUTPUT.value, tuple(_SPLITS.value)
+  show('\n'.join(transfer(*parts)))
 
 
 if __name__ == '__main__':

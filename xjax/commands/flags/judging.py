@@ -7,6 +7,7 @@ from typing import Any
 from absl import flags
 
 from xjax.commands.flags.config import TupleParser
+from xjax.commands.flags.required import check_absent
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
@@ -231,13 +232,6 @@ def files() -> 'JudgeFiles':
   values_of['score_kind'] = ScoreKind(kind) if kind else None
   values_of[_LEAVE_OUT] = values[_LEAVE_OUT].value
   return JudgeFiles(path, **values_of)
-
-
-def check_absent(names: Iterable[str], other: str) -> None:
-  """Raises ConfigError if a flag in `names` is given, which needs `other`."""
-  for name in names:
-    if flags.FLAGS[name].present:
-      raise ConfigError(f'--{name} works only with --{other}')
 
 
 def check_no_files() -> None:

@@ -1,4 +1,6 @@
-"""Checks that flags without which a command cannot run are set."""
+"""Checks which flags are set: those that a command needs, and no others."""
+
+from collections.abc import Iterable
 
 from absl import flags
 
@@ -15,3 +17,10 @@ def require(name: str, advice: str) -> None:
     return True
 
   flags.register_validator(name, check)
+
+
+def check_absent(names: Iterable[str], other: str) -> None:
+  """Raises ConfigError if a flag in `names` is given, which needs `other`."""
+  for name in names:
+    if flags.FLAGS[name].present:
+      raise ConfigError(f'--{name} works only with --{other}')

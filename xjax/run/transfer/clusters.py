@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 import dataclasses
+import math
 
 from absl import logging
 import numpy as np
 from scipy import sparse
 
+from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
+from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
+from xjax.data.files.json_lines import Fields
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.label_trees.clustering import balanced_kmeans
 from xjax.data.label_trees.clusters import clustered_tree
@@ -22,8 +26,72 @@ from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import split_terms
 from xjax.models.contract import Config
 from xjax.models.features import SplitTexts, TextFeaturiser
-from xjax.run.transfer.relabelling import Relabelling, check_new_ids
-from xjax.run.transfer.request import TransferRequest, tfidf_of
+
+_MAX_FEATURES = 1000  # that are kept of each label
+
+
+@dataclasses.dataclass(frozen=True)
+class Clustering:
+  """Says which clusters of labels become meta-labels."""
+
+  # For each level of clusters, the number of clusters below a node of the level
+  # above.
+  branching: tuple[int, ...]
+  prefix: str = 'meta_'  # with which the ids of meta-labels begin
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    if not self.branching:
+      raise ConfigError(
+        '--branching is missing; give the number of clusters below the root, '
+        'then the number of clusters below each of them, and so on, such as '
+        '--branching=256,8'
+      )
+    if min(self.branching) < 2:
+      raise ConfigError(
+        f'--branching={",".join(map(str, self.branching))}: each number of '
+        'clusters must be at least 2'
+      )
+    fields = Fields({})
+    fields.as_id(f'{self.prefix}1_0', 'the id of a meta-label')
+    if fields.faults:
+      raise ConfigError(
+        f'--prefix={self.prefix!a}: {fields.faults[0]}; choose another --prefix'
+      )
+
+  def check_size(self, n_labels: int) -> None:
+    """Checks that no cluster of labels would be empty."""
+    clusters = math.prod(self.branching)
+    if clusters > n_labels:
+      product = ' x '.join(map(str, self.branching))
+      raise ConfigError(
+        f'--branching={",".join(map(str, self.branching))}: makes {product} = '
+        f'{clusters:,} clusters on the lowest level, but the corpus has only '
+        f'{n_labels:,} labels; give smaller numbers'
+      )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Relabelling:
+  """Holds the labels of a new corpus, and says which labels documents get."""
+
+  ids: Sequence[str]  # of labels that documents may get
+  # A row for each label of the source (SourceCorpus.label_ids), with indices
+  # into `ids`: first the label itself, and then the labels that a document gets
+  # in addition. A label with an empty row is removed.
+  new: Ragged
+  labels: Labels  # of the new corpus
+  meta: Sequence[str] = ()  # ids of the labels that the source does not have
+
+  def of_row(self, row: np.ndarray) -> list[str]:
+    """Returns the ids of a document's new labels, each once.
+
+    Labels of the source come first, in their order; others in that of `ids`.
+    """
+    rows = [self.new[label].tolist() for label in row.tolist()]
+    own = dict.fromkeys(new[0] for new in rows if new)
+    more = {label for new in rows for label in new[1:]}
+    return [self.ids[i] for i in (*own, *sorted(more - own.keys()))]
 
 
 def labels_to_cluster(raw: SourceCorpus, config: Config) -> Corpus:
@@ -37,7 +105,7 @@ def labels_to_cluster(raw: SourceCorpus, config: Config) -> Corpus:
 
 
 def cluster_labels(
-  corpus: Corpus, config: Config, request: TransferRequest
+  corpus: Corpus, config: Config, clustering: Clustering
 ) -> LabelTree:
   """Builds a tree over the labels by recursive balanced k-means.
 
@@ -46,10 +114,13 @@ def cluster_labels(
   depth r are the clusters of level r.
   """
   space = corpus.label_space
-  request.check_size(len(space))
+  clustering.check_size(len(space))
   workers = max(1, config.data.workers)
-  features = clustering_features(corpus, config, request.max_features)
-  widths = np.cumprod((1, *request.branching[:-1]))
+  features, branching = (
+    clustering_features(corpus, config),
+    clustering.branching,
+  )
+  widths = np.cumprod((1, *branching[:-1]))
   with Progress('clusters of labels', int(widths.sum()), unit='node') as shown:
 
     def part(labels: np.ndarray, k: int, seed: Sequence[int]) -> np.ndarray:
@@ -58,11 +129,11 @@ def cluster_labels(
       shown.update()
       return clusters
 
-    return clustered_tree(len(space), request.branching, part, request.seed)
+    return clustered_tree(len(space), branching, part, clustering.seed)
 
 
 def clustering_features(
-  corpus: Corpus, config: Config, n: int
+  corpus: Corpus, config: Config, n: int = _MAX_FEATURES
 ) -> sparse.csr_array:
   """Returns the features by which labels are clustered, float32 [L, D].
 
@@ -75,7 +146,9 @@ def clustering_features(
   """
   split, space = corpus.split(TRAIN), corpus.label_space
   texts = SplitTexts(split.documents)
-  tfidf = Tfidf.fit(texts, tfidf_of(config))
+  tokens = config.data.tokens
+  tokens = tokens if isinstance(tokens, TfidfConfig) else TfidfConfig()
+  tfidf = Tfidf.fit(texts, tokens)
   rows_ND = TextFeaturiser(config.data, tfidf).in_chunks(
     Documents.of(split.documents), f'features of {split.name}'
   )
@@ -138,7 +211,12 @@ def in_tree(
   ConfigError: the id of a cluster is the id of a label.
   """
   meta = meta_label_ids(tree, prefix)
-  check_new_ids(meta, raw, prefix, space.ids)
+  taken = {*raw.label_ids, *raw.labels.ids, *space.ids}
+  if same := [id_ for id_ in meta if id_ in taken]:
+    raise ConfigError(
+      f'--prefix={prefix!a}: the corpus has a label {same[0]!a}, but a '
+      'meta-label would have the same id; choose another --prefix'
+    )
   n, parent = len(meta), tree.parent
   # Node 0 is the root, and the clusters follow in the order of their ids.
   clusters = [
@@ -165,7 +243,7 @@ def in_tree(
     np.where(places == PAD, len(raw.labels), places), kind='stable'
   )
   described = Labels.of([*clusters, *(labels[i] for i in order.tolist())])
-  return Relabelling(ids, Ragged.of(rows), described, True, meta)
+  return Relabelling(ids, Ragged.of(rows), described, meta)
 
 
 def tree_lines(tree: LabelTree) -> list[str]:

@@ -1,400 +1,209 @@
 """Transfers a corpus between hierarchical and flat form (xjax transfer).
 
-The paper is Bertalis et al., Sections 3.2 and 3.3. The folder that is written
-has the new corpus and these files:
-
-- transfer.json: what was transferred, and what was printed; also the zones that
-  models of the source read, and whether labels have an order;
-- original/labels.jsonl: the labels of the source, if they have descriptors;
-- meta_labels.txt: for a hierarchical corpus, the ids of its meta-labels, which
-  judging leaves out (eval.leave_out);
-- tree.npz: for a hierarchical corpus, the tree.
+The paper is Bertalis et al., Sections 3.2 and 3.3. The new folder has JSON
+lines and labels.jsonl. For a hierarchical corpus, it also has meta_labels.txt:
+the ids of its meta-labels, which judging leaves out (eval.leave_out).
 """
 
 import collections
 from collections.abc import Iterable, Iterator
 import dataclasses
+import enum
 import glob
-import gzip
-import hashlib
 import json
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
+import numpy as np
 
-from xjax.core.atomic import (
-  atomic_write,
-  build_folder,
-  remove_temporaries,
-  write_json,
-  write_npz,
-)
+from xjax.core.atomic import atomic_write, build_folder, remove_temporaries
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.progress import Progress
-from xjax.data.files.faults import Faults, plural
-from xjax.data.files.file_set import read_json
-from xjax.data.files.json_lines import Fields, read_rows
+from xjax.core.progress import Progress, progress
+from xjax.core.types import PAD, Ragged
+from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
-from xjax.data.labels import read_left_out
+from xjax.data.formats.jsonl import LABELS
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import choose_zones
-from xjax.data.schema import Label, Labels, label_row, read_label
+from xjax.data.schema import Document, Label, Labels, label_row
 from xjax.models.contract import Config
 from xjax.run.transfer.clusters import (
+  Clustering,
+  Relabelling,
   cluster_labels,
   in_tree,
   labels_to_cluster,
   tree_lines,
 )
-from xjax.run.transfer.relabelling import (
-  Relabelling,
-  flattened,
-  with_parents,
-  without_meta_labels,
-)
-from xjax.run.transfer.request import (
-  Form,
-  Target,
-  TransferRequest,
-)
-from xjax.run.transfer.written import (
-  ONLY_TEXT,
-  DocumentLines,
-  check_writable,
-  label_lines,
-  labels_file,
-  split_file,
-  taxonomy_lines,
-)
 
 META = 'meta_labels.txt'
-_RECORD = 'transfer.json'
-_OTHER = 'use another --output, or remove the folder'
-_ORIGINAL = 'original/labels.jsonl'
-_TREE, _PREFIX = 'tree.npz', 'tree'
 
 
-def transfer(config: Config, request: TransferRequest) -> list[str]:
+class KeptLabels(enum.Enum):
+  ALL = 'all'  # all labels of the hierarchy; documents keep their labels
+  CLOSED = 'closed'  # all; documents also get the ancestors of their labels
+  LEAVES = 'leaves'  # the labels without children; documents lose the others
+
+
+def transfer(
+  config: Config,
+  to: KeptLabels | Clustering,
+  output: str,
+  splits: tuple[str, ...] = (),
+) -> list[str]:
   """Writes a corpus in flat or in hierarchical form; returns lines about it.
 
-  The folder appears when it is complete. ConfigError: the request does not fit
-  the corpus, or the folder has other files.
+  The folder `output` appears when it is complete. `to` is a Clustering for a
+  hierarchical corpus; `splits` are those besides train, dev and test.
   """
-  request.check(config)
-  output = pathlib.Path(os.path.expanduser(request.output)).absolute()
-  source = os.path.realpath(os.path.expanduser(config.data.dir))
-  if config.data.dir and source == os.path.realpath(output):
+  if config.data.sparse:
     raise ConfigError(
-      f'--output={request.output}: is the folder of the corpus; give a new one'
+      f'config.data={type(config.data).__name__}(...): the documents are '
+      'features, but a transferred corpus has texts; give the texts of the '
+      'corpus, for example with --config=xc_repo_bigru_lwan'
     )
-  facts = json.loads(json.dumps(request.facts(config)))
-  record = _earlier_record(output, facts)
-  data = config.data.settled()
+  folder = pathlib.Path(os.path.expanduser(output)).absolute()
+  if folder.exists() and not (folder.is_dir() and not os.listdir(folder)):
+    raise ConfigError(f'--output={output}: exists already; give a new folder')
+  config = dataclasses.replace(config, data=config.data.settled())
   with Progress('reading documents'):
-    raw = data.read(request.splits, True)
-  digest = _digest(raw)
-  if record:
-    if record['corpus'] != digest:
-      raise DataError(f'{output}: has files of another corpus; {_OTHER}')
-    logging.info('%s: is complete already', output)
-    return record['lines']
-  config = dataclasses.replace(config, data=data)
+    raw = config.data.read(splits, True)
   lines: list[str] = []
+  if isinstance(to, Clustering):
+    relabelling, lines = _clustered(raw, config, to)
+  else:
+    relabelling = _flattened(raw, to)
+  counts = collections.Counter()
 
-  def build(folder: pathlib.Path) -> None:
-    result, shown = _Transfer(config, request, raw, folder).run()
-    lines.extend(shown)
-    record = {'arguments': facts, 'corpus': digest, 'result': result}
-    write_json(folder / _RECORD, record | {'lines': lines})
+  def build(temporary: pathlib.Path) -> None:
+    if relabelling.meta:
+      _write_lines(temporary / META, relabelling.meta)
+    if len(raw.labels) or relabelling.meta:
+      rows = (label_row(label) for label in relabelling.labels)
+      _write_lines(temporary / f'{LABELS}.jsonl', map(_as_json, rows))
+    for name in raw.splits:
+      rows = _documents(raw, name, relabelling, counts)
+      _write_lines(temporary / f'{name}.jsonl', map(_as_json, rows))
 
-  remove_temporaries(output.parent, glob.escape(output.name))
-  build_folder(output, build)
-  _earlier_record(output, facts)  # another transfer may have made the folder
-  return lines
-
-
-def _earlier_record(
-  output: pathlib.Path, facts: dict[str, Any]
-) -> dict[str, Any] | None:
-  """Returns the record of a transfer with the same arguments, if any."""
-  if output.exists() and not output.is_dir():
-    raise ConfigError(f'--output={output}: is a file; give a folder')
-  if not output.exists() or not (names := sorted(os.listdir(output))):
-    return None
-  if _RECORD not in names:
-    raise ConfigError(
-      f'--output={output}: the folder has files that are not of a transfer, '
-      f'such as {names[0]}; {_OTHER}'
-    )
-  record = _read_record(output)
-  theirs = record['arguments']
-  for name in {**facts, **theirs}:
-    if facts.get(name) != theirs.get(name):
-      raise ConfigError(
-        f'{output}: was written with {name}={theirs.get(name)!r}, but now it '
-        f'is {facts.get(name)!r}; {_OTHER}'
-      )
-  return record
+  remove_temporaries(folder.parent, glob.escape(folder.name))
+  build_folder(folder, build)
+  meta = len(relabelling.meta)
+  parts = [
+    plural(counts['documents'], 'document'),
+    plural(len(relabelling.labels) - meta, 'label'),
+  ]
+  parts += [plural(meta, 'meta-label')] if meta else []
+  more = _lines_about(counts, raw, config)
+  return [f'{output}: {", ".join(parts)}', *lines, *more]
 
 
-def _read_record(folder: pathlib.Path) -> dict[str, Any]:
-  path = folder / _RECORD
-  if not path.is_file():
+def _clustered(
+  raw: SourceCorpus, config: Config, clustering: Clustering
+) -> tuple[Relabelling, list[str]]:
+  corpus = labels_to_cluster(raw, config)
+  if TRAIN not in corpus.splits:
     raise DataError(
-      f'{folder}: no transfer has made this corpus (no {_RECORD}), so it has '
-      'no original'
+      f'{raw.source}: has no split train, whose documents are needed to '
+      'cluster labels'
     )
-  record = read_json(path)
-  parts = {'arguments': dict, 'result': dict, 'corpus': str, 'lines': list}
-  if not all(isinstance(record.get(x), kind) for x, kind in parts.items()):
-    raise DataError(f'{path}: is damaged; {_OTHER}')
-  return record
+  if any(label.parents for label in corpus.label_space.labels):
+    logging.info('the tree of clusters replaces the parents of labels')
+  tree = cluster_labels(corpus, config, clustering)
+  space, prefix = corpus.label_space, clustering.prefix
+  return in_tree(tree, space, raw, prefix), tree_lines(tree)
 
 
-def _digest(raw: SourceCorpus) -> str:
-  splits = {name: split.digest for name, split in raw.splits.items()}
-  digest = hashlib.sha256(json.dumps([splits, raw.label_ids]).encode())
-  for label in raw.labels:
-    digest.update(json.dumps(label_row(label)).encode())
-  return digest.hexdigest()
-
-
-@dataclasses.dataclass(eq=False)
-class _Transfer:
-  """Writes the files of one transfer from the source `raw`."""
-
-  config: Config
-  request: TransferRequest
-  raw: SourceCorpus
-  folder: pathlib.Path  # a temporary one
-  # Facts about the transfer that has made the source, if it is undone.
-  earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-  def run(self) -> tuple[dict[str, Any], list[str]]:
-    """Returns facts about the new corpus, and lines for the user."""
-    lines: list[str] = []
-    match self.request.target:
-      case Target.FLAT:
-        relabelling = self._flat()
-      case Target.HIERARCHICAL:
-        relabelling, lines = self._hierarchical()
-      case Target.ORIGINAL:
-        relabelling = self._original()
-    labels, n_parents = with_parents(relabelling.labels)
-    check_writable(self.raw, labels, self.request)
-    zones = self._zones()
-    self._write_labels(relabelling, labels)
-    counts = self._write_splits(relabelling, zones)
-    result = {
-      **counts,
-      **self._result(relabelling),
-      'parents': n_parents,
-      'zones': list(zones),
-    }
-    parts = [
-      plural(result['documents'], 'document'),
-      plural(result['labels'], 'label'),
+def _flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
+  """Forgets the parents of labels (Bertalis et al., Section 3.2)."""
+  if not any(label.parents for label in raw.labels):
+    logging.warning(
+      '%s: no label has parents, so the corpus is flat already', raw.source
+    )
+  rows = raw.labels.ids.row_of.find(raw.label_ids)
+  bare = (raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
+  labels = Labels.join(raw.labels, [Label(id_, id_) for id_ in bare])
+  hierarchy = Hierarchy.of(labels)
+  inside_V = np.ones(len(hierarchy), bool)
+  if kept is KeptLabels.LEAVES:
+    inside_V = hierarchy.children.lengths == 0
+  inside_V[len(labels) :] = False  # parents without a descriptor
+  own = hierarchy.ids.row_of.find(raw.label_ids)
+  new = [[node] if inside_V[node] else [] for node in own.tolist()]
+  if kept is KeptLabels.CLOSED:
+    above = hierarchy.ancestors
+    new = [
+      row + [a for a in above[row[0]].tolist() if inside_V[a]] for row in new
     ]
-    if meta := result['meta_labels']:
-      parts.append(plural(meta, 'meta-label'))
-    title = f'{self.request.output}: {", ".join(parts)}'
-    more = _lines_about(result, self.raw, self.request)
-    return result, [title, *lines, *more]
+  flat = Labels.of(
+    dataclasses.replace(label, parents=())
+    for label in labels[np.flatnonzero(inside_V)]
+  )
+  return Relabelling(hierarchy.ids, Ragged.of(new), flat)
 
-  def _zones(self) -> tuple[str, ...]:
-    """Returns the zones that a model of the source reads; () means all."""
-    zones = choose_zones(self.raw, self.config.data.zones)
-    if not self.config.data.zones:
-      known = self.earlier.get('zones') or ()
-      zones = tuple(z for z in self.raw.zones if z in known) or zones
-    return zones
 
-  def _hierarchical(self) -> tuple[Relabelling, list[str]]:
-    corpus = labels_to_cluster(self.raw, self.config)
-    if TRAIN not in corpus.splits:
-      raise DataError(
-        f'{self.raw.source}: has no split train, whose documents are needed to '
-        'cluster labels'
-      )
-    if any(label.parents for label in corpus.label_space.labels):
-      logging.info('the tree of clusters replaces the parents of labels')
-    tree = cluster_labels(corpus, self.config, self.request)
-    arrays = {f'{_PREFIX}/{k}': v for k, v in tree.arrays().items()}
-    write_npz(self.folder / _TREE, arrays, packed=True)
-    space, prefix = corpus.label_space, self.request.prefix
-    return in_tree(tree, space, self.raw, prefix), tree_lines(tree)
+def _documents(
+  raw: SourceCorpus,
+  name: str,
+  relabelling: Relabelling,
+  counts: collections.Counter,
+) -> Iterator[dict]:
+  """Yields the records of a split, and counts what changes.
 
-  def _flat(self) -> Relabelling:
-    if not any(label.parents for label in self.raw.labels):
-      logging.warning(
-        '%s: no label has parents, so the corpus is flat already',
-        self.raw.source,
-      )
-    return flattened(self.raw, self.request.kept)
+  Of `counts`, `without_labels` are documents that have lost all labels;
+  `removed` and `added` are labels of documents.
+  """
+  split = raw.splits[name]
+  with progress(split.documents, f'writing {name}') as shown:
+    for row, document in enumerate(shown):
+      before = split.gold[row]
+      labels = relabelling.of_row(before)
+      removed = int((relabelling.new.lengths[before] == 0).sum())
+      counts['documents'] += 1
+      counts['without_labels'] += len(before) > 0 and not labels
+      counts['removed'] += removed
+      counts['added'] += len(labels) - (len(before) - removed)
+      yield {'id': document.id, **_texts(document), 'labels': labels}
 
-  def _original(self) -> Relabelling:
-    source = pathlib.Path(os.path.expanduser(self.config.data.dir))
-    record = _read_record(source)
-    arguments, result = record['arguments'], record['result']
-    _check_undo(source, arguments, result)
-    self.earlier = result
-    meta, labels = (), None
-    if arguments.get('to') == Target.HIERARCHICAL.value:
-      meta = read_left_out(str(source / META), META)
-    if result.get('described'):
-      labels = _read_original(source / _ORIGINAL)
-    return without_meta_labels(self.raw, meta, labels)
 
-  def _write_labels(self, relabelling: Relabelling, labels: Labels) -> None:
-    """Writes the labels of the source, and the new labels with all parents."""
-    if len(self.raw.labels) and self.request.target is not Target.ORIGINAL:
-      _write_lines(self.folder / _ORIGINAL, label_lines(self.raw.labels))
-    if len(relabelling.meta):
-      _write_lines(self.folder / META, relabelling.meta)
-    path = self.folder / labels_file(self.request)
-    if self.request.form is Form.HTC:
-      _write_lines(path, taxonomy_lines(labels))
-    elif relabelling.described:
-      _write_lines(path, label_lines(labels))
+def _texts(document: Document) -> dict:
+  texts = dict(document.zones)
+  return texts if tuple(texts) == ('text',) else {'zones': texts}
 
-  def _write_splits(
-    self, relabelling: Relabelling, zones: tuple[str, ...]
-  ) -> dict[str, int]:
-    """Writes the documents; returns the sums of DocumentLines.counts."""
-    sums = collections.Counter()
-    for name in self.raw.splits:
-      lines = DocumentLines(self.raw, name, relabelling, self.request, zones)
-      _write_lines(self.folder / split_file(name, self.request), lines)
-      sums.update(lines.counts)
-    return dict(sums)
 
-  def _result(self, relabelling: Relabelling) -> dict[str, Any]:
-    """Returns facts about the new corpus that transfer.json keeps."""
-    is_htc, meta = self.request.form is Form.HTC, len(relabelling.meta)
-    labels = relabelling.labels
-    ordered = self.raw.ordered or self.config.data.labels == 'all'
-    return {
-      'labels': len(labels) - meta,
-      'meta_labels': meta,
-      'described': len(self.raw.labels) > 0,
-      'joined_zones': is_htc and tuple(self.raw.zones) != ONLY_TEXT,
-      'lost_texts': sum(map(_has_texts, labels)) if is_htc else 0,
-      'ordered': ordered or bool(self.earlier.get('ordered')),
-    }
+def _as_json(record: dict) -> str:
+  return json.dumps(record, ensure_ascii=False)
 
 
 def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
-  """Writes lines in UTF-8, gzipped if the name ends in .gz."""
   with atomic_write(path, 'wb') as file:
-    if path.suffix == '.gz':
-      # Without the time and the name, equal contents give equal files.
-      options = {'mode': 'wb', 'mtime': 0, 'filename': ''}
-      with gzip.GzipFile(fileobj=file, **options) as packed:
-        packed.writelines(f'{line}\n'.encode() for line in lines)
-    else:
-      file.writelines(f'{line}\n'.encode() for line in lines)
-
-
-def _has_texts(label: Label) -> bool:
-  return label.name != label.id or bool(label.alt or label.description)
-
-
-def _read_original(path: pathlib.Path) -> Labels:
-  """Reads the labels of the source, whose parents may have no descriptor."""
-  faults, labels = Faults(on_error=None), []
-  for number, row in read_rows(path, faults):
-    fields = Fields(row)
-    labels.append(read_label(fields))
-    faults.extend(path, number, fields.faults)
-  faults.settle()
-  return Labels.of(labels)
-
-
-def _check_undo(
-  source: pathlib.Path, arguments: dict[str, Any], result: dict[str, Any]
-) -> None:
-  """Checks that a corpus still has all that its original had."""
-  reasons = []
-  if arguments.get('to') == Target.ORIGINAL.value:
-    reasons.append('it is an original already')
-  if result.get('removed'):
-    reasons.append('documents have lost labels that are no leaves')
-  is_flat = arguments.get('to') == Target.FLAT.value
-  if is_flat and result.get('added'):
-    reasons.append('documents have got ancestors of their labels')
-  if result.get('joined_zones'):
-    reasons.append('the zones of documents were joined')
-  if reasons:
-    raise ConfigError(
-      f'{source}: cannot be turned back into its original: '
-      f'{"; ".join(reasons)}; use the original corpus'
-    )
+    file.writelines(f'{line}\n'.encode() for line in lines)
 
 
 def _lines_about(
-  result: dict[str, Any], raw: SourceCorpus, request: TransferRequest
+  counts: collections.Counter, raw: SourceCorpus, config: Config
 ) -> Iterator[str]:
   """Yields lines about what has changed, and what to do about it."""
-  if result['without_labels']:
+  if counts['without_labels']:
     yield (
       'documents that have no label any more; they are kept, with no labels: '
-      f'{result["without_labels"]:,}'
+      f'{counts["without_labels"]:,}'
     )
-  if result['removed']:
-    yield f'labels removed from documents: {result["removed"]:,}'
-  if result['added']:
-    yield f'labels added to documents: {result["added"]:,}'
-  yield from _zone_lines(result, raw)
-  yield from _label_lines(result, request)
-  if raw.drawn:
-    yield f'splits that xjax has drawn: {", ".join(raw.drawn)}'
-
-
-def _zone_lines(result: dict[str, Any], raw: SourceCorpus) -> Iterator[str]:
-  """Yields lines about the zones that models of the new corpus read."""
-  zones = tuple(result['zones']) or raw.zones
-  if result['joined_zones']:
-    yield f'the zones of documents ({", ".join(zones)}) are joined'
-    if others := [zone for zone in raw.zones if zone not in zones]:
-      yield (
-        f'zones that models of {raw.source} do not read are lost: '
-        f'{", ".join(others)}'
-      )
-  elif zones != raw.zones:
+  if counts['removed']:
+    yield f'labels removed from documents: {counts["removed"]:,}'
+  if counts['added']:
+    yield f'labels added to documents: {counts["added"]:,}'
+  zones = choose_zones(raw, config.data.zones) or raw.zones
+  if zones != raw.zones:
     yield (
       'documents keep all zones; to train on the same text as with '
       f'{raw.source}, give --config.data.zones={",".join(zones)}'
     )
-
-
-def _label_lines(
-  result: dict[str, Any], request: TransferRequest
-) -> Iterator[str]:
-  """Yields lines about labels that are read in another way than before."""
-  jsonl = 'use --format=jsonl to keep'
-  if result['lost_texts']:
-    yield (
-      'a taxonomy has no names, alternative names and descriptions; labels '
-      f'that lose them: {result["lost_texts"]:,}; {jsonl} them'
-    )
-  if result['implied']:
-    yield (
-      'documents will be read with all ancestors of their labels; labels that '
-      f'they will get: {result["implied"]:,}; {jsonl} the labels as they are'
-    )
-  if result['parents']:
-    yield (
-      f'parents without a descriptor: {result["parents"]:,}; they are in the '
-      'file of labels too, with their ids as names'
-    )
-  if not (result['ordered'] and result['described']):
-    return
-  if request.form is Form.JSONL:
+  if len(raw.labels) and (raw.ordered or config.data.labels == 'all'):
     yield (
       'models of the source have all labels in the order of their descriptors; '
       'so do models of the new corpus if you give --config.data.labels=all, or '
       'use a config for your own documents, such as own_linear'
     )
-  else:
-    yield f'the order of labels is lost; {jsonl} it'
+  if raw.drawn:
+    yield f'splits that xjax has drawn: {", ".join(raw.drawn)}'
