@@ -8,15 +8,7 @@ import re
 import pytest
 
 from tests.plan import test_plan
-from xjax.data.config import WordsConfig
-from xjax.data.formats.jsonl import JsonlData
 from xjax.models.config_check import check_config
-from xjax.models.contract import Config
-from xjax.models.neural.neural_model import NeuralModel
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.layers import EmbeddingConfig
-from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 from xjax.plan import advice as plan_advice
@@ -31,22 +23,6 @@ from xjax.train.optimizer_config import EMAConfig, NoAverage
 
 def one_vs_all(**train):
   return dataclasses.replace(test_plan.one_vs_all(), train=NeuralTrain(**train))
-
-
-def pooled():
-  """Returns a config where micro-batches save most, but exclude FusedSGD."""
-  return Config(
-    data=JsonlData(
-      dir='here', tokens=WordsConfig(max_tokens=64, buckets=(64,))
-    ),
-    model=NeuralModel(
-      EmbeddingConfig(dim=32),
-      BiGRUConfig(units=32),
-      MeanConfig(),
-      OneVsAllConfig(256),
-    ),
-    train=NeuralTrain(batch_size=132),
-  )
 
 
 def short_of(config, share, labels=100_000):
@@ -109,12 +85,10 @@ NARROW = {'rows': FusedSGD(momentum=0.9), 'compute_dtype': Dtype.BFLOAT16}
 @pytest.mark.parametrize(
   'config',
   [
-    one_vs_all(batch_size=64),
     one_vs_all(batch_size=64, **EMA),
     one_vs_all(batch_size=64, **NARROW),
-    pooled(),
   ],
-  ids=['usual', 'averaged', 'narrow', 'pooled'],
+  ids=['averaged', 'narrow'],
 )
 def test_the_program_takes_all_that_it_advises(config, monkeypatch):
   monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 1)

@@ -1,11 +1,9 @@
 """Advises which settings to change if a run does not fit into memory."""
 
-from collections.abc import Callable
 import copy
 import dataclasses
 import enum
 import functools
-import operator
 from typing import Any
 
 from xjax.core.errors import ConfigError
@@ -18,6 +16,9 @@ from xjax.train.parameters import in_group
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64
+# What label rows need comes first, since it is most of large runs; a change of
+# the model comes last.
+_CHANGES = 'rows storage momentum remat batch chunk bottleneck'.split()
 _LEAST_SAVING = 0.05  # a change must save at least this share of the bytes
 
 Fields = dict[str, Any]  # values to set, by the path of their field
@@ -32,21 +33,19 @@ class Change:
 @dataclasses.dataclass(frozen=True)
 class Advice:
   # The total of a change includes the effect of the changes before it. No field
-  # is set twice. The change that saves most comes first; a change of the model
-  # comes last.
+  # is set twice.
   changes: tuple[Change, ...]
   fits: bool  # whether the run fits with all changes
-  # The plan's number of devices is doubled until the run fits. This change
-  # has the resulting number, or is None if no number up to MOST_DEVICES is
-  # enough. If `fits` is true, the number is for the run without the changes,
-  # else for the run with all changes.
+  # The first doubled number of devices on which the run fits, without the
+  # changes if `fits` is true, else with all changes; None if there is none up
+  # to MOST_DEVICES.
   devices: Change | None
 
 
 def _possible_changes(config: Config) -> dict[str, Fields]:
-  """Returns the possible changes, by name."""
+  """Returns the next step of each possible change, by name (_CHANGES)."""
   # FusedSGD excludes micro-batches and averages of parameters, so both are
-  # turned off. Only micro-batches do not change the results or the model.
+  # turned off.
   train, head, encoder = config.train, config.model.head, config.model.encoder
   one_vs_all, by_optimizer = head.fusable, not train.rows.fused
   globs = [*train.freeze, *(entry.rpartition('=')[0] for entry in train.rates)]
@@ -80,41 +79,34 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 def advice(plan: Plan, planner: Planner, stage: str = '') -> Advice:
   """Returns changes that reduce the memory of a plan that does not fit.
 
-  Changes are added until the plan fits, or until no change saves enough. The
-  totals are estimates. If XLA has computed the memory of the plan, they are
+  The totals are estimates. If XLA has computed the memory of the plan, they are
   scaled so that the estimate for the plan equals XLA's total. `stage` is the
   path of the plan's stage in the config of the run; '' for the run itself.
   """
   estimate = planner.held(plan.config, plan.devices).total
 
   def total(config: Config, devices: int = plan.devices) -> float:
-    """Returns the bytes on a device; infinite if the config is impossible."""
     try:
       held = planner.held(config, devices).total
     except ConfigError:  # for example, the batch cannot be divided evenly
       return float('inf')
     return held * plan.held.total / estimate
 
-  size, chosen = _choose_changes(plan, total, [])
-  rows = _possible_changes(plan.config).get('rows')
-  if size > plan.usable and rows:
-    # FusedSGD and micro-batches exclude each other. If micro-batches were
-    # chosen, the run may need less memory with FusedSGD instead.
-    with_rows = _choose_changes(plan, total, [rows])
-    size, chosen = min((size, chosen), with_rows, key=_size)
-  config, changes = plan.config, []
-  for fields in chosen:
-    fields = {
-      path: value
-      for path, value in fields.items()
-      if _get(config, path) != value
-    }
-    config = _with(config, fields)
-    changes.append(Change(_text(fields, stage), total(config)))
+  config, size, changes = plan.config, plan.held.total, []
+  for name in _CHANGES:
+    chosen: Fields = {}
+    while size > plan.usable:
+      fields = _possible_changes(config).get(name, {})
+      changed = _with(config, fields)
+      less = total(changed)
+      if less > (1 - _LEAST_SAVING) * size:
+        break
+      config, size = changed, less
+      chosen |= fields
+    if chosen:
+      changes.append(Change(_text(chosen, stage), size))
   fits = size <= plan.usable
-  config, count = plan.config if fits else config, plan.devices
-  # The number of devices is doubled until the run fits, either along the data
-  # axis or along the label axis.
+  base, count = plan.config if fits else config, plan.devices
   while count < MOST_DEVICES:
     count *= 2
     for shape in (
@@ -122,47 +114,10 @@ def advice(plan: Plan, planner: Planner, stage: str = '') -> Advice:
       (plan.data, count // plan.data),
     ):
       mesh = dict(zip(('mesh.data', 'mesh.label'), shape))
-      if (size := total(_with(config, mesh), count)) <= plan.usable:
+      if (size := total(_with(base, mesh), count)) <= plan.usable:
         devices = Change(f'{count} devices, {_text(mesh)}', size)
         return Advice(tuple(changes), fits, devices)
   return Advice(tuple(changes), fits, None)
-
-
-def _choose_changes(
-  plan: Plan, total: Callable[[Config], float], chosen: list[Fields]
-) -> tuple[float, list[Fields]]:
-  """Repeatedly adds the change that saves most, until the run fits."""
-  # `chosen` are made first. A narrower bottleneck, which changes the model, is
-  # chosen only if no other change saves enough.
-  config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
-  size = total(config)
-  while plan.usable < size < float('inf'):
-    changes = _possible_changes(config)
-    narrower = [changes.pop('bottleneck')] if 'bottleneck' in changes else []
-    for candidates in [*changes.values()], narrower:
-      sizes = [(total(_with(config, fields)), fields) for fields in candidates]
-      smallest, fields = min(sizes, key=_size, default=(size, {}))
-      if smallest <= (1 - _LEAST_SAVING) * size:
-        break
-    else:
-      break
-    size, config = smallest, _with(config, fields)
-    # Fields that are set again keep their place in `chosen`.
-    for earlier in chosen:
-      if earlier.keys() == fields.keys():
-        earlier.update(fields)
-        break
-    else:
-      chosen = [x for x in chosen if not x.keys() & fields.keys()]
-      chosen.append({**fields})
-  return size, chosen
-
-
-_size = operator.itemgetter(0)
-
-
-def _get(config: Config, path: str) -> Any:
-  return functools.reduce(getattr, path.split('.'), config)
 
 
 def _with(config: Config, fields: Fields) -> Config:

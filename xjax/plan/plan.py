@@ -22,7 +22,7 @@ from xjax.data.schema import Label, Labels
 from xjax.models.contract import Config
 from xjax.models.neural.neural_plan import check_mesh
 from xjax.networks.batch import Shortlist, TokenBatch
-from xjax.networks.heads.chunks import chunk_size, is_label_row
+from xjax.networks.heads.chunks import is_label_row
 from xjax.networks.rows.storage import Storage
 from xjax.networks.text_model import TextModel, build
 from xjax.plan.chips import Chip, Platform
@@ -36,7 +36,7 @@ from xjax.train.step import make_train_step
 # A run can use this share of a device's memory. Programs, and gaps between
 # arrays, need the remaining memory.
 USABLE = 0.9
-ROWS, GRADIENTS, PASS = 'label rows', 'gradients', 'pass over labels'
+ROWS, GRADIENTS = 'label rows', 'gradients'
 ACTIVATIONS = 'activations and other computed arrays'
 _FLOAT32 = 4
 
@@ -163,11 +163,8 @@ class Planner:
         # squares need no further memory, because they are written over the
         # gradients of the last micro-batch.
         left += max(gradients, default=0)
-    passing = _pass_bytes(config, plan, sizes.longest, mesh)
-    for name, size in (GRADIENTS, sum(gradients)), (PASS, passing):
-      parts[name] = min(size, left)
-      left -= parts[name]
-    parts[ACTIVATIONS] = left
+    parts[GRADIENTS] = min(sum(gradients), left)
+    parts[ACTIVATIONS] = left - parts[GRADIENTS]
     return MemoryUse({name: n for name, n in parts.items() if n}, compile_)
 
   def _cost(
@@ -209,22 +206,6 @@ def _between_steps(
   parts = {name: on_device(tree) for name, tree in arrays.items()}
   labels = -(-sizes.labels // _label_shards(config, mesh))
   return parts | {'label weights': 2 * _FLOAT32 * labels * weighted}
-
-
-def _pass_bytes(
-  config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
-) -> int:
-  """Returns the bytes of a pass over the labels of a one-vs-all head, or 0."""
-  # Features, gold labels, and a chunk of labels with its gradients.
-  if not _is_one_vs_all(config):
-    return 0
-  rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
-  labels, dim = max(x.shape for x in jax.tree.leaves(rows) if len(x.shape) == 2)
-  chunk = chunk_size(labels // mesh.size, config.model.head.chunk)
-  documents = shape.documents // config.train.accumulate
-  entry = _FLOAT32 + _operand_bytes(config)
-  features = documents * (dim * entry + shape.positives * 4 + 1)
-  return chunk * (documents + dim) * entry + features
 
 
 def _sent(

@@ -7,7 +7,7 @@ import math
 from xjax.core.errors import ConfigError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
-from xjax.data.schema import FREQUENT_FROM, Corpus, Label
+from xjax.data.schema import FREQUENT_FROM, Corpus
 from xjax.models.contract import Config
 from xjax.models.neural.neural_checks import check_hierarchy
 from xjax.models.neural.neural_model import first_vocabulary
@@ -21,7 +21,6 @@ from xjax.networks.pretrained.architecture import (
 from xjax.train.batches.inputs import TokenReader
 from xjax.train.initial.encoder import first_encoder, planned_architecture
 
-LEVELS = 4  # assumed levels of labels, like POSITIVES
 POSITIVES = 64  # assumed gold labels per document if the corpus is not read
 # If the corpus is not read and the config names no encoder folder, the encoder
 # is assumed to have the sizes of BERT-base (Devlin et al. 2019) or XLNet-base
@@ -110,25 +109,30 @@ def corpus_sizes(
     steps[shape] = count
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
-  sizes = Sizes(labels, len(train), frequent, words, architecture, steps)
-  if not config.model.reads_parents:
-    return sizes
-  hierarchy = config.model.hierarchy(space)
-  return dataclasses.replace(sizes, hierarchy=hierarchy)
+  parents = (
+    config.model.hierarchy(space) if config.model.reads_parents else None
+  )
+  known = labels, len(train), frequent, words, architecture, steps
+  return Sizes(*known, hierarchy=parents)
 
 
 def assumed_sizes(
   config: Config, labels: int, documents: int, clusters: int | None = None
 ) -> Sizes:
   """Returns sizes without a corpus; documents have the largest length."""
-  # Zones, whose number is unknown, are a ConfigError.
+  # Zones and parents of labels, which are unknown, are a ConfigError.
   tokens, batch = config.data.tokens, config.train.batch_size
   labels = min(labels, clusters or labels)
-  if config.model.encoder.by_zone:
-    raise ConfigError(
-      '--plan_labels: the number of zones per document is known only from the '
-      'corpus; leave out --plan_labels, so that the corpus is read'
-    )
+  unknown = {
+    'the number of zones per document': config.model.encoder.by_zone,
+    'the parents of labels': config.model.reads_parents,
+  }
+  for what, needed in unknown.items():
+    if needed:
+      raise ConfigError(
+        f'--plan_labels: only the corpus says {what}; leave out '
+        '--plan_labels, so that the corpus is read'
+      )
   assumed = [
     f'every document has {tokens.max_tokens} tokens',
     f'every document has {POSITIVES} places for gold labels',
@@ -144,39 +148,13 @@ def assumed_sizes(
   elif not tokens.dense:
     words = tokens.max_words
     assumed.append(f'the vocabulary has {words:,} words')
-  hierarchy = None
-  if config.model.reads_parents:
-    levels = min(config.model.head.max_levels or LEVELS, labels)
-    hierarchy = _assumed_hierarchy(labels, levels)
-    assumed.append(f'the labels have {levels} levels')
   listed, longest = _listed(config, labels), tokens.max_tokens
   shape = BatchShape(batch, batch, longest, 0, POSITIVES, listed)
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
-  return Sizes(
-    labels,
-    documents,
-    frequent,
-    words,
-    architecture,
-    steps,
-    tuple(assumed),
-    hierarchy,
-  )
-
-
-def _assumed_hierarchy(n_labels: int, levels: int) -> Hierarchy:
-  """Returns a tree of labels whose ids are 0, 1, ..."""
-  # The first labels are a chain through all levels. The others are divided
-  # evenly among the nodes of the chain that are not at its end.
-  if levels == 1:
-    return Hierarchy.flat(n_labels)
-  chain = [(), *((str(i),) for i in range(levels - 1))]
-  rest = ((str(i % (levels - 1)),) for i in range(n_labels - levels))
-  return Hierarchy.of(
-    [Label(str(i), parents=p) for i, p in enumerate([*chain, *rest])]
-  )
+  known = labels, documents, frequent, words, architecture, steps
+  return Sizes(*known, tuple(assumed))
 
 
 def _listed(config: Config, labels: int) -> int:
