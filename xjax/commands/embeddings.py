@@ -3,7 +3,6 @@ r"""Trains word vectors on the documents of a corpus (word2vec).
   xjax embeddings --config=NAME --output=l2v.bin \
     [--config.data.dir=DIR ...]
 
-If you start the same command again, it continues after the last complete epoch.
 To train a model with these vectors:
 
   xjax train --config=NAME --workdir=DIR \
@@ -58,10 +57,10 @@ def main() -> None:
     skipgram=_SKIPGRAM.value,
     seed=_CONFIG.value.seed,
   )
-  state = train_word_vectors(
+  words = train_word_vectors(
     _CONFIG.value.data, training, _OUTPUT.value, _WORKERS.value
   )
-  show(f'{_OUTPUT.value}: {len(state.words)} words, {training.dim} dimensions')
+  show(f'{_OUTPUT.value}: {words} words, {training.dim} dimensions')
 
 
 if __name__ == '__main__':

@@ -33,7 +33,7 @@ from xjax.train.optimizer_config import (
   NoAverage,
   OptimizerConfig,
 )
-from xjax.train.parameters import is_glob, parse_rate
+from xjax.train.parameters import parse_rate
 from xjax.train.train_config import TrainConfig
 
 # Below 1, all gradients would be clipped more and more.
@@ -229,11 +229,5 @@ class NeuralTrain(TrainConfig):
         yield (
           f'{path}.rates={self.rates}: {entry!r} is not GLOB=FACTOR with '
           "a factor above 0, such as 'encoder/*=0.1'"
-        )
-    for glob in self.freeze:
-      if not is_glob(glob):
-        yield (
-          f'{path}.freeze={self.freeze}: {glob!r} is not a glob over the paths '
-          "of parameters, such as 'encoder/*'"
         )
     yield from metric_faults(self.best_metric, config.eval.ks)

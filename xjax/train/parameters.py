@@ -1,6 +1,6 @@
 """Gives the parameters of a model by path, replaces values, selects groups."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 import difflib
 import fnmatch
 import math
@@ -11,9 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.config_part import kinds_that
 from xjax.core.errors import ConfigError
-from xjax.networks.encoders.encoder import EncoderConfig
 
 WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
@@ -28,7 +26,6 @@ VIEW_VECTORS = 'views/labels/vector'
 VIEW_EDGES = 'views/labels/edge'
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'
-_SHOWN = 3  # number of similar paths in an error message
 
 
 def by_path(tree: Any) -> dict[str, Any]:
@@ -72,11 +69,6 @@ class GroupSettings(Protocol):
   freeze: tuple[str, ...]
 
 
-def is_glob(text: str) -> bool:
-  """Returns whether a text can be a glob over paths like 'encoder/layers/0'."""
-  return bool(text) and not re.search(r'[\s=,]', text)
-
-
 def parse_rate(entry: str) -> tuple[str, float] | None:
   """Splits 'GLOB=FACTOR' into (glob, factor); returns None for other text."""
   glob, _, number = entry.rpartition('=')
@@ -84,7 +76,7 @@ def parse_rate(entry: str) -> tuple[str, float] | None:
     factor = float(number)
   except ValueError:
     return None
-  return (glob, factor) if is_glob(glob) and 0 < factor < math.inf else None
+  return (glob, factor) if glob and 0 < factor < math.inf else None
 
 
 def in_group(path: str, globs: Iterable[str]) -> bool:
@@ -114,40 +106,28 @@ def rate_factors(
 
 
 def check_groups(
-  config: GroupSettings,
-  paths: Sequence[str],
-  trained: Sequence[str],
-  rows: Sequence[str],
+  config: GroupSettings, trained: Collection[str], frozen: Collection[str]
 ) -> None:
-  """Checks that every glob has an effect, and that something is trained."""
-  for glob in config.freeze:
-    if not any(in_group(path, [glob]) for path in paths):
-      raise ConfigError(f'config.train.freeze: {_no_match(glob, glob, paths)}')
-    if any(in_group(path, [glob]) for path in rows):
-      raise ConfigError(
-        f'config.train.freeze: {glob!r} matches label rows, which '
-        'config.train.rows trains. Remove this glob from freeze, or set '
-        'config.train.rows=ByOptimizer()'
-      )
-  if not trained and not rows:
-    raise ConfigError(
-      f'config.train.freeze={config.freeze}: nothing would be left to train; '
-      'remove a glob'
-    )
-  unmatched = list(trained)
+  """Checks that the globs of `rates` and `freeze` match parameters.
+
+  Those of `rates` must match trained ones. `frozen` are the other paths that
+  config.freeze may name.
+  """
+  known = [*trained, *frozen]
+  entries = [('freeze', glob, glob, known) for glob in config.freeze]
   for entry in config.rates:
-    glob, _ = parse_rate(entry)
-    matches = [path for path in unmatched if in_group(path, [glob])]
-    if not matches:
-      fault = _rate_fault(entry, glob, paths, trained)
-      raise ConfigError(f'config.train.rates: {fault}')
-    unmatched = [path for path in unmatched if path not in matches]
+    entries.append(('rates', entry, parse_rate(entry)[0], trained))
+  for field, entry, glob, paths in entries:
+    if not any(in_group(path, [glob]) for path in paths):
+      similar = difflib.get_close_matches(glob, paths, n=3, cutoff=0.0)
+      raise ConfigError(
+        f'config.train.{field}: {entry!r} matches no parameter that the '
+        f'optimizer trains; similar paths: {", ".join(similar) or "none"}'
+      )
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
-      f'config.train.layer_decay={config.layer_decay}: no parameter '
-      'encoder/layers/<i>/... is trained. Set layer_decay to 1, or set '
-      f'config.model.encoder={kinds_that("pretrained", EncoderConfig)} and do '
-      "not freeze the encoder's layers"
+      f'config.train.layer_decay={config.layer_decay}: no layers of a '
+      'pretrained encoder are trained; set config.train.layer_decay=1'
     )
 
 
@@ -157,25 +137,3 @@ def _height(path: str, other: int) -> int:
     return 0
   layer = _LAYER.match(path)
   return 1 + int(layer[1]) if layer else other
-
-
-def _rate_fault(
-  entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
-) -> str:
-  if any(in_group(path, [glob]) for path in trained):
-    return (
-      f'{entry!r} has no effect, because earlier entries match all its '
-      'parameters; put this entry before those entries, or leave it out'
-    )
-  if any(in_group(path, [glob]) for path in paths):
-    return (
-      f'{entry!r} matches only parameters that the optimizer does not train; '
-      'leave this entry out'
-    )
-  return _no_match(entry, glob, paths)
-
-
-def _no_match(entry: str, glob: str, paths: Sequence[str]) -> str:
-  """Returns a fault with the paths that are most similar to the glob."""
-  similar = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
-  return f'{entry!r} matches no parameter; similar paths: {", ".join(similar)}'

@@ -1,10 +1,9 @@
 """Stops a run at SIGTERM or Ctrl-C, after the run has saved its work."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 import types
@@ -21,9 +20,7 @@ _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT
 # within this time is ignored.
 _ECHO = 0.5  # seconds
-_INTERRUPTED = 130  # exit code after Ctrl-C, as in a shell
 _SAVING = b'interrupted: saving the run; press Ctrl-C again to leave at once\n'
-_LEAVING = b'interrupted again: left without saving\n'
 
 
 class Preemption(contextlib.AbstractContextManager):
@@ -41,9 +38,8 @@ class Preemption(contextlib.AbstractContextManager):
 
   SIGTERM raises Preempted; programs then exit with 75, and launchers start the
   run again. SIGINT raises Interrupted; programs then exit with 130, and
-  launchers do not start the run again. A second SIGINT ends the process at
-  once with 130, and nothing is saved. In a notebook or in interactive Python,
-  it raises KeyboardInterrupt.
+  launchers do not start the run again. A second SIGINT raises
+  KeyboardInterrupt, and nothing is saved.
 
   JAX's own sync point is not used. The sync point is a step number that is sent
   to all processes. If steps are fast, a process may take this step before it
@@ -55,6 +51,7 @@ class Preemption(contextlib.AbstractContextManager):
     # starts its devices, the answer would never come.
     self._is_alone = jax.process_count() == 1
     self._noticed = 0  # number of the first signal
+    self._since = 0.0  # when it came
     self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
     self._calls = 0
@@ -65,7 +62,6 @@ class Preemption(contextlib.AbstractContextManager):
       enter = self._handlers.enter_context
       enter(handling(signal.SIGTERM, self._notice))
       enter(handling(signal.SIGINT, self._notice))
-      enter(_watching_signals(self._watch))
     return self
 
   def __exit__(self, *error: object) -> None:
@@ -108,51 +104,14 @@ class Preemption(contextlib.AbstractContextManager):
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
     del frame
-    if self._noticed == number == signal.SIGINT and _is_interactive():
-      raise KeyboardInterrupt
-    self._noticed = self._noticed or number
+    now = time.monotonic()
+    if self._noticed == number == signal.SIGINT:
+      if now - self._since > _ECHO:
+        raise KeyboardInterrupt
+      return
+    if not self._noticed:
+      self._noticed, self._since = number, now
     if not self._deferred and self._is_alone:
       self.check()
-
-  def _watch(self, signals: Iterator[int]) -> None:
-    """Ends the process at the second SIGINT; `signals` waits for each."""
-    first = None
-    for number in signals:
-      if number == signal.SIGINT and first is None:
-        first = time.monotonic()
-        if self._deferred or not self._is_alone:
-          os.write(2, _SAVING)
-      elif _is_interactive():
-        continue  # _notice raises KeyboardInterrupt
-      elif number == signal.SIGINT and time.monotonic() - first > _ECHO:
-        os.write(2, _LEAVING)
-        os._exit(_INTERRUPTED)
-
-
-def _is_interactive() -> bool:
-  """Returns whether a user's session would be lost with this process."""
-  return hasattr(sys, 'ps1') or 'ipykernel' in sys.modules
-
-
-@contextlib.contextmanager
-def _watching_signals(watch: Callable[[Iterator[int]], None]) -> Iterator[None]:
-  """Calls a function in another thread, with the numbers of all signals."""
-  # Python's own handlers wait while the main thread compiles a program.
-  reader, writer = os.pipe()
-  os.set_blocking(writer, False)
-
-  def numbers() -> Iterator[int]:
-    while (number := os.read(reader, 1)[0]) != 0:
-      yield number
-
-  thread = threading.Thread(target=lambda: watch(numbers()), daemon=True)
-  thread.start()
-  before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-  try:
-    yield
-  finally:
-    signal.set_wakeup_fd(before)
-    os.write(writer, b'\0')  # ends the thread
-    thread.join()
-    os.close(reader)
-    os.close(writer)
+    elif number == signal.SIGINT:
+      os.write(2, _SAVING)

@@ -133,9 +133,11 @@ def check_model(
   plan = plan_neural(config, space, SOME_WORDS, mesh, architecture, levels)
   if train.rates or train.freeze or train.layer_decay != 1:
     params = plan.abstract.params
-    trained, _ = plan.split(params)
-    rows = nnx.filter_state(params, is_label_row) if plan.rows else {}
-    check_groups(train, *map(list, map(by_path, (params, trained, rows))))
+    trained, others = plan.split(params)
+    # The label rows that train.rows trains cannot be frozen.
+    is_row = is_label_row if plan.rows else nnx.Nothing()
+    others = nnx.filter_state(others, nnx.Not(is_row))
+    check_groups(train, by_path(trained), by_path(others))
 
 
 def check_dev_metric(corpus: Corpus, config: Config) -> None:
