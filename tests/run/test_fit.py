@@ -225,7 +225,7 @@ def test_a_warm_start_is_not_looked_up_again(
     ({'train__best_metric': 'frequent/P@1'}, 'frequent/P@1 has no value'),
     (
       {'train__init_from': '/nowhere'},
-      'init_from=/nowhere: .* has no intact checkpoint',
+      'init_from=/nowhere: .* has no checkpoint',
     ),
   ],
 )

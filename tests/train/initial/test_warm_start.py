@@ -6,14 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError, UserError
 from xjax.core.mesh import make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
-from xjax.train import saved_steps
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
@@ -147,25 +146,17 @@ def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
   assert 'skipped head/bias: has another meaning' in caplog.text
 
 
-def test_of_a_named_step_no_other_checkpoint_is_read(finished, monkeypatch):
-  read, fault = [], saved_steps._first_fault
-
-  def spy(folder):
-    read.append(folder.name)
-    return fault(folder)
-
-  monkeypatch.setattr(saved_steps, '_first_fault', spy)
-  for step in intact_steps(finished.workdir / 'checkpoints'):
-    read.clear()
-    _, found = find_start(f'{finished.workdir}@{step}')
-    assert found == step and read == [str(step)]
-
-
-@pytest.mark.parametrize('suffix', ['@77', '/nothing', '@x'])
-def test_what_is_not_there(config, finished, source, suffix):
-  state = fresh(config, *source)
-  with pytest.raises(ConfigError, match='train.init_from='):
-    warm_start(state, f'{finished.workdir}{suffix}', *source)
+@pytest.mark.parametrize(
+  ('suffix', 'says'),
+  [
+    ('@77', 'checkpoints/77: no such checkpoint; .*train.init_from='),
+    ('/nothing', 'train.init_from=.* has no checkpoint'),
+    ('@x', 'train.init_from=.* has no checkpoint'),
+  ],
+)
+def test_what_is_not_there(finished, suffix, says):
+  with pytest.raises(UserError, match=says):
+    find_start(f'{finished.workdir}{suffix}')
 
 
 def test_a_damaged_source(config, finished, source, tmp_path):

@@ -15,10 +15,10 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
 from xjax.models.contract import Run
 from xjax.models.neural.neural_plan import plan_neural
+from xjax.networks.heads.chunks import on_labels
 from xjax.networks.label_graph import edges_with
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.train.initial.descriptors import load_words, saved_name_encoder
-from xjax.train.initial.warm_rows import has_label_rows
 from xjax.train.parameters import (
   CHILDREN,
   DESCRIPTORS,
@@ -80,7 +80,7 @@ def widened(
   # The plan of the wider model says which parameters have a row per label, and
   # how these are sharded.
   own, like = by_path(params), by_path(plan.abstract.params)
-  like = {name: leaf for name, leaf in like.items() if has_label_rows(leaf)}
+  like = {n: leaf for n, leaf in like.items() if on_labels(leaf.sharding.spec)}
   # Within jit with the shardings of the plan, so that no device holds all rows.
   wider = jax.jit(
     functools.partial(_wider, before, like),

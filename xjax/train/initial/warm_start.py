@@ -8,20 +8,20 @@ The other run may have other labels and another vocabulary:
   matched by id.
 - This run keeps its own parameters of heads and views that are computed, not
   trained, such as a tree of labels.
-- If the other run has another kind of head, or a head with other clusters of
-  labels, this run keeps its own head. Heads with and without a graph of labels
-  are of the same kind.
+- If the other run has another kind of head, a head with other clusters of
+  labels, or only one of the heads has weights of one byte, this run keeps its
+  own head. Heads with and without a graph of labels are of the same kind.
 - If the head is loaded, this run embeds descriptors in the same way as the
   other run, because the head was trained on the other run's descriptors.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 import dataclasses
-import pathlib
 from typing import Any
 
 from absl import logging
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.distributed import is_host0
@@ -31,15 +31,9 @@ from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
+from xjax.networks.heads.chunks import on_labels
 from xjax.train.checkpoint import read_some, saved_params
 from xjax.train.initial.descriptors import encoded_labels
-from xjax.train.initial.warm_rows import (
-  EXPONENT,
-  KERNEL,
-  has_label_rows,
-  storage_of,
-  take_rows,
-)
 from xjax.train.initial.words import piece_rows, word_rows
 from xjax.train.parameters import (
   DESCRIPTORS,
@@ -53,11 +47,11 @@ from xjax.train.parameters import (
   from_paths,
   replace_values,
 )
-from xjax.train.saved_steps import best_step, fault_of, intact_steps
+from xjax.train.saved_steps import best_step, check_checkpoint
 from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir, split_step
 
-_HEAD = 'head/'
+_HEAD, _KERNEL = 'head/', 'head/kernel'
 _COMPUTED = _HEAD, 'views/'  # frozen parameters that each run computes
 _VOCABULARIES = {
   WORD_VECTORS: 'words',
@@ -90,7 +84,7 @@ def warm_start(
   """Puts another run's parameters into the initial state; logs a report.
 
   `source` is WORKDIR, for its best_step(), or WORKDIR@step. Do not use the
-  parameters of `state` afterwards. A ConfigError says that there is no intact
+  parameters of `state` afterwards. A ConfigError says that there is no
   checkpoint, or that no parameter fits this run; a DataError, that a file of
   the other workdir is damaged.
   """
@@ -122,13 +116,18 @@ def warm_start(
     )
   if is_host0():
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
-  merged = _merged(ours, theirs, rows, loaded, checkpoint)
+  saved = read_some(*checkpoint, {name: theirs[name] for name in loaded})
+  merged = dict(ours)
+  # Sorted, since hosts must run programs over shared arrays in one order.
+  for name in sorted(loaded):
+    source_rows = rows.get(_row_kind(name, ours[name]))
+    merged[name] = _replaced(ours[name], saved[name], source_rows)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
   describes = not head_fault and _width(ours) == _width(theirs) != ()
   taken = WarmStarted(
     descriptor_run=workdir if describes else None,
     paths=frozenset(loaded),
-    label_L=rows['labels'] >= 0 if KERNEL in loaded else None,
+    label_L=rows['labels'] >= 0 if _KERNEL in loaded else None,
   )
   return state, taken
 
@@ -138,28 +137,19 @@ def find_start(source: str) -> tuple[Workdir, int]:
   path, asked = split_step(source)
   workdir = Workdir.at(path)
   choice = f'config.train.init_from={source}@N'
-  step = best_step(workdir, choice) if asked is None else asked
-  if step is None:
+  if asked is not None:
+    check_checkpoint(workdir, asked, choice)
+    return workdir, asked
+  if (step := best_step(workdir, choice)) is None:
     raise ConfigError(
-      f'config.train.init_from={source}: {workdir.path} has no intact '
-      'checkpoint'
-    )
-  if asked is not None and fault_of(workdir.checkpoints, step):
-    steps = intact_steps(workdir.checkpoints)
-    raise ConfigError(
-      f'config.train.init_from={source}: step {step} has no intact checkpoint; '
-      f'intact steps: {", ".join(map(str, steps)) or "none"}'
+      f'config.train.init_from={source}: {workdir.path} has no checkpoint'
     )
   return workdir, step
 
 
-def _head_paths(params: Iterable[str]) -> set[str]:
-  """Returns the paths of a head's parameters, without exponents and graph."""
-  return {
-    name
-    for name in params
-    if name.startswith(_HEAD) and not name.startswith(GRAPH)
-  } - {EXPONENT}
+def _head_paths(params: Mapping[str, Any]) -> set[str]:
+  heads = (name for name in params if name.startswith(_HEAD))
+  return {name for name in heads if not name.startswith(GRAPH)}
 
 
 def _head_fault(
@@ -168,7 +158,7 @@ def _head_fault(
   spaces: tuple[LabelSpace, LabelSpace],
 ) -> str:
   if _head_paths(ours) != _head_paths(theirs):
-    return 'has another meaning in a head of another kind'
+    return 'has another meaning in a head of another kind or storage'
   if PLACES not in ours:
     return ''
   # These heads have tables of labels in the order by frequency. A table of the
@@ -240,13 +230,9 @@ def _fits(
   head_fault: str,
 ) -> dict[str, tuple[str, str]]:
   """Says whether parameters are loaded, skipped, fresh or unused, and why."""
-  fits = {}
-  # Exponents are loaded with the kernel.
-  for name in ours.keys() - {EXPONENT} - theirs.keys():
-    fits[name] = 'fresh', ''
-  for name in theirs.keys() - {EXPONENT} - ours.keys():
-    fits[name] = 'unused', ''
-  for name in (ours.keys() & theirs.keys()) - {EXPONENT}:
+  fits = dict.fromkeys(ours.keys() - theirs.keys(), ('fresh', ''))
+  fits |= dict.fromkeys(theirs.keys() - ours.keys(), ('unused', ''))
+  for name in ours.keys() & theirs.keys():
     shape, other = ours[name].shape, theirs[name].shape
     kind = _row_kind(name, ours[name])
     source = rows.get(kind)  # the other run's row of each row, -1: none
@@ -264,47 +250,31 @@ def _fits(
     else:
       how = f'{(source >= 0).sum()} of {len(source)} {kind}'
       fits[name] = 'loaded', how
-  storage = storage_of(theirs)
-  use, how = fits.get(KERNEL, ('', ''))
-  if use == 'loaded' and storage is not storage_of(ours):
-    fits[KERNEL] = use, f'{how}, converted from {storage.value}'
   return dict(sorted(fits.items()))
 
 
-def _merged(
-  ours: Mapping[str, jax.Array],
-  theirs: Mapping[str, jax.ShapeDtypeStruct],
-  rows: Mapping[str, np.ndarray],
-  loaded: Set[str],
-  checkpoint: tuple[pathlib.Path, int],
-) -> dict[str, jax.Array]:
-  merged = dict(ours)
-  # Sorted, since hosts must run programs over shared arrays in one order.
-  labels = {n: ours[n] for n in sorted(loaded) if has_label_rows(ours[n])}
-  if KERNEL in labels and EXPONENT in ours:
-    labels[EXPONENT] = ours[EXPONENT]
-  if labels:
-    merged |= take_rows(labels, theirs, rows['labels'], checkpoint)
-  rest = sorted(loaded - labels.keys())
-  others = read_some(*checkpoint, {name: theirs[name] for name in rest})
-  for name, other in others.items():
-    source = rows.get(_row_kind(name, ours[name]))
-    merged[name] = _merge(ours[name], other, source)
-  return merged
-
-
-def _merge(
+def _replaced(
   param: jax.Array, other: np.ndarray, source: np.ndarray | None
 ) -> jax.Array:
+  """Puts rows of another table into a parameter, which is donated.
+
+  `source` has the other row of each row, -1 for none; None takes all values.
+  """
   if source is None:
     return replace_values(param, other)
   beyond = len(param) - len(source)
   source = np.pad(source, (0, beyond), constant_values=-1)
-  mask = source >= 0
-  values = other[np.where(mask, source, 0)]
-  return replace_values(
-    param, values, mask.reshape(-1, *(1,) * (param.ndim - 1))
-  )
+
+  # Each process makes only the rows on its own devices.
+  def part(index: tuple[slice, ...]) -> np.ndarray:
+    rows = other[np.maximum(source[index[0]], 0)]
+    return rows[:, *index[1:]].astype(param.dtype)
+
+  taken = jax.make_array_from_callback(param.shape, param.sharding, part)
+  # Label rows may be most of the memory, so the result replaces param.
+  replace = jax.jit(jnp.where, donate_argnums=2, out_shardings=param.sharding)
+  mask = (source >= 0).reshape(-1, *(1,) * (param.ndim - 1))
+  return replace(mask, taken, param)
 
 
 def _untrained(state: TrainState) -> set[str]:
@@ -315,4 +285,5 @@ def _untrained(state: TrainState) -> set[str]:
 
 def _row_kind(name: str, param: jax.Array) -> str:
   """Returns the kind of rows that are matched between runs, '' if none."""
-  return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')
+  is_row = on_labels(param.sharding.spec)
+  return 'labels' if is_row else _VOCABULARIES.get(name, '')
