@@ -38,8 +38,7 @@ from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.models.linear.batched import OnDevices, fit_batched
-from xjax.models.linear.classifiers import Classifiers
-from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.classifiers import Classifiers, PartFiles
 from xjax.models.linear.problem import (
   Loss,
   OneVsAllProblem,

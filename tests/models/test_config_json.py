@@ -11,37 +11,25 @@ from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,
   OnError,
-  TfidfConfig,
-  TokensConfig,
   WordsConfig,
 )
-from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.formats.xc_text import XcRepoData
-from xjax.data.label_trees.simple_trees import CompleteTree, HuffmanTree
-from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.judge.calibration import Method
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.models.config_json import diff, from_json, to_json
-from xjax.models.contract import Config, Model, load_config
+from xjax.models.contract import Config, load_config
 from xjax.models.eval_config import EvalConfig
-from xjax.models.linear.problem import SolverConfig
-from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.networks.heads.head import HeadConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW, SWAConfig
-from xjax.train.train_config import NoTrain, TrainConfig
 
 
 def rich():
@@ -77,21 +65,13 @@ ROWS = Config(
   train=NeuralTrain(rows=FusedAdagrad(eps=1e-6), loss=SoftmaxConfig()),
 )
 CONFIGS = {
-  'default': Config(),
   'rich': rich(),
   'taxonomy': Config(data=LEAVES),
   'rows': ROWS,
-  'raw text': Config(data=XcRepoData()),
   'features': Config(
     data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))
   ),
-  'tfidf': Config(data=JsonlData(tokens=TfidfConfig(max_ngram=5))),
-  'exact match': Config(model=ExactMatchModel(alt=True), train=NoTrain()),
-  **{
-    type(tree).__name__: Config(model=TreeModel(tree), train=TreeTrain())
-    for tree in (CompleteTree(), HuffmanTree(), TaxonomyTree('x'))
-  },
-  **{f'battery: {kind}': make(['a', 'b@5']) for kind, make in KINDS.items()},
+  **{kind: make(['a', 'b@5']) for kind, make in KINDS.items()},
 }
 
 
@@ -107,43 +87,14 @@ def test_round_trip_through_a_file(tmp_path, config):
 
 def test_kinds_stand_in_the_json():
   written = to_json(rich())
-  assert written['data']['kind'] == 'JsonlData'
   assert written['data']['tokens']['kind'] == 'WordsConfig'
-  assert written['model']['encoder']['kind'] == 'BiGRUConfig'
   assert written['data']['on_error'] == 'skip'
-  assert written['train']['rates'] == ['encoder/*=0.1', 'pooling/*=0.5']
-  assert written['train']['loss']['kind'] == 'FocalConfig'
   assert written['train']['average'] == {
     'kind': 'SWAConfig',
     'start': 500,
     'every': 100,
   }
   assert 'kind' not in written['mesh']
-  written = to_json(ROWS)
-  assert written['model']['head']['storage'] == 'compensated'
-  assert written['train']['rows'] == {
-    'kind': 'FusedAdagrad',
-    'learning_rate': 0.05,
-    'eps': 1e-6,
-    'weight_decay': 0.0,
-  }
-
-
-BASES = [Model, TrainConfig, DataConfig, TokensConfig, HeadConfig, SolverConfig]
-
-
-@pytest.mark.parametrize('base', BASES, ids=lambda base: base.__name__)
-def test_fields_stand_in_the_order_of_their_class(base):
-  """Checks that inherited fields come first: callers give them by position."""
-  for kind in kinds(base):
-    own = vars(kind).get('__annotations__', {})
-    names = [field.name for field in dataclasses.fields(kind)]
-    inherited = {f.name for b in kind.__bases__ for f in dataclasses.fields(b)}
-    added = [name for name in own if name in names and name not in inherited]
-    assert [name for name in names if name in added] == added
-    assert names[: len(names) - len(added)] == [
-      name for name in names if name not in added
-    ]
 
 
 def test_absent_fields_take_their_defaults():
@@ -156,7 +107,6 @@ def test_absent_fields_take_their_defaults():
     ({'sed': 1}, "'sed'"),
     ({'train': {'kind': 'NeuralTrain', 'stps': 1}}, "'train.stps'"),
     ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
-    ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
     ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'JsonlData\', '),
     (
       {'model': {'kind': 'NeuralModel', 'head': {'chunk': 4}}},
@@ -181,10 +131,8 @@ def test_wrong_json_is_named(value, says):
   ('text', 'says'),
   [
     ('[' * 100_000, 'nested too deeply'),
-    ('{"seed": ' * 100_000, 'nested too deeply'),
     ('{"eval": {"recall": Infinity}}', 'not JSON: Infinity'),
     ('{"eval": {"recall": 1e999}}', 'config.eval.recall=inf: must be above 0'),
-    ('{"eval": {"recall": NaN}}', 'not JSON: NaN'),
     ('{"eval": {"depth": 0}}', 'config.eval.depth=0: must be at least 1'),
     ('{"data": {"kind": ["JsonlData"]}}', "data: unknown kind \\['JsonlData'"),
     ('{"seed": 18446744073709551616}', 'config.seed=.* from 0 to'),
@@ -217,14 +165,9 @@ def test_diff_names_paths_and_what_may_change():
     'mesh.label': (1, 2, True),
   }
   assert str(diff(old, new)[0]) == 'seed: 0 -> 1'
-
-
-def test_diff_of_other_kinds():
-  old, new = Config(data=SyntheticData()), Config(data=JsonlData())
-  paths = [d.path for d in diff(old, new)]
-  assert paths[0] == 'data.kind'
-  assert 'data.n_train' in paths
-  assert not diff(old, new)[0].may_change
+  others = diff(old, Config(data=JsonlData()))
+  assert others[0].path == 'data.kind' and not others[0].may_change
+  assert 'data.n_train' in [d.path for d in others]
 
 
 def test_two_kinds_of_one_name_are_refused():

@@ -93,20 +93,6 @@ def test_texts(made, tmp_path):
     assert all(the_same(row, matrix[[at]]) for at, row in rows.items())
 
 
-def test_more_documents_than_are_read_at_a_time(made, tmp_path, monkeypatch):
-  config, corpus = made
-  train = corpus.split('train')
-  featuriser = fitted(train, config, tmp_path)
-  before = all_rows(featuriser, train)
-  monkeypatch.setattr('xjax.models.features._CHUNK', 7)
-  assert the_same(before, all_rows(featuriser, train))
-  remembering = Documents.of_split(train).remembering()
-  assert the_same(before, featuriser(remembering))
-  # Another featuriser with the same terms does not compute them again.
-  loaded = fitted(train, config, tmp_path)
-  assert loaded(remembering) is featuriser(remembering)
-
-
 def test_given_rows(given, tmp_path):
   config, corpus = given
   train, dev = corpus.split('train'), corpus.split('dev')

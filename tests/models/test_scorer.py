@@ -1,9 +1,7 @@
 """Documents are ranked block by block, and divided among processes."""
 
 import numpy as np
-import pytest
 
-from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import Share
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, Ragged, ScoreKind
@@ -53,16 +51,6 @@ def test_blocks_are_ranked_one_after_the_other():
   assert nothing.ids_GNK.shape == (1, 0, 2)
 
 
-def test_an_error_of_on_block_stops_the_ranking():
-  def stops(n):
-    raise KeyboardInterrupt
-
-  scorer = Rows()
-  with pytest.raises(KeyboardInterrupt):
-    scorer.rank(Documents(TEXTS), Query(2, on_block=stops))
-  assert scorer.sizes == [2]
-
-
 def test_processes_divide_each_block(monkeypatch):
   """Checks what two processes would put into the lists."""
   every = Rows().rank(Documents(TEXTS), Query(2, allowed=ALLOWED))
@@ -82,16 +70,6 @@ def test_processes_divide_each_block(monkeypatch):
   assert rows_of == [[[0], [2], [4]], [[1], [3], [PAD]]]
   np.testing.assert_array_equal(found.ids_GNK, every.ids_GNK)
   np.testing.assert_array_equal(found.scores_GNK, every.scores_GNK)
-
-
-def test_what_a_model_cannot_do_is_refused_with_the_reason():
-  scorer = Rows()
-  with pytest.raises(ConfigError, match='explained by words'):
-    scorer.explain(Documents(TEXTS), np.zeros((5, 1), np.int32), 3)
-  with pytest.raises(ConfigError, match='cannot score new labels'):
-    scorer.with_labels(None)
-  assert scorer.stages == {} and scorer.step == 0
-  assert scorer.selected_by == 'exact' and scorer.assigned_above is None
 
 
 def test_a_model_gets_vectors_only_if_it_reads_them():

@@ -13,7 +13,7 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.core.processes import connection
 from xjax.core.types import Ragged
 from xjax.models.linear.batched import OnDevices, fit_batched
-from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.problem import Loss, OneVsAllProblem
 
 

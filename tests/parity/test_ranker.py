@@ -16,8 +16,8 @@ from scipy import sparse
 from xjax.core.types import Ragged
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_features import pifa
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Solver
-from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees.training import fit_tree
 from xjax.models.trees.tree_search import Link, TreeMatcher, TreeSearch

@@ -17,7 +17,7 @@ from xjax.models.neural.shortlists import (
   LevelShortlist,
   StageShortlist,
 )
-from xjax.models.stage_config import StageConfig
+from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bigru import BiGRUConfig

@@ -46,7 +46,7 @@ from xjax.models.stack.proposers import (
   tree_proposer,
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
-from xjax.models.stage_config import StageConfig
+from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bert import BertConfig

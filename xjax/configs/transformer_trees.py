@@ -41,7 +41,7 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.matched.matched_model import MatchedModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import LevelShortlist
-from xjax.models.stage_config import StageConfig
+from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.models.trees.vectors import RunVectors, StageVectors
 from xjax.networks.encoders.bert import BertConfig

@@ -189,6 +189,21 @@ def kept_gold(
   return np.array(counts, np.int32).reshape(len(counts), n)
 
 
+def listed_cells(
+  ids_GNK: np.ndarray, n_labels: int
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+  """Returns the distinct pairs of lists, and where each is listed first.
+
+  A pair is a cell, as in best_cells, and cells ascend. The place is an index of
+  ids_GNK. Earlier lists come first, and ids may be PAD.
+  """
+  at = _, document, _ = np.nonzero(ids_GNK != PAD)
+  # int64, since documents times labels can be more than 2^31.
+  cells = document * np.int64(n_labels) + ids_GNK[at]
+  cells, first = np.unique(cells, return_index=True)
+  return cells, tuple(axis[first] for axis in at)
+
+
 def best_cells(
   cells: np.ndarray, scores: np.ndarray, n_labels: int, n: int, k: int
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ offer_kinds(data, losses, networks, train, models)
 T = TypeVar('T')
 # What model cards say of labels without training documents.
 SCORES_NAMES = (
-  'The model scores labels by their names, so it also scores labels without '
+  'The model scores labels by their names, so it also ranks labels without '
   'training documents. The slices zero and held_out show how well. Further '
   'labels can be added with `xjax predict --labels=FILE`.'
 )
@@ -201,7 +201,8 @@ def default_model() -> Model:
   return kind_named('NeuralModel', Model)()
 
 
-def _neural_train() -> TrainConfig:
+def default_train() -> TrainConfig:
+  """Returns the training of a config that names none."""
   return kind_named('NeuralTrain', TrainConfig)()
 
 
@@ -210,7 +211,7 @@ class Config(ConfigPart):
   seed: int = field(0, 'Seed of all random numbers.', SEED)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
   model: Model = field(default_model, 'The model, which scores labels.')
-  train: TrainConfig = field(_neural_train, 'How the model is trained.')
+  train: TrainConfig = field(default_train, 'How the model is trained.')
   eval: EvalConfig = field(EvalConfig, 'How the model is judged.')
   mesh: MeshConfig = field(
     MeshConfig, 'The devices on which the model is trained.', may_change=True
@@ -314,9 +315,13 @@ class Run:
 
   def open_stage(self, name: str) -> Scorer:
     """Opens the model of a complete stage, if its files have not changed."""
+    return self.opened_stage(name)[1]
+
+  def opened_stage(self, name: str) -> 'tuple[Run, Scorer]':
+    """Returns the run of a complete stage, and its model (see open_stage)."""
     folder = self.folder.stage(name)
     self.folder.check(folder.digest_list)
-    return open_folder(folder)[1]
+    return open_folder(folder)
 
   def calibration(self, scorer: Scorer) -> Calibration | None:
     """Returns the calibration of the scores of this run's scorer, if any."""

@@ -15,27 +15,96 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
+from xjax.data.config import TokensConfig, WordsConfig
 from xjax.data.load import cut_corpus
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.models.config_check import check_config
 from xjax.models.contract import (
   Config,
+  Model,
   Run,
   Scorer,
   check_resumable,
+  default_model,
+  default_train,
   open_folder,
 )
 from xjax.models.copies import save_run
-from xjax.models.stage_config import StageConfig, with_stage_paths
 from xjax.train.run_record import RunRecord
+from xjax.train.train_config import TrainConfig
 from xjax.train.workdir import Workdir, split_step
+
+# Finds the fields of a run's config that a stage has itself.
+_OWN_FIELDS = re.compile(r'\bconfig\.(?:data\.(tokens)|(model|train))\b')
+
+
+def with_stage_paths(message: str, path: str) -> str:
+  """Replaces paths like config.train.steps of a stage by those of the run.
+
+  `path` is that of the stage in the run's config, such as config.model.matcher.
+  """
+  # All replacements are made at once, because `path` has config.model.
+  return _OWN_FIELDS.sub(rf'{path}.\1\2', message)
+
+
+def _pooled_model() -> Model:
+  return default_model().pooled()
+
+
+@dataclasses.dataclass
+class StageConfig(ConfigPart):
+  """Configures a stage: a model that is trained before the run's own model.
+
+  The stage has the corpus, the seed, the evaluation and the mesh of the run.
+  """
+
+  is_stage = True
+
+  tokens: TokensConfig = field(WordsConfig, 'How the model reads documents.')
+  zones: tuple[str, ...] = field(
+    (),
+    'The zones that the model reads, which must be zones of the run. If empty, '
+    'the model reads all zones of the run.',
+    tiny=(),
+  )
+  model: Model = field(_pooled_model, 'The model.')
+  train: TrainConfig = field(default_train, 'How the model is trained.')
+  batch_size: int = field(
+    64, 'Documents per batch when the model is judged or used.', AT_LEAST_1
+  )
+
+  def run_config(self, config: Config) -> Config:
+    """Returns the config of the stage's own run."""
+    zones = self.zones or config.data.zones
+    return dataclasses.replace(
+      config,
+      data=dataclasses.replace(config.data, tokens=self.tokens, zones=zones),
+      model=self.model,
+      train=self.train,
+      eval=dataclasses.replace(config.eval, batch_size=self.batch_size),
+    )
+
+  def faults(self, config: Config, path: str) -> Iterator[str]:
+    outside = [zone for zone in self.zones if zone not in config.data.zones]
+    if config.data.zones and outside:
+      yield (
+        f'{path}.zones={self.zones}: {", ".join(outside)} must be in '
+        f'config.data.zones={config.data.zones}'
+      )
+    try:
+      check_config(self.run_config(config))
+    except ConfigError as error:
+      yield from with_stage_paths(str(error), path).splitlines()
+
 
 _STAGE = 'stage'  # in keys of Run.made
 
 
-def check_run(source: str, path: str) -> tuple[str, int | None]:
-  """Returns the workdir and the step (None: best) of a finished run."""
+def open_other(source: str, path: str) -> tuple[Run, Scorer]:
+  """Opens the model of a finished run, WORKDIR[@step]; see open_source."""
   workdir, step = split_step(source)
   folder = Workdir.at(workdir)
   if not folder.config.exists():
@@ -51,14 +120,26 @@ def check_run(source: str, path: str) -> tuple[str, int | None]:
     run = RunRecord.read(folder)
     if run and not run.finished:
       raise DataError('its training was stopped')
-  return workdir, step
+    return open_folder(folder, step)
 
 
-def open_other(source: str, path: str) -> tuple[Run, Scorer]:
-  """Opens the model of a finished run, WORKDIR[@step]; see check_run."""
-  workdir, step = check_run(source, path)
-  with _damage_as_fault(source, path):
-    return open_folder(Workdir.at(workdir), step)
+def open_source(
+  source: str,  # WORKDIR[@step] of the finished run
+  run: Run,
+  name: str,  # of the stage that is its copy
+  path: str,  # of the config's field, for messages
+) -> tuple[Run, Scorer]:
+  """Opens a finished run that a run uses, or its copy if there is one.
+
+  The other run must have the zones that this run reads. It may be gone once it
+  was copied.
+  """
+  stage = run.folder.stage(name)
+  if stage.config.exists():
+    return run.opened_stage(name)
+  other, scorer = open_other(source, path)
+  check_zones(run.config, source, other.config)
+  return other, scorer
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from xjax.core.ranking import Lists, Query, RankWeights
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.schema import Label, LabelSpace
-from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.models.ensemble.average import Averaging, EnsembleScorer, Member
 from xjax.models.scorer import Scorer
 
@@ -152,17 +151,6 @@ def test_ties_are_broken_by_label():
   assert len(set(scores[0, 0, :3].tolist())) == 1
 
 
-@pytest.mark.parametrize('averaging', Averaging)
-def test_one_model_is_ranked_as_it_ranks(tables, averaging):
-  table, mask = tables[0], np.arange(L) % 3 == 0
-  scorer = ensemble_of(tables[:1], averaging, L)
-  ids, scores = ranked(scorer, 5, 7, slices=(mask,))
-  wanted, logits = ranked(table, 5, 7, slices=(mask,))
-  np.testing.assert_array_equal(ids, wanted)
-  if averaging is Averaging.SIGMOID:
-    np.testing.assert_allclose(scores, logits, rtol=1e-5)
-
-
 def test_a_label_has_one_score_in_all_lists(tables):
   scorer = ensemble_of(tables)
   masks = np.arange(L) % 3 == 0, np.arange(L) % 3 > 0
@@ -220,32 +208,6 @@ def test_labels_are_ranked_by_weight_times_probability(tables, averaging, kind):
         assert np.exp(log) == pytest.approx(wanted, rel=1e-5)
 
 
-@pytest.mark.parametrize('averaging', Averaging)
-@pytest.mark.parametrize('kind', KINDS)
-def test_weights_bring_in_labels_that_models_list_with_them(
-  tables, averaging, kind
-):
-  """Checks that a label of high weight has the score of its own slice."""
-  scorer = ensemble_of(of_kind(tables, kind), averaging)
-  worst = np.argmin(sum(table.scores for table in tables)[0])
-  weights = np.where(np.arange(L) == worst, np.float32(1e6), np.float32(1))
-  ids, logs = ranked(scorer, 5, 1, weights)
-  assert ids[0, 0, 0] == worst
-  alone = np.arange(L) == worst
-  _, scores = ranked(scorer, 5, 1, slices=(alone,))
-  if averaging is not Averaging.RANK:  # this slice has a rank of its own
-    wanted = 1e6 * probability(scores[1, 0, 0])
-    assert np.exp(logs[0, 0, 0]) == pytest.approx(wanted, rel=1e-3)
-
-
-def test_scores_say_what_they_are(tables):
-  logits = ensemble_of(tables, Averaging.SIGMOID)
-  assert (logits.score_kind, logits.assigned_above) == (ScoreKind.LOGIT, None)
-  means = ensemble_of(tables, Averaging.SOFTMAX)
-  assert (means.score_kind, means.assigned_above) == (ScoreKind.MARGIN, 0.5)
-  assert means.selected_by == 'runs=3' and means.n_labels == L
-
-
 def test_certain_labels_keep_their_order():
   """Checks probabilities that are 1 in float32, and one that is 0."""
   table = Table(table_of({1: 20.0, 5: 21.0, 3: 22.0, 2: -200.0}))
@@ -273,13 +235,3 @@ def test_gold_labels_that_no_model_lists_are_counted(tables):
   (step,) = lists.kept
   assert step == 'union recall@6'  # three models list two labels
   assert lists.kept[step].tolist() == (every[:2] != PAD).sum(axis=2).tolist()
-
-
-def test_only_models_that_read_vectors_get_them(tables):
-  rows = [str(row) for row in range(5)]
-  vectors = FeatureRows.from_arrays('x', rows, [np.ones(2)] * 5, 2)
-  scorer = ensemble_of(tables)
-  assert not scorer.reads_vectors
-  scorer.rank(Documents(rows, vectors=vectors), Query(3))
-  tables[1].reads_vectors = True
-  assert ensemble_of(tables).reads_vectors

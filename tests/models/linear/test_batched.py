@@ -7,15 +7,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from tests.fixtures.collectives import compiled_collectives, lowered_collectives
-from xjax.core.errors import DataError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import Ragged
 from xjax.models.linear import batched
 from xjax.models.linear.batched import OnDevices, fit_batched
-from xjax.models.linear.classifiers import Classifiers
+from xjax.models.linear.classifiers import Classifiers, PartFiles
 from xjax.models.linear.descent import Objective
-from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss, OneVsAllProblem
 
 SETTINGS = {
@@ -85,23 +82,17 @@ def liblinear(documents, loss, c):
   return Classifiers.from_dense(weights_DL, bias_L, 0.0)
 
 
-@pytest.mark.parametrize('c', [0.1, 10.0])
-@pytest.mark.parametrize('loss', Loss)
+@pytest.mark.parametrize(
+  ('loss', 'c'), [(Loss.SQUARED_HINGE, 0.1), (Loss.LOGISTIC, 10.0)]
+)
 def test_the_objective_is_that_of_liblinear(documents, tmp_path, loss, c):
   shared = {'loss': loss, 'c': c, 'threshold': 0.0}
   exact = liblinear(documents, loss, c)
   least = objectives(documents, exact, loss, c)
-  for tolerance in (1e-3, 1e-4):
-    model = fit(
-      documents,
-      tmp_path / f'{tolerance}',
-      **shared,
-      chunk=8,
-      tolerance=tolerance,
-    )
-    ratio = objectives(documents, model, loss, c) / least
-    assert ratio.min() > 1 - 1e-5
-    assert ratio.max() < 1 + tolerance
+  model = fit(documents, tmp_path, **shared, chunk=8, tolerance=1e-4)
+  ratio = objectives(documents, model, loss, c) / least
+  assert ratio.min() > 1 - 1e-5
+  assert ratio.max() < 1 + 1e-4
   np.testing.assert_allclose(model.bias[:NONE], exact.bias[:NONE], atol=0.02)
 
 
@@ -140,25 +131,11 @@ def halved(monkeypatch):
   batched._programs.cache_clear()
 
 
-def test_labels_that_are_done_are_left_out(documents, tmp_path, halved):
-  """Every label stops where it would beside others."""
-  options = {'threshold': 0.0, 'chunk': 7, 'tolerance': 1e-5}
-  model = fit(documents, tmp_path / 'halved', **options)
-  assert halved[0] == 7
-  batched._NARROWEST = 16
-  whole = fit(documents, tmp_path / 'whole', **options)
-  np.testing.assert_allclose(
-    model.weights.toarray(), whole.weights.toarray(), atol=1e-5
-  )
-  np.testing.assert_allclose(model.bias, whole.bias, atol=1e-5)
-
-
-@pytest.mark.parametrize('config', [MeshConfig(), MeshConfig(2, 4)], ids=str)
-def test_eight_devices_train_the_same(documents, tmp_path, config):
+def test_eight_devices_train_the_same(documents, tmp_path):
   """So many steps; with more, one may find a label done a step earlier."""
   options = {'threshold': 0.0, 'tolerance': 1e-9, 'max_steps': 4, 'chunk': 12}
   one = fit(documents, tmp_path / 'one', **options)
-  mesh = make_mesh(config)
+  mesh = make_mesh(MeshConfig(2, 4))
   assert mesh.devices.size == 8
   eight = fit(documents, tmp_path / 'eight', mesh=mesh, **options)
   np.testing.assert_allclose(
@@ -211,26 +188,6 @@ def test_a_stopped_run_goes_on_and_ends_the_same(documents, tmp_path, caplog):
 def assert_same(one, other):
   for name, array in one.arrays().items():
     assert array.tobytes() == other.arrays()[name].tobytes(), name
-
-
-def test_labels_that_did_not_converge_are_counted(documents, tmp_path, caplog):
-  fit(documents, tmp_path, max_steps=1, chunk=8)
-  said = 'labels that did not converge within max_steps steps: 7\n'
-  assert said in caplog.text
-
-
-def test_nothing_to_train(documents, tmp_path):
-  rows, _, _ = documents
-  model = fit((rows, Ragged.of([()] * rows.shape[0]), 2), tmp_path)
-  assert model.weights.shape == (rows.shape[1], 2)
-  assert model.weights.nnz == 0 and model.bias.tolist() == [-1, -1]
-
-
-def test_rows_that_cannot_be_trained_on(tmp_path):
-  for value, what in ((np.nan, 'finite'), (0, 'nothing to train on')):
-    rows = sparse.csr_array(np.array([[value]], np.float32))
-    with pytest.raises(DataError, match=what):
-      fit((rows, Ragged.of([[0]]), 1), tmp_path)
 
 
 def test_no_device_waits_for_another():

@@ -10,7 +10,7 @@ from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.models.linear.problem import Loss
 
 N, D = 150, 40
-WIDTHS = [1, 5, WIDTH]
+WIDTHS = [5, WIDTH]
 ALL, NONE = 1, 3  # a label of all documents, one of none
 
 
@@ -66,9 +66,7 @@ def peer(loss, c, positive_weight):
 
 
 @pytest.mark.parametrize('loss', Loss)
-@pytest.mark.parametrize(
-  'costs', [(0.1, 1.0), (1.0, 1.0), (10.0, 1.0), (1.0, 4.0), (4.0, 0.25)]
-)
+@pytest.mark.parametrize('costs', [(0.1, 1.0), (10.0, 1.0), (1.0, 4.0)])
 @pytest.mark.parametrize('width', WIDTHS)
 def test_the_objective_is_that_of_liblinear(data, loss, costs, width):
   """Checks each label alone; the bias is regularised, as in LIBLINEAR.
@@ -104,14 +102,6 @@ def test_labels_of_all_documents_and_of_none(data, loss):
   )
 
 
-def test_features_are_those_of_the_documents(data):
-  rows, _ = data
-  documents = np.array([3, 7, 20, 21])
-  features, _, _ = solve(data, solver(Loss.SQUARED_HINGE), documents=documents)
-  assert features.tolist() == sorted(set(rows[documents].indices.tolist()))
-  assert features.dtype == np.int64
-
-
 def assert_same(one, other):
   for have, wanted in zip(one, other, strict=True):
     assert have.dtype == wanted.dtype and have.tobytes() == wanted.tobytes()
@@ -127,52 +117,3 @@ def test_a_workspace_may_be_used_again(data, loss):
   assert not workspace.weights.any() and not workspace.used.any()
   assert_same(solve(data, solver(loss), 5, workspace=workspace), first)
   assert_same(solve(data, solver(loss), 5), first)
-
-
-@pytest.mark.parametrize('loss', Loss)
-def test_the_seed_decides(data, loss):
-  rough = solver(loss, eps=0.1)
-  weights = solve(data, rough, seed=1)
-  assert_same(solve(data, rough, seed=1), weights)
-  other = solve(data, rough, seed=2)
-  assert (other[1] != weights[1]).any()
-
-
-@pytest.mark.parametrize('loss', Loss)
-def test_without_documents_nothing_is_learnt(data, loss):
-  none = np.zeros(0, np.int64)
-  features, weights_FC, bias_C = solve(data, solver(loss), 3, documents=none)
-  assert features.shape == (0,) and weights_FC.shape == (0, 3)
-  assert (bias_C == 0).all()
-
-
-def test_it_ends_after_so_many_epochs(data):
-  one = solve(data, solver(Loss.LOGISTIC, eps=1e-9, max_epochs=1))
-  two = solve(data, solver(Loss.LOGISTIC, eps=1e-9, max_epochs=2))
-  assert (one[1] != two[1]).any()
-
-
-def gradient(data, model, loss):
-  """Returns the largest slope of any parameter; 0 at the least objective."""
-  rows, gold_NL = data
-  features, weights_FC, bias_C = model
-  weights_FC, bias_C = weights_FC.astype(float), bias_C.astype(float)
-  own = rows[:, features].astype(float)
-  sign_NC = np.where(gold_NL, 1, -1)
-  margins_NC = sign_NC * (own @ weights_FC + bias_C)
-  match loss:
-    case Loss.SQUARED_HINGE:
-      slope_NC = -2 * sign_NC * np.maximum(0, 1 - margins_NC)
-    case Loss.LOGISTIC:
-      slope_NC = -sign_NC / (1 + np.exp(margins_NC))
-  slopes = [weights_FC + own.T @ slope_NC, bias_C + slope_NC.sum(axis=0)]
-  return max(np.abs(x).max() for x in slopes)
-
-
-@pytest.mark.parametrize('loss', Loss)
-def test_a_smaller_eps_gets_nearer(data, loss):
-  far, near, nearest = (
-    gradient(data, solve(data, solver(loss, eps=eps)), loss)
-    for eps in (1e-1, 1e-3, 1e-5)
-  )
-  assert nearest < near / 10 < far / 100

@@ -46,7 +46,3 @@ def test_of_lower_rank_it_divides_by_the_leading_eigenvalues():
     vectors_DD.T @ x_D1 / np.array([201, 51, 16, 16, 16, 16])[:, None],
     atol=2e-3,
   )
-
-
-def test_rank_is_at_most_that_of_the_documents():
-  assert preconditioner_of(RNG.normal(size=(4, 9)), 256).vectors.shape == (9, 4)

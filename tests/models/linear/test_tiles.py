@@ -32,13 +32,3 @@ def test_as_scipy(lengths, block, monkeypatch):
   np.testing.assert_allclose(
     product(turned, jnp.asarray(back)), dense.T @ back, rtol=1e-5, atol=1e-5
   )
-
-
-def test_little_is_filled():
-  rng = np.random.default_rng(0)
-  rows = sparse.random_array((400, 900), density=0.1, rng=rng, format='csr')
-  tiles = tiles_of(rows.astype(np.float32))
-  assert tiles.ids.shape[1:] == (WIDTH, 1024)
-  assert np.count_nonzero(tiles.values) == rows.nnz
-  assert (np.diff(tiles.rows.ravel()) >= 0).all()
-  assert len(np.unique(tiles.rows[tiles.values.any(axis=1)])) == 400

@@ -1,43 +1,16 @@
-"""Fixtures: runs on a built-in corpus, and on a corpus of four texts."""
+"""Fixtures: corpora of four documents."""
 
-import dataclasses
 import json
 
 import pytest
 
-from tests.fixtures.shrink import shrink
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config
-from xjax.run.fit import fit
 from xjax.train.train_config import NoTrain
 
 TEXTS = 'A fish in the sea', 'fish oil', 'olive oil', 'the sea'
-
-
-@pytest.fixture(scope='session')
-def by_words(tmp_path_factory):
-  """A function that fits a model of words once, without 10 labels."""
-  results = {}
-
-  def result(model):
-    kind = type(model).__name__
-    if kind not in results:
-      small = shrink(Config(model=model, train=NoTrain()))
-      data = dataclasses.replace(
-        small.data,
-        n_train=300,
-        n_dev=60,
-        n_labels=64,
-        hold_out_labels=10,
-        tokens=WordsConfig(max_tokens=200, buckets=(200,)),
-      )
-      config = dataclasses.replace(small, data=data)
-      results[kind] = fit(config, tmp_path_factory.mktemp(kind) / 'run')
-    return results[kind]
-
-  return result
 
 
 @pytest.fixture

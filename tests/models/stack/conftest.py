@@ -3,10 +3,9 @@
 import pytest
 
 from tests.models.stack.test_stack_model import everything
-from xjax.run.fit import fit
 
 
 @pytest.fixture(scope='session')
-def stacked(tmp_path_factory):
+def stacked(fit_once):
   """The result of fit; tests must copy its workdir before they change it."""
-  return fit(everything(), tmp_path_factory.mktemp('stacked') / 'run')
+  return fit_once('stacked', everything())

@@ -41,12 +41,6 @@ def path(ranker, tmp_path):
   return tmp_path / 'ranker.txt'
 
 
-def test_a_rule_is_learned(ranker):
-  scores = ranker.scores(PAIRS)
-  assert scores.dtype == np.float32 and scores.shape == (2000,)
-  assert ((scores > 0) == GOLD).mean() > 0.97
-
-
 def test_a_feature_that_does_not_exist_is_smaller_than_all_numbers():
   """No pair that it learns from lacks a feature."""
   whole = np.nan_to_num(PAIRS)
@@ -57,23 +51,11 @@ def test_a_feature_that_does_not_exist_is_smaller_than_all_numbers():
   assert none == small < 0 < large
 
 
-def test_a_ranker_depends_on_the_seed_alone(ranker):
-  assert fitted().scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
-  assert (fitted(seed=4).scores(PAIRS) != ranker.scores(PAIRS)).any()
-
-
 def test_the_score_is_the_mean_of_models(ranker):
   one = dataclasses.replace(CONFIG, models=1)
   alone = [fitted(one, seed).scores(PAIRS) for seed in (6, 7)]
   assert (alone[0] != alone[1]).any()
   np.testing.assert_allclose(ranker.scores(PAIRS), sum(alone) / 2, atol=1e-5)
-
-
-def test_models_that_would_be_equal_are_an_error():
-  alike = dataclasses.replace(CONFIG, feature_share=1.0, pair_share=1.0)
-  [error] = alike.faults(None, 'config.ranker')
-  assert 'config.ranker.models=2: must be 1' in error
-  assert not [*dataclasses.replace(alike, models=1).faults(None, '')]
 
 
 def test_workers_do_not_change_the_ranker(tmp_path):
@@ -98,35 +80,12 @@ def test_a_loaded_ranker_scores_the_same(ranker, path, tmp_path):
   assert again.scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
 
 
-def test_the_score_of_a_pair_does_not_depend_on_other_pairs(ranker):
-  alone = [ranker.scores(PAIRS[row : row + 1])[0] for row in range(20)]
-  np.testing.assert_array_equal(ranker.scores(PAIRS)[:20], alone)
-
-
 def test_contributions_add_up_to_scores(ranker):
   parts = ranker.contributions(PAIRS)
   assert parts.shape == (2000, 4) and len(set(parts[:, -1])) == 1
   np.testing.assert_allclose(parts.sum(axis=1), ranker.scores(PAIRS), rtol=1e-5)
   at = np.nanargmax(np.where(np.isnan(SECOND), FIRST, np.nan))
   assert parts[at, :-1].argmax() == 0
-
-
-def test_no_pairs_have_no_scores(ranker):
-  assert ranker.scores(PAIRS[:0]).shape == (0,)
-  assert ranker.contributions(PAIRS[:0]).shape == (0, 4)
-
-
-def test_pairs_without_a_gold_label_are_ranked_last(tmp_path):
-  ranker = fitted(data=data_of(gold_X=np.zeros(2000, bool)))
-  assert (ranker.scores(PAIRS) < -10).all()
-  ranker.save(tmp_path / 'ranker.txt')
-  loaded = CONFIG.load(tmp_path / 'ranker.txt', NAMES)
-  np.testing.assert_array_equal(loaded.scores(PAIRS), ranker.scores(PAIRS))
-
-
-def test_features_of_like_names_are_apart():
-  names = 'a:over best', 'a_over:best', 'label:words'
-  assert len(fitted(data=data_of(names=names)).scores(PAIRS)) == 2000
 
 
 class Stopped(Exception):

@@ -1,12 +1,12 @@
 """Runs in which several models propose labels and a ranker judges them."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
 import pytest
 
+from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import HELD_OUT, RUNS, config_of
 from tests.fixtures.vector_files import write_corpus
 from xjax.core.errors import ConfigError, DataError
@@ -26,9 +26,9 @@ from xjax.models.stack.proposers import (
   vector_proposers,
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.networks.pretrained.text_encoder import TextEncoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -37,7 +37,7 @@ RANKER = BoostedTrees(trees=60, leaves=7, rate=0.2, least_pairs=5)
 
 def stack_of(*proposers, **options):
   """The config of a stack; the proposers are a tree and names by default."""
-  config = config_of(*RUNS['xr'])
+  config = small(config_of(*RUNS['xr']))
   tree = ProposerConfig(
     config.data.tokens, (), config.model, config.train, name='tree', depth=20
   )
@@ -52,18 +52,6 @@ def everything():
   return stack_of(*stack_of().model.proposers, neighbours_proposer(depth=10))
 
 
-def test_in_folds_only_names_list_labels_that_are_not_trained(stacked):
-  empty = {}
-  for path in (stacked.workdir / 'model').glob('fold_0_*.npz'):
-    with np.load(path) as file:
-      empty[path.stem.removeprefix('fold_0_')] = (file['ids'][1] == PAD).all()
-  assert empty == {'tree': True, 'neighbours': True, 'names': False}
-
-
-def dev_of(result):
-  return Predictions.load(result.paths['dev'] / 'predictions.npz')
-
-
 def test_the_stack_is_better_than_what_it_learns_from(stacked):
   ours = stacked.metrics['dev']['xjax']['all']['P@1']
   split, stack = stacked.corpus.split('dev'), open_run(stacked.workdir)
@@ -73,36 +61,26 @@ def test_the_stack_is_better_than_what_it_learns_from(stacked):
     ids_NK = lists.ids_GNK[0]
     hits = [row[0] in labels for row, labels in zip(ids_NK.tolist(), gold)]
     assert np.mean(hits) <= ours
-  dev = dev_of(stacked)
+  dev = Predictions.load(stacked.paths['dev'] / 'predictions.npz')
   assert dev.selected_by == 'proposers=3'
   size = stack.scorer.union_size
   assert 0.5 < dev.recalls['all'][f'union recall@{size}'] <= 1
-
-
-def test_names_always_propose_labels_without_training_documents(stacked):
-  stack = open_run(stacked.workdir)
-  unseen = {*np.flatnonzero(stack.space.train_counts == 0)}
-  names = stack.space.labels.names
-  seen = [names[x][0] for x in range(len(names)) if x not in unseen]
-  text = ' '.join(seen * 9 + [names[x][0] for x in unseen])
-  documents = Documents([text])
-  lists = stack.scorer.stages['names'].rank(documents, Query(10))
-  assert not unseen & {*lists.ids_GNK[0, 0]}
-  assert len(unseen & {*stack.scorer.pairs.of(documents).keys}) == 10
-
-
-def test_labels_without_training_documents_are_ranked(stacked):
-  metrics = stacked.metrics['dev']['xjax']
-  assert metrics['held_out']['RP@5'] > 0.5
-  dev = dev_of(stacked)
-  space = stacked.corpus.label_space
-  assert len(space.held_out) == HELD_OUT
-  assert np.isin(space.held_out, dev.lists['all'].ids).any()
+  # Labels without training documents are ranked too.
+  assert stacked.metrics['dev']['xjax']['held_out']['RP@5'] > 0.5
+  held_out = stacked.corpus.label_space.held_out
+  assert len(held_out) == HELD_OUT
+  assert np.isin(held_out, dev.lists['all'].ids).any()
 
 
 def test_only_what_prediction_needs_stays(stacked):
   names = {path.name for path in (stacked.workdir / 'stages').iterdir()}
   assert names == {'tree', 'names', 'neighbours'}
+  # In folds, only names list labels that are not trained.
+  empty = {}
+  for path in (stacked.workdir / 'model').glob('fold_0_*.npz'):
+    with np.load(path) as file:
+      empty[path.stem.removeprefix('fold_0_')] = (file['ids'][1] == PAD).all()
+  assert empty == {'tree': True, 'neighbours': True, 'names': False}
 
 
 def test_shares_of_features_add_up_to_the_score(stacked):
@@ -120,21 +98,6 @@ def test_shares_of_features_add_up_to_the_score(stacked):
       assert all(x is None or x >= 1 for x in ranks)
       assert all(word.word in TEXTS[row] for word in label.why)
   assert model.explain(TEXTS[:1], k=2)[0][0].why
-
-
-def test_explanations_are_written(stacked, tmp_path):
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text('{"text": "Puma sa funu mesi teba malu"}\n')
-  shown = predict_file(stacked.workdir, str(source), str(output), 3, explain=4)
-  assert not shown.attends  # a page says that words have weights
-  (line,) = output.read_text().splitlines()
-  for label in json.loads(line)['labels']:
-    assert len(label['features']) == 4
-    assert (
-      {'base'}
-      < set(label['shares'])
-      <= {*('tree', 'names', 'neighbours', 'label', 'proposers', 'base')}
-    )
 
 
 def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
@@ -180,6 +143,31 @@ def test_the_folder_of_an_encoder_is_asked_for_once(tmp_path):
 
 def test_too_many_folds_are_refused(tmp_path):
   config = stack_of(folds=400)
-  with pytest.raises(ConfigError, match='folds=400: must be at most 250'):
+  with pytest.raises(ConfigError, match='folds=400: must be at most 75'):
     fit(config, tmp_path / 'run')
   assert not Workdir.at(tmp_path / 'run').config.exists()
+
+
+def test_members_of_a_stack_encode_a_text_once(tmp_path, monkeypatch):
+  proposers = [
+    dataclasses.replace(x, depth=10, batch_size=32)
+    for x in vector_proposers(max_tokens=16)
+  ]
+  read, vectors = [], TextEncoder.vectors
+
+  def counting(self, texts):
+    read.extend(texts)
+    return vectors(self, texts)
+
+  monkeypatch.setattr(TextEncoder, 'vectors', counting)
+  result = fit(stack_of(*proposers, folds=2), tmp_path / 'run')
+  for name in ('train', 'dev'):
+    documents = result.corpus.split(name).documents
+    texts = [document.text() for document in documents]
+    assert all(read.count(text) == texts.count(text) for text in texts)
+  # They have the same encoder.
+  folder = result.workdir / 'stages'
+  paths = sorted(folder.glob('*/features/text_vectors.npz'))
+  assert len(paths) == 3 and len({path.read_bytes() for path in paths}) == 1
+  (labels,) = open_run(result.workdir).explain([texts[0]], 2)
+  assert all(label.features and not label.why for label in labels)

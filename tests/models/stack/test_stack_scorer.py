@@ -1,20 +1,18 @@
 """Tests that a ranker orders the labels that several models propose."""
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from tests.models.ensemble.test_average import Table, ranked, rows_of
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import PAD
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
 from xjax.models.stack.boosted import BoostedRanker
 from xjax.models.stack.pair_features import NONE as FEATURE_NONE, PairFeatures
-from xjax.models.stack.stack_explanations import RunWords
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
-from xjax.models.stack.stack_scorer import StackScorer
+from xjax.models.stack.stack_scorer import RunWords, StackScorer
 
 L, DOCUMENTS = 30, 5
 NONE = -np.inf
@@ -201,24 +199,6 @@ def test_a_label_has_one_score_whatever_lists_are_asked_for(tables):
     assert in_call != known  # other labels are listed too
 
 
-def test_ties_are_broken_by_label():
-  rows = np.full((1, 9), NONE)
-  rows[0, [7, 2, 5]] = 3.0
-  features = dataclasses.replace(SIMPLE, ranks=False)
-  stack = stack_of([Table(rows)], features=features, n_labels=9)
-  ids, scores = ranked(stack, 1, 4)
-  assert ids.tolist() == [[[2, 5, 7, PAD]]]
-  assert len(set(scores[0, 0, :3].tolist())) == 1
-
-
-def test_nothing_is_proposed():
-  tables = [Table(np.full((2, L), NONE)) for _ in range(2)]
-  stack = stack_of(tables, features=PairFeatures())
-  ids, scores = ranked(stack, 2, 3, slices=MASKS, allowed=~MASKS[0])
-  assert ids.shape == (4, 2, 3)
-  assert (ids == PAD).all() and (scores == NONE).all()
-
-
 def test_features_of_pairs_are_those_that_ranked_them(tables):
   pairs = stack_of(tables, features=PairFeatures()).pairs
   documents = rows_of(DOCUMENTS)
@@ -232,28 +212,3 @@ def test_features_of_pairs_are_those_that_ranked_them(tables):
   np.testing.assert_array_equal(
     with_slices.keys[with_slices.usual], proposed.keys
   )
-
-
-def test_a_stack_is_a_scorer(tables):
-  stack = stack_of(tables)
-  assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
-  assert stack.selected_by == 'proposers=3' and stack.n_labels == L
-  assert stack.union_size == 20 and stack.fixed_labels == ''
-  pairs = dataclasses.replace(stack.pairs, proposers=stack.pairs.proposers[1:2])
-  without_names = StackScorer(pairs, Sums(), stack.reader)
-  assert 'none of its proposers reads label' in without_names.fixed_labels
-
-
-def test_unseen_labels_come_only_from_proposers_that_read_names(tables):
-  """Lists of the folds of older runs have unseen labels of all proposers."""
-  pairs = stack_of(tables, features=PairFeatures()).pairs
-  unseen = np.arange(L) <= 3
-  lists = [ranked(table, DOCUMENTS, 7, slices=(unseen,)) for table in tables]
-  assert (lists[1][0][1] != PAD).any()
-  ids, scores = (x.copy() for x in lists[1])
-  ids[1], scores[1] = PAD, NONE
-  found, wanted = (
-    pairs.of_lists(x) for x in (lists, [lists[0], (ids, scores), lists[2]])
-  )
-  np.testing.assert_array_equal(found.keys, wanted.keys)
-  np.testing.assert_array_equal(found.features, wanted.features)

@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.label_trees.simple_trees import complete_tree
-from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.classifiers import Classifiers
 from xjax.models.trees.sparse_model import load_tree, save_tree
 
 
@@ -27,30 +24,15 @@ def everything(tree, weights):
   return {name: np.asarray(value) for name, value in arrays.items()}
 
 
-def test_what_is_saved_is_loaded(model, path):
+def test_what_is_saved_is_loaded(model, path, tmp_path):
   wanted = everything(model.tree, model.weights)
   loaded = everything(*load_tree(path))
   assert loaded.keys() == wanted.keys()
   for name, array in wanted.items():
     assert loaded[name].tobytes() == array.tobytes(), name
     assert loaded[name].dtype == array.dtype, name
-
-
-def test_the_same_is_written_alike(model, path, tmp_path):
   save_tree(tmp_path / 'again.npz', *load_tree(path))
   assert path.read_bytes() == (tmp_path / 'again.npz').read_bytes()
-
-
-def test_a_tree_whose_weights_were_all_pruned(tmp_path):
-  tree = complete_tree(9, 3)
-  none = np.zeros((4, len(tree) - 1))
-  classifiers = Classifiers.from_dense(none, np.arange(len(tree) - 1.0), 0.0)
-  weights = BlockWeights.of(
-    [classifiers], tree.columns, classifiers.weights.nnz
-  )
-  save_tree(tmp_path / 'tree.npz', tree, weights)
-  _, again = load_tree(tmp_path / 'tree.npz')
-  assert len(again.values) == 0 and again.bias.tolist() == weights.bias.tolist()
 
 
 def test_bytes_that_were_changed(model, path):
@@ -70,18 +52,3 @@ def test_bytes_that_were_changed(model, path):
     for name, array in wanted.items():
       assert loaded[name].tobytes() == array.tobytes(), (at, name)
   assert faults > 80
-
-
-def rewritten(path, change):
-  with np.load(path) as file:
-    arrays = dict(file)
-  change(arrays)
-  np.savez(path, **arrays)
-
-
-def test_weights_of_another_tree(model, path, tmp_path):
-  other = complete_tree(model.tree.n_labels, 2)
-  arrays = {f'tree/{name}': value for name, value in other.arrays().items()}
-  rewritten(path, lambda contents: contents.update(arrays))
-  with pytest.raises(DataError, match='tree.npz: weights/'):
-    load_tree(path)

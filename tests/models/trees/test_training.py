@@ -10,14 +10,11 @@ from tests.models.linear.test_block_weights import assert_same, dense
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.label_trees.simple_trees import complete_tree
-from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.classifiers import Classifiers
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
-from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees import training
 from xjax.models.trees.training import ProposedClusters, fit_tree
-from xjax.models.trees.tree_search import Link, TreeMatcher
 
 N, D, L = 80, 25, 9
 SOLVER = Solver(Loss.SQUARED_HINGE, 1.0, 1e-3, 500)
@@ -100,13 +97,6 @@ def test_labels_without_documents(data, tree, tmp_path):
   assert scores_NV[:, unseen].max() < np.delete(scores_NV, unseen, 1).min()
 
 
-def test_small_weights_are_left_out(data, tree, tmp_path):
-  whole, _ = columns(train(data, tree, tmp_path / 'a'))
-  cut, _ = columns(train(data, tree, tmp_path / 'b', threshold=0.2))
-  np.testing.assert_array_equal(cut, np.where(np.abs(whole) < 0.2, 0, whole))
-  assert 0 < (cut != 0).sum() < (whole != 0).sum()
-
-
 @pytest.fixture(scope='module')
 def wide():
   """A tree with more children of a node than a block has, of several parts."""
@@ -178,31 +168,6 @@ def test_a_stopped_run_goes_on_and_ends_the_same(data, tmp_path):
   assert_same(parts, whole)
 
 
-def test_one_block_has_several_parts():
-  """As of one-vs-all: what a killed run loses is no more than a part."""
-  tree = complete_tree(600, 600)
-  parts = list(training._parts(tree))
-  assert len(parts) > 2
-  tasks = [task for part in parts for task in part]
-  assert [task.first for task in tasks] == list(range(1, 601, WIDTH))
-  assert [task.last for task in tasks[:-1]] == [t.first for t in tasks[1:]]
-  assert tasks[-1].last == 601
-
-
-@pytest.mark.usefixtures('small_parts')
-def test_long_blocks_have_parts_of_their_own():
-  """Parts joined until a block ends are then one long block at most."""
-  below = np.repeat([1, 2, 3, 4, 5], [3, 20, 19, 2, 40])
-  tree = LabelTree.of([-1, *[0] * 5, *below], [-1] * 6 + [*range(84)], 84)
-  columns, done, parts = tree.columns.tolist(), 0, list(training._parts(tree))
-  for part in parts:
-    done += part[-1].last - part[0].first
-    if len({task.parent for task in part}) > 1:
-      assert done in columns
-      assert max(tree.degree[task.parent] for task in part) <= 5
-  assert done == columns[-1] and len(parts) > 5
-
-
 @dataclasses.dataclass(frozen=True)
 class Matcher:
   """Predicts the same two nodes for every document."""
@@ -246,18 +211,3 @@ def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
     assert one[..., :3].any()
     np.testing.assert_array_equal(one[..., 3:], other[..., 3:])
     assert not other[..., :3].any()
-
-
-def test_the_best_leaves_are_listed_whatever_the_number_of_threads():
-  rng = np.random.default_rng(0)
-  rows = sparse.csr_array(rng.normal(size=(9, 5)).astype(np.float32))
-  tree = complete_tree(6, 6)
-  kernel = rng.normal(size=(5, 6)).astype(np.float32)
-  classifiers = Classifiers.from_dense(kernel, np.zeros(6), 0.0)
-  weights = BlockWeights.of([classifiers], tree.columns, kernel.size)
-  expected = np.argsort(-(rows @ kernel), axis=1)[:, :2]
-  for workers in (1, 2):
-    matcher = TreeMatcher(2, Link.NONE)
-    np.testing.assert_array_equal(
-      matcher(rows, tree, weights, workers), expected
-    )

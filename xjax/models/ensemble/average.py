@@ -5,10 +5,16 @@ import dataclasses
 import enum
 import functools
 
-from jaxtyping import Float32, Float64, Int32, Int64
+from jaxtyping import Float32, Float64, Int32
 import numpy as np
 
-from xjax.core.ranking import Lists, Query, RankWeights, best_cells
+from xjax.core.ranking import (
+  Lists,
+  Query,
+  RankWeights,
+  best_cells,
+  listed_cells,
+)
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.schema import LabelSpace
@@ -19,6 +25,9 @@ from xjax.models.scorer import Scorer, documents_for, rank_blocks
 # Mean probabilities stay this far from 0 and 1, because the logits of 0 and 1
 # are infinite.
 _LEAST, _MOST = 1e-45, 1 - 1e-16
+
+# int32 ids and float64 values [G, N, K], what listed labels add to an average.
+_Lists = tuple[np.ndarray, np.ndarray]
 
 
 class Averaging(enum.Enum):
@@ -141,9 +150,7 @@ class EnsembleScorer(Scorer):
     step = f'union recall@{self.union_size}'
     return Lists(ids_GNK, scores_GNK).measured(step, documents.gold, query)
 
-  def _ask(
-    self, member: Member, documents: Documents, query: Query
-  ) -> '_MemberLists':
+  def _ask(self, member: Member, documents: Documents, query: Query) -> _Lists:
     """Returns the lists of a model, with what it adds to each average.
 
     List 0 is over all labels, without weights and `allowed`. With any of these
@@ -163,7 +170,7 @@ class EnsembleScorer(Scorer):
         more = _unweighted(others.ids_GNK, more, weights_L, kind)
       ids = np.concatenate([lists.ids_GNK, others.ids_GNK])
       scores = np.concatenate([lists.scores_GNK, more])
-    return _MemberLists(ids, self._values(member, ids, scores))
+    return ids, self._values(member, ids, scores)
 
   def _values(
     self, member: Member, ids_GNK: np.ndarray, scores_GNK: np.ndarray
@@ -195,8 +202,12 @@ class EnsembleScorer(Scorer):
         ranks[1:] += self._depth
         return 1 / ranks
 
-  def _means(self, lists: Sequence['_MemberLists'], which: slice) -> '_Means':
-    parts = [part.cells(which, self.n_labels) for part in lists]
+  def _means(self, lists: Sequence[_Lists], which: slice) -> '_Means':
+    parts = []
+    for ids_GNK, values_GNK in lists:
+      # The list over all labels comes first, and so decides.
+      cells, at = listed_cells(ids_GNK[which], self.n_labels)
+      parts.append((cells, values_GNK[which][at]))
     return _Means.of(parts, self._shares)
 
   def _best(
@@ -226,31 +237,8 @@ class EnsembleScorer(Scorer):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _MemberLists:
-  ids: np.ndarray  # int32 [G, N, K], PAD after the last label of a list
-  values: np.ndarray  # float64 [G, N, K], what a label adds to an average
-
-  def cells(
-    self, which: slice, n_labels: int
-  ) -> tuple[Int64[np.ndarray, ' cells'], Float64[np.ndarray, ' cells']]:
-    """Returns the distinct cells of some lists, and the values of the cells.
-
-    A cell is a pair of a document and a label, as the number document *
-    n_labels + label. Its value is that of the first list that has it.
-    """
-    ids, values = self.ids[which], self.values[which]
-    at = list_, document, place = np.nonzero(ids != PAD)
-    # int64, since documents times labels can be more than 2^31.
-    cells = document * np.int64(n_labels) + ids[at]
-    # np.unique returns the first place of a cell, and list 0 comes first. So
-    # the list over all labels decides.
-    cells, first = np.unique(cells, return_index=True)
-    return cells, values[list_[first], document[first], place[first]]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class _Means:
-  cells: np.ndarray  # int64 [cells], in any order; see _MemberLists.cells
+  cells: np.ndarray  # int64 [cells], in any order; see ranking.best_cells
   values: np.ndarray  # float64 [cells], the average of each cell
 
   @classmethod

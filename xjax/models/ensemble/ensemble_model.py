@@ -13,23 +13,15 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.data.config import TextVectorsConfig, TokensConfig
 from xjax.data.files.faults import plural
-from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration, Method
-from xjax.models.contract import (
-  Config,
-  Model,
-  Run,
-  check_one_process,
-  open_folder,
-)
-from xjax.models.copies import save_run
+from xjax.models.contract import Config, Model, Run, check_one_process
 from xjax.models.ensemble.average import Averaging, EnsembleScorer, Member
 from xjax.models.features import RowFeaturiser, TextFeaturiser
 from xjax.models.scorer import Scorer
-from xjax.models.stage import check_labels, check_zones, open_other
+from xjax.models.stage import check_labels, copy_other, open_source
 
 _FIELD = 'config.model.workdirs'
-_OPENED = 'members'  # key of Run.made
 
 
 @dataclasses.dataclass
@@ -77,51 +69,35 @@ class EnsembleModel(Model):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
-    opened = run.made[_OPENED] = self._opened(run)
-    for source, (other, scorer) in zip(self.workdirs, opened):
+    for name, source in zip(self.open_stages(run), self.workdirs):
+      other, scorer = open_source(source, run, name, _FIELD)
       _check_reading(run.config, source, other.config)
       # Only probabilities of models can be averaged; a margin has none without
       # a calibration.
       if self.combine is Averaging.SIGMOID:
         _check_probabilities(source, scorer, other.calibration(scorer))
-    for source, (other, scorer) in zip(self.workdirs, opened):
       theirs, ours = other.label_space(), corpus.label_space
       check_labels(source, theirs, scorer.n_labels, ours, _FIELD)
-
-  def _opened(self, run: Run) -> list[tuple[Run, Scorer]]:
-    """Returns the runs and their models, from copies where there are any."""
-    opened = []
-    for name, source in zip(self.open_stages(run), self.workdirs):
-      if run.folder.stage(name).config.exists():
-        opened.append(_open_copy(run, name))
-      else:
-        opened.append(open_other(source, _FIELD))
-    return opened
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     """Copies the runs that are not copied yet; nothing is trained."""
     del corpus
-    # `check` has opened the runs already, which may take long and much memory.
-    opened = run.made.pop(_OPENED, None) or self._opened(run)
     # A copy is made as a whole or not at all; a signal waits for the end of a
     # copy.
     with run.preemption.deferred():
-      for name, (other, scorer) in zip(self.open_stages(run), opened):
-        stage = run.folder.stage(name)
-        # A copy from an earlier start is kept, even if its run has changed
-        # since.
-        if not stage.config.exists():
-          with run.folder.recording(stage.digest_list):
-            save_run(other, scorer.step, stage.path)
+      for name, source in zip(self.open_stages(run), self.workdirs):
+        copy_other(source, run, name, _FIELD)
         run.preemption.check()
 
   def open(self, run: Run) -> EnsembleScorer:
     check_one_process(run.config)
     ours, members = run.label_space(), {}
     for name in self.open_stages(run):
-      other, scorer = _open_copy(run, name)
+      other, scorer = run.opened_stage(name)
       # A member would spend places of its lists on labels that are left out.
-      space = _leaving_out(other.label_space(), ours)
+      theirs = other.label_space()
+      left_out = *theirs.left_out_ids, *ours.left_out_ids
+      space = dataclasses.replace(theirs, left_out_ids=left_out)
       members[name] = Member(scorer, space, other.calibration(scorer))
     rule = self.combine, self.depth, self.weights
     scorer = EnsembleScorer(members, *rule, run.config.eval.batch_size)
@@ -143,18 +119,6 @@ class EnsembleModel(Model):
       'It predicts a label without training documents only if one of these '
       'runs lists it.'
     )
-
-
-def _open_copy(run: Run, name: str) -> tuple[Run, Scorer]:
-  folder = run.folder.stage(name)
-  run.folder.check(folder.digest_list)
-  return open_folder(folder)
-
-
-def _leaving_out(theirs: LabelSpace, ours: LabelSpace) -> LabelSpace:
-  """Returns labels of which those are left out that either run leaves out."""
-  left_out = *theirs.left_out_ids, *ours.left_out_ids
-  return dataclasses.replace(theirs, left_out_ids=left_out)
 
 
 def _check_probabilities(
@@ -180,4 +144,3 @@ def _check_reading(config: Config, source: str, theirs: Config) -> None:
       f'with tokens={others.tokens}; all runs of an ensemble and the ensemble '
       'must read the same features, or all must read texts'
     )
-  check_zones(config, source, theirs)

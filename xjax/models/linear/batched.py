@@ -31,7 +31,7 @@ from xjax.core.mesh import make_mesh
 from xjax.core.progress import Progress
 from xjax.core.types import PAD
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.classifiers import Classifiers
+from xjax.models.linear.classifiers import Classifiers, FileArrays, PartFiles
 from xjax.models.linear.descent import (
   DescentState,
   Objective,
@@ -41,7 +41,6 @@ from xjax.models.linear.descent import (
   start,
   step,
 )
-from xjax.models.linear.part_files import FileArrays, PartFiles
 from xjax.models.linear.problem import (
   OneVsAllProblem,
   SolverConfig,

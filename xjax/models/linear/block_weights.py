@@ -8,17 +8,15 @@ Etter et al. 2022 use this layout for masked products ("Accelerating Inference
 for Sparse Extreme Multi-Label Ranking Trees").
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 import dataclasses
 
 from jaxtyping import Float32, Int, Int32, Int64, UInt16
 import numpy as np
 
 from xjax.core.arrays import Arrays
-from xjax.models.linear.classifiers import Classifiers
-from xjax.models.linear.part_files import FileArrays
+from xjax.models.linear.classifiers import Classifiers, FileArrays
 
-_GROUP = 2**18  # number of weights that are laid out at once
 NARROW = 2**16  # number of classifiers that 16 bits can number
 
 
@@ -61,12 +59,12 @@ class BlockWeights:
       end = columns[first] + part.n_labels
       last = int(np.searchsorted(columns, end))
       assert columns[last] == end, 'a part ends within a block'
-      for group in _groups(part, columns[first : last + 1] - columns[first]):
-        span = slice(done, done + len(group.values))
-        places[span], values[span], done = group.places, group.values, span.stop
-        counts.append(group.counts)
-        features.append(group.features)
-        lengths.append(group.lengths)
+      span = slice(done, done + part.weights.nnz)
+      own = columns[first : last + 1] - columns[first]
+      places[span], values[span], *rows = _laid_out(part, own)
+      for whole, of_part in zip((counts, features, lengths), rows):
+        whole.append(of_part)
+      done = span.stop
       bias.append(part.bias)
       first, n_features = last, part.n_features
     # The lists are large. So one list is concatenated and its parts are freed
@@ -195,52 +193,32 @@ def _place_dtype(columns: Int[np.ndarray, ' block_bounds']) -> type:
   return np.uint16 if widest <= NARROW else np.int32
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Group:
-  """Holds the weights of a few complete blocks, as BlockWeights does."""
-
-  counts: Int[np.ndarray, ' blocks']  # rows of each block
-  features: Int32[np.ndarray, ' rows']
-  lengths: Int32[np.ndarray, ' rows']  # entries of each row
-  places: Int[np.ndarray, ' entries']
-  values: Float32[np.ndarray, ' entries']
-
-
-def _groups(
+def _laid_out(
   part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
-) -> Iterator[_Group]:
-  bounds, first = part.weights.indptr[columns], 0
-  while first < len(columns) - 1:
-    last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1
-    # A block with more weights than _GROUP is a group of its own.
-    last = max(first + 1, last)
-    yield _lay_out(part, columns[first : last + 1])
-    first = last
+) -> tuple[np.ndarray, ...]:
+  """Returns places and values, and of each block its rows.
 
-
-def _lay_out(
-  part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
-) -> _Group:
+  They are the number of rows of each block, and the feature and the number of
+  entries of each row.
+  """
   weights, n_features = part.weights, np.int64(part.n_features)
-  sizes = np.diff(weights.indptr[columns[0] : columns[-1] + 1])
-  span = slice(weights.indptr[columns[0]], weights.indptr[columns[-1]])
-  column = np.repeat(np.arange(columns[0], columns[-1]), sizes)
+  column = np.repeat(np.arange(part.n_labels), np.diff(weights.indptr))
   block = np.searchsorted(columns, column, 'right') - 1
   # The sort is stable, so that the columns of a feature stay in ascending
   # order.
-  cell = block * n_features + weights.indices[span]
+  cell = block * n_features + weights.indices
   order = np.argsort(cell, kind='stable')
   # A cell is a row, numbered by block and feature; equal cells are entries of
   # one row.
   cell = cell[order]
   starts = np.flatnonzero(np.diff(cell, prepend=-1))
   row_block, row_feature = np.divmod(cell[starts], n_features)
-  return _Group(
-    counts=np.bincount(row_block, minlength=len(columns) - 1),
-    features=row_feature.astype(np.int32),
-    lengths=np.diff(starts, append=len(cell)).astype(np.int32),
-    places=(column - columns[block])[order],
-    values=weights.data[span][order],
+  return (
+    (column - columns[block])[order],
+    weights.data[order],
+    np.bincount(row_block, minlength=len(columns) - 1),
+    row_feature.astype(np.int32),
+    np.diff(starts, append=len(cell)).astype(np.int32),
   )
 
 

@@ -8,7 +8,7 @@ from xjax.data.label_trees.label_tree import LabelTree, TreeData
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.contract import Config, Run
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.problem import Loss, OneVsAllProblem, SolverConfig
 from xjax.models.trees.sparse_model import SparseModel
 from xjax.models.trees.training import Blocks

@@ -15,7 +15,7 @@ from xjax.core.errors import DataError
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Ragged
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.classifiers import PartFiles
 
 _ROWS = 4096  # rows that are squared at a time
 

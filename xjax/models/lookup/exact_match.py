@@ -6,9 +6,10 @@ kept), and are compared word by word. Case and punctuation do not matter. A part
 of a word does not match.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
+from typing import Any
 
 import ahocorasick
 import numpy as np
@@ -42,6 +43,15 @@ def check_letters(names: Iterable[Iterable[str]]) -> None:
     )
 
 
+def automaton_of(values: Mapping[str, Any]) -> ahocorasick.Automaton:
+  """Returns what finds texts in a text, with their values (Aho-Corasick)."""
+  automaton = ahocorasick.Automaton()
+  for text, value in values.items():
+    automaton.add_word(text, value)
+  automaton.make_automaton()
+  return automaton
+
+
 class DescriptorMatcher:
   """Finds the names of all labels in one pass over a text (Aho-Corasick).
 
@@ -63,12 +73,11 @@ class DescriptorMatcher:
         if has_letters(text):
           labels.setdefault(text, []).append(label)
     check_letters(names)
-    self._automaton = ahocorasick.Automaton()
-    for text, ids in labels.items():
-      # A name of n words has n + 1 spaces, because there is also a space before
-      # the first word and after the last word.
-      self._automaton.add_word(text, (ids, text.count(' ') - 1))
-    self._automaton.make_automaton()
+    # A name of n words has n + 1 spaces, because there is also a space before
+    # the first word and after the last word.
+    self._automaton = automaton_of(
+      {text: (ids, text.count(' ') - 1) for text, ids in labels.items()}
+    )
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the scores, float32 [N, L]; only matched labels have entries."""
@@ -191,13 +200,6 @@ class ExactMatchModel(Model):
 
   def reads_names(self, config: Config) -> bool:
     return True
-
-  def about_unseen(self, config: Config) -> str:
-    del config
-    return (
-      'The model needs no training documents: it predicts the labels whose '
-      'names occur in a text.'
-    )
 
   def size(self, run: Run) -> int:
     return run.folder.labels.stat().st_size

@@ -38,7 +38,12 @@ from xjax.data.text.words import (
 )
 from xjax.models.contract import Config, Model, Run
 from xjax.models.features import SplitTexts
-from xjax.models.lookup.exact_match import NamedLabels, check_letters, names_of
+from xjax.models.lookup.exact_match import (
+  NamedLabels,
+  automaton_of,
+  check_letters,
+  names_of,
+)
 from xjax.models.lookup.name_loops import best_names
 
 _RUN = 4  # characters of a run
@@ -47,11 +52,6 @@ _LEAST_COUNT = 2  # units in fewer documents count as units in none
 _WORDS = 1 << 18  # words whose units are kept in memory
 _KEPT = 1000  # largest number of labels of a document
 _COUNTS = 'model/units.npz'
-FINDS_NAMES = (  # what model cards say of labels without training documents
-  'The model finds the names of labels in texts, so it also ranks labels '
-  'without training documents. The slices zero and held_out show how well. '
-  'Further labels can be added with `xjax predict --labels=FILE`.'
-)
 # Two rare words that occur several times have about this score.
 _ASSIGNED_ABOVE = 20.0
 
@@ -302,11 +302,7 @@ def _phrases(words: Sequence[Sequence[str]]) -> ahocorasick.Automaton:
   for number, words_of in enumerate(words):
     # The spaces ensure that no word matches a part of another word.
     numbers.setdefault(f' {" ".join(words_of)} ', []).append(number)
-  automaton = ahocorasick.Automaton()
-  for text, names in numbers.items():
-    automaton.add_word(text, names)
-  automaton.make_automaton()
-  return automaton
+  return automaton_of(numbers)
 
 
 def _largest(
@@ -388,10 +384,6 @@ class NamesModel(Model):
 
   def reads_names(self, config: Config) -> bool:
     return True
-
-  def about_unseen(self, config: Config) -> str:
-    del config
-    return FINDS_NAMES
 
   def same_files(self, config: Config, other: Config) -> bool:
     return self == other.model and super().same_files(config, other)

@@ -16,7 +16,7 @@ from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, at_most, field
 from xjax.core.progress import Progress
-from xjax.core.ranking import Lists, Query
+from xjax.core.ranking import Lists, Query, lists_of
 from xjax.core.types import Ragged
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
@@ -31,7 +31,7 @@ from xjax.models.features import (
 )
 from xjax.models.lookup.exact_match import ScoredLabels
 from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
-from xjax.models.scorer import cannot_add
+from xjax.models.scorer import cannot_add, rank_blocks
 
 _ASSIGNED_ABOVE = 0.5  # more than half of the votes
 
@@ -64,60 +64,38 @@ class TrainedRows(NamedTuple):
     return cls(rows, gold, n_labels)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class VoteFeaturiser(Featuriser):
-  """Turns documents into votes for labels."""
-
-  features: Featuriser
-  votes: NeighbourVotes
-  own: bool = False  # whether the voters are asked; none votes for itself
-
-  @property
-  def n_features(self) -> int:
-    return self.votes.n_features
-
-  @property
-  def unexplained(self) -> str:
-    return self.features.unexplained or (
-      'labels of a NeighboursModel cannot be explained by words: the labels of '
-      'the nearest training documents decide'
-    )
-
-  def __call__(self, documents: Documents) -> sparse.csr_array:
-    rows, numbers = self.features(documents), documents.numbers
-    # Parts of a split know their numbers in it; a whole split has 0, 1, ...
-    if self.own and numbers is None:
-      numbers = np.arange(len(documents))
-    return self.votes(rows, numbers if self.own else None)
-
-  def example(self) -> Documents:
-    return self.features.example()
-
-  def warmup(self) -> None:
-    self.features.warmup()
-
-
 class NeighboursScorer(ScoredLabels):
   """Ranks labels by the votes of training documents."""
 
   fixed_labels = cannot_add('NeighboursModel')
 
   def __init__(
-    self, featuriser: VoteFeaturiser, train_digest: str | None, block: int
+    self,
+    featuriser: Featuriser,
+    votes: NeighbourVotes,
+    train_digest: str | None,
+    block: int,
   ):
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
-    # A training document is its own nearest neighbour, and would vote for its
-    # gold labels. So none votes for itself.
-    own = dataclasses.replace(featuriser, own=True)
-    self._among_others = ScoredLabels(own, _ASSIGNED_ABOVE, block)
-    self._train = TRAIN, train_digest
+    self.n_labels = votes.n_features
+    self.unexplained = self.unexplained or (
+      'labels of a NeighboursModel cannot be explained by words: the labels of '
+      'the nearest training documents decide'
+    )
+    self._votes, self._train = votes, (TRAIN, train_digest)
 
   def rank(self, documents: Documents, query: Query) -> Lists:
-    split = documents.split
-    # The digest decides, because another corpus also has a split train.
-    if split is not None and (split.name, split.digest) == self._train:
-      return self._among_others.rank(documents, query)
-    return super().rank(documents, query)
+    query, split = query.for_labels(self.n_labels), documents.split
+    # A training document is its own nearest neighbour, and would vote for its
+    # gold labels. So none votes for itself. The digest decides, because another
+    # corpus also has a split train.
+    own = split is not None and (split.name, split.digest) == self._train
+
+    def rank_block(block: Documents, query: Query) -> Lists:
+      exclude = block.numbers if own else None
+      return lists_of(self._votes(self.featuriser(block), exclude), query)
+
+    return rank_blocks(documents, query, self.block, rank_block)
 
 
 @dataclasses.dataclass
@@ -173,7 +151,8 @@ class NeighboursModel(FeaturesModel):
       power=self.power,
     )
     return NeighboursScorer(
-      VoteFeaturiser(featuriser, votes),
+      featuriser,
+      votes,
       run.folder.digests().get(TRAIN),
       run.config.eval.batch_size,
     )

@@ -20,7 +20,7 @@ from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.neural.level_stages import (
   RunLevels,
   level_corpus,
@@ -29,8 +29,7 @@ from xjax.models.neural.level_stages import (
 from xjax.models.neural.proposals import proposed_nodes, saved_nodes
 from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.scorer import Scorer
-from xjax.models.stage import Stage
-from xjax.models.stage_config import StageConfig
+from xjax.models.stage import Stage, StageConfig
 from xjax.models.trees.training import ProposedClusters, fit_tree
 from xjax.models.trees.tree_model import NodesModel
 from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights

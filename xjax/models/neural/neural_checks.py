@@ -26,8 +26,6 @@ from xjax.train.parameters import by_path, check_groups
 from xjax.train.saved_steps import complete_steps, intact_steps
 from xjax.train.workdir import Workdir
 
-_LARGE_BATCH = 1024  # a smaller batch may be larger than the split train
-
 
 def check_start(run: Run) -> None:
   """Checks that the files of a run allow it to start or resume."""
@@ -63,15 +61,6 @@ def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
       f'config.train.steps={train.steps}: the run in {workdir.path} has '
       f'already taken {taken} steps. Set config.train.steps='
       f'{max(planned, taken)}, or use another workdir'
-    )
-
-
-def check_batch(size: int, documents: int) -> None:
-  """Raises a ConfigError if a batch for training is mostly padding."""
-  if size > max(_LARGE_BATCH, 2 * documents):
-    raise ConfigError(
-      f'config.train.batch_size={size}: the split train has only {documents} '
-      'documents; choose a smaller batch'
     )
 
 

@@ -22,7 +22,8 @@ from xjax.data.config import (
   TokensConfig,
   WordsConfig,
 )
-from xjax.data.schema import Corpus
+from xjax.data.label_trees.levels import LabelLevels
+from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary, split_words
 from xjax.models.contract import (
@@ -36,7 +37,6 @@ from xjax.models.contract import (
 )
 from xjax.models.neural.level_stages import RunLevels, saved_levels
 from xjax.models.neural.neural_checks import (
-  check_batch,
   check_dev_metric,
   check_hierarchy,
   check_model,
@@ -82,6 +82,7 @@ from xjax.train.saved_steps import (
   move_if_damaged,
   read_meta,
 )
+from xjax.train.state import StatePlan
 from xjax.train.workdir import Workdir
 
 _TRIES = 5  # a second apart
@@ -136,7 +137,6 @@ class NeuralModel(TextModelConfig, Model):
     check_mesh(config, make_mesh(config.mesh))
     check_start(run)
     split, space = corpus.split('train'), corpus.label_space
-    check_batch(config.train.batch_size, len(split))
     if config.data.tokens.dense:
       check_vectors(self, corpus, config)
     # Drawn only to raise its errors before the run writes its first file.
@@ -168,14 +168,18 @@ class NeuralModel(TextModelConfig, Model):
       vocab = keep_encoder(self, config.data, corpus.split('train'), folder)
     else:
       vocab = _vocabulary(config, corpus, folder)
-    reader = token_reader(config, vocab, make_mesh(config.mesh))
+    mesh = make_mesh(config.mesh)
+    reader = token_reader(config, vocab, mesh)
     levels = _head_levels(run).keep(corpus) if self.head.levels else None
     proposals = new_proposals(corpus, run)
-    training = NeuralTraining.prepare(run, corpus, reader, proposals, levels)
+    plan = _plan(run, corpus.label_space, reader, mesh, levels)
+    training = NeuralTraining(
+      run, corpus, reader, mesh, plan, proposals, levels
+    )
     scorer = training.scorer()
     end = training.train(scorer)
     chosen_step(folder, end.step, end.best_step)
-    like = training.plan.abstract.params
+    like = plan.abstract.params
     # Opening the run now needs no new programs.
     run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like)
 
@@ -196,9 +200,7 @@ class NeuralModel(TextModelConfig, Model):
     proposals = saved_proposals(run)
     reader = token_reader(config, vocab, mesh)
     levels = saved_levels(run) if self.head.levels else None
-    plan = plan_neural(
-      config, space, reader.vocab_size, mesh, folder.architecture(), levels
-    )
+    plan = _plan(run, space, reader, mesh, levels)
     step, params = _read_best(folder, plan.abstract.params, run.step)
     scorer = make_scorer(run, space, reader, proposals, plan, mesh)
     scorer.params, scorer.step = params, step
@@ -241,6 +243,19 @@ def token_reader(
   size = config.eval.batch_size
   dim = config.model.embedding.dim if config.data.tokens.dense else 0
   return TokenReader(config.data, vocab, dim, size, share_of(mesh))
+
+
+def _plan(
+  run: Run,
+  space: LabelSpace,
+  reader: TokenReader,
+  mesh: jax.sharding.Mesh,
+  levels: LabelLevels | None,
+) -> StatePlan:
+  architecture = run.folder.architecture()
+  return plan_neural(
+    run.config, space, reader.vocab_size, mesh, architecture, levels
+  )
 
 
 def _fitted(

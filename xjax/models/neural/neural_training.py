@@ -13,7 +13,6 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.distributed import is_host0
-from xjax.core.mesh import make_mesh
 from xjax.core.progress import Progress
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
@@ -26,7 +25,6 @@ from xjax.losses.loss import LabelWeights
 from xjax.models.config_json import to_json
 from xjax.models.contract import DEV, Config, Run
 from xjax.models.eval_config import EvalConfig
-from xjax.models.neural.neural_plan import check_mesh, plan_neural
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.models.neural.proposals import Proposals, first_rows
 from xjax.models.neural.shortlist_scorer import ShortlistScorer
@@ -121,29 +119,6 @@ class NeuralTraining:
   plan: StatePlan
   proposals: Proposals = Proposals()  # by default, all labels are scored
   levels: LabelLevels | None = None  # of clusters, if the head has levels
-
-  @classmethod
-  def prepare(
-    cls,
-    run: Run,
-    corpus: Corpus,
-    reader: TokenReader,
-    proposals: Proposals | None = None,
-    levels: LabelLevels | None = None,
-  ) -> 'NeuralTraining':
-    """Plans the training on the mesh of the run's config."""
-    mesh = make_mesh(run.config.mesh)
-    check_mesh(run.config, mesh)
-    plan = plan_neural(
-      run.config,
-      corpus.label_space,
-      reader.vocab_size,
-      mesh,
-      run.folder.architecture(),
-      levels,
-    )
-    proposals = proposals or Proposals()
-    return cls(run, corpus, reader, mesh, plan, proposals, levels)
 
   @property
   def config(self) -> Config:

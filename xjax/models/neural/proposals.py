@@ -23,8 +23,8 @@ from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
 from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Solver
-from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.proposer import Proposer

@@ -29,7 +29,6 @@ from xjax.models.contract import (
   Model,
   Run,
   TrainedStage,
-  load_config,
 )
 from xjax.models.neural.level_stages import (
   COSTS,
@@ -43,19 +42,16 @@ from xjax.models.neural.proposer import ClusterMap, Combination, Proposer
 from xjax.models.scorer import Scorer
 from xjax.models.stage import (
   Stage,
+  StageConfig,
   check_labels,
-  check_run,
-  check_zones,
   copy_other,
-  open_other,
+  open_source,
 )
-from xjax.models.stage_config import StageConfig
 from xjax.networks.heads.head import HeadConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.rows.storage import Storage
 from xjax.train.batches.candidates import Candidates, TrainShortlists
 from xjax.train.train_config import TrainConfig
-from xjax.train.workdir import Workdir
 
 FIELD = 'config.model.shortlist'
 PROPOSER = 'proposer'  # the stage whose labels are ranked again
@@ -210,15 +206,10 @@ class RunShortlist(RankedShortlist):
     return StageShortlist(self.size, self.prior, self.in_training).tiny()
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    # The other run may be gone by now; its copy is all that is needed.
-    if run.folder.stage(PROPOSER).config.exists():  # it was copied
-      return
-    field = f'{FIELD}.workdir'
-    source, _ = check_run(self.workdir, field)
-    check_zones(run.config, source, load_config(Workdir.at(source).config))
-    other, scorer = open_other(self.workdir, field)
+    source, field = self.workdir, f'{FIELD}.workdir'
+    other, scorer = open_source(source, run, PROPOSER, field)
     theirs, n = other.label_space(), scorer.n_labels
-    check_labels(self.workdir, theirs, n, corpus.label_space, field)
+    check_labels(source, theirs, n, corpus.label_space, field)
 
   def fit_scorer(self, corpus: Corpus, run: Run) -> Scorer:
     del corpus

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Float32, Int32, Int64
 import numpy as np
 
 from xjax.core.config_part import ConfigPart, field
+from xjax.core.ranking import listed_cells
 from xjax.core.types import PAD, Ragged
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import has_letters
@@ -99,11 +100,9 @@ class ScoreLists:
     n_labels: int,
   ) -> 'ScoreLists':
     """Reads the lists of a proposer, best first; list 0 is over all labels."""
-    at = list_, document, place = np.nonzero(ids_GBK != PAD)
-    keys = document * np.int64(n_labels) + ids_GBK[at]
     # List 0 comes first, so it decides the rank of a label on several lists.
-    keys, first = np.unique(keys, return_index=True)
-    ranks = np.where(list_ == 0, place, np.nan)[first].astype(np.float32)
+    keys, at = listed_cells(ids_GBK, n_labels)
+    ranks = np.where(at[0] == 0, at[2], np.nan).astype(np.float32)
     listed_BK = ids_GBK[0] != PAD
     scores_BK = np.where(listed_BK, scores_GBK[0], np.nan)
     scores_BK = np.pad(
@@ -111,7 +110,7 @@ class ScoreLists:
     )
     return cls(
       keys,
-      scores_GBK[at][first].astype(np.float32),
+      scores_GBK[at].astype(np.float32),
       ranks,
       scores_BK[:, 0].astype(np.float32),
       scores_BK[:, _FIFTH].astype(np.float32),

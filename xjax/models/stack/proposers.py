@@ -16,7 +16,7 @@ from xjax.models.contract import Config, Model
 from xjax.models.lookup.names import NamesModel
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
-from xjax.models.stage_config import StageConfig
+from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.train.train_config import NoTrain, TrainConfig
 

@@ -27,7 +27,6 @@ from xjax.models.contract import (
   check_one_process,
 )
 from xjax.models.features import GIVE_ENCODER
-from xjax.models.lookup.names import FINDS_NAMES
 from xjax.models.scorer import Scorer
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.pair_features import PairFeatures
@@ -43,9 +42,8 @@ from xjax.models.stack.ranker_training import (
   proposer_stage,
   train_proposer,
 )
-from xjax.models.stack.stack_explanations import RunWords
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
-from xjax.models.stack.stack_scorer import StackScorer
+from xjax.models.stack.stack_scorer import RunWords, StackScorer
 from xjax.models.stage import Stage
 from xjax.train.train_config import TrainConfig
 
@@ -150,11 +148,6 @@ class StackModel(Model):
   def reads_names(self, config: Config) -> bool:
     stages = [proposer.run_config(config) for proposer in self.proposers]
     return any(stage.model.reads_names(stage) for stage in stages)
-
-  def about_unseen(self, config: Config) -> str:
-    if self.reads_names(config):
-      return FINDS_NAMES
-    return super().about_unseen(config)
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)

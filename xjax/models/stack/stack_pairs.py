@@ -7,7 +7,7 @@ import functools
 from jaxtyping import Bool, Float32, Int32, Int64
 import numpy as np
 
-from xjax.core.ranking import Query
+from xjax.core.ranking import Query, listed_cells
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.data.schema import LabelSpace
@@ -145,11 +145,6 @@ class StackPairs:
     list 1 over the labels without training documents. List 2 may be over all
     allowed labels; n_usual is 3 then. The other lists are of slices.
     """
-    # Scores of labels that a proposer has not learned say nothing.
-    lists = [
-      part if proposer.describes else _without_unseen(*part)
-      for proposer, part in zip(self.proposers, lists, strict=True)
-    ]
     unseen = self._proposed(lists, slice(1, 2), DEPTH_OF_SLICES)
     groups = [
       np.union1d(self._proposed(lists, slice(0, 1)), unseen),
@@ -205,12 +200,11 @@ class StackPairs:
     most: int | None = None,  # of each list; None for `depth`
   ) -> Int64[np.ndarray, ' X']:
     """Returns the pairs that some lists propose, ascending."""
-    parts = [np.zeros(0, np.int64)]
+    parts = []
     for proposer, (ids_GNK, _) in zip(self.proposers, lists, strict=True):
       depth = min(proposer.depth, most or proposer.depth)
       ids = ids_GNK[which, :, :depth]
-      _, document, _ = at = np.nonzero(ids != PAD)
-      parts.append(document * np.int64(self.n_labels) + ids[at])
+      parts.append(listed_cells(ids, self.n_labels)[0])
     return np.unique(np.concatenate(parts))
 
   def _features(
@@ -228,11 +222,3 @@ def with_empty_list(
   """Inserts an empty list 1, for labels without training documents."""
   ids = np.insert(ids_GNK, 1, PAD, axis=0)
   return ids, np.insert(scores_GNK, 1, -np.inf, axis=0)
-
-
-def _without_unseen(
-  ids_GNK: Int32[np.ndarray, 'G N K'], scores_GNK: Float32[np.ndarray, 'G N K']
-) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
-  ids_GNK, scores_GNK = ids_GNK.copy(), scores_GNK.copy()
-  ids_GNK[1], scores_GNK[1] = PAD, -np.inf
-  return ids_GNK, scores_GNK

@@ -32,7 +32,7 @@ from xjax.models.features import (
   open_featuriser,
 )
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.scorer import Scorer, cannot_add
 from xjax.models.trees.tree_scorer import TreeScorer

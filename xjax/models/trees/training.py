@@ -15,9 +15,8 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.classifiers import Classifiers, bias_of_last
+from xjax.models.linear.classifiers import Classifiers, PartFiles, bias_of_last
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
-from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import (
   OneVsAllProblem,
   SolverConfig,

@@ -18,8 +18,8 @@ from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Solver
-from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
 from xjax.models.trees.sparse_model import SparseModel
 from xjax.models.trees.training import fit_tree

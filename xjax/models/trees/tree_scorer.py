@@ -8,8 +8,8 @@ from jaxtyping import Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
-from xjax.core.ranking import Lists, Query, best_cells
-from xjax.core.types import AS_LOGITS, PAD, ScoreKind
+from xjax.core.ranking import Lists, Query, best_cells, listed_cells
+from xjax.core.types import AS_LOGITS, ScoreKind
 from xjax.data.documents import Documents
 from xjax.models.features import FeatureScorer, Featuriser
 from xjax.models.trees.tree_search import Link, SearchResult, Squash, TreeSearch
@@ -210,12 +210,8 @@ def _mean_scores(
   """
   parts = []
   for results in trees:
-    ids = np.concatenate([result.ids for result in results], axis=1)
-    scores = np.concatenate([result.scores for result in results], axis=1)
-    at = document, _ = np.nonzero(ids != PAD)
-    cells = document * np.int64(n_labels) + ids[at]
-    cells, first = np.unique(cells, return_index=True)
-    parts.append((cells, scores[at][first]))
+    cells, at = listed_cells(np.stack([x.ids for x in results]), n_labels)
+    parts.append((cells, np.stack([x.scores for x in results])[at]))
   cells, scores = (np.concatenate(arrays) for arrays in zip(*parts))
   cells, at = np.unique(cells, return_inverse=True)
   best = np.full(len(cells), -np.inf)

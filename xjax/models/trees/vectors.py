@@ -24,12 +24,9 @@ from xjax.models.contract import (
   Run,
   Scorer,
   TrainedStage,
-  load_config,
 )
 from xjax.models.features import Featuriser, TextFeaturiser
-from xjax.models.stage import Stage, check_run, check_zones, copy_other
-from xjax.models.stage_config import StageConfig
-from xjax.train.workdir import Workdir
+from xjax.models.stage import Stage, StageConfig, copy_other, open_source
 
 ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
 _FIELD = 'config.model.vectors.workdir'
@@ -110,17 +107,13 @@ class RunVectors(VectorsConfig):
     return StageVectors(weight=self.weight).tiny()
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks the other run. A run that was copied is not needed any more."""
-    if run.folder.stage(ENCODER).config.exists():
-      return
-    source, _ = check_run(self.workdir, _FIELD)
-    theirs = load_config(Workdir.at(source).config)
-    if not theirs.model.has_steps:
+    other, _ = open_source(self.workdir, run, ENCODER, _FIELD)
+    model = other.config.model
+    if not model.has_steps:
       raise ConfigError(
-        f'{_FIELD}={source}: is a {type(theirs.model).__name__}, which has no '
+        f'{_FIELD}={self.workdir}: is a {type(model).__name__}, which has no '
         'encoder; give the workdir of a neural model'
       )
-    check_zones(run.config, source, theirs)
 
   def fitted(self, corpus: Corpus, run: Run) -> Scorer:
     return copy_other(self.workdir, run, ENCODER, _FIELD)
