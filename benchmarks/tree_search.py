@@ -27,7 +27,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import propensity_weights
 from xjax.models.features import open_featuriser
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import Loss
 from xjax.models.trees.sparse_model import load_tree
 from xjax.models.trees.tree_search import Link, SearchResult, TreeSearch
 from xjax.run.open_run import OpenRun, open_run

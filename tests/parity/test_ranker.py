@@ -17,10 +17,9 @@ from xjax.core.types import Ragged
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_features import pifa
 from xjax.models.linear.classifiers import PartFiles
-from xjax.models.linear.dual import Solver
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import Loss, Solver
 from xjax.models.trees.training import fit_tree
-from xjax.models.trees.tree_search import Link, TreeMatcher, TreeSearch
+from xjax.models.trees.tree_search import Link, TreeSearch, matched_leaves
 from xjax.models.trees.vectors import join
 
 pytestmark = [pytest.mark.peers, pytest.mark.real_data]
@@ -100,6 +99,11 @@ def test_the_ranker_is_as_good_as_that_of_pecos(
   scheme, problem, pecos, tmp_path
 ):
   train, test, gold, test_gold, tree = problem
+
+  def matcher(rows, tree, weights, workers):
+    search = TreeSearch(tree, weights, Link.L3_HINGE)
+    return matched_leaves(rows, search, BEAM, workers)
+
   weights = fit_tree(
     train,
     gold,
@@ -110,7 +114,7 @@ def test_the_ranker_is_as_good_as_that_of_pecos(
     workers=2,
     parts=PartFiles(tmp_path),
     between=lambda: None,
-    matcher=TreeMatcher(BEAM, Link.L3_HINGE) if scheme != 'tfn' else None,
+    matcher=matcher if scheme != 'tfn' else None,
   )
   ids = TreeSearch(tree, weights, Link.L3_HINGE).beam(test, K, BEAM).ids
   ours, theirs = rp(ids, test_gold), rp(pecos[scheme], test_gold)

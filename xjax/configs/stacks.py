@@ -29,8 +29,8 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
+from xjax.models.linear.dual import Loss
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
-from xjax.models.linear.problem import Loss
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.stack.boosted import BoostedTrees

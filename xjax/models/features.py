@@ -176,7 +176,9 @@ class TextFeaturiser(Featuriser):
     if documents.sparse is not None:
       raise ConfigError('this run reads texts; do not give it features')
     if documents.vectors is not None:
-      refuse_vectors()
+      raise ConfigError(
+        'this run reads the words of documents; do not give it features'
+      )
     # Featurisers with equal digests share features of the same documents
     # (Documents.view). One without a digest, such as a matcher of names,
     # computes its own.
@@ -239,13 +241,6 @@ class RowFeaturiser(Featuriser):
   def example(self) -> Documents:
     rows = sparse.csr_array((1, self.n_features), dtype=np.float32)
     return Documents(SparseDocuments('example', rows))
-
-
-def refuse_vectors() -> None:
-  """Raises a ConfigError: a run reads words, but documents are vectors."""
-  raise ConfigError(
-    'this run reads the words of documents; do not give it features'
-  )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

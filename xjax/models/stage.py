@@ -5,12 +5,11 @@ workdir. So the run needs no file of another run, and a killed stage resumes.
 Only one process can train a run with stages.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import contextlib
 import dataclasses
 import functools
 import re
-from typing import Any
 
 from absl import logging
 import numpy as np
@@ -211,7 +210,6 @@ class Stage:
   name: str
   path: str  # of the stage in the run's config
   checks_zones: bool = True  # whether training documents must have the zones
-  given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @functools.cached_property
   def own(self) -> Run:
@@ -219,7 +217,7 @@ class Stage:
     # Each call makes a new Run of the stage, and all of them share what checks
     # have made.
     made = self.run.made.setdefault((_STAGE, self.name), {})
-    own = self.run.sub(self.name, self.config, self.given)
+    own = self.run.sub(self.name, self.config)
     return dataclasses.replace(own, made=made)
 
   @functools.cached_property

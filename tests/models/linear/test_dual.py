@@ -6,8 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import WIDTH, Loss, Solver, Workspace, solve_block
 
 N, D = 150, 40
 WIDTHS = [5, WIDTH]

@@ -9,20 +9,14 @@ import signal
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of, contents
-from xjax.core.errors import ConfigError, DataError, Interrupted, Preempted
+from xjax.core.errors import DataError, Interrupted, Preempted
 from xjax.core.types import ScoreKind
-from xjax.data.load import load_corpus
-from xjax.models.contract import Run
 from xjax.models.features import Featuriser
-from xjax.models.linear.batched import OnDevices
 from xjax.models.linear.classifiers import PartFiles
-from xjax.models.linear.linear_model import LinearModel, LinearTrain
-from xjax.models.linear.problem import Loss
-from xjax.models.trees.training import Blocks
+from xjax.models.linear.dual import Loss
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')
@@ -133,21 +127,6 @@ def test_workers_change_nothing(finished, tmp_path):
   assert digests[0].pop('config.json') != digests[1].pop('config.json')
   assert digests[0] == digests[1]
   assert found == whole
-
-
-@pytest.mark.parametrize('solver', [Blocks(), OnDevices()])
-def test_several_processes_train_on_devices_alone(
-  tmp_path, monkeypatch, solver
-):
-  config = config_of(LinearModel(), LinearTrain(solver=solver))
-  corpus = load_corpus(config.data, config.seed)
-  run = Run(config, Workdir.at(tmp_path))
-  monkeypatch.setattr('jax.process_count', lambda: 2)
-  if isinstance(solver, OnDevices):
-    config.model.check(corpus, run)
-  else:
-    with pytest.raises(ConfigError, match='one process'):
-      config.model.check(corpus, run)
 
 
 def test_another_search_is_judged_anew(tmp_path):

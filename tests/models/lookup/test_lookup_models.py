@@ -12,6 +12,7 @@ from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.lookup.names import NamesModel, Units
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.models.trees.tree_model import TreeModel
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -61,13 +62,15 @@ def test_a_corpus_without_gold_is_an_error_that_leaves_nothing(
   assert not (tmp_path / 'run').exists()
 
 
-@kinds(NeighboursModel(), PrototypesModel())
+@kinds(NeighboursModel(), PrototypesModel(), TreeModel())
 def test_several_processes_are_an_error(
   own_corpus, tmp_path, monkeypatch, model
 ):
   monkeypatch.setattr('xjax.models.contract.process_count', lambda: 2)
+  config = own_corpus(model, LABELS)
+  config.train = model.trained_by()
   with pytest.raises(ConfigError, match='can only be used by one process'):
-    fit(own_corpus(model, LABELS), tmp_path / 'run')
+    fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run' / 'config.json').exists()
 
 

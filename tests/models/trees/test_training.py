@@ -11,10 +11,9 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.classifiers import PartFiles
-from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import WIDTH, Loss, Solver, Workspace, solve_block
 from xjax.models.trees import training
-from xjax.models.trees.training import ProposedClusters, fit_tree
+from xjax.models.trees.training import fit_tree, proposed_clusters
 
 N, D, L = 80, 25, 9
 SOLVER = Solver(Loss.SQUARED_HINGE, 1.0, 1e-3, 500)
@@ -204,7 +203,7 @@ def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
   tree = LabelTree.of_clusters(parent_L, 3)
   assert tree.label.tolist() == [-1, -1, -1, -1, 2, 3, 8, 0, 1, 5, 6, 7]
   nodes_NK = np.tile(np.int32([2, PAD, 0]), (N, 1))
-  options = {'matcher': ProposedClusters(nodes_NK)}
+  options = {'matcher': proposed_clusters(nodes_NK)}
   whole = columns(train(data, tree, tmp_path / 'whole', **options))
   part = columns(train(data, tree, tmp_path, above=False, **options))
   for one, other in zip(whole, part, strict=True):

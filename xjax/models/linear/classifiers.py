@@ -65,9 +65,6 @@ class Classifiers:
     weights = sparse.csc_array(shape, dtype=np.float32)
     return cls(weights, np.zeros(n_labels, np.float32))
 
-  def take(self, labels: Int[np.ndarray, ' C']) -> 'Classifiers':
-    return Classifiers(self.weights[:, labels], self.bias[labels])
-
   @classmethod
   def join(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
     matrices = [part.weights for part in parts]
@@ -91,25 +88,6 @@ class Classifiers:
     return Classifiers(
       _matrix(weights.data, indices, weights.indptr, n_features), self.bias
     )
-
-  def with_last(
-    self, last_L: Bool[np.ndarray, ' L'], norm: float
-  ) -> 'Classifiers':
-    """Gives some labels lower scores than all others, for rows up to a norm."""
-    # Labels without training documents should rank after every trained label. A
-    # fixed bias such as -1 is not low enough if trained labels have lower
-    # scores. So the bias is 1 below their lowest possible score.
-    bias_L = bias_of_last(self.bias, self.lowest_scores(norm), last_L)
-    # Their weights go too, since a weight could lift the score again.
-    kept = np.repeat(~last_L, np.diff(self.weights.indptr))
-    before = np.concatenate([[0], np.cumsum(kept)])
-    weights = _matrix(
-      self.weights.data[kept],
-      self.weights.indices[kept],
-      before[self.weights.indptr],
-      self.n_features,
-    )
-    return Classifiers(weights, bias_L)
 
   def lowest_scores(self, norm: float) -> Float[np.ndarray, ' L']:
     """Returns each label's lowest score for rows with a norm up to `norm`."""
@@ -139,7 +117,10 @@ def bias_of_last(
   lowest_L: Float[np.ndarray, ' L'],
   last_L: Bool[np.ndarray, ' L'],
 ) -> Float32[np.ndarray, ' L']:
-  """Returns biases that rank some labels last (see Classifiers.with_last)."""
+  """Returns biases that rank some labels last, below all scores of the others.
+
+  A fixed bias such as -1 would not be low enough if others have lower scores.
+  """
   lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
   return np.where(last_L, np.float32(lowest - 1), bias_L)
 

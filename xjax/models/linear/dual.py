@@ -28,6 +28,7 @@ latest, training ends after max_epochs passes.
 """
 
 import dataclasses
+import enum
 import math
 
 from jaxtyping import Bool, Float32, Int, Int64
@@ -36,7 +37,6 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.arrays import csr_arrays
-from xjax.models.linear.problem import Loss
 
 WIDTH = 16  # labels of a block; 16 float32 values fill a cache line
 
@@ -53,6 +53,18 @@ _SAME = 1e-9  # smaller changes of dual variables are not applied to weights
 _CALM = np.float32(0.3)
 # The largest number of Newton steps for one dual variable of the logistic loss.
 _INNER = 12
+
+
+class Loss(enum.Enum):
+  """Chooses the loss of a document, a function of the document's margin m.
+
+  The margin is m = y (w.x + b). Here, x are the features of the document, and w
+  and b are the weights and the bias of a label. y is 1 if the document has the
+  label, else -1.
+  """
+
+  SQUARED_HINGE = 'squared_hinge'  # max(0, 1 - m)^2: an SVM; scores are margins
+  LOGISTIC = 'logistic'  # log(1 + exp(-m)): scores are logits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,12 +30,12 @@ from xjax.models.neural.proposals import proposed_nodes, saved_nodes
 from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.scorer import Scorer
 from xjax.models.stage import Stage, StageConfig
-from xjax.models.trees.training import ProposedClusters, fit_tree
-from xjax.models.trees.tree_model import NodesModel
+from xjax.models.trees.sparse_model import SparseModel
+from xjax.models.trees.training import proposed_clusters
+from xjax.models.trees.tree_model import TreeTrain
 from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights
 from xjax.models.trees.tree_search import OpenNodes, TreeSearch
 from xjax.models.trees.vectors import (
-  DocumentVectors,
   JoinedFeaturiser,
   encoder_faults,
 )
@@ -117,7 +117,7 @@ def _matcher_stage() -> StageConfig:
 
 
 @dataclasses.dataclass
-class MatchedModel(NodesModel):
+class MatchedModel(SparseModel):
   """Ranks the labels of clusters that a neural model proposes (X-Transformer).
 
   The neural model is the matcher, a stage of the run. It learns which clusters
@@ -129,6 +129,7 @@ class MatchedModel(NodesModel):
   """
 
   reads = (TfidfConfig,)
+  trained_by = TreeTrain
   chained = False
 
   levels: LevelsConfig = field(
@@ -188,13 +189,13 @@ class MatchedModel(NodesModel):
     return self._joined(texts, run.open_stage(MATCHER))
 
   def _joined(self, texts: Featuriser, matcher: Scorer) -> JoinedFeaturiser:
-    return JoinedFeaturiser(texts, DocumentVectors(matcher, self.weight))
+    return JoinedFeaturiser(texts, matcher, self.weight)
 
   def scorer(
     self, searches: list[TreeSearch], featuriser: JoinedFeaturiser, run: Run
   ) -> MatchedScorer:
     clusters = ClusterMap.above_labels(saved_levels(run))
-    proposer = Proposer(featuriser.vectors.encoder, self.kept, clusters)
+    proposer = Proposer(featuriser.encoder, self.kept, clusters)
     kind, block = self.score_kind(run.config), run.config.eval.batch_size
     return MatchedScorer(searches[0], kind, featuriser, proposer, block)
 
@@ -213,21 +214,9 @@ class MatchedModel(NodesModel):
     n_clusters, matcher = levels.sizes[-2], None
     if train.matched:
       nodes_NK = saved_nodes(run, len(data.gold), n_clusters)
-      matcher = ProposedClusters(nodes_NK)
+      matcher = proposed_clusters(nodes_NK)
     tree = LabelTree.of_clusters(levels.parents[-1], n_clusters)
-    return tree, fit_tree(
-      data.rows,
-      data.gold,
-      tree,
-      train.solver,
-      seed=run.config.seed,
-      threshold=train.threshold,
-      workers=train.workers,
-      parts=parts,
-      between=run.preemption.check,
-      matcher=matcher,
-      above=False,
-    )
+    return self.fit_nodes(tree, data, parts, run, None, matcher, above=False)
 
   def _levels(self, run: Run) -> RunLevels:
     return RunLevels(self.levels, run, 'config.model.levels')

@@ -96,7 +96,6 @@ class NeuralModel(TextModelConfig, Model):
   reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
   trained_by = NeuralTrain
   has_steps = True
-  several_processes = True
 
   shortlist: ShortlistConfig = field(
     AllLabels, 'The labels of a document that are scored.'

@@ -24,12 +24,11 @@ from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import PartFiles
-from xjax.models.linear.dual import Solver
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import Loss, Solver
 from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.proposer import Proposer
 from xjax.models.neural.shortlists import FIELD
-from xjax.models.trees.training import ProposedClusters, fit_tree
+from xjax.models.trees.training import fit_tree, proposed_clusters
 from xjax.train.batches.candidates import TrainShortlists
 
 _NODES = 'nodes'
@@ -163,6 +162,7 @@ def fitted_rows(
   tree = LabelTree.of_clusters(lists.parent_L, len(lists.children))
   # The rows go into the first checkpoint. Until then, a restart fits them
   # again, so no parts are kept in the workdir.
+  matcher = proposed_clusters(lists.nodes_NK) if lists.nodes_NK.size else None
   with tempfile.TemporaryDirectory(prefix='xjax_') as folder:
     weights = fit_tree(
       # Vectors as sparse rows: the solver of trees reads only these.
@@ -175,7 +175,7 @@ def fitted_rows(
       workers=workers,
       parts=PartFiles(pathlib.Path(folder)),
       between=lambda: None,
-      matcher=ProposedClusters(lists.nodes_NK) if lists.nodes_NK.size else None,
+      matcher=matcher,
       above=False,
     )
   n_labels = len(lists.parent_L)

@@ -142,9 +142,6 @@ class StackModel(Model):
     lacks = any(proposer.lacks_folder for proposer in self.proposers)
     return lacks and not self.encoder and not config.data.generated
 
-  def search_settings(self) -> dict[str, Any]:
-    return {}  # the folder of the encoder may move
-
   def reads_names(self, config: Config) -> bool:
     stages = [proposer.run_config(config) for proposer in self.proposers]
     return any(stage.model.reads_names(stage) for stage in stages)

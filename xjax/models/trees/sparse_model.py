@@ -12,34 +12,63 @@ from absl import logging
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
-from xjax.core.distributed import barrier, is_host0, process_count
-from xjax.core.errors import ConfigError
+from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import LabelTree, TreeData
-from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run
 from xjax.models.features import (
   FeaturesModel,
   Featuriser,
-  check_features,
   check_sizes,
   fit_featuriser,
   open_featuriser,
 )
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import PartFiles
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import Loss, Solver
 from xjax.models.scorer import Scorer, cannot_add
+from xjax.models.trees.training import Matcher, fit_tree
 from xjax.models.trees.tree_scorer import TreeScorer
 from xjax.models.trees.tree_search import Link, TreeSearch
+from xjax.train.train_config import TrainConfig
 from xjax.train.workdir import Workdir
 
 _TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
+
+
+@dataclasses.dataclass
+class SparseTrain(TrainConfig, abstract=True):
+  """Configures the training of linear classifiers by LIBLINEAR's methods."""
+
+  positive_weight = 1.0
+
+  loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
+  c: float = field(
+    1.0,
+    'Factor of the sum of all document losses (C in LIBLINEAR). The '
+    'regulariser has the factor 1.',
+    POSITIVE,
+  )
+  eps: float = field(
+    0.1,
+    'Training ends when the optimality conditions are violated by at most this '
+    'number, as in LIBLINEAR.',
+    POSITIVE,
+  )
+  max_epochs: int = field(
+    100, 'Largest number of passes over the documents.', AT_LEAST_1
+  )
+  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
+
+  @property
+  def solver(self) -> Solver:
+    stop = self.eps, self.max_epochs
+    return Solver(self.loss, self.c, *stop, self.positive_weight)
 
 
 @dataclasses.dataclass
@@ -66,24 +95,35 @@ class SparseModel(FeaturesModel, abstract=True):
     asked after each part.
     """
 
+  def fit_nodes(
+    self,
+    tree: LabelTree,
+    data: TreeData,
+    parts: PartFiles,
+    run: Run,
+    seed: int | None = None,  # None for that of the run
+    matcher: Matcher | None = None,
+    above: bool = True,
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Trains the classifiers of a tree's nodes, as fit_tree does."""
+    train = run.config.train
+    return tree, fit_tree(
+      data.rows,
+      data.gold,
+      tree,
+      train.solver,
+      seed=run.config.seed if seed is None else seed,
+      threshold=train.threshold,
+      workers=train.workers,
+      parts=parts,
+      between=run.preemption.check,
+      matcher=matcher,
+      above=above,
+    )
+
   def summary(self, tree: LabelTree) -> str:
     """Describes the classifiers of a model file, for the log."""
     return str(tree)
-
-  def trained_together(self, config: Config) -> bool:
-    """Returns whether several processes can train the model of a run."""
-    del config
-    return False
-
-  def check(self, corpus: Corpus, run: Run) -> None:
-    if process_count() > 1 and not self.trained_together(run.config):
-      raise ConfigError(
-        f'this {type(self).__name__} can only be trained by one process: start '
-        'the run on one host, or use LinearModel with '
-        'config.train.solver=OnDevices(...), which can use several hosts'
-      )
-    check_features(run)
-    check_train_labels(corpus)
 
   def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
     return fit_featuriser(corpus.splits[TRAIN], run)
@@ -172,11 +212,8 @@ class SparseModel(FeaturesModel, abstract=True):
   ) -> None:
     parts = PartFiles(_parts_of(path))
     tree, weights = self.train_file(number, data, parts, run)
-    barrier('xjax:trained')  # wait until no process reads the file or its parts
-    if is_host0():
-      with Progress(f'writing {path.name}'), run.folder.recording(path):
-        save_tree(path, tree, weights)
-    barrier('xjax:saved')
+    with Progress(f'writing {path.name}'), run.folder.recording(path):
+      save_tree(path, tree, weights)
     count = plural(len(weights.values), 'weight')
     logging.info('%s: %s; %s', path.name, self.summary(tree), count)
 

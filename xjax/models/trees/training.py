@@ -8,71 +8,31 @@ import threading
 import numpy as np
 from scipy import sparse
 
-from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
-from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers, PartFiles, bias_of_last
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
-from xjax.models.linear.problem import (
-  OneVsAllProblem,
-  SolverConfig,
-  largest_norm,
-)
 
 # A part has about this many classifiers. A killed run loses at most one part.
 _PART = 256
+_ROWS = 4096  # rows that are squared at a time
 
 # A function (rows, tree, weights, workers) -> int [N, K], the leaves that a
 # trained tree predicts for each training document, or PAD.
 Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ProposedClusters:
-  """Gives the proposed clusters of LabelTree.of_clusters, as a Matcher."""
+def proposed_clusters(nodes_NK: np.ndarray) -> Matcher:
+  """Returns what gives the proposed clusters of LabelTree.of_clusters.
 
-  nodes_NK: np.ndarray  # int32, PAD after the last cluster of a document
-
-  def __call__(
-    self,
-    rows: sparse.csr_array,
-    tree: LabelTree,
-    weights: BlockWeights,
-    workers: int,
-  ) -> np.ndarray:
-    # Node 0 is the root, and the clusters follow in their order.
-    return np.where(self.nodes_NK == PAD, PAD, self.nodes_NK + 1)
-
-
-@dataclasses.dataclass
-class Blocks(SolverConfig):
-  """Trains sixteen labels at once by LIBLINEAR's method, on CPUs (dual.py)."""
-
-  eps: float = field(
-    0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
-  )
-  max_epochs: int = field(
-    100, 'Largest number of passes over the documents.', AT_LEAST_1
-  )
-  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
-
-  def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    n_labels = problem.n_labels
-    return fit_tree(
-      problem.rows,
-      problem.gold,
-      complete_tree(n_labels, max(2, n_labels)),
-      Solver(problem.loss, problem.c, self.eps, self.max_epochs),
-      seed=problem.seed,
-      threshold=problem.threshold,
-      workers=self.workers,
-      parts=problem.parts,
-      between=problem.between,
-    )
+  They are int32, PAD after the last cluster of a document.
+  """
+  # Node 0 is the root, and the clusters follow in their order.
+  nodes = np.where(nodes_NK == PAD, PAD, nodes_NK + 1)
+  return lambda rows, tree, weights, workers: nodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +63,7 @@ def fit_tree(
   A document is positive for a node if the document has the node's label, or a
   label below the node. A node's classifier is trained only on the documents
   that are positive for the node's parent (teacher forcing). The score of a node
-  without positive documents is less than the scores of all other nodes
-  (Classifiers.with_last).
+  without positive documents is less than the scores of all other nodes.
 
   Args:
     matcher: finds the nodes that the trained part of the tree predicts for each
@@ -128,7 +87,7 @@ def fit_tree(
       rows, documents, seen_by, task, solver, seed, threshold, local.workspace
     )
 
-  names, lowest, n_weights, norm = [], [], 0, largest_norm(rows)
+  names, lowest, n_weights, norm = [], [], 0, _largest_norm(rows)
   deepest = int(tree.levels[-2])
   bar = Progress('training nodes', len(tree) - 1)
   with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
@@ -322,3 +281,14 @@ def _solve(
   weights[:, ~positive.any(axis=0)] = 0
   classifiers = Classifiers.from_dense(weights, bias, threshold)
   return classifiers.renumber_features(features, rows.shape[1])
+
+
+def _largest_norm(rows: sparse.csr_array) -> float:
+  """Returns the largest L2 norm of a row."""
+  largest = 0.0
+  for first in range(0, rows.shape[0], _ROWS):
+    # In blocks, because a float64 copy of all rows would double the memory.
+    part = rows[first : first + _ROWS].astype(np.float64)
+    part.data **= 2
+    largest = max(largest, float(part.sum(axis=1).max(initial=0)))
+  return largest**0.5

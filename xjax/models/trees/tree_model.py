@@ -1,7 +1,9 @@
 """Defines label trees, whose nodes have linear classifiers."""
 
 import dataclasses
-from typing import Any
+
+import numpy as np
+from scipy import sparse
 
 from xjax.core.config_part import (
   AMOUNT,
@@ -19,40 +21,20 @@ from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import PartFiles
-from xjax.models.linear.dual import Solver
-from xjax.models.linear.problem import Loss
-from xjax.models.trees.sparse_model import SparseModel
-from xjax.models.trees.training import fit_tree
-from xjax.models.trees.tree_search import TreeMatcher
+from xjax.models.trees.sparse_model import SparseModel, SparseTrain
+from xjax.models.trees.tree_search import TreeSearch, matched_leaves
 from xjax.models.trees.vectors import ENCODER, NoVectors, VectorsConfig
-from xjax.train.train_config import TrainConfig
 
 
 @dataclasses.dataclass
-class TreeTrain(TrainConfig):
+class TreeTrain(SparseTrain):
   """Configures the training of label trees, with a classifier per child."""
 
-  loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
-  c: float = field(
-    1.0,
-    'Factor of the sum of all document losses (C in LIBLINEAR). The '
-    'regulariser has the factor 1.',
-    POSITIVE,
-  )
   positive_weight: float = field(
     1.0,
     'Factor of c for the documents that have the label, or a label below the '
     'node.',
     POSITIVE,
-  )
-  eps: float = field(
-    0.1,
-    'Training ends when the optimality conditions are violated by at most this '
-    'number, as in LIBLINEAR.',
-    POSITIVE,
-  )
-  max_epochs: int = field(
-    100, 'Largest number of passes over the documents.', AT_LEAST_1
   )
   threshold: float = field(
     0.1, 'Weights with a smaller absolute value are set to 0.', AMOUNT
@@ -66,29 +48,18 @@ class TreeTrain(TrainConfig):
     AT_LEAST_0,
     tiny=at_most(2),
   )
-  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
-
-  @property
-  def solver(self) -> Solver:
-    stop = self.eps, self.max_epochs
-    return Solver(self.loss, self.c, *stop, self.positive_weight)
 
 
 @dataclasses.dataclass
-class NodesModel(SparseModel, abstract=True):
-  """Trains linear classifiers at the nodes of a label tree."""
-
-  trained_by = TreeTrain
-
-
-@dataclasses.dataclass
-class TreeModel(NodesModel):
+class TreeModel(SparseModel):
   """Trains linear classifiers at the nodes of a label tree.
 
   With the logistic loss the model is a probabilistic label tree (Jasinska et
   al. 2016); with the squared hinge loss it is XR-Linear (Yu et al. 2022,
   "PECOS").
   """
+
+  trained_by = TreeTrain
 
   tree: TreeConfig = field(ClusterTree, 'The tree over the labels.')
   n_trees: int = field(
@@ -137,13 +108,6 @@ class TreeModel(NodesModel):
   def open_stages(self, run: Run) -> tuple[str, ...]:
     return self.vectors.stages
 
-  def search_settings(self) -> dict[str, Any]:
-    beam = None if self.exact else self.beam
-    search = {'beam': beam, 'exact': self.exact}
-    if self.n_trees > 1:
-      search['trees'] = self.n_trees
-    return search
-
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:
@@ -153,18 +117,13 @@ class TreeModel(NodesModel):
     data = dataclasses.replace(data, seed=seed, workers=train.workers)
     with Progress('building the label tree'):
       tree = self.tree.build(data)
-    matcher = None
-    if train.matched:
-      matcher = TreeMatcher(train.matched, self.link(config))
-    return tree, fit_tree(
-      data.rows,
-      data.gold,
-      tree,
-      train.solver,
-      seed=seed,
-      threshold=train.threshold,
-      workers=train.workers,
-      parts=parts,
-      between=run.preemption.check,
-      matcher=matcher,
+
+    def matcher(
+      rows: sparse.csr_array, tree: LabelTree, weights: BlockWeights, n: int
+    ) -> np.ndarray:
+      search = TreeSearch(tree, weights, self.link(config))
+      return matched_leaves(rows, search, train.matched, n)
+
+    return self.fit_nodes(
+      tree, data, parts, run, seed, matcher if train.matched else None
     )

@@ -347,32 +347,21 @@ class OpenNodes:
     return document, node, score, starts, self._children
 
 
-@dataclasses.dataclass(frozen=True)
-class TreeMatcher:
-  """Finds the leaves that a tree predicts for training documents."""
+def matched_leaves(
+  rows: sparse.csr_array,
+  search: TreeSearch,
+  k: int,  # leaves of a document, and the width of the beam
+  workers: int,  # does not change the result
+) -> Int32[np.ndarray, 'N K']:
+  """Returns the labels of the k best leaves of training documents, and PAD."""
+  n, parts = rows.shape[0], []
 
-  k: int  # leaves of a document, and the width of the beam
-  link: Link
+  def matched(start: int) -> np.ndarray:
+    return search.beam(rows[start : start + _DOCUMENTS], k, k).ids
 
-  def __call__(
-    self,
-    rows: sparse.csr_array,
-    tree: LabelTree,
-    weights: BlockWeights,
-    workers: int,  # does not change the result
-  ) -> Int32[np.ndarray, 'N K']:
-    """Returns the labels of the k best leaves of each document, and PAD."""
-    search = TreeSearch(tree, weights, self.link)
-    n = rows.shape[0]
-
-    def matched(start: int) -> np.ndarray:
-      part = rows[start : start + _DOCUMENTS]
-      return search.beam(part, self.k, self.k).ids
-
-    bar = Progress('matching documents', n)
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
-      parts = []
-      for ids in pool.map(matched, range(0, n, _DOCUMENTS)):
-        parts.append(ids)
-        bar.update(len(ids))
-    return np.concatenate(parts)
+  bar = Progress('matching documents', n)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
+    for ids in pool.map(matched, range(0, n, _DOCUMENTS)):
+      parts.append(ids)
+      bar.update(len(ids))
+  return np.concatenate(parts)

@@ -67,7 +67,7 @@ class VectorsConfig(ConfigPart, abstract=True):
     """Returns features that also have the vectors of documents, if any."""
     if encoder is None:
       return texts
-    return JoinedFeaturiser(texts, DocumentVectors(encoder, self.weight))
+    return JoinedFeaturiser(texts, encoder, self.weight)
 
 
 @dataclasses.dataclass
@@ -177,25 +177,6 @@ def _levels_of(model: Model) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DocumentVectors:
-  """Computes the vectors of documents with the encoder of a neural model."""
-
-  encoder: Scorer
-  weight: float  # length of each vector
-
-  @property
-  def dim(self) -> int:
-    return self.encoder.vector_dim
-
-  def __call__(self, documents: Documents) -> Float32[np.ndarray, 'N D']:
-    """Returns the vectors of N documents, all of the length `weight`."""
-    vectors_ND = self.encoder.vectors(documents)
-    norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    # A vector of zeros stays one.
-    return vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class JoinedFeaturiser(Featuriser):
   """Computes TF-IDF features, and joins a vector of an encoder to them.
 
@@ -204,11 +185,12 @@ class JoinedFeaturiser(Featuriser):
   """
 
   texts: TextFeaturiser
-  vectors: DocumentVectors
+  encoder: Scorer  # a neural model
+  weight: float  # length of each vector
 
   @property
   def n_features(self) -> int:
-    return self.texts.n_features + self.vectors.dim
+    return self.texts.n_features + self.encoder.vector_dim
 
   @property
   def unexplained(self) -> str:
@@ -220,17 +202,21 @@ class JoinedFeaturiser(Featuriser):
 
   @property
   def stages(self) -> dict[str, Scorer]:
-    return {ENCODER: self.vectors.encoder}
+    return {ENCODER: self.encoder}
 
   def __call__(self, documents: Documents) -> sparse.csr_array:
-    return join(self.texts(documents), self.vectors(documents))
+    vectors_ND = self.encoder.vectors(documents)
+    norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    # A vector of zeros stays one.
+    vectors_ND = vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
+    return join(self.texts(documents), vectors_ND)
 
   def example(self) -> Documents:
     return self.texts.example()
 
   def warmup(self) -> None:
     self.texts.warmup()
-    self.vectors.encoder.warmup_vectors()
+    self.encoder.warmup_vectors()
 
   def document(self, document: str | Document) -> Document:
     return self.texts.document(document)

@@ -31,7 +31,7 @@ from xjax.data.schema import Document
 from xjax.judge.judge import score_threshold
 from xjax.judge.label_lists import LabelLists
 from xjax.models.contract import Config
-from xjax.models.linear.problem import Loss
+from xjax.models.linear.dual import Loss
 from xjax.run.api.fitting import AUTO, config_of, fit_documents
 from xjax.run.api.model import score_matrix
 from xjax.run.auto import linear_parts
