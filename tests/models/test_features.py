@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.load import load_corpus, read_input
+from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.models.contract import Config, Run
 from xjax.models.features import (
@@ -105,20 +105,6 @@ def test_given_rows(given, tmp_path):
     assert rows[0].indices.tolist() == [0, 3]
     assert rows[0].data.tolist() == [1, 0]
     assert rows[1].toarray().tolist() == [[0, 5, 0, 0]]
-
-
-def test_given_files(given, tmp_path):
-  config, corpus = given
-  featuriser = fitted(corpus.split('train'), config, tmp_path)
-  path = tmp_path / 'new.txt'
-  path.write_text(' 1:2\n 0:1 1:1\n')
-  documents = read_input(config.data, str(path))
-  rows = rows_of(featuriser, documents)
-  assert rows[1].toarray().tolist() == [[1, 1, 0, 0]]
-  path.write_text(' 1:2\n 0:1 4:1\n')
-  documents = Documents.of(read_input(config.data, str(path)))
-  with pytest.raises(DataError, match=r'new.txt: feature 4 is not in 0..3'):
-    featuriser(documents)
 
 
 def test_what_cannot_be_read(given, made, tmp_path):

@@ -6,7 +6,6 @@ from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
 from xjax.models.features import RowFeaturiser
@@ -73,24 +72,6 @@ def test_the_words_are_those_of_other_models():
   text = 'Naïve co-operation, हिन्दी कानून, ΑΣ x² İi straße'
   for word in split_words(text):
     assert matched([word], text), word
-
-
-def test_the_score_of_a_label_is_shared_by_the_words_of_its_names():
-  matcher = DescriptorMatcher([('sea fish', 'fish'), ('ham',), ('fish',)], 6)
-  document = Document('d', {'a': 'Ham? Sea-fish', 'b': 'a Fish 7 ham'})
-  shares = matcher.word_shares(document)
-  assert shares.features.tolist() == [0, 1, 2]
-  weights_DK = WEIGHTS(shares.features, np.array([0, 2, PAD]))
-  found_KT = shares.contributions(weights_DK)
-  # Label 0 has 2 + 1 occurrences, as sea fish, fish and fish.
-  third = (3 + 2 / 3) / 3
-  wanted = [0, third / 2, third / 2 + third, 0, third, 0]
-  np.testing.assert_allclose(found_KT[0], wanted, rtol=1e-6)
-  np.testing.assert_allclose(found_KT[1], [0, 0, 1.25, 0, 1.25, 0])
-  assert not found_KT[2].any()
-  places = matcher.words(document)
-  shown = [document.zones[zone][start:end] for zone, start, end in places]
-  assert shown == ['Ham', 'Sea', 'fish', 'a', 'Fish', '7']
 
 
 @settings(deadline=None, max_examples=40)

@@ -10,8 +10,6 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.data.schema import Document
-from xjax.models.features import RowFeaturiser
-from xjax.models.lookup.exact_match import ScoredLabels
 from xjax.models.lookup.names import (
   NameCoverage,
   UnitCounts,
@@ -31,7 +29,6 @@ def counts_of(n_documents=7, **counts):
 
 # ln(8 / 4) for fish, 0.1 for sea, and ln(8) for words that training never had.
 COUNTS = counts_of(fish=3, sea=7)
-WEIGHTS = ScoredLabels(RowFeaturiser(3), 0.0, 1).feature_weights
 FISH, SEA, NEVER = math.log(2), 0.1, math.log(8)
 
 
@@ -142,22 +139,6 @@ def test_scores_do_not_depend_on_other_texts(names, texts):
     own = slice(rows.indptr[row], rows.indptr[row + 1])
     assert rows.indices[own].tolist() == alone.indices.tolist()
     assert rows.data[own].tobytes() == alone.data.tobytes()
-
-
-def test_the_words_of_the_best_name_share_the_score():
-  coverage = coverage_of([('fish oil', 'sea'), 'sea salt', 'ham'])
-  document = Document('d', {'a': 'Fishes! a', 'b': 'of the SEA, fish'})
-  shares = coverage.word_shares(document)
-  assert shares.features.tolist() == [0, 1]
-  weights_DK = WEIGHTS(shares.features, np.arange(3))
-  parts_KT = shares.contributions(weights_DK)
-  first = FISH * (1 + math.log(2)) * FISH / (FISH + NEVER) / 2
-  second = partial(SEA, SEA + NEVER)
-  wanted = [first, 0, 0, 0, 0, first]
-  np.testing.assert_allclose(parts_KT[0], wanted, rtol=1e-5)
-  np.testing.assert_allclose(parts_KT[1], [0, 0, 0, 0, second, 0], rtol=1e-5)
-  zone, start, end = coverage.words(document)[4]
-  assert document.zones[zone][start:end] == 'SEA'
 
 
 def test_threads_can_share_a_featuriser():

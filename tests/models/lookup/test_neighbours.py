@@ -99,15 +99,6 @@ def test_only_cosines_above_zero_are_listed():
   assert (np.isneginf(sims) == (ids == PAD)).all()
 
 
-def test_entries_may_be_unsorted_and_repeated():
-  parts = np.float32([2, 1, 1]), np.array([3, 0, 3]), np.array([0, 3])
-  rows = sparse.csr_array(parts, (1, 4))
-  ids, sims = NearestDocuments(rows).nearest(rows, 1)
-  assert ids.tolist() == [[0]] and sims.tolist() == [[1]]
-  other = sparse.csr_array(np.float32([[1, 0, 0, 3]]))
-  assert NearestDocuments(other).nearest(rows, 1)[1].tolist() == [[1]]
-
-
 @hypothesis.given(
   st.integers(0, 2**32 - 1),
   st.integers(1, 40),

@@ -5,18 +5,12 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from tests.fixtures.kinds import KINDS
-from tests.fixtures.shortlist_runs import TEXTS, by_levels
-from xjax.core.ranking import Query
+from tests.fixtures.shortlist_runs import TEXTS
 from xjax.core.types import PAD, Ragged
-from xjax.data.documents import Documents
 from xjax.data.label_trees.levels import load_levels
 from xjax.data.load import read_corpus
-from xjax.losses.bce import BCEConfig
-from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.neural.level_stages import level_corpus
-from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.models.neural.proposals import fitted_rows
-from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.workdir import Workdir
@@ -83,41 +77,3 @@ def test_clusters_are_gold_where_their_labels_are(levelled):
 
 def levels_of(result):
   return load_levels(Workdir.at(result.workdir).levels)
-
-
-def all_logits(predictor):
-  """Returns the logits of all labels of a model for TEXTS, [N, L]."""
-  scorer, n = predictor.scorer, predictor.n_labels
-  plain = NeuralScorer(
-    scorer._graphdef, scorer.params, scorer.mesh, n, reader=scorer.reader
-  )
-  lists = plain.rank(Documents(TEXTS), Query(n))
-  logits_NL = np.full((len(TEXTS), n), np.nan)
-  np.put_along_axis(logits_NL, lists.ids_GNK[0], lists.scores_GNK[0], 1)
-  return logits_NL
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize('loss', [BCEConfig(), SquaredHingeConfig()])
-def test_with_all_clusters_scores_are_products_over_paths(loss, tmp_path):
-  config = by_levels(kept=16)
-  config.train.loss = loss
-  result = fit(config, tmp_path / 'run')
-  folder, model = result.workdir, open_run(result.workdir)
-  logs_NC, levels = 0.0, levels_of(result)
-  stages = folder / 'stages' / 'level' / 'stages' / 'level', folder / 'stages'
-  for level, path in enumerate((stages[0], stages[1] / 'level', folder)):
-    z = all_logits(open_run(path))
-    is_hinge = isinstance(loss, SquaredHingeConfig)
-    own = -(np.maximum(0, 1 - z) ** 3) if is_hinge else -np.logaddexp(0, -z)
-    if level:
-      logs_NC = logs_NC[:, levels.parents[level]]
-    logs_NC = logs_NC + own
-  scores_NL = logs_NC
-  if not is_hinge:
-    scores_NL = logs_NC - np.log(-np.expm1(logs_NC))
-  lists = model.rank(Documents(TEXTS), Query(model.n_labels))
-  ids, scores = lists.ids_GNK[0], lists.scores_GNK[0]
-  assert (np.sort(ids, axis=1) == np.arange(model.n_labels)).all()
-  wanted = np.take_along_axis(scores_NL, ids, axis=1)
-  np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-5)

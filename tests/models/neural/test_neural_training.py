@@ -22,24 +22,10 @@ from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pretrained.architecture import architecture_of
 from xjax.networks.text_model import initial_biases, smoothed_priors
 from xjax.run.fit import fit
 from xjax.train.parameters import by_path
-
-COUNTS = np.random.default_rng(0).permutation(
-  [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
-)
-
-
-@pytest.mark.parametrize('n', [1, 8])
-def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
-  hidden = UnifiedConfig(hidden_labels=n).draw_hidden(COUNTS, 0)
-  assert hidden.dtype == bool and hidden.shape == COUNTS.shape
-  drawn = np.sort(COUNTS[hidden])
-  runs = np.sort(COUNTS[(COUNTS >= 1) & (COUNTS <= 20)]).reshape(n, -1)
-  assert ((runs[:, 0] <= drawn) & (drawn <= runs[:, -1])).all()
 
 
 @pytest.mark.parametrize(

@@ -96,45 +96,22 @@ def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(reranked):
   assert {'all', 'few'} <= recalls(reranked).keys()
 
 
-KILLS = {
-  'loop 1': lambda patch: kill_training(patch, 1),
-  'rows 0': lambda patch: kill(patch, proposals, 'fitted_rows', 0),
-  'list 0': lambda patch: kill(patch, proposals, 'write_npz', 0),
-  'list 1': lambda patch: kill(patch, proposals, 'write_npz', 1, after=True),
-}
-
-
-CANDIDATES = {
-  'union': {'kept': 4, 'candidates': Candidates.UNION},
-  'gold first': {'kept': 6, 'candidates': Candidates.GOLD_FIRST_RANDOM},
-}
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-  ('kind', 'place'),
-  [
-    ('reranked', 'list 0'),  # a copied run proposes its labels
-    *(('bootstrapped', place) for place in ('rows 0', 'list 1')),
-    *((kind, 'loop 1') for kind in CANDIDATES),
-  ],
-)
+@pytest.mark.parametrize('kind', ['bootstrapped', 'random'])
 def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  kind, place, fitted, fit_once, tmp_path, monkeypatch
+  kind, fit_once, tmp_path, monkeypatch
 ):
   def config():
-    if kind in CANDIDATES:
-      return by_levels((16,), **CANDIDATES[kind])
     if kind == 'bootstrapped':
       return by_levels(bootstrap=True)
-    return of_run(proposer_of(whole))
+    return by_levels((16,), candidates=Candidates.GOLD_FIRST_RANDOM)
 
-  if kind == 'reranked':
-    whole = fitted('reranked')
-  else:
-    whole = fit_once(f'by_levels {kind}', config())
+  whole = fit_once(f'by_levels {kind}', config())
   with monkeypatch.context() as patch, pytest.raises(Preempted):
-    KILLS[place](patch)
+    if kind == 'bootstrapped':
+      kill(patch, proposals, 'fitted_rows', 0)
+    else:
+      kill_training(patch, 1)
     fit(config(), tmp_path / 'run')
   result = fit(config(), tmp_path / 'run')
   assert result.metrics == whole.metrics

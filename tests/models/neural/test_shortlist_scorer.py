@@ -220,15 +220,6 @@ def best(scores_N, inside_N, k):
   return order[masked[order] > -np.inf]
 
 
-def test_a_shortlist_of_labels_is_measured_in_each_slice():
-  table = table_of(L)
-  scorer = scorer_of(Proposer(table, 20), Combination.SUM)
-  recalls = measured(scorer)
-  wanted = shares_of(lambda row, mask: best(table.scores[row], mask[:L], 20))
-  for name, share in wanted.items():
-    assert recalls[name] == {'shortlist recall@20': pytest.approx(share)}
-
-
 def test_each_level_of_clusters_is_measured():
   coarse = np.int32(np.arange(N_CLUSTERS) % 6)
   children = np.int32([np.flatnonzero(coarse == c) for c in range(6)])

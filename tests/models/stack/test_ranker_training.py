@@ -1,7 +1,5 @@
 """The ranker of a stack learns from folds of train, or from dev."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ from xjax.models.contract import Run
 from xjax.models.stack import ranker_training as folds
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.pair_features import LabelFacts
-from xjax.models.stack.proposers import names_proposer, neighbours_proposer
+from xjax.models.stack.proposers import neighbours_proposer
 from xjax.models.stack.ranker_training import RankerDocuments
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -109,16 +107,3 @@ def test_counts_do_not_say_whether_a_document_has_a_label(stacked):
     share = len(gold) / (len(gold) - len(fold.rows))
     np.testing.assert_allclose(seen[:n], counts * share)
     assert not seen[n:].any()
-
-
-def test_proposers_list_labels_by_their_zones(tmp_path, monkeypatch):
-  zones, propose = [], folds.RankerTraining._propose
-
-  def watched(self, proposer, scorer, split, *rest):
-    zones.append({zone for x in split.documents for zone in x.zones})
-    return propose(self, proposer, scorer, split, *rest)
-
-  monkeypatch.setattr(folds.RankerTraining, '_propose', watched)
-  proposer = dataclasses.replace(names_proposer(depth=10), zones=('title',))
-  fit(stack_of(proposer), tmp_path / 'run')
-  assert zones == [{'title'}] * 3

@@ -160,7 +160,9 @@ def test_members_of_a_stack_encode_a_text_once(tmp_path, monkeypatch):
     return vectors(self, texts)
 
   monkeypatch.setattr(TextEncoder, 'vectors', counting)
-  result = fit(stack_of(*proposers, folds=2), tmp_path / 'run')
+  config = stack_of(*proposers, folds=2)
+  config.data = dataclasses.replace(config.data, n_train=60, n_dev=12)
+  result = fit(config, tmp_path / 'run')
   for name in ('train', 'dev'):
     documents = result.corpus.split(name).documents
     texts = [document.text() for document in documents]

@@ -18,7 +18,6 @@ from xjax.models.trees.tree_scorer import TreeScorer
 from xjax.models.trees.tree_search import (
   Link,
   SearchResult,
-  Squash,
   TreeSearch,
 )
 
@@ -27,9 +26,7 @@ KINDS = {Link.SIGMOID: ScoreKind.LOGIT, Link.L3_HINGE: ScoreKind.MARGIN}
 RNG = np.random.default_rng(0)
 WEIGHTS_L = RNG.choice([0, 0.5, 1, 2], L).astype(np.float32)
 ALLOWED_L = RNG.random(L) < 0.6
-ALLOWED_BL = RNG.random((N, L)) < 0.6
 SLICES = (RNG.random(L) < 0.3, np.zeros(L, bool))
-MORE = 4  # number of labels that no tree has
 
 
 @pytest.fixture(scope='module')
@@ -67,11 +64,6 @@ def ranked(scorer, rows, k, weights=None, slices=(), allowed=None):
   return lists.ids_GNK, lists.scores_GNK
 
 
-def logs_of(weights_L):
-  with np.errstate(divide='ignore'):
-    return np.log(weights_L.astype(float))
-
-
 def logit(log_p):
   return log_p - np.log(-np.expm1(log_p))
 
@@ -82,40 +74,6 @@ def check(ids_K, scores_K, wanted):
   assert ids_K.tolist() == ids + [PAD] * (K - len(ids))
   np.testing.assert_allclose(scores_K[: len(ids)], scores, rtol=2e-6)
   assert (scores_K[len(ids) :] == -np.inf).all()
-
-
-@pytest.mark.parametrize('link', KINDS)
-@pytest.mark.parametrize('allowed', [None, ALLOWED_L, ALLOWED_BL], ids=np.ndim)
-def test_lists_of_scores_and_of_slices(models, rows, link, allowed):
-  (model, _), scorer = models, scorer_of(models[:1], link)
-  mask = allowed
-  if allowed is not None:
-    more = np.ones((*allowed.shape[:-1], MORE), bool)
-    mask = np.concatenate([allowed, more], axis=-1)
-  ids, scores = ranked(scorer, rows, K, None, SLICES, mask)
-  assert ids.shape == scores.shape == (3, N, K)
-  assert ids.dtype == np.int32 and scores.dtype == np.float32
-  for i, row_D in enumerate(rows.toarray().astype(float)):
-    own_L = np.broadcast_to(True if allowed is None else allowed, (N, L))[i]
-    for g, slice_L in enumerate([np.ones(L, bool), *SLICES]):
-      logs = logs_of(slice_L & own_L)
-      found, _, shown = model.best(row_D, link, K, logs)
-      if link is Link.SIGMOID:
-        shown = logit(np.array(shown))
-      check(ids[g, i], scores[g, i], (found, shown))
-
-
-@pytest.mark.parametrize('link', KINDS)
-def test_weights_are_of_probabilities(models, rows, link):
-  """Checks that margins are weighted as probabilities by a given sigmoid."""
-  (model, _), scorer = models, scorer_of(models[:1], link)
-  weights = np.append(WEIGHTS_L, np.ones(MORE, np.float32))
-  for sigmoid in ((1.0, 0.0), (2.0, 1.5)):
-    ids, scores = ranked(scorer, rows, K, RankWeights(weights, sigmoid))
-    squash = None if link is Link.SIGMOID else Squash(*sigmoid)
-    for i, row_D in enumerate(rows.toarray().astype(float)):
-      found, keys, _ = model.best(row_D, link, K, logs_of(WEIGHTS_L), squash)
-      check(ids[0, i], scores[0, i], (found, keys))
 
 
 def test_logits_do_not_saturate(models, rows):

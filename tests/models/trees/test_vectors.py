@@ -83,8 +83,7 @@ def test_the_run_of_another_workdir_is_copied(joined, source, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize('labels', [True, False])
-@pytest.mark.parametrize('place', ['loop', 'tree'])
+@pytest.mark.parametrize(('labels', 'place'), [(True, 'tree'), (False, 'loop')])
 def test_an_encoder_by_levels_resumes_where_it_was_killed(
   labels, place, fit_once, tmp_path, monkeypatch
 ):
