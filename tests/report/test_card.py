@@ -245,8 +245,8 @@ def test_faults_of_the_corpus_are_warnings_on_the_card(result):
   ('model', 'told'),
   [
     (LinearModel(), 'has learned nothing'),
-    (ExactMatchModel(), 'whose names occur in a text'),
-    (NamesModel(), 'finds the names of labels in texts'),
+    (ExactMatchModel(), 'scores labels by their names'),
+    (NamesModel(), 'scores labels by their names'),
     (EnsembleModel(('a', 'b')), 'averages the lists of 2 runs'),
     (ZeroShotConfig(), 'scores labels by their names'),
   ],
