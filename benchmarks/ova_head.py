@@ -50,7 +50,7 @@ from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import SGD
+from xjax.networks.rows.update import FusedSGD
 
 HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8
@@ -300,7 +300,7 @@ def fused(
       positives_BP,
       jnp.ones(documents, bool),
       bce,
-      RowUpdate(SGD(), {}, scalars),
+      RowUpdate(FusedSGD(), {}, scalars),
     )
 
   run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=1)

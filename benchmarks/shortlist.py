@@ -38,7 +38,7 @@ from xjax.networks.batch import Shortlist
 from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
-from xjax.networks.rows.update import SGD
+from xjax.networks.rows.update import FusedSGD
 
 L, D, B, A, CHUNK = 655_360, 384, 64, 1024, 2048
 POSITIVES = 8
@@ -102,7 +102,7 @@ def head_step(
 
   def total(document_BD, params, shortlist):
     scalars = StepScalars(jnp.float32(0.01), jnp.float32(0), jnp.uint32(0))
-    head, step = nnx.merge(graphdef, params), RowUpdate(SGD(), {}, scalars)
+    head, step = nnx.merge(graphdef, params), RowUpdate(FusedSGD(), {}, scalars)
     if shortlist is None:
       return fused_loss(head, document_BD, gold_BP, mask_B, bce, step)
     return fused_loss(head, document_BD, shortlist, mask_B, bce, step)

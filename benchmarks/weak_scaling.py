@@ -27,7 +27,7 @@ from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAll, OneVsAllConfig
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import SGD
+from xjax.networks.rows.update import FusedSGD
 
 ROWS = 10752  # per device: 2.75 million labels on 256 devices
 DOCUMENTS = 512
@@ -112,7 +112,7 @@ def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
   def run(rows, document_BD, positives_BP, mask_B, scalars):
-    step = RowUpdate(SGD(), {}, StepScalars(*scalars))
+    step = RowUpdate(FusedSGD(), {}, StepScalars(*scalars))
 
     def total(document_BD):
       model = nnx.merge(graphdef, rows)

@@ -1,6 +1,5 @@
 """Modules of one's own, as --import and config files import them."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -13,30 +12,13 @@ from xjax.core.errors import ConfigError
 
 # The script `xjax` puts its own folder in front, and not the current folder.
 SCRIPT = 'from xjax.commands.main import main; main()'
-METRIC = """
-from xjax.judge.metrics.metric import DocumentMetric
-class {name}(DocumentMetric):
-  name = {metric!r}
-  def over(self, lists):
-    return lists.hits_BJ > 0
-"""
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(sys, 'path', [path for path in sys.path if path])
-  before = set(sys.modules)
-  yield tmp_path
-  for name in set(sys.modules) - before:
-    if name.startswith('own_'):
-      del sys.modules[name]
-  gc.collect()  # the metrics of other tests are those of xjax
-
-
-def write_metric(folder, module, metric):
-  source = METRIC.format(name=module.title(), metric=metric)
-  (folder / f'{module}.py').write_text(source)
+  return tmp_path
 
 
 def test_the_script_imports_from_the_current_folder(tmp_path):
@@ -66,7 +48,7 @@ def test_a_file_of_the_current_folder_hides_no_library(folder):
   'name', ['./own_one', 'own_one.py', '.own_one', 'here/own_one', '/a/own_one']
 )
 def test_a_file_in_place_of_a_module_is_one_error(name, folder):
-  write_metric(folder, 'own_one', 'one-of-files@k')
+  (folder / 'own_one.py').write_text('')
   with pytest.raises(ConfigError) as error:
     import_modules(['xjax train', '--import', name])
   assert str(error.value).startswith(

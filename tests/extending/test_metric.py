@@ -163,13 +163,6 @@ def test_a_metric_without_a_right_name_is_refused(fields, fault):
   assert not {'', 'own@5', 'own[a]@10'} & set(XJAX.kinds)
 
 
-def test_a_base_class_needs_no_name():
-  class Base(DocumentMetric):
-    protocols = ('a fifth',)
-
-  assert not Base.name and '' not in XJAX.kinds
-
-
 @pytest.mark.filterwarnings('ignore:invalid value:RuntimeWarning')
 @pytest.mark.parametrize('part', ['over', 'under'])
 def test_a_metric_that_returns_nan_is_named(part):

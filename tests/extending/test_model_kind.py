@@ -1,12 +1,12 @@
 """The kind of model of docs/extending.md, a file outside xjax.
 
+What every kind promises is tested in tests/models/test_every_kind.py.
 Every command is a process of its own: a class stays among the kinds for as long
 as the process that imported it.
 """
 
 import json
 
-import numpy as np
 import pytest
 
 from tests.extending.page import FILES, start
@@ -19,38 +19,13 @@ SMALL = (
   '--config.data.n_test=0',
   '--config.data.n_labels=40',
 )
-# Kills the process that writes the means, after it has written the features.
-KILLER = """
-import os
-import signal
-
-import my_rocchio
-
-my_rocchio.write_npz = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-"""
-SERVICE = """
-import json
-import sys
-
-import my_rocchio
-from xjax.report.page import served
-from xjax.run.serve.service import Service
-
-service = Service.load(sys.argv[1], served)
-body = json.dumps({'documents': [sys.argv[2]], 'k': 3, 'explain': 2})
-request = service.parse(body.encode(), 10)
-asked = [(request, document) for document in request.documents]
-print(service.answer(asked)[0])
-"""
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   path = tmp_path_factory.mktemp('rocchio')
-  files = {name: FILES[name] for name in NAMES}
-  files['my_killer'] = KILLER
-  for name, source in files.items():
-    (path / f'{name}.py').write_text(source)
+  for name in NAMES:
+    (path / f'{name}.py').write_text(FILES[name])
   return path
 
 
@@ -80,11 +55,6 @@ def text(run):
   return ' '.join(splits['dev'][0].zones.values())
 
 
-def dev_of(run):
-  with np.load(run / 'eval' / 'dev' / 'predictions.npz') as file:
-    return dict(file)
-
-
 def test_it_trains_and_is_judged(run):
   saved = json.loads((run / 'config.json').read_text())
   assert saved['model'] == {'kind': 'RocchioModel', 'terms': 500}
@@ -94,33 +64,6 @@ def test_it_trains_and_is_judged(run):
   assert (run / 'calibration.json').exists()
   card = (run / 'README.md').read_text()
   assert 'xjax predict --import=my_rocchio --workdir=.' in card
-
-
-@pytest.mark.thorough
-def test_a_killed_run_ends_where_an_uninterrupted_one_does(folder, run):
-  words = '--config=my_rocchio_config.py', '--workdir=killed', *SMALL
-  main = '-m', 'xjax', 'train', '--import=my_killer'
-  done = start(folder, *main, *words, cwd=folder)
-  assert done.returncode == -9
-  killed = folder / 'killed'
-  assert (killed / 'features' / 'tfidf.npz').exists()
-  assert not (killed / 'model' / 'means.npz').exists()
-  train(folder, 'killed')
-  ours, theirs = dev_of(killed), dev_of(run)
-  assert ours.keys() == theirs.keys()
-  for name, array in ours.items():
-    np.testing.assert_array_equal(array, theirs[name], name)
-
-
-@pytest.mark.thorough
-def test_it_is_compared_and_reported(folder, run):
-  other = train(folder, 'other', '--config.model.terms=3')
-  table = xjax(folder, 'compare', str(run), str(other), '--split=dev')
-  assert 'P@5' in table
-  page = folder / 'report.html'
-  words = f'--output={page}', '--split=dev'
-  xjax(folder, 'report', str(run), str(other), *words)
-  assert 'model.terms' in page.read_text()
 
 
 @pytest.mark.thorough
@@ -137,15 +80,6 @@ def test_words_explain_its_labels(folder, run, text):
       start_, end = word['at']
       assert text[start_:end] == word['word']
   assert (folder / 'out.html').exists()
-
-
-@pytest.mark.thorough
-def test_it_is_served(folder, run, text):
-  done = start(folder, '-c', SERVICE, str(run), text)
-  assert done.returncode == 0, done.stderr
-  answer = json.loads(done.stdout.splitlines()[-1])
-  assert len(answer['labels']) == 3
-  assert all(label['why'] for label in answer['labels'])
 
 
 @pytest.mark.thorough

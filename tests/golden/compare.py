@@ -15,7 +15,7 @@ but not in BEFORE, or differs by more than these bounds:
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+import collections
 import dataclasses
 import json
 import pathlib
@@ -29,50 +29,37 @@ from tests.golden.record import Frozen, leaves
 
 BOUND = 1e-6  # of scores and metrics
 APART = 1e-5  # Scores that are nearer may change places.
-COLUMNS = 'config', 'verdict', 'neural', 'scores', 'labels', 'metrics', 'notes'
-EXPLAINED = """
-scores   the largest difference of a score, or its share if above 1
-labels   places with another label: beyond the bounds + between near scores
-metrics  the largest difference of a metric or a loss, or its share if above 1
-"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """How a config differs.
-
-  Attributes:
-    name: the config, with the split if several are judged.
-    verdict: in words.
-    beyond: whether it differs by more than the bounds.
-    neural: whether a part of the run is neural; None if nobody knows.
-    scores: the largest difference of a score.
-    labels: (places with another label beyond the bounds, other such places).
-    metrics: the largest difference of a metric.
-    notes: what else there is to say.
-  """
+  """How a config differs."""
 
   name: str
   verdict: str
-  beyond: bool
-  neural: bool | None = None
-  scores: float = 0.0
+  beyond: bool  # whether it differs by more than the bounds
+  neural: bool | None = None  # whether a part of the run is neural
+  scores: float = 0.0  # the largest difference of a score
+  # Places with another label, beyond the bounds, and others.
   labels: tuple[int, int] = (0, 0)
-  metrics: float = 0.0
+  metrics: float = 0.0  # the largest difference of a metric
   notes: tuple[str, ...] = ()
 
   @property
   def equal(self) -> bool:
     return self.verdict == 'equal'
 
-  def cells(self) -> tuple[str, ...]:
-    """Returns the texts of its columns."""
-    neural = {None: '', True: 'yes', False: 'no'}[self.neural]
-    figures = f'{self.scores:.1e}', '{}+{}'.format(*self.labels)
-    cells = *figures, f'{self.metrics:.1e}'
-    if self.neural is None:
-      cells = '', '', ''
-    return self.name, self.verdict, neural, *cells, '; '.join(self.notes)
+  def line(self) -> str:
+    """Returns a line of the report."""
+    figures = ''
+    if self.neural is not None:
+      kind = 'neural' if self.neural else 'not neural'
+      figures = (
+        f' ({kind}; scores differ by {self.scores:.1e}, labels at '
+        f'{self.labels[0]} places, or {self.labels[1]} between near scores, '
+        f'metrics by {self.metrics:.1e})'
+      )
+    return f'{self.name}: {self.verdict}{figures} {"; ".join(self.notes)}\n'
 
 
 def main() -> None:
@@ -112,20 +99,11 @@ def machines(before: pathlib.Path, after: pathlib.Path) -> str:
 
 
 def read(folder: pathlib.Path) -> dict[str, Frozen]:
-  """Reads what a folder has, small runs and large ones, by name."""
-  found = {
+  """Reads what a folder has, by name."""
+  return {
     path.stem.replace('.', ':'): Frozen.load(path)
     for path in sorted(folder.glob('*.npz'))
   }
-  for path in sorted(folder.glob('*/record.json')):
-    record, name = json.loads(path.read_text()), path.parent.name
-    if record['failure']:
-      found[name] = Frozen(failure=record['failure'])
-    for judged in sorted(path.parent.glob('*/predictions.npz')):
-      found[f'{name} ({judged.parent.name})'] = Frozen.of_files(
-        judged.parent, record['neural'], record['training']
-      )
-  return found
 
 
 def compare(before: dict[str, Frozen], after: dict[str, Frozen]) -> list[Row]:
@@ -205,12 +183,7 @@ def apart(old: np.ndarray, new: np.ndarray) -> np.ndarray:
 
 
 def of_lists(before: Frozen, after: Frozen) -> tuple[float, tuple[int, int]]:
-  """Compares lists that have the same shapes.
-
-  Returns:
-    The largest difference of a score, and the numbers of places with another
-    label: those that must be equal, and others.
-  """
+  """Returns the largest difference of scores, and Row.labels."""
   largest, firm_places, others = 0.0, 0, 0
   for name, (old_ids, old_scores) in before.lists.items():
     new_ids, new_scores = after.lists[name]
@@ -263,34 +236,12 @@ def of_metrics(old: Any, new: Any) -> tuple[float, str]:
 
 
 def report(rows: list[Row], all_rows: bool = False) -> str:
-  """Returns the table, and the numbers of configs by verdict."""
-  shown = [row for row in rows if all_rows or not row.equal]
-  text = ''
-  if shown:
-    text = table([COLUMNS, *(row.cells() for row in shown)]) + EXPLAINED
-  counts: dict[str, int] = {}
-  for row in rows:
-    counts[row.verdict] = counts.get(row.verdict, 0) + 1
-  if [*counts] == ['equal']:
-    return f'{text}all {len(rows)} are equal bit for bit\n'
+  """Returns lines of configs, and the numbers of configs by verdict."""
+  text = ''.join(row.line() for row in rows if all_rows or not row.equal)
+  counts = collections.Counter(row.verdict for row in rows)
   words = {'equal': 'equal bit for bit'}
-  parts = (
-    f'{n} {words.get(verdict, verdict)}' for verdict, n in counts.items()
-  )
+  parts = (f'{n} {words.get(word, word)}' for word, n in counts.items())
   return f'{text}{len(rows)} configs: {", ".join(parts)}\n'
-
-
-def table(rows: Iterable[tuple[str, ...]]) -> str:
-  """Aligns the columns."""
-  rows = list(rows)
-  widths = [max(map(len, column)) for column in zip(*rows)]
-
-  def lines() -> Iterator[str]:
-    for row in rows:
-      cells = (cell.ljust(width) for cell, width in zip(row, widths))
-      yield '  '.join(cells).rstrip() + '\n'
-
-  return ''.join(lines())
 
 
 if __name__ == '__main__':

@@ -1,15 +1,10 @@
 r"""Freezes what every shipped config computes, to compare it after a change.
 
   python -m tests.golden.freeze --output=FOLDER [--only=REGEX] [--jobs=2]
-  python -m tests.golden.freeze --output=FOLDER --large --data=DIR
 
-The first command trains each config and variant in a small form, for a few
-steps on the synthetic corpus. Of each run it keeps the first lists of dev, the
-digests of all lists, and all metrics: one file in FOLDER for each config.
-
-The second command trains some configs on real data, by the command `xjax`. It
-keeps predictions.npz and metrics.json of each, whole. DIR has the folders
-`bibtex` and `eurlex57k`; without --data, it is the folder in XJAX_DATA_DIR.
+Each config and variant is trained in a small form, for a few steps on the
+synthetic corpus. Of each run, one file in FOLDER has the first lists of dev,
+the digests of all lists, and all metrics.
 
 Configs that FOLDER has already are left out, unless they failed. The versions
 of the libraries, the machine and the commit are in machine.json. The command
@@ -32,7 +27,6 @@ import tempfile
 import threading
 import time
 
-from tests.golden.large import LARGE, freeze_large, is_frozen
 from tests.golden.record import Frozen
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -47,11 +41,8 @@ def main() -> None:
   flags = parse()
   flags.output.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(prefix='xjax_golden_') as scratch:
-    set_environment(pathlib.Path(scratch), flags.programs, flags.large)
-    if flags.large:
-      failed = all_large(flags, pathlib.Path(scratch))
-    else:
-      failed = all_small(flags)
+    set_environment(pathlib.Path(scratch), flags.programs)
+    failed = freeze_all(flags)
   text = json.dumps(machine(), indent=2)
   (flags.output / 'machine.json').write_text(f'{text}\n')
   sys.exit(1 if failed else 0)
@@ -64,25 +55,19 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--output', type=pathlib.Path, required=True)
   parser.add_argument('--only', default='', help='part of the names, a REGEX')
   parser.add_argument('--jobs', type=int, default=2, help='processes')
-  parser.add_argument('--large', action='store_true', help='train on real data')
-  parser.add_argument('--data', type=pathlib.Path, help='folder of real data')
   parser.add_argument('--programs', help='folder that keeps compiled programs')
-  flags = parser.parse_args()
-  if flags.data is None and 'XJAX_DATA_DIR' in os.environ:
-    flags.data = pathlib.Path(os.environ['XJAX_DATA_DIR'])
-  if flags.large and flags.data is None:
-    parser.error('--large needs --data')
-  return flags
+  return parser.parse_args()
 
 
-def set_environment(
-  scratch: pathlib.Path, programs: str | None, large: bool
-) -> None:
+def set_environment(scratch: pathlib.Path, programs: str | None) -> None:
   """Sets what JAX and xjax read when a process starts.
 
-  Small runs are compiled as by the tests: without LLVM's optimizer, since most
-  of their time is compiling.
+  Runs are compiled as by the tests: without LLVM's optimizer, since most of
+  their time is compiling.
   """
+  xla = ['--xla_backend_optimization_level=0']
+  if importlib.metadata.version('jax').startswith('0.10.'):
+    xla.append('--xla_cpu_use_fusion_emitters=false')
   compiled = programs or str(scratch / 'programs')
   os.environ.update(
     JAX_PLATFORMS='cpu',
@@ -90,17 +75,12 @@ def set_environment(
     JAX_COMPILATION_CACHE_DIR=compiled,
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
     XJAX_CACHE_DIR=str(scratch / 'data'),
-    XLA_FLAGS='',
+    XLA_FLAGS=' '.join(xla),
   )
   os.environ[SMALL_FOLDER] = str(scratch)
-  if not large:
-    xla = ['--xla_backend_optimization_level=0']
-    if importlib.metadata.version('jax').startswith('0.10.'):
-      xla.append('--xla_cpu_use_fusion_emitters=false')
-    os.environ['XLA_FLAGS'] = ' '.join(xla)
 
 
-def all_small(flags: argparse.Namespace) -> int:
+def freeze_all(flags: argparse.Namespace) -> int:
   """Freezes the small forms in processes; returns how many failed."""
   start = multiprocessing.get_context('spawn')
   processes = flags.jobs, start, end_with_parent
@@ -126,9 +106,7 @@ def end_with_parent() -> None:
 
 
 def all_names() -> list[str]:
-  from tests.golden.shipped_configs import (
-    names,  # imports JAX, in this process only
-  )
+  from tests.golden.shipped_configs import names  # imports JAX
 
   return names()
 
@@ -167,20 +145,6 @@ def results(
       yield calls[call], call.result()
     except concurrent.futures.BrokenExecutor:
       yield calls[call], 'a process ended; start the command again'
-
-
-def all_large(flags: argparse.Namespace, scratch: pathlib.Path) -> int:
-  """Freezes runs on real data, one after the other, as all_small does."""
-  todo = [
-    name
-    for name in LARGE
-    if re.search(flags.only, name) and not is_frozen(flags.output, name)
-  ]
-  ended = (
-    (name, freeze_large(name, flags.data, flags.output, scratch))
-    for name in todo
-  )
-  return report(ended, len(todo))
 
 
 def report(ended: Iterator[tuple[str, str]], total: int) -> int:

@@ -17,28 +17,21 @@ _TRAINING = 'loss', 'learning_rate', 'grad_norm'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Frozen:
-  """What a run computed, or why it failed.
+  """What a run computed, or why it failed."""
 
-  Attributes:
-    failure: the error; '' of a finished run.
-    neural: whether a part of the run was trained in steps.
-    facts: what predictions.npz says besides lists. Short values are kept as
-      they are, and all others together as a digest.
-    digests: SHA-256 of whole arrays, such as 'all/ids'.
-    lists: slice -> (ids, scores), both [documents, places].
-    cut: whether lists had more documents or places than are kept.
-    metrics: metrics.json, and the loss, learning rate and gradient norm of each
-      step.
-  """
-
-  failure: str = ''
-  neural: bool = False
+  failure: str = ''  # the error; '' of a finished run
+  neural: bool = False  # whether a part of the run was trained in steps
+  # What predictions.npz says besides lists. Short values are kept as they are,
+  # and all others together as a digest.
   facts: dict[str, str] = dataclasses.field(default_factory=dict)
+  # SHA-256 of whole arrays, such as 'all/ids'.
   digests: dict[str, str] = dataclasses.field(default_factory=dict)
+  # Slice -> (ids, scores), both [documents, places].
   lists: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
     default_factory=dict
   )
-  cut: bool = False
+  cut: bool = False  # whether lists had more documents or places
+  # metrics.json, and the loss, learning rate and gradient norm of each step.
   metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   @classmethod

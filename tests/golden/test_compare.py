@@ -113,7 +113,7 @@ def test_what_is_missing_or_fails_is_said():
 def test_the_table_has_what_is_not_equal():
   rows = compare({'a': frozen(), 'b': frozen()}, {'a': frozen()})
   text = report(rows)
-  assert [line.split()[0] for line in text.splitlines()[:2]] == ['config', 'b']
+  assert text.startswith('b: MISSING')
   assert '1 equal' in text and '1 MISSING' in text
   equal = compare({'a': frozen()}, {'a': frozen()})
   assert 'bit for bit' in report(equal)

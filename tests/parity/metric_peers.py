@@ -47,7 +47,6 @@ def main(out: str, seed: int) -> None:
         continue
       for metric, array in judge(problem).items():
         values[f'{name}/{tool}/{metric}'] = np.asarray(array, np.float64)
-  values |= {f'quirks/{name}': np.array(v) for name, v in quirks().items()}
   np.savez_compressed(out, **values)
 
 
@@ -134,7 +133,6 @@ def judge_napkinxc(problem):
     'weights, float32': napkinxc.Jain_et_al_inverse_propensity(train),
     'P': napkinxc.precision_at_k(gold, lists, k=k),
     'R': napkinxc.recall_at_k(gold, lists, k=k),
-    'R, 0 / 0 = 1': napkinxc.recall_at_k(gold, lists, k=k, zero_division=1),
     'nDCG': napkinxc.ndcg_at_k(gold, lists, k=k),
     'Hit': napkinxc.abandonment_at_k(gold, lists, k=k),
     'PSP': scored(napkinxc.psprecision_at_k),
@@ -147,7 +145,6 @@ def judge_napkinxc(problem):
     'micro-F1': cut('micro'),
     'macro-F1': cut('macro'),
     # These arrays have five entries whatever k is.
-    'macro-F1 at k': napkinxc.macro_f1_measure_at_k(gold, lists, k=5),
     'macro-P': napkinxc.macro_precision_at_k(gold, lists, k=5),
     'macro-R': napkinxc.macro_recall_at_k(gold, lists, k=5),
   }
@@ -205,56 +202,6 @@ TOOLS = {
   'libmultilabel': judge_linear,
   'libmultilabel-nn': judge_nn,
 }
-
-
-def error(call, *args, **options):
-  """The class of what a call raises; 'none' where it raises nothing."""
-  try:
-    call(*args, **options)
-  except Exception as fault:
-    return type(fault).__name__
-  return 'none'
-
-
-def quirks():
-  """Behaviours that no random problem shows."""
-  zero = sparse.csr_matrix(([1.0, 0.0], [0, 1], [0, 2]), (1, 3))
-  ranked = sparse.csr_matrix(([0.5, 0.7, 0.6], [0, 1, 2], [0, 3]), (1, 3))
-  tied = sparse.csr_matrix((np.ones(40), np.arange(40)[::-1], [0, 40]))
-  one_of_40 = sparse.csr_matrix(([1.0], [0], [0, 1]), (1, 40))
-  weights = np.array([2.0, 3.0, 5.0])
-  none = np.zeros((1, 4), int)
-  return {
-    'napkinxc/macro at k=3 has': len(
-      napkinxc.macro_f1_measure_at_k([[1], [2]], [[1], [3]], k=3)
-    ),
-    'napkinxc/macro without a hit': error(
-      napkinxc.f1_measure, [[1]], [[2]], average='macro'
-    ),
-    'napkinxc/macro where nothing is missed': error(
-      napkinxc.f1_measure, [[1]], [[1, 2]], average='macro'
-    ),
-    'napkinxc/coverage without gold': error(
-      napkinxc.coverage_at_k, [[]], [[2]], k=1
-    ),
-    'napkinxc/stored 0 is gold': napkinxc.precision_at_k(zero, [[1]], k=1)[0],
-    'napkinxc/hit of a label without weight': error(
-      napkinxc.psprecision_at_k, [[0, 7]], [[7]], weights, k=1
-    ),
-    'napkinxc/gold label without weight': napkinxc.psprecision_at_k(
-      [[0, 7]], [[0]], weights, k=2
-    )[1],
-    'pecos/stored 0 is gold': Pecos.generate(zero, ranked, topk=1).prec[0],
-    'pecos/smaller label first': Pecos.generate(one_of_40, tied, topk=1).prec[
-      0
-    ],
-    'libmultilabel/k beyond the labels': error(
-      linear_metrics(['P@5'], 4).update, none, none
-    ),
-    'libmultilabel-nn/k as many as the labels': error(
-      nn_metrics, 0.5, ['P@4'], 4
-    ),
-  }
 
 
 if __name__ == '__main__':

@@ -1,8 +1,4 @@
-"""Our encoders and label-wise attention against others': values, gradients."""
-
-import os
-import pathlib
-import subprocess
+"""Our encoders against those of torch: values and gradients."""
 
 from flax import nnx
 import jax
@@ -10,21 +6,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL
+from tests.fixtures.networks import on_mesh
 from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.networks.encoders.bilstm import BiLSTM, BiLSTMConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
-from xjax.networks.heads.head import HeadInputs, TokenFeatures
-from xjax.networks.heads.label_attention import LabelAttentionConfig
 
-T, B, D, H, F, L = 9, 4, 6, 5, 7, 11
+pytestmark = pytest.mark.parity
+
+T, B, D, H, F = 9, 4, 6, 5, 7
 LENGTHS = np.array([9, 7, 2, 1])
 REAL_TB = np.arange(T)[:, None] < LENGTHS
 
 
 @pytest.fixture(autouse=True)
 def mesh():
-  one = np.array(jax.devices()[:1]).reshape(1, 1)
-  with jax.set_mesh(jax.sharding.Mesh(one, (DATA, LABEL))):
+  with on_mesh():
     yield
 
 
@@ -59,7 +55,6 @@ def alike(found, expected, what='', rtol=1e-5):
   np.testing.assert_allclose(found, expected, rtol, 1e-5, err_msg=what)
 
 
-@pytest.mark.parity
 @pytest.mark.parametrize('width', [1, 3, 8])
 @pytest.mark.filterwarnings(
   # torch's, of even widths.
@@ -88,86 +83,81 @@ def test_cnn_is_that_of_torch(width):
   alike(d_params['bias'][...], peer.bias.grad)
 
 
-def torch_layer(given, dim):
-  """torch.nn.GRU of both directions with our parameters."""
+# Our names, and those of torch without the direction; their gates are in one
+# order. torch's second biases of r and z only add to the first.
+ARRAYS = {
+  'kernel': 'weight_ih_l0',
+  'recurrent': 'weight_hh_l0',
+  'bias': 'bias_ih_l0',
+  'candidate_bias': 'bias_hh_l0',
+}
+SIDES = {'': 'forwards', '_reverse': 'backwards'}
+
+
+def torch_layer(kind, layers, dim):
+  """torch's layer of both directions with our parameters, and its start."""
   import torch
 
-  peer = torch.nn.GRU(dim, H, batch_first=True, bidirectional=True)
+  peer = getattr(torch.nn, kind)(dim, H, batch_first=True, bidirectional=True)
   with torch.no_grad():
-    for suffix, layer in given.items():
-      values = {
-        'weight_ih_l0': np.asarray(layer['kernel'][...]).T,
-        'weight_hh_l0': np.asarray(layer['recurrent'][...]).T,
-        'bias_ih_l0': np.asarray(layer['bias'][...]),
-        # Its second biases of r and z only add to the first.
-        'bias_hh_l0': np.pad(layer['candidate_bias'][...], (2 * H, 0)),
-      }
-      for name, value in values.items():
-        getattr(peer, name + suffix).copy_(torch.tensor(value))
-  return peer
+    for suffix, layer in layers.items():
+      for ours, theirs in ARRAYS.items():
+        target = getattr(peer, theirs + suffix)
+        value = np.zeros(target.shape, np.float32)
+        if ours in layer:
+          part = np.asarray(layer[ours][...]).T
+          value[len(value) - len(part) :] = part
+        target.copy_(torch.tensor(value))
+  firsts = [
+    torch.stack(
+      [
+        torch.tensor(np.asarray(layer[name][...])).repeat(B, 1)
+        for layer in layers.values()
+      ]
+    )
+    for name in ('first_state', 'first_cell')
+    if kind == 'LSTM'
+  ]
+  return peer, tuple(x.requires_grad_() for x in firsts)
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize('layers', [1, 3])
-def test_bigru_is_that_of_torch(layers):
+@pytest.mark.parametrize(
+  ('kind', 'layers'), [('GRU', 1), ('GRU', 3), ('LSTM', 1)]
+)
+def test_recurrent_layers_are_those_of_torch(kind, layers):
   import torch
   from torch.nn.utils import rnn
 
-  config = BiGRUConfig(units=H, layers=layers, dropout=0.0)
-  graphdef, params = random(BiGRU(D, config, rngs=nnx.Rngs(0)))
+  if kind == 'GRU':
+    config = BiGRUConfig(units=H, layers=layers, dropout=0.0)
+    encoder = BiGRU(D, config, rngs=nnx.Rngs(0))
+  else:
+    encoder = BiLSTM(D, BiLSTMConfig(units=H, dropout=0.0), rngs=nnx.Rngs(0))
+  graphdef, params = random(encoder)
   x_BTD, weight_BTF = draw(B, T, D), draw(B, T, 2 * H, seed=1)
   h_BTF, d_params, d_x_BTD = ours(graphdef, params, x_BTD, weight_BTF)
-  sides = {'': 'forwards', '_reverse': 'backwards'}
   peers = [
-    torch_layer({s: params[side][i] for s, side in sides.items()}, dim)
+    torch_layer(kind, {s: params[side][i] for s, side in SIDES.items()}, dim)
     for i, dim in enumerate((D, 2 * H, 2 * H)[:layers])
   ]
   given = x = torch.tensor(x_BTD, requires_grad=True)
-  for i, peer in enumerate(peers):
+  for i, (peer, firsts) in enumerate(peers):
     packed = rnn.pack_padded_sequence(
       x, torch.tensor(LENGTHS), batch_first=True
     )
-    h, _ = rnn.pad_packed_sequence(peer(packed)[0], batch_first=True)
+    start = (firsts,) if firsts else ()
+    h, _ = rnn.pad_packed_sequence(peer(packed, *start)[0], batch_first=True)
     x = x + h if i else h  # a residual from the second layer on
   (x * torch.tensor(weight_BTF)).sum().backward()
   alike(h_BTF, x.detach(), rtol=1e-7 if layers == 1 else 1e-5)
   alike(d_x_BTD, given.grad)
-  for i, peer in enumerate(peers):
-    for suffix, side in sides.items():
-      for name, theirs in (
-        ('kernel', 'weight_ih_l0'),
-        ('recurrent', 'weight_hh_l0'),
-        ('bias', 'bias_ih_l0'),
-        ('candidate_bias', 'bias_hh_l0'),
-      ):
-        gradient = getattr(peer, theirs + suffix).grad.numpy().T
-        if name == 'candidate_bias':
-          gradient = gradient[2 * H :]
-        alike(d_params[side][i][name][...], gradient, f'{side} {i} {name}')
-
-
-@pytest.mark.peers
-def test_label_attention_is_that_of_libmultilabel(tmp_path):
-  head = LabelAttentionConfig(chunk=4).build(HeadInputs(D, L), nnx.Rngs(0))
-  graphdef, params = random(head)
-  hidden_BTD, weight_BL = draw(B, T, D), draw(B, L, seed=1)
-  rows = {name: value[:L] for name, value in nnx.to_pure_dict(params).items()}
-  given, out = tmp_path / 'in.npz', tmp_path / 'out.npz'
-  np.savez(given, hidden=hidden_BTD, weight=weight_BL, **rows)
-  python = pathlib.Path(os.environ['XJAX_PEERS_DIR']) / 'bin' / 'python'
-  script = pathlib.Path(__file__).parent / 'attention_peer.py'
-  subprocess.run([python, script, given, out], check=True, timeout=300)
-  theirs = np.load(out, allow_pickle=False)
-
-  def loss(rows, hidden_BTD):
-    # It has no mask: all documents are of one length.
-    features = TokenFeatures(hidden_BTD, jnp.full(B, T, jnp.int32))
-    logits_BL = nnx.merge(graphdef, params).logits(features, rows)
-    return (logits_BL * weight_BL).sum(), logits_BL
-
-  run = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
-  (_, logits_BL), (d_rows, d_hidden_BTD) = run(rows, jnp.asarray(hidden_BTD))
-  alike(logits_BL, theirs['logits'])
-  alike(d_hidden_BTD, theirs['d_hidden'])
-  for name, gradient in d_rows.items():
-    alike(gradient, theirs[f'd_{name}'], name)
+  for i, (peer, firsts) in enumerate(peers):
+    for at, (suffix, side) in enumerate(SIDES.items()):
+      layer = d_params[side][i]
+      for name, theirs in ARRAYS.items():
+        if name in layer:
+          gradient = layer[name][...]
+          expected = getattr(peer, theirs + suffix).grad.numpy().T
+          alike(gradient, expected[..., -gradient.shape[-1] :], name)
+      for name, first in zip(('first_state', 'first_cell'), firsts):
+        alike(layer[name][...], first.grad[at].sum(0), name)

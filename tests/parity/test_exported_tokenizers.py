@@ -6,7 +6,13 @@ import pathlib
 
 import pytest
 import tokenizers
-from tokenizers import models, pre_tokenizers, processors, trainers
+from tokenizers import (
+  models,
+  normalizers,
+  pre_tokenizers,
+  processors,
+  trainers,
+)
 
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.tokenizer_json import word_pieces
@@ -29,6 +35,10 @@ CONFIG = {
   'num_attention_heads': 2,
   'intermediate_size': 6,
   'max_position_embeddings': 16,
+  'd_model': 4,
+  'n_layer': 1,
+  'n_head': 2,
+  'd_inner': 6,
 }
 
 
@@ -58,18 +68,58 @@ def byte_level() -> Subwords:
   return Subwords(json.loads(made.to_str()), 'it')
 
 
+def unigram() -> Subwords:
+  """A tokenizer with the parts of XLNet's."""
+  words = ['the', '▁the', '▁state', 's', '▁aid', '▁', *'acdeghiorstué']
+  pieces = ['<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>', *words]
+  vocabulary = [(piece, -float(i)) for i, piece in enumerate(pieces)]
+  tokenizer = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=0))
+  tokenizer.normalizer = normalizers.Sequence(
+    [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+  )
+  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+  tokenizer.post_processor = processors.TemplateProcessing(
+    single='$A:0 <sep>:0 <cls>:2',
+    pair='$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2',
+    special_tokens=[('<sep>', 4), ('<cls>', 3)],
+  )
+  tokenizer.add_special_tokens(pieces[:7])
+  return Subwords(json.loads(tokenizer.to_str()), 'it')
+
+
+def read_by_peer(kind, tokenizer, folder):
+  """The tokenizer of transformers that reads our files."""
+  from transformers import AutoTokenizer
+
+  config = {'model_type': kind, **CONFIG}
+  files = tokenizer_files(tokenizer, architecture_of(config, 'c'))
+  for name, text in {'config.json': json.dumps(config), **files}.items():
+    (folder / name).write_text(text, 'utf-8')
+  return AutoTokenizer.from_pretrained(folder)
+
+
+def test_the_tokenizer_of_xlnet_pads_on_the_left(tmp_path):
+  tokenizer = unigram()
+  peer = read_by_peer('xlnet', tokenizer, tmp_path)
+  texts = ['The States aided', 'Là-bas', '', 'state ' * 20]
+  for most in (3, 6, 64):
+    wanted = peer(texts, truncation=True, max_length=most)
+    ids = [x.tolist() for x in tokenizer.encode_all(texts, most)]
+    assert wanted['input_ids'] == ids
+    assert all(x[-2:] == [4, 3] for x in ids)
+    assert all(types[-1] == 2 for types in wanted['token_type_ids'])
+  short, _ = peer(['', 'state'], padding=True)['input_ids']
+  assert short[0] == tokenizer.pad_id and short[-2:] == [4, 3]
+  assert (peer.cls_token, peer.sep_token) == ('<cls>', '<sep>')
+
+
 @pytest.mark.parametrize(
   ('kind', 'make'),
   [('bert', minilm), ('bert', cased), ('roberta', byte_level)],
 )
 def test_the_tokenizer_is_read_as_it_is(kind, make, tmp_path):
-  from transformers import AutoTokenizer
-
-  config, tokenizer = {'model_type': kind, **CONFIG}, make()
-  files = tokenizer_files(tokenizer, architecture_of(config, 'c'))
-  for name, text in {'config.json': json.dumps(config), **files}.items():
-    (tmp_path / name).write_text(text, 'utf-8')
-  peer = AutoTokenizer.from_pretrained(tmp_path)
+  tokenizer = make()
+  peer = read_by_peer(kind, tokenizer, tmp_path)
   ids = [list(tokenizer.encode(text)) for text in TEXTS]
   assert peer(list(TEXTS))['input_ids'] == ids
   assert peer.pad_token_id == tokenizer.pad_id

@@ -262,19 +262,6 @@ def test_napkinxc_conventions_matter(printed, kind, change):
   assert differ(at_k(found, kind, len(expected)), expected)
 
 
-@pytest.mark.parametrize('tool', ['napkinxc', 'pecos'])
-def test_short_lists_are_divided_by_k(printed, tool):
-  # Lists end at six, so that the values after that are the same hits over k.
-  found = printed[f'beyond/{tool}/P']
-  np.testing.assert_allclose(found[6:] * [7, 8, 9, 10], found[5] * 6, 1e-12)
-
-
-def test_napkinxc_adds_zero_division_for_documents_without_gold(printed):
-  share = np.mean([not gold for gold in read(printed, 'plain').golds])
-  more = printed['plain/napkinxc/R, 0 / 0 = 1'] - printed['plain/napkinxc/R']
-  np.testing.assert_allclose(more, share, 1e-12)
-
-
 @pytest.mark.parametrize('name', ['plain', 'short'])
 def test_napkinxc_psdcg_is_our_psndcg(judged, printed, name):
   sums = dataclasses.replace(NAPKINXC, psndcg=Ratio.SUMS)
@@ -295,29 +282,6 @@ def test_napkinxc_weights_are_as_exact_as_the_matrix(printed, name):
   assert np.abs(ours - single).max() > 1e-9
 
 
-def test_napkinxc_macro_at_k_has_five_entries_for_any_k(printed):
-  assert printed['quirks/napkinxc/macro at k=3 has'] == 5
-  for name in RANKED:
-    found = printed[f'{name}/napkinxc/macro-F1 at k']
-    whole = printed[f'{name}/napkinxc/macro-F1']
-    np.testing.assert_allclose(found, whole[:5], 1e-12)
-
-
-@pytest.mark.parametrize(
-  ('quirk', 'fault'),
-  [
-    ('napkinxc/macro without a hit', 'ValueError'),
-    ('napkinxc/macro where nothing is missed', 'ValueError'),
-    ('napkinxc/coverage without gold', 'ZeroDivisionError'),
-    ('napkinxc/hit of a label without weight', 'IndexError'),
-    ('libmultilabel/k beyond the labels', 'ValueError'),
-    ('libmultilabel-nn/k as many as the labels', 'ValueError'),
-  ],
-)
-def test_where_tools_raise(printed, quirk, fault):
-  assert str(printed[f'quirks/{quirk}']) == fault
-
-
 def test_where_tools_raise_we_do_not(judged):
   def of(listed, gold):
     problem = Problem(
@@ -329,22 +293,6 @@ def test_where_tools_raise_we_do_not(judged):
   assert of([1, 2], [1])['macro-F1@2'] == pytest.approx(1 / 3)
   assert of([1], [])['coverage@1'] is None
   assert of([1], [1])['P@5'] == 1 / 5
-
-
-@pytest.mark.parametrize(
-  'quirk',
-  [
-    # A gold label without weight is in neither of the sums of PSP.
-    'napkinxc/gold label without weight',
-    # The sparse matrix stores an explicit 0.
-    'napkinxc/stored 0 is gold',
-    'pecos/stored 0 is gold',
-    # pecos ranks the smaller of two tied labels first.
-    'pecos/smaller label first',
-  ],
-)
-def test_these_count_as_found(printed, quirk):
-  assert printed[f'quirks/{quirk}'] == 1
 
 
 def test_pecos_keeps_labels_of_score_0(printed):

@@ -8,8 +8,6 @@ import pytest
 
 from xjax.core.rng import step_key
 from xjax.networks.rows.update import (
-  SGD,
-  AdagradRow,
   ByOptimizer,
   FusedAdagrad,
   FusedSGD,
@@ -198,11 +196,11 @@ COUNTS = np.array([0, FREQUENT - 1, FREQUENT, 9 * FREQUENT])
 def test_rules():
   assert label_row_optimizer(NeuralTrain(rows=ByOptimizer()), COUNTS) is None
   sgd = label_row_optimizer(NeuralTrain(rows=FusedSGD(momentum=0.7)), COUNTS)
-  assert sgd.rule == SGD(0.7)
+  assert sgd.rule == FusedSGD(momentum=0.7)
   adagrad = label_row_optimizer(
     NeuralTrain(rows=FusedAdagrad(eps=1e-3)), COUNTS
   )
-  assert adagrad.rule == AdagradRow(1e-3)
+  assert adagrad.rule == FusedAdagrad(eps=1e-3)
   assert sgd.compensated.tolist() == [False, False, True, True]
 
 

@@ -216,7 +216,8 @@ class TextModel(nnx.Module):
         head, features, batch.shortlist, mask_B, loss, weights
       )
     else:
-      total = head.loss(features, batch.positives_BP, mask_B, loss, weights)
+      gold = batch.positives_BP, mask_B
+      total = head.loss(features, *gold, loss, weights, rngs)
     return total, pooled
 
   def _kept(self, batch: TokenBatch, rngs: nnx.Rngs | None) -> jax.Array:

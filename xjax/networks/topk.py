@@ -163,8 +163,9 @@ def _shard_topk(static, rows, shared, features, filters):
     # The last chunk starts early enough to have the full size, and overlaps the
     # chunk before it. So all chunks have one size, and one program is compiled.
     start = jnp.minimum(i * size, per_shard - size)
-    logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
-    ids_C = chunks.labels(rows, axes, start, size)
+    span = chunks.Span(start, size)
+    logits_BC = parts.logits(features, span.cut(rows), shared)
+    ids_C = chunks.labels(rows, axes, span)
     real_C = (ids_C < n_labels) & (start + jnp.arange(size) >= i * size)
     cut = jax.tree.map(
       lambda x: lax.dynamic_slice_in_dim(x, start, size, axis=-1), filters

@@ -17,7 +17,7 @@ from xjax.networks.rows.any_head import row_shape
 from xjax.networks.rows.fused import StepScalars
 from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import RowRule
+from xjax.networks.rows.update import FusedRowsConfig
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.parameters import by_path, from_paths, rate_factors
 
@@ -138,7 +138,7 @@ FREQUENT = 50
 class LabelRowOptimizer:
   """Holds the rule that changes label rows as soon as gradients are known."""
 
-  rule: RowRule  # turns gradients into changes of rows
+  rule: FusedRowsConfig  # turns gradients into changes of rows
   rate: optax.Schedule  # learning rate of label rows by step
   weight_decay: float
   # bool [L], the labels whose rounding errors Storage.COMPENSATED keeps. Other
@@ -188,7 +188,7 @@ def label_row_optimizer(
     return None
   schedule, peak = make_schedule(config), config.learning_rate
   return LabelRowOptimizer(
-    config.rows.build(),
+    config.rows,
     # The schedule of all parameters, with a peak of its own.
     lambda step: config.rows.learning_rate / peak * schedule(step),
     config.rows.weight_decay,

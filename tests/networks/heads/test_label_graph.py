@@ -5,9 +5,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.fixtures.attending_heads import GRAPHS, E, H, L, built
-from xjax.core.mesh import make_mesh
-from xjax.core.mesh_config import MeshConfig
+from tests.fixtures.heads import (
+  KINDS,
+  REAL,
+  E,
+  H,
+  L,
+  Program,
+  built,
+  gold,
+  hidden_states,
+)
+from tests.fixtures.networks import on_mesh
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import bce
@@ -18,23 +27,27 @@ from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers, LabelGraph, edges_with
 
 
-def test_a_unified_head_starts_as_the_head_without_a_graph(documents):
-  features, _ = documents()
-  with jax.set_mesh(make_mesh(MeshConfig())):
-    rows_and_scores = []
+@jax.jit
+def logits(ready):
+  rows = nnx.to_pure_dict(split_head(ready).rows)
+  features = KINDS['unified'].features(jnp.asarray(hidden_states()))
+  return ready.logits(features, rows)
+
+
+def test_a_unified_head_starts_as_the_head_without_a_graph():
+  results = []
+  with on_mesh():
     for graph in (NoGraph(), GraphLayers(queries=True)):
-      head = built(UnifiedConfig(graph=graph), drawn=False).ready()
-      rows = nnx.to_pure_dict(split_head(head).rows)
-      rows_and_scores.append(np.asarray(head.logits(features, rows)))
+      head = built(UnifiedConfig(graph=graph), drawn=False)
       own = head.attention_kernel[...], head.output_kernel[...]
-      rows_and_scores += own
-  for a, b in zip(rows_and_scores[:3], rows_and_scores[3:], strict=True):
+      results.append([np.asarray(logits(head.ready())), *own])
+  for a, b in zip(*results, strict=True):
     np.testing.assert_array_equal(a, b)
 
 
-def test_dropout_is_drawn_once_for_a_batch(documents):
+def test_dropout_is_drawn_once_for_a_batch():
   config = UnifiedConfig(row_dropout=0.0, graph=GraphLayers(dropout=0.4))
-  with jax.set_mesh(make_mesh(MeshConfig())):
+  with on_mesh():
     head = built(config)
     whole = head.ready()
     rows = [
@@ -52,14 +65,15 @@ def test_nodes_without_neighbours_read_themselves_alone():
   graph = LabelGraph(flat, E, width=H, rngs=nnx.Rngs(0))
   rng = np.random.default_rng(0)
   rows_LE = jnp.asarray(rng.normal(size=(2, E)), jnp.float32)
-  with jax.set_mesh(make_mesh(MeshConfig())):
-    before = graph.rows(rows_LE, None)
+  run = jax.jit(lambda graph, rows_LE: graph.rows(rows_LE, None))
+  with on_mesh():
+    before = run(graph, rows_LE)
     for layer in graph.layers:
       layer.parent_kernel[...] *= 5
       layer.child_kernel[...] *= 5
-    np.testing.assert_array_equal(graph.rows(rows_LE, None), before)
+    np.testing.assert_array_equal(run(graph, rows_LE), before)
     other = rows_LE.at[0].set(1.0)
-    np.testing.assert_array_equal(graph.rows(other, None)[1], before[1])
+    np.testing.assert_array_equal(run(graph, other)[1], before[1])
 
 
 def test_new_labels_read_their_parents_and_change_nobody():
@@ -84,21 +98,14 @@ def test_new_labels_read_their_parents_and_change_nobody():
   assert down == old_down | {(new_c, 1), (new_c, d)}
 
 
-def test_vectors_are_computed_once_for_all_chunks(documents):
-  features, positives = documents()
-  with jax.set_mesh(make_mesh(MeshConfig())):
-    head = built(GRAPHS['unified graph'], 20)
-    graphdef, floats, edges = nnx.split(head, nnx.filterlib.Not(_is_edges), ...)
+def test_vectors_are_computed_once_for_all_chunks():
+  run = Program(KINDS['unified graph'], chunk=20)
+  rest = jnp.asarray(gold()[0]), jnp.asarray(REAL), bce
 
-    def loss(floats):
-      ready = nnx.merge(graphdef, floats, edges).ready()
-      gold = jnp.asarray(positives), jnp.ones(len(positives), bool)
-      return head_loss(ready, features, *gold, bce)
+  def loss(params):
+    features = run.kind.features(jnp.asarray(hidden_states()))
+    return head_loss(run._head(params), features, *rest)
 
-    text = str(jax.make_jaxpr(jax.grad(loss))(floats))
+  with on_mesh():
+    text = str(jax.make_jaxpr(jax.grad(loss))(run.params))
   assert text.count('tanh ') == 2  # one for each layer
-
-
-def _is_edges(path, variable):
-  del variable
-  return path[-1] in ('parents', 'children')

@@ -78,15 +78,6 @@ BFLOAT16_VALUES = np.array(
 ).astype(np.float64)
 
 
-def test_bfloat16_is_unbiased():
-  values_D = BFLOAT16_VALUES
-  tiled_ND = np.tile(values_D, (DRAWS, 1))
-  rounded_ND = half_precision(tiled_ND, bits(*tiled_ND.shape))
-  assert_unbiased(
-    rounded_ND, values_D, *neighbours(values_D, bfloat16_numbers(values_D))
-  )
-
-
 # The first value sets the scale. The least normal number of E4M3 is 1/64, its
 # least subnormal one 1/512; 433 lies between its two largest numbers.
 E4M3_VALUES = np.array(
@@ -95,15 +86,20 @@ E4M3_VALUES = np.array(
 ).astype(np.float64)
 
 
-@pytest.mark.parametrize('exponent', [-9, 20])
-def test_e4m3_is_unbiased(exponent):
-  scaled_D = E4M3_VALUES * 2.0**exponent
-  tiled_ND = np.tile(scaled_D, (DRAWS, 1))
-  found_ND, exponent_N = quarter_precision(tiled_ND, bits(*tiled_ND.shape))
-  np.testing.assert_array_equal(exponent_N, exponent)
-  low_D, high_D = neighbours(E4M3_VALUES, NUMBERS)
-  scale = 2.0**exponent
-  assert_unbiased(found_ND, scaled_D, low_D * scale, high_D * scale)
+@pytest.mark.parametrize('exponent', [None, -9, 20])
+def test_rounding_is_unbiased(exponent):
+  """To bfloat16, or to E4M3 whose rows are scaled by 2^exponent."""
+  scale = 1.0 if exponent is None else 2.0**exponent
+  values_D = BFLOAT16_VALUES if exponent is None else E4M3_VALUES
+  numbers = bfloat16_numbers(values_D) if exponent is None else NUMBERS
+  tiled_ND = np.tile(values_D * scale, (DRAWS, 1))
+  if exponent is None:
+    rounded_ND = half_precision(tiled_ND, bits(*tiled_ND.shape))
+  else:
+    rounded_ND, exponent_N = quarter_precision(tiled_ND, bits(*tiled_ND.shape))
+    np.testing.assert_array_equal(exponent_N, exponent)
+  low_D, high_D = (x * scale for x in neighbours(values_D, numbers))
+  assert_unbiased(rounded_ND, values_D * scale, low_D, high_D)
 
 
 def test_bfloat16_is_a_neighbour():
@@ -174,9 +170,6 @@ def test_rows_of_zeros_and_of_nearly_nothing():
   np.testing.assert_array_equal(found_CD[0], 0)
   assert (np.abs(found_CD - values_CD) <= 2.0**-126).all()
   assert (exponent_C >= -126).all()
-
-
-def test_powers_of_2():
   exponents = jnp.arange(-126, 128, dtype=jnp.int32)
   expected = 2.0 ** np.arange(-126.0, 128)
   np.testing.assert_array_equal(power_of_2(exponents), expected)

@@ -104,8 +104,10 @@ def drawn(storage, shape=(1, 1)):
   return {name: np.asarray(array) for name, array in rows.items()}
 
 
-@pytest.mark.parametrize('storage', Storage)
-@pytest.mark.parametrize('at_once', [0, ROWS])
+@pytest.mark.parametrize(
+  ('storage', 'at_once'),
+  [(Storage.FLOAT32, ROWS), (Storage.BFLOAT16, 0), (Storage.FLOAT8, 0)],
+)
 def test_rows_are_normal_and_the_same_on_every_mesh(
   storage, at_once, monkeypatch
 ):
@@ -119,8 +121,7 @@ def test_rows_are_normal_and_the_same_on_every_mesh(
   assert kernel.std() == pytest.approx(D**-0.5, rel=0.02)
   # No block is drawn twice.
   assert len(np.unique(kernel, axis=0)) > 0.9 * ROWS
-  for shape in [(2, 4), (8, 1)]:
-    other = drawn(storage, shape)
-    assert other.keys() == arrays.keys()
-    for name, array in arrays.items():
-      np.testing.assert_array_equal(other[name], array)
+  other = drawn(storage, (2, 4))
+  assert other.keys() == arrays.keys()
+  for name, array in arrays.items():
+    np.testing.assert_array_equal(other[name], array)

@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, at_most, field
-from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
 from xjax.data.label_trees.simple_trees import (
   by_frequency,
@@ -26,7 +25,13 @@ from xjax.data.label_trees.simple_trees import (
 )
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.layers import LayerNorm
-from xjax.networks.heads.head import Frozen, Head, HeadConfig, HeadInputs
+from xjax.networks.heads.head import (
+  Frozen,
+  Head,
+  HeadConfig,
+  HeadInputs,
+  label_rows,
+)
 from xjax.networks.heads.ova import scores
 from xjax.networks.heads.streaming import gold_of
 
@@ -134,9 +139,7 @@ class Adaptive(Head):
     place = np.arange(n_labels)
     if inputs.counts_L is not None:
       place[by_frequency(inputs.counts_L)] = np.arange(n_labels)
-    padding = padded_labels(n_labels) - n_labels
-    place = np.pad(np.asarray(place, np.int32), (0, padding))
-    self.place = Frozen(jnp.asarray(place), out_sharding=(LABEL,))
+    self.place = label_rows(place.astype(np.int32), Frozen)
     widths = [max(1, dim // 2**i) for i in range(1, len(starts))]
     if config.last_width and widths:
       widths[-1] = config.last_width
@@ -174,6 +177,7 @@ class Adaptive(Head):
     mask_B: Bool[Array, ' B'],
     loss: LabelLoss,
     weights: LabelWeights | None = None,
+    rngs: nnx.Rngs | None = None,
   ) -> Float32[Array, '']:
     """Returns the loss of APLC, summed over documents (Ye et al., Section 3.3).
 
@@ -186,8 +190,8 @@ class Adaptive(Head):
 
     A tail is computed only if a document of the batch has a gold label in it.
     """
-    del weights
-    gold_BP = gold_of(positives_BP, mask_B).positives_BP
+    del weights, rngs
+    gold_BP = gold_of(positives_BP, mask_B)
     scored_BP = (gold_BP >= 0) & (gold_BP < self.n_labels)
     place_BP = self.place[...][jnp.where(scored_BP, gold_BP, 0)]
     place_BP = jnp.where(scored_BP, place_BP, -1)

@@ -26,12 +26,13 @@ def attend(
   hidden_BTD: Float[Array, 'B T D'],
   mask_BT: Float32[Array, 'B T'],
   attention_CD: Float[Array, 'C D'],
-  output_CD: Float[Array, 'C D'],
+  output_CD: Float[Array, 'C D'] | None = None,
 ) -> Float32[Array, 'B C']:
   """Computes the logits of a chunk of labels, without the biases.
 
   The result is v_l . w_l. LabelAttention defines the symbols. mask_BT is that
-  of token_mask, and label rows have the features' dtype.
+  of token_mask, and label rows have the features' dtype. If the two rows of a
+  label are the same, output_CD is None, which takes half of the products.
   """
   return _attend(hidden_BTD, mask_BT, attention_CD, output_CD)[0]
 
@@ -42,9 +43,12 @@ def _attend(hidden_BTD, mask_BT, attention_CD, output_CD):
   shape = (len(attention_CD), documents, tokens)
   # Labels are the first axis of the arrays [C, B, T]. So sums over tokens read
   # memory in order, and the products need no transposed copies.
-  score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
-  value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
-  score_CBT += mask_BT
+  value_CBT = score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(
+    shape
+  )
+  if output_CD is not None:
+    value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
+  score_CBT = score_CBT + mask_BT
   # The weighted sum over tokens is divided by the sum of the weights. Dividing
   # each weight first would take more divisions.
   weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
@@ -57,79 +61,39 @@ def _attend(hidden_BTD, mask_BT, attention_CD, output_CD):
 def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
   hidden_XD, attention_CD, output_CD = saved[:3]
   value_CBT, weight_CBT, total_CB, attended_CB = saved[3:]
-  shape = (len(attention_CD), len(hidden_XD))
-  dtype = hidden_XD.dtype
+  dtype, attended_CB1 = hidden_XD.dtype, attended_CB[:, :, None]
+
+  def by_token(d_CBT: jax.Array) -> jax.Array:
+    return d_CBT.astype(dtype).reshape(len(attention_CD), len(hidden_XD))
+
+  def by_rows(d_CX: jax.Array) -> jax.Array:
+    return product(d_CX, hidden_XD, (1, 0)).astype(dtype)
+
   # Let p = dz alpha, where dz is the gradient of the result. The gradient of
   # h_t . w_l is p, and that of h_t . u_l is p (h_t . w_l - v_l . w_l). So this
   # pass needs one pass over arrays [C, B, T] and four products, each as large
-  # as one of the two of the forward pass.
+  # as one of the two of the forward pass. If w_l = u_l, both gradients are
+  # added, which leaves two products.
   dvalue_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
-  dscore_CBT = dvalue_CBT * (value_CBT - attended_CB[:, :, None])
-  # Without the barrier, XLA computes these arrays again for each product that
-  # reads them.
-  dvalue_CX, dscore_CX = lax.optimization_barrier(
-    (
-      dvalue_CBT.astype(dtype).reshape(shape),
-      dscore_CBT.astype(dtype).reshape(shape),
+  d_output_CD = None
+  if output_CD is None:
+    dscore_CX = by_token(dvalue_CBT * (1 + value_CBT - attended_CB1))
+    dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
+  else:
+    dscore_CBT = dvalue_CBT * (value_CBT - attended_CB1)
+    # Without the barrier, XLA computes these arrays again for each product that
+    # reads them.
+    dvalue_CX, dscore_CX = lax.optimization_barrier(
+      (by_token(dvalue_CBT), by_token(dscore_CBT))
     )
-  )
-  dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
-  dhidden_XD += product(dvalue_CX, output_CD, (0, 0))
-  return (
-    dhidden_XD.astype(dtype).reshape(*value_CBT.shape[1:], -1),
-    None,
-    product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
-    product(dvalue_CX, hidden_XD, (1, 0)).astype(dtype),
-  )
+    dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
+    dhidden_XD += product(dvalue_CX, output_CD, (0, 0))
+    d_output_CD = by_rows(dvalue_CX)
+  dhidden_BTD = dhidden_XD.astype(dtype).reshape(*value_CBT.shape[1:], -1)
+  return dhidden_BTD, None, by_rows(dscore_CX), d_output_CD
 
 
 attend.defvjp(_attend, _attend_backward)
-
-
-@jax.custom_vjp
-def attend_with_one_row(
-  hidden_BTD: Float[Array, 'B T D'],
-  mask_BT: Float32[Array, 'B T'],
-  rows_CD: Float[Array, 'C D'],
-) -> Float32[Array, 'B C']:
-  """Computes `attend` for labels whose two rows are the same.
-
-  This takes half of the products of `attend`. The result is
-  v = sum_t alpha_t s_t, where s_t = h_t . e_l, and alpha is the softmax of s
-  over the tokens. Let dz be the gradient of the result. Then the gradient of
-  s_t is dz alpha_t (1 + s_t - v).
-  """
-  return _attend_with_one_row(hidden_BTD, mask_BT, rows_CD)[0]
-
-
-def _attend_with_one_row(hidden_BTD, mask_BT, rows_CD):
-  documents, tokens, dim = hidden_BTD.shape
-  hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
-  shape = (len(rows_CD), documents, tokens)
-  score_CBT = product(rows_CD, hidden_XD, (1, 1)).reshape(shape)
-  masked_CBT = score_CBT + mask_BT
-  weight_CBT = jnp.exp(masked_CBT - masked_CBT.max(axis=2, keepdims=True))
-  total_CB = weight_CBT.sum(axis=2)
-  attended_CB = (weight_CBT * score_CBT).sum(axis=2) / total_CB
-  saved = hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB
-  return attended_CB.T, saved
-
-
-def _attend_with_one_row_backward(saved, cotangent_BC) -> tuple:
-  hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB = saved
-  dtype = hidden_XD.dtype
-  dscore_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
-  dscore_CBT *= 1 + score_CBT - attended_CB[:, :, None]
-  dscore_CX = dscore_CBT.astype(dtype).reshape(len(rows_CD), -1)
-  dhidden_XD = product(dscore_CX, rows_CD, (0, 0)).astype(dtype)
-  return (
-    dhidden_XD.reshape(*score_CBT.shape[1:], -1),
-    None,
-    product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
-  )
-
-
-attend_with_one_row.defvjp(_attend_with_one_row, _attend_with_one_row_backward)
 
 
 class AttentionHead(Head):

@@ -10,13 +10,14 @@ from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_1, Bound, field
-from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.core.numerics import product
 from xjax.networks.heads.attend import AttentionHead, token_mask
 from xjax.networks.heads.head import (
   HeadConfig,
   HeadInputs,
   TokenFeatures,
+  label_rows,
 )
 
 _SIZES = Bound(
@@ -78,7 +79,7 @@ class AttentionMLP(AttentionHead):
     rows = jax.random.uniform(
       rngs.params(), (padded_labels(n_labels), dim), jnp.float32, -limit, limit
     )
-    self.attention = nnx.Param(rows, out_sharding=(LABEL, None))
+    self.attention = label_rows(rows)
     glorot = nnx.initializers.glorot_uniform()
     sizes = (dim, *config.mlp, 1)
     self.kernels = nnx.List(

@@ -14,11 +14,10 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32
-import numpy as np
 
 from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.levels import LabelLevels, expand, gold_at
 from xjax.data.label_trees.levels_config import LevelsConfig
@@ -37,7 +36,8 @@ from xjax.networks.heads.head import (
   Head,
   HeadConfig,
   HeadInputs,
-  HeadWithDropout,
+  label_rows,
+  padded_row,
 )
 from xjax.networks.heads.ova import scores
 from xjax.networks.heads.shortlist import shortlist_loss
@@ -207,15 +207,10 @@ class Cascade(Head):
       for level, (reading, bias) in enumerate(zip(readings, cluster_biases))
     )
     self.reading = readings[-1]
-    rows = padded_labels(self.n_labels)
-    kernel = draw_rows(rngs, (rows, self.reading.dim))
-    self.kernel = nnx.Param(kernel, out_sharding=(LABEL, None))
-    padding = rows - self.n_labels
-    bias = jnp.pad(jnp.asarray(bias_L, jnp.float32), (0, padding))
-    self.bias = nnx.Param(bias, out_sharding=(LABEL,))
-    parent = np.pad(levels.parents[-1], (0, padding), constant_values=PAD)
-    # PAD marks padding rows.
-    self.parent = Frozen(jnp.asarray(parent), out_sharding=(LABEL,))
+    shape = padded_labels(self.n_labels), self.reading.dim
+    self.kernel = label_rows(draw_rows(rngs, shape))
+    self.bias = label_rows(padded_row(bias_L, shape[0]))
+    self.parent = label_rows(levels.parents[-1], Frozen, PAD)
 
   @property
   def shortlist_size(self) -> int | None:
@@ -225,9 +220,6 @@ class Cascade(Head):
       return None
     most = self.clusters[-1].children.shape[1]
     return min(self.kept[-1], sizes[-1]) * most
-
-  def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
-    return HeadWithDropout(self, rngs)
 
   def prepare(self, document_BX: Float[Array, 'B X']) -> CascadeFeatures:
     """Computes the features of labels, and the scores of all clusters."""
@@ -296,7 +288,7 @@ class Cascade(Head):
     clusters are kept first, and then the clusters with the highest logits. The
     gradient does not flow through the choice.
     """
-    gold = self._gold(gold_of(positives_BP, mask_B).positives_BP)
+    gold = self._gold(gold_of(positives_BP, mask_B))
     document_BX, total, ids_BA = features.document_BX, jnp.float32(0), None
     for i, level in enumerate(self.clusters):
       x_BD = level.reading(document_BX, rngs)

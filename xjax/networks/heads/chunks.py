@@ -46,6 +46,11 @@ class HeadParts(NamedTuple):
   rows: nnx.State  # parameters with one row per label
   shared: nnx.State  # all other parameters
 
+  @property
+  def head(self) -> Any:
+    """Returns the head; in a shard, it has the rows of the shard."""
+    return nnx.merge(self.graphdef, self.rows, self.shared)
+
   def logits(
     self, features: Any, rows: nnx.State, shared: nnx.State
   ) -> jax.Array:
@@ -53,9 +58,9 @@ class HeadParts(NamedTuple):
     head = nnx.merge(self.graphdef, rows, shared)
     return head.logits(features, nnx.to_pure_dict(rows))
 
-  def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
-    head = nnx.merge(self.graphdef, rows, shared)
-    return head.learns(nnx.to_pure_dict(rows))
+  def learns(self) -> jax.Array | None:
+    """Returns which of the rows the loss includes; None for all."""
+    return self.head.learns(nnx.to_pure_dict(self.rows))
 
 
 def split_head(head: nnx.Module) -> HeadParts:
@@ -88,46 +93,57 @@ def shard_rows(rows: Any, n_labels: int) -> int:
   return min(per_shard, n_labels)
 
 
+class Span(NamedTuple):
+  """Stands for consecutive rows of a shard."""
+
+  start: jax.Array  # int32, counted in the shard
+  size: int
+
+  @property
+  def row_C(self) -> jax.Array:
+    return self.start + jnp.arange(self.size, dtype=jnp.int32)
+
+  def cut(self, rows: Any) -> Any:
+    return jax.tree.map(
+      lambda x: lax.dynamic_slice_in_dim(x, self.start, self.size), rows
+    )
+
+  def write(self, rows: Any, new: Any) -> Any:
+    """Returns the rows with new ones, in place if a loop carries them."""
+    return jax.tree.map(
+      lambda old, x: lax.dynamic_update_slice_in_dim(old, x, self.start, 0),
+      rows,
+      new,
+    )
+
+
 def scan_chunks(
-  body: Callable[[Any, jax.Array, int], Any],
+  body: Callable[[Any, Span], Any],
   carry: Any,
   rows: int,
   chunk: int,
   used: jax.Array | None = None,
 ) -> Any:
-  """Calls body(carry, start, size) for each chunk of rows, one after the other.
+  """Calls body(carry, span) for each chunk of rows, one after the other.
 
-  `start` is the chunk's first row, and `size` its number of rows, a static int.
   All chunks have the same size, except the last, which has the remaining rows.
   If `used` is not None, chunks after the first `used` rows are skipped.
   """
-  size = chunk_size(rows, chunk)
-  whole = rows // size
-  if used is not None:
-    # Loops skip chunks without copies of the carry, unlike lax.cond.
-    carry = lax.fori_loop(
-      0,
-      jnp.minimum(whole, -(-used // size)),
-      lambda i, carry: body(carry, i * size, size),
-      carry,
-    )
-    if rows % size:
-      start = jnp.int32(whole * size)
-      carry = lax.fori_loop(
-        0,
-        (used > start).astype(jnp.int32),
-        lambda _, carry: body(carry, start, rows % size),
-        carry,
-      )
-    return carry
-  if whole == 1:
-    carry = body(carry, jnp.int32(0), size)
-  else:
-    carry = lax.fori_loop(
-      0, whole, lambda i, carry: body(carry, i * size, size), carry
-    )
-  if rows % size:
-    carry = body(carry, jnp.int32(whole * size), rows % size)
+  most = chunk_size(rows, chunk)
+  whole, rest = divmod(rows, most)
+  parts = [(0, whole, most), (whole * most, 1, rest)]
+  for first, count, size in parts if rest else parts[:1]:
+
+    def step(i: jax.Array, carry: Any, first=first, size=size) -> Any:
+      return body(carry, Span(first + i * size, size))
+
+    if used is not None:
+      # Loops skip chunks without copies of the carry, unlike lax.cond.
+      count = jnp.clip(-(-(used - first) // size), 0, count)
+    elif count == 1:
+      carry = body(carry, Span(jnp.int32(first), size))
+      continue
+    carry = lax.fori_loop(0, count, step, carry)
   return carry
 
 
@@ -140,37 +156,6 @@ def chunk_size(rows: int, chunk: int) -> int:
   count = -(-rows // chunk)
   even = -(-rows // count)
   return min(chunk, rows, -(-even // 16) * 16)
-
-
-def cut(rows: Any, start: jax.Array, size: int) -> Any:
-  """Returns `size` rows, from row `start` on, of every array in a tree."""
-  return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), rows)
-
-
-def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
-  """Returns the rows with a chunk replaced, in place if a loop carries them."""
-  return jax.tree.map(
-    lambda old, x: lax.dynamic_update_slice_in_dim(old, x, start, 0),
-    rows,
-    new,
-  )
-
-
-class Span(NamedTuple):
-  """Stands for consecutive rows of a shard."""
-
-  start: jax.Array  # int32, counted in the shard
-  size: int
-
-  @property
-  def row_C(self) -> jax.Array:
-    return self.start + jnp.arange(self.size, dtype=jnp.int32)
-
-  def cut(self, rows: Any) -> Any:
-    return cut(rows, self.start, self.size)
-
-  def write(self, rows: Any, new: Any) -> Any:
-    return write_rows(rows, new, self.start)
 
 
 class Picked(NamedTuple):
@@ -214,16 +199,13 @@ class Picked(NamedTuple):
 _ASCENDING = {'indices_are_sorted': True, 'unique_indices': True}
 
 
-def labels(
-  rows: Any, axes: Sequence[str], start: jax.Array, size: int
-) -> jax.Array:
+def labels(rows: Any, axes: Sequence[str], span: Span) -> jax.Array:
   """Returns the label indices of a chunk of this shard, int32 [C].
 
   `axes` are the mesh axes over which label rows are divided.
   """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
-  first = lax.axis_index(tuple(axes)) * per_shard + start
-  return first + jnp.arange(size, dtype=jnp.int32)
+  return lax.axis_index(tuple(axes)) * per_shard + span.row_C
 
 
 def all_documents(documents: Any, axes: Sequence[str]) -> Any:

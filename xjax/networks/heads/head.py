@@ -1,11 +1,11 @@
 """Defines the base class of heads, which score one chunk of labels at a time.
 
 A head is a module. Parameters with one row per label are called label rows.
-Label rows are created with `out_sharding=(LABEL, ...)`, or
-`((LABEL, DATA), ...)` if `Head.axes` is chunks.ALL_DEVICES. Label rows are
-padded to core.mesh.padded_labels(n_labels) rows. The head only defines how a
-chunk of labels is scored. The loss (streaming.py) and the selection
-(networks/topk.py) cut the rows into chunks and mesh shards.
+Label rows are created by label_rows, or with the sharding ((LABEL, DATA), ...)
+if `Head.axes` is chunks.ALL_DEVICES. They are padded to
+core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
+labels is scored. The loss (streaming.py) and the selection (networks/topk.py)
+cut the rows into chunks and mesh shards.
 """
 
 import abc
@@ -26,7 +26,7 @@ from xjax.core.config_part import (
   field,
   kinds_that,
 )
-from xjax.core.mesh import LABEL
+from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.losses.bce import BCEConfig
@@ -352,12 +352,15 @@ class Head(nnx.Module):
     mask_B: jax.Array,
     loss: ChunkLoss,
     weights: LabelWeights | None = None,
+    rngs: nnx.Rngs | None = None,
   ) -> jax.Array:
     """Returns the loss over all labels, summed over documents.
 
     The arguments are those of streaming.head_loss, which computes the loss
-    chunk by chunk. A head with a loss of its own replaces this method.
+    chunk by chunk. A head with a loss of its own replaces this method; `rngs`
+    are for its dropout, and None if there is none.
     """
+    del rngs
     return head_loss(self, features, positives_BP, mask_B, loss, weights)
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
@@ -375,15 +378,18 @@ class Head(nnx.Module):
     return self if rngs is None else self.with_dropout(rngs)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class HeadWithDropout:
-  """Trains a head whose loss takes the stream `dropout`."""
+def label_rows(
+  values: Any, kind: type[nnx.Param] = nnx.Param, padding: int = 0
+) -> nnx.Param:
+  """Makes label rows that are divided over the label axis.
 
-  head: Head
-  rngs: nnx.Rngs
-
-  def loss(self, *arguments: Any) -> jax.Array:
-    return self.head.loss(*arguments, rngs=self.rngs)
+  The values are [L] or [L, ...], with or without the rows of padding.
+  """
+  if missing := padded_labels(len(values)) - len(values):
+    sides = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
+    values = np.pad(np.asarray(values), sides, constant_values=padding)
+  sharding = LABEL, *[None] * (values.ndim - 1)
+  return kind(jnp.asarray(values), out_sharding=sharding)
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:

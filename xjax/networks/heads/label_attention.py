@@ -7,12 +7,13 @@ from flax import nnx
 import jax
 from jaxtyping import Array, Float32
 
-from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.networks.heads.attend import AttentionHead, attend, token_mask
 from xjax.networks.heads.head import (
   HeadConfig,
   HeadInputs,
   TokenFeatures,
+  label_rows,
   padded_row,
 )
 
@@ -46,16 +47,9 @@ class LabelAttention(AttentionHead):
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
     rows, dim = padded_labels(inputs.n_labels), inputs.dim
     normal = nnx.initializers.normal(dim**-0.5)
-    row_sharding = (LABEL, None)
-    self.attention = nnx.Param(
-      normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
-    )
-    self.output = nnx.Param(
-      normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
-    )
-    self.bias = nnx.Param(
-      padded_row(inputs.bias_L, rows), out_sharding=(LABEL,)
-    )
+    self.attention = label_rows(normal(rngs.params(), (rows, dim)))
+    self.output = label_rows(normal(rngs.params(), (rows, dim)))
+    self.bias = label_rows(padded_row(inputs.bias_L, rows))
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]

@@ -54,14 +54,31 @@ def head_loss(
   nothing. weights are given for each label row, with padding, or are None if
   labels count equally.
   """
+  asked = positives_BP, mask_B
+  summed = loss_over(AllLabels, head, features, asked, loss, weights)
+  return summed / labels_per_loss(loss, head.n_labels)
+
+
+def loss_over(
+  kind: Callable[..., Any],
+  head: nnx.Module,
+  features: Any,
+  asked: tuple,
+  loss: ChunkLoss,
+  weights: LabelWeights | None,
+) -> Float32[Array, '']:
+  """Computes the loss over the labels that documents are asked for.
+
+  kind(parts, weights, *asked) makes the AllLabels or ListedLabels of a
+  shard.
+  """
   graphdef, rows, shared = split_head(head)
-  static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
   row = row_spec(head.axes)
   # Label rows, their weights and their gradients stay where they are. The loss
   # and the gradients of shared parameters are summed over all devices.
   shards = jax.shard_map(
-    functools.partial(_shard_gradients, static),
-    in_specs=(row, P(), BATCH, row, BATCH, BATCH),
+    functools.partial(_shard_loss, kind, graphdef, loss),
+    in_specs=(row, P(), BATCH, row, BATCH),
     out_specs=(P(), row, P(), BATCH),
     check_vma=False,
   )
@@ -70,72 +87,151 @@ def head_loss(
     total, *gradients = shards(*trained, *given)
     return total, tuple(gradients)
 
-  given, trained = (weights, positives_BP, mask_B), (rows, shared, features)
-  summed = with_gradients(run, given, trained)
-  return summed / labels_per_loss(loss, head.n_labels)
+  return with_gradients(run, (weights, asked), (rows, shared, features))
 
 
-def _shard_gradients(
-  static, rows, shared, features, weights, positives_BP, mask_B
-):
-  """Returns one shard's loss and gradients for rows, shared and features."""
-  graphdef, loss, n_labels, chunk, axes = static
+def _shard_loss(kind, graphdef, loss, rows, shared, features, weights, asked):
   parts = HeadParts(graphdef, rows, shared)
-  gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
-  floats, replace_floats = split_floats(chunks.all_documents(features, axes))
+  documents = chunks.all_documents((features, *asked), parts.head.axes)
+  features, *asked = documents
+  return pulled_loss(kind(parts, weights, *asked), parts, features, loss)
+
+
+def pulled_loss(
+  labels: Any, parts: HeadParts, features: Any, loss: ChunkLoss
+) -> tuple[jax.Array, Any, Any, Any]:
+  """Computes the loss of all devices, and one shard's gradients.
+
+  `labels` are AllLabels or ListedLabels. `features` are those of all documents
+  that this device scores. The gradients are those of the shard's rows, of the
+  shared parameters and of this device's features; leaves without a float dtype
+  have the gradient None.
+  """
+  _, rows, shared = parts
+  axes = parts.head.axes
+  row_floats, replace_rows = split_floats(rows)
+  floats, replace_floats = split_floats(features)
 
   def logits(chunk_rows, shared, floats):
-    return parts.logits(replace_floats(floats), chunk_rows, shared)
+    return labels.logits(replace_floats(floats), chunk_rows, shared)
 
-  def chunk_at(start, size, chunk_rows):
-    ids_C = chunks.labels(rows, axes, start, size)
-    learnt_C = ids_C < n_labels
-    if (learns_C := parts.learns(chunk_rows, shared)) is not None:
-      learnt_C &= learns_C
-    return Chunk(ids_C[0], learnt_C, chunks.cut(weights, start, size))
-
-  def add_chunk(normaliser, start, size):
-    chunk_rows = chunks.cut(rows, start, size)
+  def add_chunk(normaliser, span):
+    chunk_rows = labels.place(span).cut(rows)
     logits_BC = logits(chunk_rows, shared, floats)
-    return normaliser.with_chunk(
-      logits_BC, gold, chunk_at(start, size, chunk_rows)
-    )
+    return labels.add(normaliser, logits_BC, span)
 
-  def body(carry, start, size):
+  def body(carry, span):
     total, d_rows, d_wide = carry
-    chunk_rows = chunks.cut(rows, start, size)
-    logits_BC, pull = jax.vjp(logits, chunk_rows, shared, floats)
-    new, dlogits_BC = chunk_loss(
-      loss, logits_BC, gold, chunk_at(start, size, chunk_rows)
-    )
-    d_cut, *d_new = pull(dlogits_BC)
-    # A row belongs to one chunk, so its gradient is written, not added.
-    d_rows = chunks.write_rows(d_rows, d_cut, start)
+    place = labels.place(span)
+    logits_BC, pull = jax.vjp(logits, place.cut(rows), shared, floats)
+    new, dlogits_BC = labels.terms(loss, logits_BC, span)
+    d_chunk, *d_new = pull(dlogits_BC)
+    d_rows = place.write(d_rows, split_floats(d_chunk)[0])
     return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
 
-  scan = functools.partial(
-    chunks.scan_chunks, rows=chunks.shard_rows(rows, n_labels), chunk=chunk
-  )
   if loss.normalised:
-    normaliser = scan(add_chunk, Normaliser.start(len(gold.mask_B)))
+    documents = len(jax.tree.leaves(features)[0])
+    normaliser = labels.scan(add_chunk, Normaliser.start(documents))
     loss = normaliser.normalised(loss, axes)
   # Sums over chunks are float32, whatever the dtype of the products is.
   wide = jax.tree.map(
     lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
   )
-  start = (jnp.float32(0), jax.tree.map(jnp.zeros_like, rows), wide)
-  total, d_rows, (d_shared, d_floats) = scan(body, start)
-  d_floats = [
-    d.astype(x.dtype)
-    for d, x in zip(chunks.own_documents(d_floats, axes), floats)
-  ]
+  start = jnp.float32(0), [jnp.zeros_like(x) for x in row_floats], wide
+  total, d_rows, (d_shared, d_floats) = labels.scan(body, start)
+  d_floats = chunks.own_documents(d_floats, axes)
+  d_floats = [d.astype(x.dtype) for d, x in zip(d_floats, floats)]
+  # If no other device has these rows, it scored the documents of all devices.
+  d_rows = d_rows if DATA in axes else lax.psum(d_rows, DATA)
   return (
     lax.psum(total, (DATA, LABEL)),
-    # If no other device has these rows, it scored the documents of all devices.
-    d_rows if DATA in axes else lax.psum(d_rows, DATA),
+    replace_rows(d_rows, gradient=True),
     lax.psum(d_shared, (DATA, LABEL)),
     replace_floats(d_floats, gradient=True),
   )
+
+
+class AllLabels:
+  """The loss over all labels of a shard, in chunks of consecutive rows."""
+
+  def __init__(
+    self,
+    parts: HeadParts,
+    weights: LabelWeights | None,
+    positives_BP: Int32[Array, 'B P'],
+    mask_B: Bool[Array, ' B'],
+  ):
+    head = parts.head
+    self.rows, self.weights, self.learns = parts.rows, weights, parts.learns()
+    self.logits, self.axes, self.n_labels = (
+      parts.logits,
+      head.axes,
+      head.n_labels,
+    )
+    self.gold_BP, self.mask_B = gold_of(positives_BP, mask_B), mask_B
+    self.scan = functools.partial(
+      chunks.scan_chunks,
+      rows=chunks.shard_rows(parts.rows, head.n_labels),
+      chunk=head.chunk,
+    )
+
+  def place(self, span: chunks.Span) -> chunks.Span:
+    return span
+
+  def add(
+    self,
+    normaliser: 'Normaliser',
+    logits_BC: jax.Array,
+    span: chunks.Span,
+  ) -> 'Normaliser':
+    learnt_BC, at_BP, inside_BP, weights = self._chunk(span)
+    weight_BP = 1.0 if weights is None else weights.positive_L[at_BP]
+    logits_BC = jnp.where(learnt_BC, logits_BC, -jnp.inf)
+    return normaliser.plus(logits_BC, jnp.where(inside_BP, weight_BP, 0.0))
+
+  def terms(
+    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.Span
+  ) -> tuple[jax.Array, jax.Array]:
+    """Returns the loss of a chunk, and its derivative by the logits."""
+    # The losses of the B x P gold labels are computed separately, so that no
+    # [B, C] array has to mark gold labels.
+    learnt_BC, at_BP, inside_BP, weights = self._chunk(span)
+    row_B1 = jnp.arange(len(at_BP))[:, None]
+    gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
+    # Labels outside the chunk get a column after the last column. mode='drop'
+    # ignores these labels.
+    write_BP = jnp.where(inside_BP, at_BP, span.size)
+    logits_BC = jnp.where(learnt_BC, logits_BC, -jnp.inf)
+    if not loss.normalised:
+      logits_BC = logits_BC.at[row_B1, write_BP].set(-jnp.inf, mode='drop')
+    negative_C = None if weights is None else weights.negative_L
+    loss_sum, dlogits_BC = loss.absent(logits_BC, negative_C)
+    loss_BP, dlogits_BP = loss.gold(gold_logits_BP)
+    if weights is not None:
+      positive_BP = weights.positive_L[at_BP]
+      loss_BP, dlogits_BP = loss_BP * positive_BP, dlogits_BP * positive_BP
+    loss_sum += jnp.where(inside_BP, loss_BP, 0.0).sum()
+    dlogits_BC = dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
+    return loss_sum, dlogits_BC
+
+  def _chunk(self, span):
+    """Returns what the loss includes of a chunk: logits, and gold labels.
+
+    The results are the mask of logits, the columns of gold labels in the chunk
+    (0 for all other entries), the mask of these, and the weights of labels.
+    """
+    ids_C = chunks.labels(self.rows, self.axes, span)
+    given = self.weights, self.learns
+    weights, learns_C = span.cut(given)
+    learnt_C = ids_C < self.n_labels
+    if learns_C is not None:
+      learnt_C &= learns_C
+    at_BP = self.gold_BP - ids_C[0]
+    # PAD and the labels of other chunks and shards are outside of the chunk.
+    inside_BP = (at_BP >= 0) & (at_BP < span.size)
+    at_BP = jnp.where(inside_BP, at_BP, 0)
+    inside_BP &= learnt_C[at_BP]
+    return self.mask_B[:, None] & learnt_C, at_BP, inside_BP, weights
 
 
 def split_floats(features: Any) -> tuple[list[jax.Array], Callable[..., Any]]:
@@ -155,57 +251,17 @@ def split_floats(features: Any) -> tuple[list[jax.Array], Callable[..., Any]]:
   return [leaves[i] for i in at], replace_floats
 
 
-class Gold(NamedTuple):
-  """Holds the gold labels of a batch."""
-
-  # int32. Each gold label of a document occurs once. All other entries are PAD.
-  # Rows that only fill the batch have no gold labels.
-  positives_BP: jax.Array
-  mask_B: jax.Array  # bool, False for rows that only fill the batch
-
-
 def gold_of(
   positives_BP: Int32[Array, 'B P'], mask_B: Bool[Array, ' B']
-) -> Gold:
-  """Prepares gold labels for `chunk_loss`, and removes repeated labels."""
+) -> Int32[Array, 'B P']:
+  """Returns each gold label of a document once; all other entries are PAD.
+
+  Rows that only fill the batch have no gold labels.
+  """
   sorted_BP = jnp.sort(positives_BP, axis=1)
   repeated_BP = sorted_BP == jnp.roll(sorted_BP, 1, axis=1)
   repeated_BP = repeated_BP.at[:, 0].set(False)
-  return Gold(jnp.where(repeated_BP | ~mask_B[:, None], PAD, sorted_BP), mask_B)
-
-
-class Chunk(NamedTuple):
-  """Describes consecutive labels that are scored at the same time."""
-
-  first: jax.Array  # int32, index of the chunk's first label
-  learnt_C: jax.Array  # bool, True for the labels that the loss includes
-  weights: LabelWeights | None
-
-
-def chunk_loss(
-  loss: ChunkLoss, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
-) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-  """Computes the loss of a chunk, summed over its documents and labels."""
-  # The losses of the B x P gold labels are computed separately, so that no
-  # [B, C] array has to mark gold labels.
-  at_BP, inside_BP = _places(gold, chunk)
-  row_B1 = jnp.arange(len(at_BP))[:, None]
-  gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
-  # Labels outside the chunk get a column after the last column. mode='drop'
-  # ignores these labels.
-  write_BP = jnp.where(inside_BP, at_BP, logits_BC.shape[1])
-  logits_BC = _mask_logits(logits_BC, gold, chunk)
-  if not loss.normalised:
-    logits_BC = logits_BC.at[row_B1, write_BP].set(-jnp.inf, mode='drop')
-  weights = chunk.weights
-  negative_C = None if weights is None else weights.negative_L
-  loss_sum, dlogits_BC = loss.absent(logits_BC, negative_C)
-  loss_BP, dlogits_BP = loss.gold(gold_logits_BP)
-  if weights is not None:
-    positive_BP = weights.positive_L[at_BP]
-    loss_BP, dlogits_BP = loss_BP * positive_BP, dlogits_BP * positive_BP
-  loss_sum += jnp.where(inside_BP, loss_BP, 0.0).sum()
-  return loss_sum, dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
+  return jnp.where(repeated_BP | ~mask_B[:, None], PAD, sorted_BP)
 
 
 def slot_loss(
@@ -217,10 +273,10 @@ def slot_loss(
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
   """Computes the loss of labels that documents need not share, summed.
 
-  For a chunk of labels, the results are those of chunk_loss. Logits are -inf
-  for entries without a label, and finite for gold labels. Factors are 1 where
-  None. A normalised loss, whose normaliser is known, uses only the weights of
-  gold labels, and scale_B must be None.
+  For a chunk of labels, the results are those of AllLabels.terms. Logits are
+  -inf for entries without a label, and finite for gold labels. Factors are 1
+  where None. A normalised loss, whose normaliser is known, uses only the
+  weights of gold labels, and scale_B must be None.
   """
   if not loss.normalised and weights_BA is None and scale_B is None:
     return loss.summed(logits_BA, gold_BA)
@@ -255,16 +311,6 @@ class Normaliser(NamedTuple):
     zero_B = jnp.zeros(documents, jnp.float32)
     return cls(jnp.full(documents, -jnp.inf), zero_B, zero_B)
 
-  def with_chunk(
-    self, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
-  ) -> 'Normaliser':
-    at_BP, inside_BP = _places(gold, chunk)
-    weight_BP = 1.0
-    if chunk.weights is not None:
-      weight_BP = chunk.weights.positive_L[at_BP]
-    logits_BC = _mask_logits(logits_BC, gold, chunk)
-    return self.plus(logits_BC, jnp.where(inside_BP, weight_BP, 0.0))
-
   def plus(
     self, logits_BC: Float32[Array, 'B C'], gold_BP: Float32[Array, 'B P']
   ) -> 'Normaliser':
@@ -287,21 +333,3 @@ class Normaliser(NamedTuple):
     # the loss.
     log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
     return loss.with_normaliser(log_B, lax.psum(self.gold_B, axes))
-
-
-def _mask_logits(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:
-  """Sets logits to -inf for excluded labels and for masked documents."""
-  learnt_BC = gold.mask_B[:, None] & chunk.learnt_C
-  return jnp.where(learnt_BC, logits_BC, -jnp.inf)
-
-
-def _places(gold: Gold, chunk: Chunk) -> tuple[jax.Array, jax.Array]:
-  """Finds the columns of gold labels in a chunk, 0 for all other entries.
-
-  The second result is True for the gold labels that the loss includes.
-  """
-  at_BP = gold.positives_BP - chunk.first
-  # PAD and the labels of other chunks and shards are outside of the chunk.
-  inside_BP = (at_BP >= 0) & (at_BP < len(chunk.learnt_C))
-  at_BP = jnp.where(inside_BP, at_BP, 0)
-  return at_BP, inside_BP & chunk.learnt_C[at_BP]

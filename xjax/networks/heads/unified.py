@@ -12,7 +12,7 @@ from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field, kinds_that
-from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.core.numerics import full_precision
 from xjax.core.rng import host_generator
 from xjax.data.config import TokensConfig
@@ -24,6 +24,7 @@ from xjax.networks.heads.head import (
   Frozen,
   HeadInputs,
   TokenFeatures,
+  label_rows,
   mean_bias,
   padded_row,
 )
@@ -150,19 +151,17 @@ class Unified(DescriptorHead):
     bias_L = np.zeros(inputs.n_labels)
     if inputs.bias_L is not None:
       bias_L = np.asarray(inputs.bias_L) - offset
-    matrix = {'out_sharding': (LABEL, None)}
-    row = {'out_sharding': (LABEL,)}
     if config.aligned:
       start = nnx.initializers.constant(jnp.eye(size, dim))
     else:
       start = nnx.initializers.normal(dim**-0.5)
-    self.attention = nnx.Param(jnp.zeros((rows, dim)), **matrix)
-    self.output = nnx.Param(jnp.zeros((rows, dim)), **matrix)
-    self.bias = nnx.Param(padded_row(bias_L, rows), **row)
-    self.descriptors = Frozen(jnp.zeros((rows, size)), **matrix)
-    self.seen = Frozen(padded_row(seen_L, rows), **row)
-    self.own = Frozen(padded_row(seen_L, rows), **row)
-    self.hidden = Frozen(padded_row(inputs.hidden_L, rows), **row)
+    self.attention = label_rows(jnp.zeros((rows, dim)))
+    self.output = label_rows(jnp.zeros((rows, dim)))
+    self.bias = label_rows(padded_row(bias_L, rows))
+    self.descriptors = label_rows(jnp.zeros((rows, size)), Frozen)
+    self.seen = label_rows(padded_row(seen_L, rows), Frozen)
+    self.own = label_rows(padded_row(seen_L, rows), Frozen)
+    self.hidden = label_rows(padded_row(inputs.hidden_L, rows), Frozen)
     self.attention_kernel = nnx.Param(start(rngs.params(), (size, dim)))
     self.output_kernel = nnx.Param(start(rngs.params(), (size, dim)))
     self.bias_kernel = nnx.Param(jnp.zeros(size))

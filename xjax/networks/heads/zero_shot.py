@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
-from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.core.numerics import full_precision, product
-from xjax.networks.heads.attend import attend, attend_with_one_row, token_mask
+from xjax.networks.heads.attend import attend, token_mask
 from xjax.networks.heads.head import (
   DescriptorHeadConfig,
   Frozen,
   HeadInputs,
   TokenFeatures,
+  label_rows,
   mean_bias,
   padded_row,
 )
@@ -73,10 +74,8 @@ class ZeroShot(DescriptorHead):
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
     rows = padded_labels(inputs.n_labels)
     dim, size = inputs.dim, inputs.descriptor_dim
-    self.descriptors = Frozen(
-      jnp.zeros((rows, size)), out_sharding=(LABEL, None)
-    )
-    self.seen = Frozen(padded_row(inputs.seen_L, rows), out_sharding=(LABEL,))
+    self.descriptors = label_rows(jnp.zeros((rows, size)), Frozen)
+    self.seen = label_rows(padded_row(inputs.seen_L, rows), Frozen)
     glorot = nnx.initializers.glorot_uniform()
     self.kernel = nnx.Param(glorot(rngs.params(), (dim, size)))
     self.bias = nnx.Param(jnp.zeros(size))
@@ -119,7 +118,7 @@ class ZeroShot(DescriptorHead):
     if self.graph_kernel is not None:
       return self._side_by_side(features, chunk) + self.offset[...]
     if 'graph_rows' not in chunk or self.graph_queries:
-      return attend_with_one_row(*tokens, query_CE) + self.offset[...]
+      return attend(*tokens, query_CE) + self.offset[...]
     # Chalkidis et al. 2020 have v_l = sum_t alpha_tl h_t here as well. This
     # head keeps the sum of k_t, as without a graph, because h_t has size D and
     # e_l + g_l has size E: their product exists only if D = E.

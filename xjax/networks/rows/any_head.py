@@ -22,19 +22,17 @@ from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.chunks import row_spec, split_head, with_gradients
-from xjax.networks.heads.head import Frozen, Head
-from xjax.networks.heads.shortlist import (
-  Places,
-  Structure,
-  Targets,
-  document_scale,
-  entry_weights,
-  learnt_places,
-  loss_of_places,
+from xjax.networks.heads.chunks import (
+  HeadParts,
+  row_spec,
+  split_head,
+  with_gradients,
 )
+from xjax.networks.heads.head import Frozen, Head
+from xjax.networks.heads.shortlist import ListedLabels, Places, places_of
+from xjax.networks.heads.streaming import pulled_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, distinct_rows
-from xjax.networks.rows.update import RowGradient, RowRule, Slots
+from xjax.networks.rows.update import FusedRowsConfig, RowGradient, Slots
 
 
 def trained_rows(head: Head) -> nnx.State:
@@ -70,11 +68,10 @@ def any_head_loss(
     The loss, computed with the rows before the step and summed over documents,
     and a pair: the trained rows (trained_rows) and the slots, after the step.
   """
-  _, rows, shared = split_head(head)
-  static = Structure.of(head), loss, step.rule
+  graphdef, rows, shared = split_head(head)
   row = row_spec(head.axes)
   shards = jax.shard_map(
-    functools.partial(_shard_step, *static),
+    functools.partial(_shard_step, graphdef, loss, step.rule),
     in_specs=((row, row, P(), row, BATCH), P(), BATCH),
     out_specs=(P(), row, row, P(), BATCH),
     check_vma=False,
@@ -89,37 +86,36 @@ def any_head_loss(
   return total, (nnx.split_state(rows, Frozen, ...)[1], slots)
 
 
-def _shard_step(static, loss, rule, arrays, shared, features):
+def _shard_step(graphdef, loss, rule, arrays, shared, features):
   """Steps on a shard; returns loss, rows, slots, and the other gradients."""
   rows, slots, scalars, weights, batch = arrays
-  documents = chunks.all_documents((features, *batch), static.axes)
+  parts = HeadParts(graphdef, rows, shared)
+  head = parts.head
+  documents = chunks.all_documents((features, *batch), head.axes)
   features, shortlist, mask_B = documents
-  ids_BA = jnp.where(mask_B[:, None], shortlist.ids_BA, PAD)
   per_shard = jax.tree.leaves(rows)[0].shape[0]
-  places = static.places(ids_BA, rows)
-  gold_BA = shortlist.gold_BA & places.own_BA
-  weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
+  ids_BA = jnp.where(mask_B[:, None], shortlist.ids_BA, PAD)
+  places = places_of(ids_BA, rows, head)
   row_BA = jnp.where(places.own_BA, places.row_BA, per_shard)
   # All devices that have these rows must agree on the distinct labels.
   row_X = row_BA.reshape(-1)
-  if DATA not in static.axes:
+  if DATA not in head.axes:
     row_X = lax.all_gather(row_X, DATA, tiled=True)
-  capacity = min(row_X.size, chunks.shard_rows(rows, static.n_labels))
+  capacity = min(row_X.size, chunks.shard_rows(rows, head.n_labels))
   picked = chunks.Picked(distinct_rows(row_X, capacity, per_shard)[0])
   gathered = picked.cut(rows)
+  labels = ListedLabels(parts, weights, shortlist, mask_B)
   # row_C is ascending, so a binary search finds the gathered row of each entry.
   at_BA = jnp.searchsorted(picked.row_C, row_BA)
-  places = Places(jnp.where(places.own_BA, at_BA, 0), places.own_BA)
-  places = learnt_places(static, gathered, shared, places, mask_B)
-  scale_B = document_scale(loss, shortlist.ids_BA, static.n_labels)
-  targets = Targets(gold_BA & places.own_BA, weights_BA, scale_B)
-  head = gathered, shared, features
-  total, d_rows, *gradients = loss_of_places(
-    static, loss, *head, places, targets
+  labels.places = Places(
+    jnp.where(places.own_BA, at_BA, 0), labels.places.own_BA
+  )
+  total, d_rows, *gradients = pulled_loss(
+    labels, HeadParts(graphdef, gathered, shared), features, loss
   )
   # As in fused.py, the divisor includes masked documents, of all devices.
   batch_size = len(mask_B)
-  if DATA not in static.axes:
+  if DATA not in head.axes:
     batch_size *= lax.axis_size(DATA)
   d_rows = jax.tree.map(lambda d: d / batch_size, d_rows)
   new, slots = _step_rows(rule, gathered, d_rows, slots, scalars, picked)
@@ -127,7 +123,7 @@ def _shard_step(static, loss, rule, arrays, shared, features):
 
 
 def _step_rows(
-  rule: RowRule,
+  rule: FusedRowsConfig,
   gathered: nnx.State,
   d_rows: nnx.State,
   slots: Slots,

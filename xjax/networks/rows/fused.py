@@ -14,7 +14,6 @@ With shortlists, the pass reads only the rows of labels on them. All other rows,
 and what the rule remembers of them, stay as they are.
 """
 
-import dataclasses
 import functools
 from typing import NamedTuple
 
@@ -30,30 +29,32 @@ from xjax.core.numerics import column_sums, product
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.chunks import row_spec, split_head, with_gradients
+from xjax.networks.heads.chunks import (
+  HeadParts,
+  row_spec,
+  split_head,
+  with_gradients,
+)
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import (
-  document_scale,
   entry_weights,
   places_of,
+  shortlist_lengths,
+  shortlist_terms,
 )
 from xjax.networks.heads.streaming import (
-  Chunk,
+  AllLabels,
   Normaliser,
-  chunk_loss,
-  gold_of,
   labels_per_loss,
-  slot_loss,
 )
 from xjax.networks.rows.kahan import LEFT_OUT, kahan_step
 from xjax.networks.rows.storage import (
-  Rows,
   Storage,
   decode_weights,
   encode_weights,
   random_bits,
 )
-from xjax.networks.rows.update import RowGradient, RowRule, Slots
+from xjax.networks.rows.update import FusedRowsConfig, RowGradient, Slots
 
 
 class StepScalars(NamedTuple):
@@ -70,28 +71,9 @@ class StepScalars(NamedTuple):
 class RowUpdate(NamedTuple):
   """Describes how one training step changes label rows."""
 
-  rule: RowRule
+  rule: FusedRowsConfig
   slots: Slots  # with Storage.COMPENSATED, also the rounding errors of rows
   scalars: StepScalars
-
-
-@dataclasses.dataclass(frozen=True)
-class Pass:
-  """Holds the static arguments of a pass; JAX compiles it for each value."""
-
-  graphdef: nnx.GraphDef
-  loss: ChunkLoss
-  rule: RowRule
-  storage: Storage
-  n_labels: int
-  chunk: int
-  axes: tuple[str, ...]
-
-  @classmethod
-  def of(cls, head: OneVsAll, loss: ChunkLoss, rule: RowRule) -> 'Pass':
-    graphdef = split_head(head).graphdef
-    sizes = head.n_labels, head.chunk, head.axes
-    return cls(graphdef, loss, rule, head.storage, *sizes)
 
 
 def fused_loss(
@@ -120,14 +102,13 @@ def fused_loss(
   The result is the loss before the step, summed over documents, and the rows
   (as in split_head) and slots after the step.
   """
-  rows = split_head(head).rows
-  static = Pass.of(head, loss, step.rule)
-  row = row_spec(static.axes)
+  graphdef, rows, shared = split_head(head)
+  row = row_spec(head.axes)
   # Rows and slots go in and come out in the same places, so that XLA can
   # overwrite them (donated buffers).
   shards = jax.shard_map(
-    functools.partial(_shard_step, static),
-    in_specs=(row, row, P(), row, BATCH, BATCH, BATCH),
+    functools.partial(_shard_step, graphdef, loss, step.rule),
+    in_specs=(row, P(), row, P(), row, BATCH, BATCH, BATCH),
     out_specs=(P(), row, row, BATCH),
     check_vma=False,
   )
@@ -138,8 +119,8 @@ def fused_loss(
 
   # The rows are given, not trained: they have changed when the gradient of the
   # documents is asked for.
-  pure = nnx.to_pure_dict(rows)
-  given = pure, step.slots, step.scalars, label_weights, asked, mask_B
+  batch = label_weights, asked, mask_B
+  given = rows, shared, step.slots, step.scalars, *batch
   total, pure, slots = with_gradients(run, given, document_BD)
   nnx.replace_by_pure_dict(rows, pure)
   return total, (rows, slots)
@@ -153,157 +134,113 @@ class PassCarry(NamedTuple):
   rows: dict[str, jax.Array]  # of the shard, changed where a chunk had them
   slots: dict[str, jax.Array]  # likewise
 
-  @classmethod
-  def start(cls, rows: Rows, slots: Slots, all_BD: jax.Array) -> 'PassCarry':
-    zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
-    return cls(jnp.float32(0), zero_BD, rows, slots)
-
-  def results(self, axes: tuple[str, ...], dtype: jnp.dtype) -> tuple:
-    """Returns the loss, the rows, the slots and the documents' gradient."""
-    d_own_BD = chunks.own_documents(self.d_document_BD, axes)
-    total = lax.psum(self.total, (DATA, LABEL))
-    return total, self.rows, self.slots, d_own_BD.astype(dtype)
-
 
 def _shard_step(
-  static, rows, slots, scalars, weights, asked, mask_B, document_BD
+  graphdef,
+  loss,
+  rule,
+  rows,
+  shared,
+  slots,
+  scalars,
+  weights,
+  asked,
+  mask_B,
+  document_BD,
 ):
   """Steps on a shard of rows; returns the loss, rows, slots and gradient."""
-  axes, loss = static.axes, static.loss
-  all_BD = chunks.all_documents(document_BD, axes)
-  kind = _ListedLabels if isinstance(asked, Shortlist) else _AllLabels
-  labels = kind(static, rows, weights, asked, mask_B)
+  parts = HeadParts(graphdef, rows, shared)
+  head, rows = parts.head, nnx.to_pure_dict(rows)
+  documents = document_BD, asked, mask_B
+  all_BD, *batch = chunks.all_documents(documents, head.axes)
+  listed = isinstance(asked, Shortlist)
+  kind = _DistinctLabels if listed else AllLabels
+  labels = kind(parts, weights, *batch)
+  divisor = 1 if listed else labels_per_loss(loss, head.n_labels)
 
-  def add_chunk(normaliser, start, size):
-    chunk_rows = labels.place(start, size).cut(rows)
+  def add_chunk(normaliser, span):
+    chunk_rows = labels.place(span).cut(rows)
     kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
     logits_BC = _chunk_logits(all_BD, chunk_rows, kernel_CD)
-    return labels.add(normaliser, logits_BC, start, size)
+    return labels.add(normaliser, logits_BC, span)
 
   if loss.normalised:
     normaliser = labels.scan(add_chunk, Normaliser.start(len(all_BD)))
-    loss = normaliser.normalised(loss, axes)
+    loss = normaliser.normalised(loss, head.axes)
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
-  def body(carry, start, size):
+  def body(carry, span):
     def terms(logits_BC):
-      return labels.terms(loss, logits_BC, start, size)
+      results = labels.terms(loss, logits_BC, span)
+      if divisor == 1:
+        return results
+      return jax.tree.map(lambda x: x / divisor, results)
 
-    place = labels.place(start, size)
+    place = labels.place(span)
     return _change_chunk(
-      static, carry, all_BD, scalars, exponents, place, terms
+      head, rule, carry, all_BD, scalars, exponents, place, terms
     )
 
-  last = labels.scan(body, PassCarry.start(rows, slots, all_BD))
-  return last.results(axes, document_BD.dtype)
+  zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
+  last = labels.scan(body, PassCarry(jnp.float32(0), zero_BD, rows, slots))
+  d_own_BD = chunks.own_documents(last.d_document_BD, head.axes)
+  total = lax.psum(last.total, (DATA, LABEL))
+  return total, last.rows, last.slots, d_own_BD.astype(document_BD.dtype)
 
 
-class _AllLabels:
-  """The loss over all labels of a shard, in chunks of consecutive rows."""
-
-  def __init__(
-    self,
-    static: Pass,
-    rows: Rows,
-    weights_L: LabelWeights | None,
-    positives_BP: jax.Array,
-    mask_B: jax.Array,
-  ):
-    self.static, self.rows, self.weights_L = static, rows, weights_L
-    gold = gold_of(positives_BP, mask_B)
-    self.gold = chunks.all_documents(gold, static.axes)
-    self.divisor = labels_per_loss(static.loss, static.n_labels)
-    self.scan = functools.partial(
-      chunks.scan_chunks,
-      rows=chunks.shard_rows(rows, static.n_labels),
-      chunk=static.chunk,
-    )
-
-  def place(self, start: jax.Array, size: int) -> chunks.Span:
-    return chunks.Span(start, size)
-
-  def add(
-    self,
-    normaliser: Normaliser,
-    logits_BC: jax.Array,
-    start: jax.Array,
-    size: int,
-  ) -> Normaliser:
-    chunk = self._chunk(start, size)
-    return normaliser.with_chunk(logits_BC, self.gold, chunk)
-
-  def terms(
-    self, loss: ChunkLoss, logits_BC: jax.Array, start: jax.Array, size: int
-  ) -> tuple[jax.Array, jax.Array]:
-    chunk = self._chunk(start, size)
-    results = chunk_loss(loss, logits_BC, self.gold, chunk)
-    if self.divisor == 1:
-      return results
-    return jax.tree.map(lambda x: x / self.divisor, results)
-
-  def _chunk(self, start, size):
-    ids_C = chunks.labels(self.rows, self.static.axes, start, size)
-    weights = chunks.cut(self.weights_L, start, size)
-    return Chunk(ids_C[0], ids_C < self.static.n_labels, weights)
-
-
-class _ListedLabels:
+class _DistinctLabels:
   """The loss over shortlists, in chunks of a batch's distinct labels."""
 
   def __init__(
     self,
-    static: Pass,
-    rows: Rows,
+    parts: HeadParts,
     weights: LabelWeights | None,
     shortlist: Shortlist,
     mask_B: jax.Array,
   ):
-    n_labels, axes = static.n_labels, static.axes
-    shortlist, mask_B = chunks.all_documents((shortlist, mask_B), axes)
-    places = places_of(shortlist.ids_BA, rows, n_labels, axes)
+    head, per_shard = parts.head, len(parts.rows['bias'][...])
+    places = places_of(shortlist.ids_BA, parts.rows, head)
     own_BA = places.own_BA & mask_B[:, None]
     gold_BA = shortlist.gold_BA & own_BA
-    weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
-    self.scale_B = document_scale(static.loss, shortlist.ids_BA, n_labels)
-    per_shard = len(rows['bias'])
+    weights_BA = entry_weights(places.cut(weights), gold_BA, shortlist)
+    self.lengths_B = shortlist_lengths(shortlist.ids_BA, head.n_labels)
     row_BA = jnp.where(own_BA, places.row_BA, per_shard)
     # A chunk of distinct rows is multiplied by all documents, and the logits
     # that no shortlist asks for are masked: a product with a gathered chunk
     # that stays in cache takes less time than a copy of each row for each
     # document.
-    capacity = min(row_BA.size, chunks.shard_rows(rows, n_labels))
+    capacity = min(row_BA.size, chunks.shard_rows(parts.rows, head.n_labels))
     self.row_Y, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
     self.entries = _by_column(self.row_Y, row_BA, own_BA, gold_BA, weights_BA)
     self.scan = functools.partial(
-      chunks.scan_chunks, rows=capacity, chunk=static.chunk, used=used
+      chunks.scan_chunks, rows=capacity, chunk=head.chunk, used=used
     )
 
-  def place(self, start: jax.Array, size: int) -> chunks.Picked:
-    row_C = lax.dynamic_slice_in_dim(self.row_Y, start, size)
+  def place(self, span: chunks.Span) -> chunks.Picked:
+    row_C = lax.dynamic_slice_in_dim(self.row_Y, *span)
     return chunks.Picked(row_C)
 
   def add(
     self,
     normaliser: Normaliser,
     logits_BC: jax.Array,
-    start: jax.Array,
-    size: int,
+    span: chunks.Span,
   ) -> Normaliser:
-    masked = self._masked(logits_BC, start, size)
+    masked = self._masked(logits_BC, span)
     logits_BC, gold_BC, weights_BC = masked
     weights_BC = 1.0 if weights_BC is None else weights_BC
     return normaliser.plus(logits_BC, jnp.where(gold_BC, weights_BC, 0.0))
 
   def terms(
-    self, loss: ChunkLoss, logits_BC: jax.Array, start: jax.Array, size: int
+    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.Span
   ) -> tuple[jax.Array, jax.Array]:
-    masked = self._masked(logits_BC, start, size)
-    return slot_loss(loss, *masked, self.scale_B)
+    masked = self._masked(logits_BC, span)
+    return shortlist_terms(loss, *masked, self.lengths_B)
 
-  def _masked(self, logits_BC, start, size):
+  def _masked(self, logits_BC, span):
     """Returns logits, gold and weights; logits are -inf for other labels."""
     marks_BC, weights_BC = jax.tree.map(
-      lambda x: lax.dynamic_slice_in_dim(x, start, size, 1), self.entries
+      lambda x: lax.dynamic_slice_in_dim(x, *span, 1), self.entries
     )
     logits_BC = jnp.where(marks_BC > 0, logits_BC, -jnp.inf)
     return logits_BC, marks_BC == _GOLD, weights_BC
@@ -344,7 +281,7 @@ def _by_column(row_Y, row_BA, own_BA, gold_BA, weights_BA):
   return jax.tree.map(by_column, (marks_BA, weights_BA))
 
 
-def _change_chunk(static, carry, all_BD, scalars, exponents, place, terms):
+def _change_chunk(head, rule, carry, all_BD, scalars, exponents, place, terms):
   """Changes a chunk of rows by one step.
 
   all_BD are all documents that this device scores. The gradient of rows is
@@ -354,34 +291,17 @@ def _change_chunk(static, carry, all_BD, scalars, exponents, place, terms):
   # Without the barrier, XLA would copy the old rows and read the copy after the
   # new rows are written. Exponents are read from the old rows.
   chunk_rows = lax.optimization_barrier(place.cut(carry.rows | exponents))
-  kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
-  new, dlogits_BC = terms(_chunk_logits(all_BD, chunk_rows, kernel_CD))
+  scored_CD = decode_weights(chunk_rows, all_BD.dtype)
+  new, dlogits_BC = terms(_chunk_logits(all_BD, chunk_rows, scored_CD))
   rounded_BC = dlogits_BC.astype(all_BD.dtype)
   gradient = RowGradient(
     product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
   )
   # The divisor includes masked documents (see fused_loss).
   gradient = jax.tree.map(lambda g: g / len(all_BD), gradient)
-  first = lax.axis_index(static.axes) * len(carry.rows['bias'])
+  first = lax.axis_index(head.axes) * len(carry.rows['bias'])
   bits_CD = random_bits(scalars.key, first + place.row_C, all_BD.shape[1])
-  chunk_rows, slots = _step_rows(
-    static, chunk_rows, carry.slots, gradient, scalars, bits_CD, place
-  )
-  return PassCarry(
-    carry.total + new,
-    product(rounded_BC, kernel_CD, (1, 0)) + carry.d_document_BD,
-    place.write(carry.rows, chunk_rows),
-    slots,
-  )
-
-
-def _chunk_logits(document_BD, rows, kernel_CD):
-  return product(document_BD, kernel_CD, (1, 1)) + rows['bias']
-
-
-def _step_rows(static, chunk_rows, slots, gradient, scalars, bits_CD, place):
-  rule = static.rule
-  rule_slots = {name: slots[name] for name in rule.names}
+  rule_slots = {name: carry.slots[name] for name in rule.names}
   new_slots = rule.update_slots(gradient, place.cut(rule_slots))
   rule_slots = place.write(rule_slots, new_slots)
   # The slots are read again after they are written. If the direction used
@@ -390,12 +310,21 @@ def _step_rows(static, chunk_rows, slots, gradient, scalars, bits_CD, place):
   values_CD = decode_weights(chunk_rows, jnp.float32)
   change_CD = -scalars.rate * (direction.kernel_CD + scalars.decay * values_CD)
   left_out = {}
-  if static.storage is Storage.COMPENSATED:
+  if head.storage is Storage.COMPENSATED:
     kernel_CD, left_out[LEFT_OUT] = kahan_step(
-      values_CD, change_CD, bits_CD, slots, place.row_C
+      values_CD, change_CD, bits_CD, carry.slots, place.row_C
     )
-    new = {'kernel': kernel_CD}
+    changed = {'kernel': kernel_CD}
   else:
-    new = encode_weights(static.storage, values_CD + change_CD, bits_CD)
-  new['bias'] = chunk_rows['bias'] - scalars.rate * direction.bias_C
-  return new, {**slots, **rule_slots, **left_out}
+    changed = encode_weights(head.storage, values_CD + change_CD, bits_CD)
+  changed['bias'] = chunk_rows['bias'] - scalars.rate * direction.bias_C
+  return PassCarry(
+    carry.total + new,
+    product(rounded_BC, scored_CD, (1, 0)) + carry.d_document_BD,
+    place.write(carry.rows, changed),
+    {**carry.slots, **rule_slots, **left_out},
+  )
+
+
+def _chunk_logits(document_BD, rows, kernel_CD):
+  return product(document_BD, kernel_CD, (1, 1)) + rows['bias']

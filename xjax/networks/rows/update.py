@@ -1,7 +1,8 @@
 """Defines rules that change label rows while their gradient is computed.
 
 A rule changes one chunk of rows at a time. The rule's memory (its slots) also
-has one row per label, on the same device as the label's row.
+has one row per label, on the same device as the label's row. The settings of a
+rule are the rule.
 """
 
 import abc
@@ -24,16 +25,22 @@ from xjax.core.config_part import (
 from xjax.networks.heads.head import HeadConfig
 
 
+class RowGradient(NamedTuple):
+  """Holds the gradient of a chunk of rows, or a direction derived from it."""
+
+  kernel_CD: Float32[Array, 'C D']
+  bias_C: Float32[Array, ' C']
+
+
+Slots = Mapping[str, jax.Array]
+
+
 @dataclasses.dataclass
 class RowUpdateConfig(ConfigPart, abstract=True):
   """Chooses how label rows are trained."""
 
   fused: ClassVar[bool] = False  # in the pass that computes their gradient
   momentum = 0.0  # factor of the last direction, to which the gradient is added
-
-  def build(self) -> 'RowRule | None':
-    """Returns the rule for label rows; None if the optimizer updates them."""
-    return None
 
 
 @dataclasses.dataclass
@@ -57,9 +64,31 @@ class FusedRowsConfig(RowUpdateConfig, abstract=True):
   )
   weight_decay = 0.0
 
+  @property
+  def names(self) -> tuple[str, ...]:
+    """Returns the names of the slots."""
+    return tuple(jax.eval_shape(lambda: self.slots(1, 1)))
+
   @abc.abstractmethod
-  def build(self) -> 'RowRule':
-    """Makes the rule that changes rows."""
+  def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
+    """Makes the initial slots, the rule's memory, float32 with labels first."""
+
+  @abc.abstractmethod
+  def update_slots(
+    self, gradient: RowGradient, slots: Slots
+  ) -> dict[str, jax.Array]:
+    """Returns the slots of a chunk, updated with a gradient."""
+
+  @abc.abstractmethod
+  def direction(
+    self, gradient: RowGradient, slots: Slots, step: jax.Array
+  ) -> RowGradient:
+    """Returns the direction in which the rows of a chunk are changed.
+
+    A step adds -(learning rate) times the direction to the rows. Weight decay
+    is not part of it. `slots` come from update_slots, and `step` is the number
+    of steps before.
+    """
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     kind = f'{path}={type(self).__name__}(...)'
@@ -94,7 +123,11 @@ class ByOptimizer(RowUpdateConfig):
 
 @dataclasses.dataclass
 class FusedSGD(FusedRowsConfig):
-  """Changes label rows by stochastic gradient descent."""
+  """Changes label rows by stochastic gradient descent.
+
+  ELMO (ICML 2025) uses no momentum. Renee (Jain et al. 2023) uses momentum.
+  Without momentum, there are no slots.
+  """
 
   momentum: float = field(
     0.0,
@@ -105,107 +138,6 @@ class FusedSGD(FusedRowsConfig):
   weight_decay: float = field(
     0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
   )
-
-  def build(self) -> 'RowRule':
-    return SGD(self.momentum)
-
-
-@dataclasses.dataclass
-class FusedAdagrad(FusedRowsConfig):
-  """Changes label rows by Adagrad, with one sum of squares per label."""
-
-  eps: float = field(
-    1e-8,
-    'Small number added to the square root of the sum of squares.',
-    POSITIVE,
-  )
-  weight_decay: float = field(
-    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
-  )
-
-  def build(self) -> 'RowRule':
-    return AdagradRow(self.eps)
-
-
-@dataclasses.dataclass
-class FusedAdam(FusedRowsConfig):
-  """Changes label rows by Adam. In training on shortlists, it is lazy.
-
-  Then only rows of labels on a batch's shortlists change, and so do the means
-  of their gradients. The rule takes 8 bytes of memory per weight.
-  """
-
-  learning_rate: float = field(
-    1e-3,
-    'Peak learning rate of label rows. The rate follows train.schedule.',
-    POSITIVE,
-  )
-  b1: float = field(0.9, 'Decay of the mean of gradients.', RATE)
-  b2: float = field(0.999, 'Decay of the mean of squared gradients.', RATE)
-  eps: float = field(
-    1e-8,
-    'Small number added to the square root of the mean of squares.',
-    POSITIVE,
-  )
-  weight_decay: float = field(
-    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
-  )
-
-  def build(self) -> 'RowRule':
-    return LazyAdam(self.b1, self.b2, self.eps)
-
-
-class RowGradient(NamedTuple):
-  """Holds the gradient of a chunk of rows, or a direction derived from it."""
-
-  kernel_CD: Float32[Array, 'C D']
-  bias_C: Float32[Array, ' C']
-
-
-Slots = Mapping[str, jax.Array]
-
-
-@dataclasses.dataclass(frozen=True)
-class RowRule:
-  """Computes how the gradient of label rows changes the rows.
-
-  A step adds -(learning rate) times `direction` to the rows. Weight decay is
-  not part of the rule. `names` are those of its slots.
-  """
-
-  @property
-  def names(self) -> tuple[str, ...]:
-    return tuple(jax.eval_shape(lambda: self.slots(1, 1)))
-
-  def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
-    """Makes the initial slots, the rule's memory, float32 with labels first."""
-    raise NotImplementedError
-
-  def update_slots(
-    self, gradient: RowGradient, slots: Slots
-  ) -> dict[str, jax.Array]:
-    """Returns the slots of a chunk, updated with a gradient."""
-    raise NotImplementedError
-
-  def direction(
-    self, gradient: RowGradient, slots: Slots, step: jax.Array
-  ) -> RowGradient:
-    """Returns the direction in which the rows of a chunk are changed.
-
-    `slots` come from update_slots, and `step` is the number of steps before.
-    """
-    raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class SGD(RowRule):
-  """Changes rows by stochastic gradient descent.
-
-  ELMO (ICML 2025) uses no momentum. Renee (Jain et al. 2023) uses momentum.
-  Without momentum, there are no slots.
-  """
-
-  momentum: float = 0.0
 
   def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
     if not self.momentum:
@@ -235,17 +167,24 @@ class SGD(RowRule):
     return RowGradient(slots['kernel_momentum'], slots['bias_momentum'])
 
 
-@dataclasses.dataclass(frozen=True)
-class AdagradRow(RowRule):
-  """Changes rows by Adagrad (Duchi et al. 2011), with one sum per row.
+@dataclasses.dataclass
+class FusedAdagrad(FusedRowsConfig):
+  """Changes label rows by Adagrad, with one sum of squares per label.
 
-  Each row has one sum. In each step, the mean square of the row's gradient is
+  See Duchi et al. 2011. In each step, the mean square of the row's gradient is
   added to the sum. The bias counts as an entry of the row. The gradient is then
   divided by the square root of the sum. So rare labels, whose gradients are
   mostly small, keep a high rate. The sum takes 4 bytes per label.
   """
 
-  eps: float = 1e-8
+  eps: float = field(
+    1e-8,
+    'Small number added to the square root of the sum of squares.',
+    POSITIVE,
+  )
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
 
   def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
     del dim
@@ -268,19 +207,32 @@ class AdagradRow(RowRule):
     return RowGradient(kernel_CD * factor_C[:, None], bias_C * factor_C)
 
 
-@dataclasses.dataclass(frozen=True)
-class LazyAdam(RowRule):
-  """Changes rows by Adam (Kingma & Ba 2015, Algorithm 1).
+@dataclasses.dataclass
+class FusedAdam(FusedRowsConfig):
+  """Changes label rows by Adam. In training on shortlists, it is lazy.
 
-  A pass over all rows is plain Adam, since each row has a gradient in each
-  step. In a pass over shortlists, the means of all other rows rest, as in the
-  DenseSparseAdam of AttentionXML (You et al. 2019). The bias correction counts
-  all steps in both cases.
+  See Kingma & Ba 2015, Algorithm 1. In a pass over all rows, it is plain Adam.
+  On shortlists, only rows of labels on a batch's shortlists change, and so do
+  the means of their gradients, as in the DenseSparseAdam of AttentionXML (You
+  et al. 2019). The bias correction counts all steps in both cases. The rule
+  takes 8 bytes of memory per weight.
   """
 
-  b1: float = 0.9
-  b2: float = 0.999
-  eps: float = 1e-8
+  learning_rate: float = field(
+    1e-3,
+    'Peak learning rate of label rows. The rate follows train.schedule.',
+    POSITIVE,
+  )
+  b1: float = field(0.9, 'Decay of the mean of gradients.', RATE)
+  b2: float = field(0.999, 'Decay of the mean of squared gradients.', RATE)
+  eps: float = field(
+    1e-8,
+    'Small number added to the square root of the mean of squares.',
+    POSITIVE,
+  )
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
 
   def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
     return {

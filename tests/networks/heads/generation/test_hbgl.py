@@ -29,11 +29,12 @@ from xjax.networks.heads.generation.levels import label_levels
 from xjax.networks.topk import head_topk
 
 FULL = HBGLConfig(ranking=Ranking.FULL, chunk=4)
+ROWS = np.random.default_rng(1).uniform(0.5, 2, (2, 1536)).astype(np.float32)
 
 
-def compiled(function, model):
-  """function(model, *arrays), which is compiled once per shape."""
-  graphdef, params = nnx.split(model)
+def compiled(function, *fields, **named):
+  """function(model, *arrays), and the parameters of a model of one layer."""
+  graphdef, params = nnx.split(make_model(*fields, layers=1, **named))
   run = jax.jit(lambda params, *x: function(nnx.merge(graphdef, params), *x))
   return run, params
 
@@ -42,16 +43,41 @@ def lists(model, documents):
   return head_topk(model.head, model.features(documents), L)
 
 
+def loss_of(model, documents, rngs=None):
+  return model.loss(documents, bce, rngs, LabelWeights(*map(jnp.asarray, ROWS)))
+
+
 @pytest.fixture(scope='module')
 def ranked():
   """The lists of both rankings of the same weights: ids, scores [B, L]."""
   result = {}
   with jax.set_mesh(mesh_of()):
     for head in (HBGLConfig(chunk=4), FULL):
-      run, params = compiled(lists, make_model(head))
+      run, params = compiled(lists, head)
       ids, scores = jax.tree.map(np.asarray, run(params, batch()))
       result[head.ranking] = ids[0], scores[0]
   return result
+
+
+def trained(mesh):
+  """The loss and its gradients."""
+
+  def run(model, documents):
+    graphdef, params = nnx.split(model)
+
+    def total(params):
+      return loss_of(nnx.merge(graphdef, params), documents)
+
+    return jax.value_and_grad(total, allow_int=True)(params)
+
+  with jax.set_mesh(mesh_of(mesh)):
+    run, params = compiled(run, FULL)
+    return jax.tree.map(np.asarray, run(params, batch()))
+
+
+@pytest.fixture(scope='module')
+def one_device():
+  return trained((1, 1))
 
 
 def test_a_full_list_starts_with_the_emitted_labels_and_others_have_no_more(
@@ -71,79 +97,52 @@ def test_a_full_list_starts_with_the_emitted_labels_and_others_have_no_more(
   assert np.isfinite(full_scores).all()
 
 
-def test_scores_depend_on_neither_other_documents_nor_padding(ranked):
-  with jax.set_mesh(mesh_of()):
-    run, params = compiled(lists, make_model(FULL))
-    alone = [run(params, batch(T + 4, slice(i, i + 1))) for i in range(4)]
+def test_documents_are_scored_and_learnt_alone(ranked, one_device):
+  """Neither other documents nor padding change anything."""
   ids, scores = ranked[Ranking.FULL]
-  for i, (own_ids, own) in enumerate(alone):
+  parts = [batch(T + 4, slice(i, i + 1)) for i in range(8)]
+
+  def both(model, documents):
+    return lists(model, documents), loss_of(model, documents)
+
+  with jax.set_mesh(mesh_of()):
+    run, params = compiled(both, FULL)
+    found = [run(params, part) for part in parts]
+  for i, ((own_ids, own), _) in enumerate(found[:7]):
     np.testing.assert_array_equal(own_ids[0, 0], ids[i])
     np.testing.assert_allclose(own[0, 0], scores[i], atol=1e-5)
-
-
-def loss_of(model, documents, weights=None):
-  return model.loss(documents, bce, None, weights)
-
-
-def test_the_loss_is_the_sum_over_documents():
-  with jax.set_mesh(mesh_of()):
-    run, params = compiled(loss_of, make_model())
-    total = run(params, batch())
-    parts = [run(params, batch(T, slice(i, i + 1))) for i in range(8)]
-    assert run._cache_size() == 2
-  np.testing.assert_allclose(sum(parts), total, rtol=1e-5)
-  assert parts[7] == 0  # this row only fills the batch
-  assert min(parts[:7]) > 0
+  losses = [loss for _, loss in found]
+  np.testing.assert_allclose(sum(losses), one_device[0], rtol=1e-5)
+  assert losses[7] == 0  # this row only fills the batch
+  assert min(losses[:7]) > 0
 
 
 @pytest.mark.parametrize(
   'mesh', [(2, 4), pytest.param((4, 2), marks=pytest.mark.thorough)]
 )
-def test_devices_give_the_same_loss_and_lists(mesh, ranked):
-  rows = jnp.asarray(np.random.default_rng(1).uniform(0.5, 2, (2, 1536)))
-  weights = LabelWeights(*rows.astype(jnp.float32))
-
-  def both(model, documents):
-    graphdef, params = nnx.split(model)
-
-    def total(params):
-      return loss_of(nnx.merge(graphdef, params), documents, weights)
-
-    result = jax.value_and_grad(total, allow_int=True)(params)
-    return result, lists(model, documents)
-
-  results = []
-  for shape in ((1, 1), mesh):
-    with jax.set_mesh(mesh_of(shape)):
-      run, params = compiled(both, make_model(FULL))
-      results.append(jax.block_until_ready(run(params, batch())))
-  (one, one_lists), (many, many_lists) = jax.tree.map(np.asarray, results)
-  for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(one)):
+def test_devices_give_the_same_loss_and_lists(mesh, ranked, one_device):
+  results = trained(mesh)
+  for x, y in zip(jax.tree.leaves(results), jax.tree.leaves(one_device)):
     if x.dtype == np.float32:
       assert np.abs(x - y).max() <= 1e-5 * (1 + np.abs(y).max())
-  np.testing.assert_array_equal(many_lists[0], one_lists[0])
-  np.testing.assert_array_equal(one_lists[0][0], ranked[Ranking.FULL][0])
-  np.testing.assert_allclose(many_lists[1], one_lists[1], atol=1e-5)
+  with jax.set_mesh(mesh_of(mesh)):
+    run, params = compiled(lists, FULL)
+    ids, scores = run(params, batch())
+  np.testing.assert_array_equal(ids[0], ranked[Ranking.FULL][0])
+  np.testing.assert_allclose(scores[0], ranked[Ranking.FULL][1], atol=1e-5)
 
 
-def test_the_key_decides_dropout_and_masked_levels():
+@pytest.mark.parametrize(('masked', 'rate'), [(0.5, 0.0), (0.0, 0.2)])
+def test_the_key_decides_dropout_and_masked_levels(masked, rate, one_device):
+
   def loss_with(model, key):
-    return model.loss(batch(), bce, nnx.Rngs(dropout=key))
+    return loss_of(model, batch(), nnx.Rngs(dropout=key))
 
-  keys = [jax.random.key(i) for i in (0, 1)]
-  losses = {}
   with jax.set_mesh(mesh_of()):
-    for masked, rate in ((0.5, 0.0), (0.0, 0.2), (0.0, 0.0)):
-      model = make_model(HBGLConfig(masked=masked), rate=rate)
-      run, params = compiled(loss_with, model)
-      result = [float(run(params, key)) for key in (*keys, keys[0])]
-      assert result[0] == result[2]
-      losses[masked, rate] = result
-    plain = float(compiled(loss_of, make_model())[0](params, batch()))
-  assert losses[0.0, 0.0][0] == losses[0.0, 0.0][1]
-  assert losses[0.0, 0.0][0] == pytest.approx(plain, rel=1e-6)
-  for case in ((0.5, 0.0), (0.0, 0.2)):
-    assert len({*losses[case], plain}) == 3
+    run, params = compiled(loss_with, HBGLConfig(masked=masked), rate=rate)
+    losses = [float(run(params, jax.random.key(i))) for i in (0, 1, 0)]
+  assert losses[0] == losses[2]
+  assert len({*losses, float(one_device[0])}) == 3
 
 
 def test_levels_without_labels_are_left_out():
@@ -173,11 +172,11 @@ def test_twenty_levels_are_generated():
   gold = jnp.asarray([[0, 19, PAD, PAD, PAD], [*range(5)]], jnp.int32)
   documents = dataclasses.replace(documents, positives_BP=gold)
   with jax.set_mesh(mesh_of()):
-    model = make_model(config, of=chain, n_labels=20)
     run, params = compiled(
-      lambda m, x: (loss_of(m, x), m.features(x).scores_BL[:, :20]), model
+      lambda m, x: (loss_of(m, x), m.features(x).scores_BL[:, :20]),
+      *(config, 'bert', chain),
+      n_labels=20,
     )
     loss, scores = run(params, documents)
-  assert model.head.n_levels == 20
   assert np.isfinite(loss) and np.isfinite(scores).all()
   assert len(np.unique(scores)) == 40

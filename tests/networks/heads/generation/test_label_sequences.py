@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD
-from xjax.networks.heads.generation.label_sequences import (
+from xjax.networks.heads.generation.radar import (
   Order,
   label_ranks,
   label_sequences,

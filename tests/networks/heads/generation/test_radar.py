@@ -1,4 +1,4 @@
-"""Tests RADAr against decoding by hand, on any mesh, and in whole models."""
+"""Tests RADAr against decoding by hand, and on devices against one device."""
 
 import functools
 
@@ -20,7 +20,7 @@ from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.head import HeadInputs, TokenFeatures
 from xjax.networks.topk import head_topk
 
-B, T, D, L = 8, 6, 16, 11
+B, T, D, L, SYMBOLS = 8, 6, 16, 11, 14
 LENGTHS = np.array([6, 4, 1, 2, 5, 3, 6, 0], np.int32)
 RNG = np.random.default_rng(0)
 HIDDEN = RNG.normal(size=(B, T, D)).astype(np.float32)
@@ -41,63 +41,63 @@ POSITIVES = np.array(
 MASK = np.arange(B) < B - 1
 # Labels 0, 1 and 2 are roots; label l has the parent l - 3.
 LABELS = [Label(str(x), parents=(str(x - 3),) * (x > 2)) for x in range(L)]
-SHORT = {'most_symbols': 9, 'heads': 4}
-
-
-def features(hidden=HIDDEN, lengths=LENGTHS):
-  return TokenFeatures(jnp.asarray(hidden), jnp.asarray(lengths))
+EVEN = np.arange(L) % 2 == 0
+LOSS = SequenceLoss(2.0, 0.1)
 
 
 @functools.cache
-def head_of(mesh=(1, 1), likely_end=0.0, favourite=0.0, **fields):
-  """A head whose random weights are large enough to tell documents apart.
-
-  Args:
-    mesh: numbers of devices.
-    likely_end: bias of the end of a sequence.
-    favourite: bias of label 4.
-    fields: fields of the config.
-  """
-  none_L = np.zeros(L, bool)
+def split(mesh=(1, 1), **fields):
+  """A head taken apart, with weights that tell documents apart."""
   inputs = HeadInputs(
-    D,
-    L,
-    None,
-    ~none_L,
-    none_L,
-    D,
-    counts_L=np.arange(L) % 4,
-    hierarchy=Hierarchy.of(LABELS),
+    D, L, counts_L=np.arange(L) % 4, hierarchy=Hierarchy.of(LABELS)
   )
-  config = RadarConfig(**{'chunk': 8, 'dropout': 0.0} | SHORT | fields)
+  fields = {'chunk': 8, 'dropout': 0.0, 'heads': 4} | fields
   with on_mesh(*mesh):
+    config = RadarConfig(most_symbols=SYMBOLS, **fields)
     head = config.build(inputs, nnx.Rngs(1))
     head.kernel[...] = 3 * head.kernel[...]
     head.other_kernel[...] = 3 * head.other_kernel[...]
-    head.other_bias[...] = jnp.array([0.0, likely_end])
-    head.bias[...] = jnp.where(head.index[...] == 4, favourite, 0.0)
-  return head
+    return nnx.split(head, trained, ...)
 
 
-def scored(mesh=(1, 1), inputs=None, k=L, slices=(), **options):
-  """The ids and the scores of lists, [G, B, k]."""
+def trained(path, variable):
+  return path[-1] not in ('index', 'level', 'rank')
+
+
+def biased(params, likely_end=0.0, favourite=0.0):
+  """Other parameters: biases of the end of a sequence, and of label 4."""
+  flat = dict(nnx.to_flat_state(params))
+  bias = jnp.zeros_like(flat['bias',][...]).at[4].set(favourite)
+  other_bias = jnp.array([0.0, likely_end])
+  flat['bias',] = flat['bias',].replace(bias)
+  flat['other_bias',] = flat['other_bias',].replace(other_bias)
+  return nnx.from_flat_state(flat)
+
+
+@functools.cache
+def lists_of(mesh, ranking):
+  """(parameters, hidden states, lengths) -> lists of all and of EVEN labels."""
+  graphdef, params, frozen = split(mesh, ranking=ranking)
+
+  @jax.jit
+  def run(params, hidden, lengths):
+    head = nnx.merge(graphdef, params, frozen)
+    scores = head.prepare(TokenFeatures(hidden, lengths))
+    return head_topk(head, scores, L, slices=(jnp.asarray(EVEN),))
+
+  return run, params
+
+
+def scored(ranking, mesh=(1, 1), hidden=HIDDEN, lengths=LENGTHS, **biases):
+  """The lists, and all scores [B, L]."""
+  run, params = lists_of(mesh, ranking)
   with on_mesh(*mesh):
-    graphdef, params = nnx.split(head_of(mesh, **options))
-
-    @jax.jit
-    def topk(params, inputs):
-      head = nnx.merge(graphdef, params)
-      return head_topk(head, head.prepare(inputs), k, slices=slices)
-
-    lists = jax.block_until_ready(topk(params, inputs or features()))
-  return jax.tree.map(np.asarray, lists)
-
-
-def dense_scores(lists):
-  scores_BL = np.full((lists[0].shape[1], L), -np.inf)
+    given = biased(params, **biases), jnp.asarray(hidden), jnp.asarray(lengths)
+    lists = jax.tree.map(np.asarray, run(*given))
+  scores_BL = np.full((len(hidden), L), -np.inf)
   for row, (ids, scores) in enumerate(zip(lists[0][0], lists[1][0])):
     scores_BL[row, ids[ids != PAD]] = scores[ids != PAD]
-  return scores_BL
+  return lists, scores_BL
 
 
 def wide(state):
@@ -152,18 +152,18 @@ def symbol_logits(params, tokens, symbols, heads=4):
   return x @ kernel.T + bias
 
 
-def tokens_of(row):
+def tokens_of(row, hidden=HIDDEN):
   # Without tokens, every token would have the vector 0.
-  return HIDDEN[row, : max(1, LENGTHS[row])].astype(np.float64)
+  return hidden[row, : max(1, LENGTHS[row])].astype(np.float64)
 
 
-def by_hand(head, ranking):
+def by_hand(ranking, **biases):
   """Symbols and scores of each document; each prefix is read anew."""
-  params, written = wide(nnx.state(head)), []
+  params, written = wide(biased(split()[1], **biases)), []
   scores, best = np.full((B, L), -np.inf), np.zeros((B, L))
   for row in range(B):
     symbols = []
-    while len(symbols) < head.most_symbols and L + 1 not in symbols:
+    while len(symbols) < SYMBOLS and L + 1 not in symbols:
       z = symbol_logits(params, tokens_of(row), [L + 1, *symbols])[-1]
       p = np.exp(z) / np.exp(z).sum()
       waiting = [x for x in range(L) if x not in symbols]
@@ -180,111 +180,75 @@ def by_hand(head, ranking):
   return written, scores
 
 
+@pytest.mark.parametrize('likely_end', [2.0, -1e3])
 @pytest.mark.parametrize('ranking', Ranking)
-def test_writing_with_kept_keys_is_writing_with_the_whole_prefix(ranking):
-  symbols, wanted = by_hand(head_of(likely_end=1.0), ranking)
+def test_writing_with_kept_keys_is_writing_with_the_whole_prefix(
+  ranking, likely_end
+):
+  symbols, wanted = by_hand(ranking, likely_end=likely_end)
   lengths = [len(x) for x in symbols]
-  assert min(lengths) < 6 and max(lengths) > 6  # documents differ
-  result = dense_scores(scored(likely_end=1.0, ranking=ranking))
-  np.testing.assert_allclose(result, wanted, 1e-5, 1e-5)
+  if likely_end > 0:
+    assert min(lengths) < 6 and max(lengths) > 6  # documents differ
+  else:  # no sequence ends, and no label is written twice
+    assert {*lengths} == {SYMBOLS}
+    assert all(len({*row} - {L}) == len(row) - row.count(L) for row in symbols)
+  _, scores = scored(ranking, likely_end=likely_end)
+  np.testing.assert_allclose(scores, wanted, 1e-5, 1e-5)
 
 
-def test_no_label_is_written_twice():
-  """Nor are there more symbols than asked for."""
-  head = head_of(likely_end=-1e3, most_symbols=L + 3)
-  written = head.write(features())
-  assert int(written.at) == L + 3 and not written.ended_B.any()
-  symbols, _ = by_hand(head, Ranking.EMITTED)
-  for row in symbols:
-    labels = [x for x in row if x < L]
-    assert len(labels) == len(set(labels))
+@pytest.mark.parametrize('favourite', [60.0, 150.0])
+def test_scores_of_written_labels_are_finite_and_above_zero(favourite):
+  """The probability of label 4 is 1 in float32, and others are nearly 0."""
+  _, scores = scored(Ranking.EMITTED, likely_end=1.0, favourite=favourite)
+  written = scores > -np.inf
+  assert (30 < scores[:, 4]).all() and (scores[:, 4] < 300).all()
+  assert np.isfinite(scores[written]).all() and (scores[written] > 0).all()
+  assert written.sum() > B
 
 
-def test_written_labels_are_those_with_a_probability_above_one_half():
-  written = head_of(likely_end=1.0).write(features())
-  emitted = np.asarray(written.emitted_BL)[:, :L]
-  assert 0 < emitted.mean() < 1
-  full = dense_scores(scored(likely_end=1.0, ranking=Ranking.FULL))
-  np.testing.assert_array_equal(full > 0, emitted)
-  assert np.isfinite(full).all() and (full[~emitted] < 0).all()
-  only = dense_scores(scored(likely_end=1.0))
-  np.testing.assert_array_equal(np.isfinite(only), emitted)
-  np.testing.assert_array_equal(only[emitted], full[emitted])
-
-
-def test_an_almost_certain_label_has_a_finite_score():
-  """Its probability is 1 in float32."""
-  head = head_of(most_symbols=1, favourite=60.0)
-  scores = np.asarray(head.prepare(features()).scores_BL)
-  assert (30 < scores[:, 4]).all() and (scores[:, 4] < 90).all()
-  assert np.isinf(np.delete(scores, 4, axis=1)).all()
-
-
-def test_an_unlikely_label_that_is_written_is_above_zero():
-  """The head would rather repeat label 4, whose probability is 1."""
-  head = head_of(most_symbols=2, favourite=150.0)
-  scores = np.asarray(head.prepare(features()).scores_BL)
-  second = np.asarray(head.write(features()).last_B)
-  assert (second < L).any() and (second != 4).all()
-  np.testing.assert_array_equal((scores > 0).sum(axis=1), 1 + (second < L))
-  assert np.isinf(scores[scores <= 0]).all()
-
-
-@pytest.mark.parametrize('ranking', Ranking)
-def test_documents_are_scored_alone(ranking):
+def test_documents_are_scored_alone():
   """Neither other documents nor padding change a score."""
-  every = dense_scores(scored(ranking=ranking, likely_end=1.0))
-  wide = np.pad(HIDDEN, ((0, 0), (0, 5), (0, 0)))
-  padded = scored(inputs=features(wide), ranking=ranking, likely_end=1.0)
-  np.testing.assert_allclose(dense_scores(padded), every, 1e-5, 1e-6)
+  _, every = scored(Ranking.FULL, likely_end=1.0)
+  wide_hidden = np.pad(HIDDEN, ((0, 0), (0, 5), (0, 0)))
   for row in (1, 3, 7):
-    one = features(HIDDEN[row : row + 1], LENGTHS[row : row + 1])
-    alone = dense_scores(scored(inputs=one, ranking=ranking, likely_end=1.0))
+    part = wide_hidden[row : row + 1], LENGTHS[row : row + 1]
+    _, alone = scored(Ranking.FULL, (1, 1), *part, likely_end=1.0)
     np.testing.assert_allclose(alone[0], every[row], 1e-5, 1e-6)
 
 
-def test_slices_and_filters_choose_among_the_scores():
-  wanted_BL = dense_scores(scored(ranking=Ranking.FULL))
-  even = jnp.arange(L) % 2 == 0
-  result = scored(ranking=Ranking.FULL, slices=(even,), k=4)
-  wanted = dense_topk(jnp.asarray(wanted_BL, jnp.float32), 4, slices=(even,))
-  for ours, theirs in zip(result, wanted):
-    np.testing.assert_array_equal(ours, theirs)
+def test_a_mesh_gives_the_same_lists():
+  _, wanted_BL = scored(Ranking.FULL, likely_end=1.0)
+  (ids, scores), scores_BL = scored(Ranking.FULL, (2, 4), likely_end=1.0)
+  np.testing.assert_allclose(scores_BL, wanted_BL, 1e-5, 1e-5)
+  wanted = dense_topk(np.float32(scores_BL), L, slices=(EVEN,))
+  np.testing.assert_array_equal(ids, wanted[0])
+  np.testing.assert_array_equal(scores, wanted[1])
 
 
 @functools.cache
-def program(mesh, loss, rate):
-  """(parameters, hidden states, seed) -> the loss and its gradients."""
-  with on_mesh(*mesh):
-    head = head_of(mesh, dropout=rate)
-    graphdef, params, frozen = nnx.split(head, trained, ...)
+def program(mesh=(1, 1)):
+  """(parameters, hidden states) -> the loss and its gradients."""
+  graphdef, params, frozen = split(mesh)
 
-  def run(params, hidden, seed):
+  def run(params, hidden):
     head = nnx.merge(graphdef, params, frozen)
-    trainer = head.with_dropout(nnx.Rngs(dropout=seed)) if rate else head
-    inputs = head.prepare_loss(features(hidden))
+    features = TokenFeatures(hidden, jnp.asarray(LENGTHS))
     gold = jnp.asarray(POSITIVES), jnp.asarray(MASK)
-    return trainer.loss(inputs, *gold, loss)
+    return head.loss(head.prepare_loss(features), *gold, LOSS)
 
   return jax.jit(jax.value_and_grad(run, argnums=(0, 1))), params
 
 
-def losses(mesh=(1, 1), hidden=HIDDEN, loss=None, rate=0.0, seed=0):
+def losses(mesh=(1, 1), hidden=HIDDEN):
   """The loss, and its gradients by parameters and by hidden states."""
-  run, params = program(mesh, loss or SequenceLoss(), rate)
+  run, params = program(mesh)
   with on_mesh(*mesh):
-    results = run(params, jnp.asarray(hidden), jax.random.key(seed))
-    total, grads = jax.block_until_ready(results)
+    total, grads = jax.block_until_ready(run(params, jnp.asarray(hidden)))
   return float(total), jax.tree.map(np.asarray, grads)
 
 
-def trained(path, variable):
-  return path[-1] not in ('index', 'level', 'rank')
-
-
-def test_the_loss_is_that_of_the_sequences_written_by_hand():
-  loss = SequenceLoss(2.0, 0.1)
-  params, total = wide(nnx.state(head_of())), 0.0
+def loss_by_hand(params, hidden=HIDDEN):
+  total = 0.0
   for row in np.flatnonzero(MASK):
     gold = {x for x in POSITIVES[row].tolist() if 0 <= x < L}
     symbols = []
@@ -293,12 +257,28 @@ def test_the_loss_is_that_of_the_sequences_written_by_hand():
       of_level.sort(key=lambda x: (-(x % 4), x))  # frequent ones first
       symbols += [*of_level, L] if of_level else []
     symbols.append(L + 1)
-    z = symbol_logits(params, tokens_of(row), [L + 1, *symbols[:-1]])
+    tokens = tokens_of(row, hidden)
+    z = symbol_logits(params, tokens, [L + 1, *symbols[:-1]])
     logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
     right = logs[np.arange(len(symbols)), symbols]
     nats = -0.9 * right - 0.1 * logs.mean(axis=1)
     total += ((1 - np.exp(-nats)) ** 2 * nats).sum()
-  np.testing.assert_allclose(losses(loss=loss)[0], total, rtol=1e-5)
+  return total
+
+
+def test_the_loss_and_its_slopes_are_those_of_sequences_written_by_hand():
+  params, (total, grads) = wide(split()[1]), losses()
+  np.testing.assert_allclose(total, loss_by_hand(params), rtol=1e-5)
+  leaves, structure = jax.tree.flatten((params, HIDDEN.astype(np.float64)))
+  grads = jax.tree.leaves((nnx.to_pure_dict(grads[0]), grads[1]))
+  rng = np.random.default_rng(3)
+  for i, (leaf, grad) in enumerate(zip(leaves, grads, strict=True)):
+    along, ends = rng.normal(size=leaf.shape), []
+    for step in (1e-5, -1e-5):
+      moved = [*leaves[:i], leaf + step * along, *leaves[i + 1 :]]
+      ends.append(loss_by_hand(*jax.tree.unflatten(structure, moved)))
+    slope = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose((grad * along).sum(), slope, 1e-4, 1e-5)
 
 
 def test_rows_that_only_fill_the_batch_and_padding_add_nothing():
@@ -320,27 +300,26 @@ def test_every_parameter_of_a_real_symbol_is_trained():
 
 
 def test_dropout_depends_on_its_key_alone():
-  first, again, other = (losses(rate=0.3, seed=seed)[0] for seed in (1, 1, 2))
-  assert first == again
-  assert len({first, other, losses()[0]}) == 3
+  graphdef, params, frozen = split(dropout=0.3, layers=1)
+
+  @jax.jit
+  def run(seed):
+    head = nnx.merge(graphdef, params, frozen)
+    features = TokenFeatures(jnp.asarray(HIDDEN), jnp.asarray(LENGTHS))
+    gold = jnp.asarray(POSITIVES), jnp.asarray(MASK), LOSS
+    return head.loss(features, *gold, rngs=nnx.Rngs(dropout=seed))
+
+  with on_mesh():
+    first, again, other = (run(jax.random.key(seed)) for seed in (1, 1, 2))
+  assert first == again != other
 
 
 def test_a_mesh_gives_the_same_loss():
-  total, grads = losses((2, 4))
-  wanted, wanted_grads = losses()
+  (total, grads), (wanted, wanted_grads) = losses((2, 4)), losses()
   np.testing.assert_allclose(total, wanted, rtol=1e-5)
   assert_close(grads, wanted_grads, 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize('mesh', [(2, 4), (8, 1)])
-def test_a_mesh_gives_the_same_scores(mesh):
-  result, wanted = (
-    dense_scores(scored(x, ranking=Ranking.FULL, likely_end=1.0))
-    for x in (mesh, (1, 1))
-  )
-  np.testing.assert_allclose(result, wanted, 1e-5, 1e-5)
-
-
 def test_heads_must_divide_the_size_of_vectors():
   with pytest.raises(ConfigError, match='head.heads=5: must divide 16'):
-    head_of(heads=5)
+    split(heads=5)

@@ -19,7 +19,7 @@ from xjax.networks.heads.streaming import head_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
 from xjax.networks.rows.storage import Storage
-from xjax.networks.rows.update import SGD, AdagradRow
+from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 
 B, P, D, L, CHUNK = 16, 5, 32, 60_001, 512
 ROWS = padded_labels(L)
@@ -44,7 +44,7 @@ def arguments(storage, rule, chunk=CHUNK):
   return graphdef, (params, slots, documents, gold)
 
 
-def fused(graphdef, rule, loss, function=fused_loss):
+def fused(graphdef, rule, loss):
   """Returns a step; `gold` are gold labels, or shortlists."""
 
   def run(params, slots, document_BD, gold):
@@ -52,7 +52,7 @@ def fused(graphdef, rule, loss, function=fused_loss):
       scalars = StepScalars(jnp.float32(0.1), jnp.float32(0.1), jnp.uint32(1))
       head, step = nnx.merge(graphdef, params), RowUpdate(rule, slots, scalars)
       mask_B = jnp.ones(B, bool)
-      return function(head, document_BD, gold, mask_B, loss, step)
+      return fused_loss(head, document_BD, gold, mask_B, loss, step)
 
     return jax.value_and_grad(total, has_aux=True)(document_BD)
 
@@ -94,7 +94,7 @@ def large(run, inputs):
 
 @pytest.mark.parametrize('storage', Storage)
 def test_no_array_is_as_large_as_the_rows(storage):
-  rule = SGD(momentum=0.9)
+  rule = FusedSGD(momentum=0.9)
   with on_mesh():
     graphdef, inputs = arguments(storage, rule)
     both, makers = large(fused(graphdef, rule, Softmax()), inputs)
@@ -105,20 +105,26 @@ def test_no_array_is_as_large_as_the_rows(storage):
 
 def test_a_gradient_for_the_optimizer_is_as_large():
   with on_mesh():
-    graphdef, inputs = arguments(Storage.FLOAT32, SGD())
+    graphdef, inputs = arguments(Storage.FLOAT32, FusedSGD())
     _, makers = large(streamed(graphdef, bce), inputs)
   assert not makers <= IN_PLACE
 
 
 RULES = {
-  Storage.FLOAT32: SGD(0.9),
-  Storage.BFLOAT16: AdagradRow(),
-  Storage.COMPENSATED: SGD(0.9),
-  Storage.FLOAT8: AdagradRow(),
+  Storage.FLOAT32: FusedSGD(momentum=0.9),
+  Storage.BFLOAT16: FusedAdagrad(),
+  Storage.COMPENSATED: FusedSGD(momentum=0.9),
+  Storage.FLOAT8: FusedAdagrad(),
 }
 
 
-@pytest.mark.parametrize('storage', Storage)
+@pytest.mark.parametrize(
+  'storage',
+  [
+    thorough(x) if x in (Storage.FLOAT32, Storage.BFLOAT16) else x
+    for x in RULES
+  ],
+)
 def test_rows_are_overwritten_where_they_lie(storage):
   rule = RULES[storage]
   with on_mesh():
@@ -139,21 +145,15 @@ def test_rows_are_overwritten_where_they_lie(storage):
 
 
 @pytest.mark.parametrize(
-  'storage',
-  [
-    thorough(Storage.FLOAT32),
-    Storage.BFLOAT16,
-    Storage.COMPENSATED,
-    thorough(Storage.FLOAT8),
-  ],
+  'storage', [x if x is Storage.BFLOAT16 else thorough(x) for x in Storage]
 )
 def test_rows_of_shortlists_are_overwritten_where_they_lie(storage):
-  rule = AdagradRow() if storage is Storage.FLOAT8 else SGD(0.9)
+  rule = FusedAdagrad() if storage is Storage.FLOAT8 else FusedSGD(momentum=0.9)
   with on_mesh():
     graphdef, (*state, documents, _) = arguments(storage, rule, chunk=64)
     lists = jax.ShapeDtypeStruct((B, 11), jnp.int32)
     gold = jax.ShapeDtypeStruct((B, 11), bool)
-    run = fused(graphdef, rule, bce, fused_loss)
+    run = fused(graphdef, rule, bce)
     given = *state, documents, Shortlist(lists, gold)
     compiled = jax.jit(run, donate_argnums=(0, 1)).lower(*given).compile()
   used = compiled.memory_analysis()

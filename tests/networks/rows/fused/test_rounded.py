@@ -10,14 +10,14 @@ from xjax.losses.bce import bce
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import LEFT_OUT
 from xjax.networks.rows.storage import E4M3, Storage, decode_weights
-from xjax.networks.rows.update import SGD, AdagradRow
+from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 
 ROUNDED = [Storage.BFLOAT16, Storage.COMPENSATED, Storage.FLOAT8]
 
 
 @pytest.fixture(params=ROUNDED)
 def step(step_trial, request):
-  return step_trial(storage=request.param, rule=AdagradRow())
+  return step_trial(storage=request.param, rule=FusedAdagrad())
 
 
 def numbers_of(dtype):
@@ -67,7 +67,7 @@ def left_out(result):
 
 
 def test_what_rounding_leaves_out_is_kept(step_trial):
-  step = step_trial(storage=Storage.COMPENSATED, rule=AdagradRow())
+  step = step_trial(storage=Storage.COMPENSATED, rule=FusedAdagrad())
   result, exact_LD = step.fused(), step.dense().rows['kernel']
   kernel_LD, left_out_LD = result.kernel(), left_out(result)
   spacing_LD = 2.0 ** (np.floor(np.log2(np.abs(kernel_LD))) - 7)
@@ -86,7 +86,7 @@ def test_meshes_and_chunks_draw_the_same(step):
 
 
 def test_draws_are_of_the_key_alone(step_trial):
-  step = step_trial(storage=Storage.BFLOAT16, rule=AdagradRow())
+  step = step_trial(storage=Storage.BFLOAT16, rule=FusedAdagrad())
   first, other = step.fused(), step.at(key=step.key + 1).fused()
   step.fused.__globals__['_fused'].cache_clear()
   again = step.fused()
@@ -114,7 +114,7 @@ def test_weights_decay_by_less_than_their_spacing(step_trial, storage):
         positives_BP,
         mask_B & False,  # no document: no gradient
         bce,
-        RowUpdate(SGD(), {}, scalars),
+        RowUpdate(FusedSGD(), {}, scalars),
       )
       return rows
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
-from xjax.core.mesh import LABEL, padded_labels
-from xjax.networks.heads.head import Frozen, Head
+from xjax.core.mesh import padded_labels
+from xjax.networks.heads.head import Frozen, Head, label_rows
 
 
 class Ranking(enum.Enum):
@@ -41,7 +41,7 @@ class EmittingHead(Head):
   def __init__(self, n_labels: int, chunk: int):
     self.n_labels, self.chunk = n_labels, chunk
     index = jnp.arange(padded_labels(n_labels), dtype=jnp.int32)
-    self.index = Frozen(index, out_sharding=(LABEL,))
+    self.index = label_rows(index, Frozen)
 
   def prepare_loss(self, features: Any) -> Any:
     # The loss needs no emitted labels.

@@ -14,11 +14,10 @@ from flax import nnx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32
-import numpy as np
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.mesh import padded_labels
 from xjax.core.numerics import product
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
@@ -47,7 +46,7 @@ from xjax.networks.heads.head import (
   Frozen,
   HeadConfig,
   HeadInputs,
-  HeadWithDropout,
+  label_rows,
   padded_row,
 )
 from xjax.networks.heads.ova import scores
@@ -187,24 +186,18 @@ class HBGL(EmittingHead):
     level_L = label_levels(inputs.hierarchy)
     self.n_levels = 1 + int(level_L.max(initial=0))
     rows = padded_labels(self.n_labels)
-    level = np.pad(level_L, (0, rows - self.n_labels), constant_values=PAD)
     normal = nnx.initializers.normal(STDDEV)
-    self.kernel = nnx.Param(
-      normal(rngs.params(), (rows, inputs.dim)), out_sharding=(LABEL, None)
-    )
-    bias = padded_row(inputs.bias_L if config.priors else None, rows)
-    self.bias = nnx.Param(bias, out_sharding=(LABEL,))
+    self.kernel = label_rows(normal(rngs.params(), (rows, inputs.dim)))
+    bias_L = inputs.bias_L if config.priors else None
+    self.bias = label_rows(padded_row(bias_L, rows))
     # int32 [L], from 0, PAD for padding. It skips levels without labels.
-    self.level = Frozen(jnp.asarray(level), out_sharding=(LABEL,))
+    self.level = label_rows(level_L, Frozen, PAD)
     # The vectors of [SEP] and [MASK] start from the word vectors
     # (train/initial/label_vectors.py). In the authors' code, they stay equal to
     # those of the tokens in documents.
     self.special = nnx.Param(normal(rngs.params(), (2, inputs.dim)))
     self.end_bias = nnx.Param(jnp.zeros(1))  # of [SEP]
     self.transform = Transform(inputs.encoder, rngs=rngs)
-
-  def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
-    return HeadWithDropout(self, rngs)
 
   def prepare(self, prefix: Prefix) -> EmittedScores:
     """Generates the labels of documents, and returns the scores of all labels.
@@ -269,7 +262,7 @@ class HBGL(EmittingHead):
     which levels are replaced by [MASK]; by default, it is drawn from rngs.
     """
     n = self.n_levels
-    gold_BP = gold_of(positives_BP, mask_B).positives_BP
+    gold_BP = gold_of(positives_BP, mask_B)
     gold_BP = jnp.where(gold_BP < self.n_labels, gold_BP, PAD)
     level_BP = jnp.where(gold_BP == PAD, PAD, self.level[...][gold_BP])
     at_BNP = level_BP[:, None, :] == jnp.arange(n + 1)[:, None]
