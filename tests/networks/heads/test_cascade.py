@@ -289,13 +289,16 @@ def test_gold_labels_in_kept_clusters_are_counted_in_each_level():
   top, middle, _ = map(np.log, map(sigmoid, logits_of(head)))
   coarse_L, parent = LEVELS.above[0], LEVELS.above[1]
   above = np.array([coarse_L[parent == c][0] for c in range(SIZES[1])])
-  for narrowed in (False, True):
-    with on_mesh():
-      features = head.prepare(jnp.asarray(X))
-      if narrowed:
-        features = head.narrowed(features, logs)
-      counts = head.kept_gold(features, jnp.asarray(POSITIVES))
-    inside_L = mask_L if narrowed else np.ones(L, bool)
+
+  @jax.jit
+  def run(x):
+    features, gold = head.prepare(x), jnp.asarray(POSITIVES)
+    chosen = features, head.narrowed(features, logs)
+    return [head.kept_gold(x, gold) for x in chosen]
+
+  with on_mesh():
+    both = run(jnp.asarray(X))
+  for counts, inside_L in zip(both, (np.ones(L, bool), mask_L)):
     inside_M = np.array([inside_L[parent == c].any() for c in range(SIZES[1])])
     inside_T = np.array([inside_M[above == c].any() for c in range(SIZES[0])])
     for row, gold in enumerate(POSITIVES):
