@@ -35,6 +35,9 @@ CONFIG = {
   'num_attention_heads': 2,
   'intermediate_size': 6,
   'max_position_embeddings': 16,
+}
+XLNET = {
+  'vocab_size': 1000,
   'd_model': 4,
   'n_layer': 1,
   'n_head': 2,
@@ -91,7 +94,7 @@ def read_by_peer(kind, tokenizer, folder):
   """The tokenizer of transformers that reads our files."""
   from transformers import AutoTokenizer
 
-  config = {'model_type': kind, **CONFIG}
+  config = {'model_type': kind, **(XLNET if kind == 'xlnet' else CONFIG)}
   files = tokenizer_files(tokenizer, architecture_of(config, 'c'))
   for name, text in {'config.json': json.dumps(config), **files}.items():
     (folder / name).write_text(text, 'utf-8')

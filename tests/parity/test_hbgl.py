@@ -291,11 +291,17 @@ def test_the_loss_of_the_hierarchy_is_that_of_the_formulas(kind):
 
 def test_the_mean_is_over_the_labels_and_the_end():
   with jax.set_mesh(mesh_of()):
-    model, documents = make_model(), batch()
-    prefix = model._head_input(documents, None)
-    rest = documents.positives_BP, documents.mask_B
-    total, mean = (
-      model.head.loss(prefix, *rest, BCE(reduction=x))
-      for x in (Reduction.SUM_LABELS, Reduction.MEAN_LABELS)
-    )
+    graphdef, params = nnx.split(make_model(layers=1))
+
+    @jax.jit
+    def run(params):
+      model, documents = nnx.merge(graphdef, params), batch()
+      prefix = model._head_input(documents, None)
+      rest = documents.positives_BP, documents.mask_B
+      kinds = Reduction.SUM_LABELS, Reduction.MEAN_LABELS
+      return [
+        model.head.loss(prefix, *rest, BCE(reduction=kind)) for kind in kinds
+      ]
+
+    total, mean = run(params)
   np.testing.assert_allclose(mean, total / (1 + L), rtol=1e-6)

@@ -1,5 +1,6 @@
 """Compares our BERT family and our XLNet with those of transformers."""
 
+import functools
 import importlib.util
 import json
 import pathlib
@@ -105,9 +106,10 @@ def tokens(pad_id: int):
   return np.where(REAL_BT, ids_BT, pad_id)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def all_states(graphdef, params, ids_BT, real_BT):
   encoder = nnx.merge(graphdef, params)
-  return encoder.states(jnp.asarray(ids_BT.T), jnp.asarray(real_BT.T), None)
+  return encoder.states(ids_BT.T, real_BT.T, None)
 
 
 def peer_states(peer, side='right'):
