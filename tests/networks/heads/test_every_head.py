@@ -19,7 +19,6 @@ from tests.fixtures.heads import (
   SEEN,
   SLOW,
   L,
-  Pooled,
   Program,
   attended,
   gold,
@@ -44,7 +43,7 @@ from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.shortlist import shortlist_logits
 from xjax.networks.heads.streaming import head_loss
-from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.storage import Storage, decode_weights
 from xjax.networks.topk import head_topk
 
 MESH = 2, 4
@@ -159,7 +158,10 @@ def changed(params, **values):
   """The parameters of a program with other values."""
   flat = dict(nnx.to_flat_state(params))
   for name, value in values.items():
-    flat[(name,)] = flat[(name,)].replace(jnp.asarray(value))
+    old = flat[(name,)]
+    # With another sharding, the program would be compiled again.
+    new = jax.device_put(jnp.asarray(value), old[...].sharding)
+    flat[(name,)] = old.replace(new)
   return nnx.from_flat_state(flat)
 
 
@@ -240,29 +242,27 @@ def test_losses_are_those_of_masked_logits(streamed, listed):
 )
 def test_a_label_of_few_bytes_has_one_score(storage):
   """Its rows have no gradients; the fused pass trains them."""
-  kind = Pooled(lambda chunk: one_vs_all(chunk, storage=storage), ALL)
   document_BD, ids_BA = hidden_states().sum(axis=1), lists().ids_BA
-  scores = []
-  for mesh in ((1, 1), MESH):
-    with on_mesh(*mesh):
-      graphdef, params = nnx.split(kind.make(48))
+  with on_mesh(*MESH):
+    graphdef, params = nnx.split(one_vs_all(48, storage=storage))
 
-      @jax.jit
-      def run(params, document_BD):
-        head = nnx.merge(graphdef, params)  # noqa: B023
-        listed_BA = shortlist_logits(head, document_BD, jnp.asarray(ids_BA))
-        return *head_topk(head, document_BD, L), listed_BA
+    @jax.jit
+    def run(params, document_BD):
+      head = nnx.merge(graphdef, params)
+      listed_BA = shortlist_logits(head, document_BD, jnp.asarray(ids_BA))
+      return *head_topk(head, document_BD, L), listed_BA
 
-      scores.append(jax.tree.map(np.asarray, run(params, document_BD)))
+    found = jax.tree.map(np.asarray, run(params, document_BD))
+  (ids,), (top,), listed_BA = found
+  scores_BL = np.zeros_like(top)
+  np.put_along_axis(scores_BL, ids, top, axis=1)
+  rows = {name: x[...] for name, x in nnx.to_pure_dict(params).items()}
+  kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)[:L]
+  exact_BL = document_BD @ kernel_LD.T + np.asarray(rows['bias'])[:L]
+  np.testing.assert_allclose(scores_BL, exact_BL, atol=1e-5)
   real_BA = (ids_BA != PAD) & (ids_BA < L)
-  for (ids,), (top,), listed_BA in scores:
-    scores_BL = np.zeros_like(top)
-    np.put_along_axis(scores_BL, ids, top, axis=1)
-    expected = np.take_along_axis(scores_BL, np.where(real_BA, ids_BA, 0), 1)
-    np.testing.assert_allclose(
-      listed_BA[real_BA], expected[real_BA], 1e-6, 1e-6
-    )
-  np.testing.assert_allclose(scores[1][1], scores[0][1], 1e-6, 1e-6)
+  expected = np.take_along_axis(scores_BL, np.where(real_BA, ids_BA, 0), 1)
+  np.testing.assert_allclose(listed_BA[real_BA], expected[real_BA], 1e-6, 1e-6)
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
