@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.head_programs import Program, attended, gold, lists
 from tests.fixtures.heads import (
   ALL,
   FROZEN,
@@ -19,11 +20,7 @@ from tests.fixtures.heads import (
   SEEN,
   SLOW,
   L,
-  Program,
-  attended,
-  gold,
   hidden_states,
-  lists,
   one_vs_all,
 )
 from tests.fixtures.networks import (

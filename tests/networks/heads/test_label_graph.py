@@ -5,15 +5,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.fixtures.head_programs import Program, gold
 from tests.fixtures.heads import (
   KINDS,
   REAL,
   E,
   H,
   L,
-  Program,
   built,
-  gold,
   hidden_states,
 )
 from tests.fixtures.networks import on_mesh

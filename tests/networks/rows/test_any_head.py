@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.head_programs import lists
 from tests.fixtures.heads import (
   KINDS,
   MEAN,
@@ -13,7 +14,6 @@ from tests.fixtures.heads import (
   B,
   L,
   hidden_states,
-  lists,
 )
 from tests.fixtures.networks import on_mesh, thorough
 from xjax.core.mesh import padded_labels
