@@ -138,38 +138,48 @@ def predictions(
   )
 
 
+def make_workdir(
+  folder: pathlib.Path, seed: int, units: int = 16, split: str = 'dev'
+) -> pathlib.Path:
+  """Makes the folder of a run, without training."""
+  home = Workdir.at(folder)
+  config = Config(seed=seed)
+  config.model.encoder.units = units
+  write_json(home.config, to_json(config))
+  labels = tuple(
+    Label(f'l{i}', f'label <{i}>' if i else 'l0') for i in range(N_LABELS)
+  )
+  LabelSpace(labels, COUNTS, 100, N_LABELS).save(home.labels)
+  write_json(home.corpus, {'n_train': 100})
+  found = predictions(seed)
+  metrics = judge(found, Criteria(ks=(1, 5)))
+  save_evaluation(home.evaluation(split), found, metrics)
+  write_json(home.judged(split), {'step': 20, 'files': {}})
+  calibrate(found, Method.PLATT, 20, '').save(home.calibration)
+  judged = {'all': {'RP@5': 0.5 + seed / 9}}
+  records = [
+    {'kind': 'train', 'step': 10, 'loss': 1 / 10},
+    {'kind': 'train', 'step': 20, 'loss': 1 / 20},
+    {'kind': 'judge', 'step': 20, 'metrics': judged},
+  ]
+  lines = ''.join(json.dumps(record) + '\n' for record in records)
+  (home.path / 'metrics.jsonl').write_text(lines)
+  return home.path
+
+
 @pytest.fixture
 def workdir(tmp_path) -> Maker:
   """Makes the folder of a run: workdir(name, seed, units=..., split=...)."""
+  return lambda name, *args, **kwargs: make_workdir(
+    tmp_path / name, *args, **kwargs
+  )
 
-  def make(
-    name: str, seed: int, units: int = 16, split: str = 'dev'
-  ) -> pathlib.Path:
-    home = Workdir.at(tmp_path / name)
-    config = Config(seed=seed)
-    config.model.encoder.units = units
-    write_json(home.config, to_json(config))
-    labels = tuple(
-      Label(f'l{i}', f'label <{i}>' if i else 'l0') for i in range(N_LABELS)
-    )
-    LabelSpace(labels, COUNTS, 100, N_LABELS).save(home.labels)
-    write_json(home.corpus, {'n_train': 100})
-    found = predictions(seed)
-    metrics = judge(found, Criteria(ks=(1, 5)))
-    save_evaluation(home.evaluation(split), found, metrics)
-    write_json(home.judged(split), {'step': 20, 'files': {}})
-    calibrate(found, Method.PLATT, 20, '').save(home.calibration)
-    judged = {'all': {'RP@5': 0.5 + seed / 9}}
-    records = [
-      {'kind': 'train', 'step': 10, 'loss': 1 / 10},
-      {'kind': 'train', 'step': 20, 'loss': 1 / 20},
-      {'kind': 'judge', 'step': 20, 'metrics': judged},
-    ]
-    lines = ''.join(json.dumps(record) + '\n' for record in records)
-    (home.path / 'metrics.jsonl').write_text(lines)
-    return home.path
 
-  return make
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+  """Leaves the pictures of a page blank, which saves most of its time."""
+  name = 'xjax.report.figures.plots._svg_text'
+  monkeypatch.setattr(name, lambda axes: '<svg/>')
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from tests.report.conftest import DEV, by_propensity, edited
+from tests.report.conftest import DEV, by_propensity
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import judge
@@ -17,10 +17,10 @@ from xjax.report.sources import read_runs
 OTHERS = (0.6, 2.6)
 
 
-def by_others(path, predictions):
+def by_others(path, predictions, **more):
   """A run that was judged with A 0.6, B 2.6."""
   by_propensity(path, *OTHERS)
-  metrics = judge(predictions, Criteria(ks=(1, 5), propensity=OTHERS))
+  metrics = judge(predictions, Criteria(ks=(1, 5), propensity=OTHERS)) | more
   save_evaluation(path / 'eval' / 'dev', predictions, metrics)
   return path
 
@@ -45,101 +45,66 @@ def test_what_was_judged_stays_and_what_was_not_is_judged(
   assert one.metrics == json.loads((one.path / DEV).read_text())
   # At the cut-offs of what it stands beside.
   assert file.metrics == judge(predictions_of(1), Criteria(ks=(1, 5)))
-  assert one.remark == file.remark == ''
 
 
-def test_intervals_are_of_the_runs_own_propensities(workdir, predictions_of):
-  path = by_others(workdir('one', 0), predictions_of(0))
+def test_intervals_are_added_and_those_that_are_there_stay(
+  workdir, predictions_of
+):
+  ends = {'xjax': {'all': {'P@1': [0, 1]}}}
+  path = by_others(workdir('one', 0), predictions_of(0), intervals=ends)
   (run,) = judged([path], JudgeRequest(replicates=50))
   saved = json.loads((path / DEV).read_text())
-  intervals = run.metrics.pop('intervals')
-  assert run.metrics == saved
-  expected = judge(
-    predictions_of(0), Criteria(ks=(1, 5), propensity=OTHERS, replicates=50)
-  )['intervals']
-  for name, values in saved['xjax'].items():
-    for metric, value in values.items():
-      assert metric not in intervals['xjax'].get(name, {}) or value is not None
-      if metric in intervals['xjax'].get(name, {}):
-        low, high = intervals['xjax'][name][metric]
-        assert low <= value <= high
-        assert [low, high] == expected['xjax'][name][metric]
-  assert 'PSP@5' in intervals['xjax']['all']
-
-
-def test_intervals_that_are_there_stay(workdir):
-  path = workdir('one', 0)
-  with edited(path / DEV) as metrics:
-    metrics['intervals'] = {'xjax': {'all': {'P@1': [0, 1]}}}
-  (run,) = judged([path], JudgeRequest(replicates=20))
-  found = run.metrics['intervals']['xjax']['all']
-  assert found['P@1'] == [0, 1]
-  assert found['P@5'] not in ([0, 1], None)
+  intervals = run.metrics.pop('intervals')['xjax']
+  assert run.metrics['xjax'] == saved['xjax']
+  assert intervals['all'].pop('P@1') == [0, 1]
+  criteria = Criteria(ks=(1, 5), propensity=OTHERS, replicates=50)
+  expected = judge(predictions_of(0), criteria)['intervals']['xjax']
+  assert 'PSP@5' in intervals['all']
+  for name, ends in intervals.items():
+    for metric, pair in ends.items():
+      assert pair == expected[name][metric]
 
 
 def test_other_propensities_are_made_one(workdir, predictions_of):
   first = workdir('one', 0)
   second = by_others(workdir('two', 1, units=8), predictions_of(1))
-  one, two = judged([first, second])
-  assert one.remark == ''
-  assert two.remark.startswith('two was judged with A 0.6, B 2.6; ')
+  _, two = judged([first, second])
   by_first = judge(predictions_of(1), Criteria(ks=(1, 5)))['xjax']
   by_own = judge(predictions_of(1), Criteria(ks=(1, 5), propensity=OTHERS))
   assert two.metrics['xjax']['all'] == by_first['all']
   assert by_own['xjax']['all']['PSP@5'] != by_first['all']['PSP@5']
   # The first decides, whichever that is.
   two, one = judged([second, first])
-  assert two.metrics == by_own and one.remark
+  assert two.metrics == by_own
   assert one.criteria.propensity == two.criteria.propensity == OTHERS
 
 
 def test_an_evaluation_tells_by_its_numbers(workdir, predictions_of, tmp_path):
   first, found = workdir('one', 0), predictions_of(1)
-  protocols = (XJAX, PYXCLIB)
-  for name, propensity in (('same', (0.55, 1.5)), ('other', OTHERS)):
-    criteria = Criteria(
-      ks=(1, 5), propensity=propensity, protocols=protocols, replicates=20
-    )
-    evaluated(tmp_path / name, found, criteria)
-  _, same, other = judged([first, tmp_path / 'same', tmp_path / 'other'])
-  assert same.remark == ''
-  assert 'other propensities' in other.remark
-  for protocol in ('xjax', 'pyxclib'):
-    assert other.metrics[protocol] == same.metrics[protocol]
-  # An interval of what was replaced would be another number's.
-  sure = other.metrics['intervals']['pyxclib']['all']
-  assert 'P@5' in sure and 'PSP@5' not in sure
-  assert same.metrics['intervals']['pyxclib']['all']['PSP@5']
-
-
-def test_one_alone_keeps_its_numbers(predictions_of, tmp_path):
-  folder = evaluated(
-    tmp_path / 'other', predictions_of(1), Criteria(propensity=OTHERS)
-  )
-  (run,) = judged([folder], JudgeRequest(replicates=20))
-  intervals = run.metrics.pop('intervals')
-  assert run.metrics == json.loads((folder / 'metrics.json').read_text())
-  assert 'unknown propensities' in run.remark
-  # Not of the same propensities.
-  assert 'P@5' in intervals['xjax']['all']
-  assert 'PSP@5' not in intervals['xjax']['all']
-
-
-def test_slices_that_cannot_be_made_again_say_so(
-  workdir, predictions_of, tmp_path
-):
-  found = predictions_of(1)
   slices = {
     'bin:1-9': (found.train_counts > 0) & (found.train_counts < 10),
     'mine': np.arange(8) < 4,
   }
-  criteria = Criteria(ks=(1, 5), propensity=OTHERS, slices=slices)
-  folder = evaluated(tmp_path / 'other', found, criteria)
-  _, other = judged([workdir('one', 0), folder])
-  values = other.metrics['xjax']
-  by_first = judge(found, Criteria(ks=(1, 5), slices=slices))['xjax']
-  assert values['bin:1-9'] == by_first['bin:1-9']
-  assert values['mine']['PSP@5'] is None and values['mine']['P@5'] is not None
+  for name, propensity in (('same', (0.55, 1.5)), ('other', OTHERS)):
+    criteria = Criteria(
+      ks=(1, 5),
+      propensity=propensity,
+      protocols=(XJAX, PYXCLIB),
+      replicates=20,
+      slices=slices,
+    )
+    evaluated(tmp_path / name, found, criteria)
+  _, same, other = judged([first, tmp_path / 'same', tmp_path / 'other'])
+  for protocol in ('xjax', 'pyxclib'):
+    for name in ('all', 'bin:1-9'):
+      assert other.metrics[protocol][name] == same.metrics[protocol][name]
+  # An interval of what was replaced would be another number's.
+  sure = other.metrics['intervals']['pyxclib']['all']
+  assert 'P@5' in sure and 'PSP@5' not in sure
+  assert same.metrics['intervals']['pyxclib']['all']['PSP@5']
+  # A slice that cannot be judged again says so.
+  mine = other.metrics['xjax']['mine']
+  assert mine['PSP@5'] is None and mine['P@5'] is not None
   assert 'propensities that differ' in other.metrics['notes']['mine']['PSP@5']
 
 

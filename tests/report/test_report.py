@@ -1,14 +1,19 @@
 """The whole page: numbers from metrics.json, pictures or why there is none."""
 
 import dataclasses
-import itertools
-import json
 import re
 
 import numpy as np
 import pytest
 
-from tests.report.conftest import DEV, Reader, by_propensity, changed, edited
+from tests.report.conftest import (
+  DEV,
+  Reader,
+  changed,
+  edited,
+  make_workdir,
+  predictions,
+)
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
@@ -33,32 +38,38 @@ from xjax.report.page.page import (
   render_markdown,
 )
 from xjax.report.rejudging import judge_runs
-from xjax.report.report import build_page, report
+from xjax.report.report import build_page, dataset_of, published_blocks, report
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
 from xjax.report.table import Table
 
+pytestmark = pytest.mark.usefixtures('undrawn')
 
-@pytest.fixture
-def arguments(workdir, predictions_of, tmp_path):
+
+@pytest.fixture(scope='module')
+def page(tmp_path_factory):
   """Two seeds of one system, and a file of another."""
-  file = tmp_path / 'other.npz'
-  predictions_of(5, ScoreKind.MARGIN).save(file)
-  return [str(workdir('s0', 0)), str(workdir('s1', 1)), str(file)]
+  folder = tmp_path_factory.mktemp('page')
+  predictions(5, ScoreKind.MARGIN).save(folder / 'other.npz')
+  runs = [make_workdir(folder / f's{seed}', seed) for seed in range(2)]
+  paths = [str(path) for path in (*runs, folder / 'other.npz')]
+  names = 'lwan', 'lwan', 'other'
+  return report(paths, 'python -m x', names=names, dataset='EURLEX57K')
 
 
 def sections(page):
   return {section.title: section.blocks for section in page.sections}
 
 
-def test_numbers_on_the_page_are_those_of_metrics_json(workdir):
-  path = workdir('s0', 0)
-  page = report([str(path)], 'command')
-  metrics = json.loads((path / DEV).read_text())['xjax']
-  cells = Reader(render_html(page)).of('td')
+def test_numbers_on_the_page_are_those_of_the_judge(page):
+  found = predictions(5, ScoreKind.MARGIN)
+  metrics = judge(found, Criteria(ks=(1, 5)))['xjax']
+  reader = Reader(render_html(page))
+  assert reader.needs_nothing_else() and len(reader.of('img')) > 8
+  cells = reader.of('td')
   rows = [
     (name['text'], float(cell.get('data-value', 'nan')))
-    for name, cell in itertools.pairwise(cells)
+    for name, _, cell in zip(cells, cells[1:], cells[2:])
   ]
   for values in metrics.values():
     for metric, value in values.items():
@@ -66,8 +77,7 @@ def test_numbers_on_the_page_are_those_of_metrics_json(workdir):
         assert (metric, value) in rows
 
 
-def test_the_page(arguments):
-  page = report(arguments, 'python -m x', names=['lwan', 'lwan', 'other'])
+def test_the_page(page):
   assert page.title == 'lwan, other: judged on dev'
   found = sections(page)
   said, systems, by, command = found['Judged data']
@@ -92,6 +102,19 @@ def test_the_page(arguments):
   assert 'whiskers' in found['Frequent and rare labels'][1].caption.lower()
 
 
+def test_markdown_has_every_table(page):
+  def tables(blocks):
+    for block in blocks:
+      if isinstance(block, Fold):
+        yield from tables(block.blocks)
+      elif isinstance(block, Table):
+        yield block
+
+  count = sum(len(list(tables(s.blocks))) for s in page.sections)
+  assert count > 10
+  assert len(re.findall(r'^\| :--', render_markdown(page), re.M)) == count
+
+
 def test_labels_with_parents_have_a_section(predictions_of, tmp_path):
   tree = Hierarchy.of(
     [Label(f'l{i}', parents=(f'l{i // 3}',) if i > 1 else ()) for i in range(8)]
@@ -100,18 +123,16 @@ def test_labels_with_parents_have_a_section(predictions_of, tmp_path):
   one = dataclasses.replace(one, hierarchy=tree)
   for name, found in (('flat', flat), ('one', one)):
     found.save(tmp_path / f'{name}.npz')
-  page = report([str(tmp_path / 'flat.npz')], 'command')
-  assert 'Hierarchy of the labels' not in sections(page)
   # The file without parents takes them from the other file.
   arguments = [str(tmp_path / f'{name}.npz') for name in ('one', 'flat')]
   blocks = sections(report(arguments, 'command'))['Hierarchy of the labels']
-  _, by_path, by_level, drawn, table = blocks
+  _, by_path, by_level, drawn = blocks
   expected = judge(one, Criteria((1, 5)))['xjax']['all']
   assert by_path.rows[0][3].value == expected['hF1']
   assert by_path.rows[1][3].value is not None
   assert [row[1].text for row in by_level.rows[:2]] == ['one', 'flat']
   assert by_level.rows[0][6].value == expected['micro-F1[level=1]']
-  assert set(drawn.values) == {'one', 'flat'} and isinstance(table, Fold)
+  assert set(drawn.values) == {'one', 'flat'}
 
 
 @pytest.mark.thorough
@@ -167,27 +188,6 @@ def test_a_metric_that_is_not_imported_is_shown_but_not_tested(workdir):
   )
 
 
-def test_the_same_page_every_time(arguments):
-  one, other = (report(arguments, 'c') for _ in range(2))
-  assert render_html(one) == render_html(other)
-  assert render_markdown(one) == render_markdown(other)
-
-
-def test_markdown_has_every_table(arguments):
-  page = report(arguments, 'c', dataset='EURLEX57K')
-
-  def tables(blocks):
-    for block in blocks:
-      if isinstance(block, Fold):
-        yield from tables(block.blocks)
-      elif isinstance(block, Table):
-        yield block
-
-  count = sum(len(list(tables(s.blocks))) for s in page.sections)
-  assert count > 12
-  assert len(re.findall(r'^\| :--', render_markdown(page), re.M)) == count
-
-
 def test_the_recalls_of_a_search_are_on_the_page(predictions_of, tmp_path):
   recalls = {'all': {'level 0 recall@4': 0.25}, 'few': {}}
   recalls['few'] = {'level 0 recall@4': 0.5}
@@ -201,45 +201,42 @@ def test_the_recalls_of_a_search_are_on_the_page(predictions_of, tmp_path):
     assert 'keeps, level 0 recall@4: all 0.250, few 0.500.' in text
 
 
-def test_wrong_systems_are_refused(arguments, predictions_of, tmp_path):
+def test_wrong_systems_are_refused(workdir, predictions_of, tmp_path):
+  path, fewer = str(workdir('s0', 0)), tmp_path / 'fewer.npz'
   with pytest.raises(ConfigError, match="called 's0'.*--names"):
-    report([arguments[0], arguments[0]], 'c')
+    report([path, path], 'c')
   with pytest.raises(
     ConfigError, match='--dataset=Mine: no published .*Wiki10'
   ):
-    report(arguments, 'c', dataset='Mine')
-  path = tmp_path / 'fewer.npz'
-  predictions_of().of_documents(np.arange(12) == 0).save(path)
+    report([path], 'c', dataset='Mine')
+  predictions_of().of_documents(np.arange(12) == 0).save(fewer)
   message = 's0 .* and fewer .*: only one .* has .* documents: 11'
   with pytest.raises(DataError, match=message):
-    report([arguments[0], str(path)], 'c')
+    report([path, str(fewer)], 'c')
 
 
-def test_the_dataset_is_told_by_the_config(workdir):
-  path = workdir('s0', 0)
-  assert (
-    'is not known' in sections(report([path], 'c'))['Published numbers'][0].text
-  )
-  for data in (
-    {'kind': 'Eurlex57kData'},
-    {'kind': 'eurlex57k'},
-    {'kind': 'JsonlData', 'dir': '/d/EURLEX57K'},
-  ):
-    with edited(path / 'config.json') as config:
-      config['data'] = data
-    said = sections(report([path], 'c'))['Published numbers'][0]
-    assert 'EURLEX57K' in said.text
+@pytest.mark.parametrize(
+  ('data', 'name'),
+  [
+    ({'kind': 'Eurlex57kData'}, 'EURLEX57K'),
+    ({'kind': 'JsonlData', 'dir': '/d/EURLEX57K.zip'}, 'EURLEX57K'),
+    ({'kind': 'JsonlData', 'dir': '/d/mine'}, ''),
+  ],
+)
+def test_the_dataset_is_told_by_the_config(group, data, name):
+  run = dataclasses.replace(group.first, config={'data': data})
+  assert dataset_of([run]) == name
 
 
 def test_a_dataset_with_another_number_of_labels_is_warned_of(group, caplog):
-  said = sections(build_page([group], 'c', 'Wiki10-31K'))['Published numbers']
+  (said,) = published_blocks('', [group], {'one': 'red'})
+  assert 'is not known' in said.text
+  said, *_ = published_blocks('Wiki10-31K', [group], {'one': 'red'})
   warning = (
     'The judged data have 8 labels, but Wiki10-31K has about 31,000, so the '
     'values are not comparable.'
   )
-  assert said[0].text.endswith(warning) and warning in caplog.text
-  said = sections(build_page([group], 'c', 'EURLEX57K'))['Published numbers']
-  assert said[0].text.endswith('names its split.')
+  assert said.text.endswith(warning) and warning in caplog.text
 
 
 def test_pictures_that_cannot_be_are_explained(group):
@@ -291,18 +288,3 @@ def test_a_calibration_fitted_here_is_told(group):
   assert said not in picture.caption
   (picture,) = reliability_blocks([changed(group, calibration=None)])
   assert said not in picture.caption
-
-
-def test_propensities_are_named(workdir, predictions_of, tmp_path):
-  one, file = workdir('s0', 0), tmp_path / 'file.npz'
-  other = workdir('s1', 1, units=8)
-  by_propensity(other, 0.6, 2.6)
-  header = sections(report([one, other], 'c'))['Judged data']
-  assert [b.text for b in header if isinstance(b, Text)][1:3] == [
-    'Propensities: A 0.55, B 1.5.',
-    's1 was judged with A 0.6, B 2.6; metrics that depend on propensities '
-    'were computed again for this comparison.',
-  ]
-  predictions_of(0, n_train=0).save(file)
-  header = sections(report([file], 'c'))['Judged data']
-  assert not any('ropensit' in b.text for b in header if isinstance(b, Text))

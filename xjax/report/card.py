@@ -1,10 +1,9 @@
 """Writes the model card of a run: README.md in its workdir."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import datetime
 import json
-import math
 import pathlib
 import shlex
 from typing import Any
@@ -17,16 +16,10 @@ from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
-from xjax.judge.calibration import (
-  Calibration,
-  Method,
-  probabilities_at,
-  reliability_of,
-)
-from xjax.judge.criteria import USUAL_K, Criteria
+from xjax.judge.calibration import Method, probabilities_at
 from xjax.judge.files.evaluation import PREDICTIONS
-from xjax.judge.judge import ECE, ECE_ABOVE, INTERVALS, PROTOCOL, judge
-from xjax.judge.metrics.calibration_error import ABOVE, Reliability
+from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL
+from xjax.judge.metrics.calibration_error import ABOVE
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import named_parts
@@ -35,7 +28,6 @@ from xjax.models.contract import DEV, Config, load_config
 from xjax.report.table import escape_markdown, rows_table
 from xjax.report.terminal.judged import plain_slice_table
 from xjax.run.fit import FitResult
-from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 from xjax.version import __version__
@@ -45,18 +37,6 @@ _TABLES = '.csv', '.tsv', '.parquet'
 # A file without this first line is the user's, so it is never replaced.
 MARK = (
   '<!-- written by xjax at the end of each run; to edit, remove this line -->'
-)
-# Metrics that have an interval.
-_METRICS = ('P@1', *(f'{kind}@{USUAL_K}' for kind in ('P', 'RP', 'nDCG')))
-_REPLICATES = 500
-# Edges of the bands of probability whose labels are counted. The first band is
-# not shown: nearly all listed labels are in it.
-_BANDS = (0.0, ABOVE, 0.3, 0.5, 0.7, 0.9, 1.0)
-_FEW = 100  # with fewer labels, a calibration error says little
-_VERDICTS = (
-  (0.05, 'which is small'),
-  (0.1, 'so they are a rough guide'),
-  (math.inf, 'which is much: do not rely on them'),
 )
 
 
@@ -186,35 +166,11 @@ def _label_rows(space: LabelSpace) -> Iterator[tuple[str, str]]:
 def _metrics(result: FitResult) -> Iterator[str]:
   if not result.metrics:
     yield 'There is no split dev or test.'
-  if 'dev' in result.metrics:
+  if DEV in result.metrics:
     yield 'Thresholds, and checkpoints if there are several, are chosen on dev.'
   for name, metrics in result.metrics.items():
     yield f'### {name}'
     yield _code(plain_slice_table(metrics, result.prior.get(name)))
-    shown = ', '.join(
-      f'{metric} [{low:.3f}, {high:.3f}]'
-      for metric, (low, high) in _intervals(result, name).items()
-    )
-    if shown:
-      yield f'95 % intervals over documents, slice {ALL}: {shown}'
-
-
-def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
-  """Returns intervals in the slice `all`, by bootstrap if none are saved."""
-  metrics = result.metrics[name]
-  values, judged = metrics[PROTOCOL][ALL], metrics
-  if INTERVALS not in metrics:
-    predictions = Predictions.load(result.paths[name] / PREDICTIONS)
-    criteria = Criteria(
-      (1, USUAL_K), ('P@k', 'RP@k', 'nDCG@k'), replicates=_REPLICATES
-    )
-    judged = judge(predictions, criteria)
-  found = judged.get(INTERVALS, {}).get(PROTOCOL, {}).get(ALL, {})
-  return {
-    metric: tuple(found[metric])
-    for metric in _METRICS
-    if metric in found and values.get(metric) is not None
-  }
 
 
 def _probabilities(result: FitResult) -> Iterator[str]:
@@ -228,98 +184,34 @@ def _probabilities(result: FitResult) -> Iterator[str]:
       f'{calibration.method.value}, which was fitted on '
       f'{plural(calibration.n_documents, "document")} of dev.'
     )
-    if calibration.method is Method.ISOTONIC:
-      yield (
-        'The probabilities come in steps: all scores of a range get nearly the '
-        'same probability, so many labels share a value.'
-      )
-  rows = []
-  for name in result.metrics:
-    predictions = Predictions.load(result.paths[name] / PREDICTIONS)
-    diagram = _diagram(predictions, name, calibration)
-    if diagram is not None:
-      yield from _verdict(name, result.metrics[name][PROTOCOL][ALL], diagram)
-      rows += _band_rows(name, diagram)
+  rows = [
+    (name, *(f'{values[metric]:.3f}' for metric in (ECE, ECE_ABOVE)))
+    for name, metrics in result.metrics.items()
+    if None not in map((values := metrics[PROTOCOL][ALL]).get, (ECE, ECE_ABOVE))
+  ]
   if rows:
-    if calibration is not None and DEV in result.metrics:
-      yield (
-        'Probabilities of dev are those of calibrations that did not see the '
-        'document. Listed labels with a probability above 0.1:'
-      )
-    header = ('split', 'probability', 'predicted labels', 'right')
-    yield rows_table([header, *rows])
-  if DEV in result.metrics:
-    predictions = Predictions.load(result.paths[DEV] / PREDICTIONS)
-    yield from _tuned(result, predictions)
-
-
-def _diagram(
-  predictions: Predictions, name: str, calibration: Calibration | None
-) -> Reliability | None:
-  method = Method.NONE if calibration is None else calibration.method
-  shown_NK = judged_probabilities(predictions, name, method, calibration)
-  if shown_NK is None:
-    return None
-  return reliability_of(predictions, shown_NK, _BANDS)
-
-
-def _verdict(
-  name: str, metrics: Mapping[str, Any], diagram: Reliability
-) -> Iterator[str]:
-  n_above, error = int(diagram.counts[1:].sum()), metrics.get(ECE_ABOVE)
-  if not n_above:
-    yield f'No label of {name} has a probability above {ABOVE}.'
-  if error is None:
-    return
-  verdict = next(text for limit, text in _VERDICTS if error < limit)
-  if n_above < _FEW:
-    verdict = f'but there are too few such labels to judge: {n_above}'
-  yield (
-    f'On {name}, the probabilities above {ABOVE} differ from the share of '
-    f'right labels by {error:.3f} on average (`{ECE_ABOVE}`), {verdict}. Over '
-    f'all listed labels, the difference is {metrics[ECE]:.3f} (`{ECE}`); '
-    f'{diagram.counts[0] / diagram.counts.sum():.0%} of them have a '
-    f'probability of at most {ABOVE}, which is easy to get right.'
-  )
-
-
-def _band_rows(
-  name: str, diagram: Reliability
-) -> Iterator[tuple[str, str, str, str]]:
-  """Yields a row of a table for each band above ABOVE."""
-  bands = zip(_BANDS[1:], _BANDS[2:], diagram.counts[1:], diagram.accuracy[1:])
-  for low, high, count, share in bands:
-    right = f'{share:.0%}' if count else '-'
-    yield name, f'{low:g} to {high:g}', f'{count:,}', right
-
-
-def _tuned(result: FitResult, predictions: Predictions) -> Iterator[str]:
-  metrics = result.metrics[DEV][PROTOCOL][ALL]
-  threshold = metrics.get('threshold-tuned')
-  value = metrics.get('micro-F1-tuned')
-  if threshold is None or value is None:
-    return
-  space = result.corpus.label_space
-  shown = probabilities_at(
-    threshold,
-    predictions.score_kind,
-    result.calibration,
-    space.train_counts[: space.n_inside],
-  )
-  texts = [f'{p:.2f}' if p >= 0.1 else f'{p:.2g}' for p in shown]
-  if not texts:
-    what = f'a score of at least {threshold:.3f}, which is no probability'
-  else:
-    what = f'a probability of at least {texts[0]}'
-  if len(set(texts)) > 1:
-    what += (
-      f', or of at least {texts[1]} if they have fewer than {FREQUENT_FROM} '
-      'training documents'
+    yield (
+      'Mean difference between probabilities and the share of right labels, '
+      'over all listed labels, most of which are surely wrong, and over those '
+      f'with a probability above {ABOVE}:'
     )
-  yield (
-    f'`--threshold=tuned` assigns labels with {what} (micro-F1 {value:.3f} on '
-    'dev).'
-  )
+    yield rows_table([('split', 'all', f'above {ABOVE}'), *rows])
+  tuned = result.metrics.get(DEV, {}).get(PROTOCOL, {}).get(ALL, {})
+  if (threshold := tuned.get('threshold-tuned')) is not None:
+    predictions = Predictions.load(result.paths[DEV] / PREDICTIONS)
+    space = result.corpus.label_space
+    shown = probabilities_at(
+      threshold,
+      predictions.score_kind,
+      calibration,
+      space.train_counts[: space.n_inside],
+    )
+    least = ' or '.join(dict.fromkeys(f'{p:.2g}' for p in shown))
+    what = f'a score of at least {threshold:.3f}'
+    if least:
+      what = f'a probability of at least {least}'
+      what += ' (frequent labels or others)' * (' or ' in least)
+    yield f'`--threshold=tuned` assigns labels with {what}.'
 
 
 def _unseen(result: FitResult, config: Config) -> Iterator[str]:

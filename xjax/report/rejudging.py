@@ -1,17 +1,16 @@
 """Makes sure that the metrics of compared systems use the same propensities."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import copy
 import dataclasses
 import re
-from typing import Any
 
 import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.data.schema import PROPENSITY
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
+from xjax.judge.judge import INTERVALS, NOTES, judge
 from xjax.judge.metrics.metric import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
@@ -36,10 +35,8 @@ def judge_runs(
   - If the request has criteria other than replicates and a seed, all runs are
     judged. Without requested cut-offs a run keeps its own; a run that was not
     judged takes those of the first judged run.
-  - Otherwise a run keeps its saved metrics, with one exception. If there are
-    several runs, and this run was judged with other propensities, its metrics
-    that depend on propensities are computed again. Replicates add intervals to
-    metrics that have none.
+  - Otherwise a run keeps its saved metrics, except those that other
+    propensities change. Replicates add intervals to metrics that have none.
 
   A ConfigError says that files or options are missing; a DataError, that a
   label has no weight.
@@ -48,19 +45,14 @@ def judge_runs(
     ks=next(filter(None, map(_cut_offs, runs)), Criteria.ks),
     propensity=tuple(request.propensity) or propensity_of(runs),
   )
-  runs = [
-    dataclasses.replace(run, weights_L=weights_L)
-    for run, weights_L in zip(runs, shared_weights(runs))
-  ]
   has_criteria = (
     dataclasses.replace(request, replicates=0, seed=0) != JudgeRequest()
   )
   judged = []
-  for run in runs:
-    if has_criteria or not run.metrics:
-      judged.append(_judge_run(run, request, usual))
-    else:
-      judged.append(_keep_metrics(run, request, usual, alone=len(runs) == 1))
+  for run, weights_L in zip(runs, shared_weights(runs)):
+    run = dataclasses.replace(run, weights_L=weights_L)
+    anew = has_criteria or not run.metrics
+    judged.append((_judge_run if anew else _keep_metrics)(run, request, usual))
   return judged
 
 
@@ -130,38 +122,27 @@ def _threshold(run: JudgedRun) -> float | None:
 
 
 def _keep_metrics(
-  run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
+  run: JudgedRun, request: JudgeRequest, usual: Criteria
 ) -> JudgedRun:
-  """Keeps the saved metrics of a run if they use the shared propensities."""
-  # If not, those that depend on propensities are computed again, with a remark,
-  # unless the run is `alone`.
+  """Keeps the saved metrics that have the shared propensities."""
   kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)
   )
   criteria = _criteria(run, kept_request, usual)
-  same, remark, metrics = _same_propensities(run, criteria), '', run.metrics
-  if not same and alone:
-    remark = (
-      f'{run.name} was judged with unknown propensities; choose them with '
-      '--propensity or --inv_prop.'
-    )
-  elif not same:
-    a_b = _config_propensity(run)
-    by = 'A {:g}, B {:g}'.format(*a_b) if a_b else 'other propensities'
-    remark = (
-      f'{run.name} was judged with {by}; metrics that depend on propensities '
-      'were computed again for this comparison.'
-    )
-    metrics = _replace_weighed(run, criteria)
-  if request.replicates:
-    judged = judge(
-      run.predictions, criteria, _threshold(run), run.shown_probabilities()
-    )
-    metrics = _with_intervals(metrics, judged, not same and alone)
-  remark = ' '.join(filter(None, (run.remark, remark)))
-  return dataclasses.replace(
-    run, metrics=metrics, criteria=criteria, remark=remark
+  kept = dataclasses.replace(
+    run, metrics=copy.deepcopy(dict(run.metrics)), criteria=criteria
   )
+  same = _config_propensity(run) == tuple(criteria.propensity)
+  if not same or criteria.weights_L is not None:
+    _replace_weighed(kept)
+  if request.replicates:
+    judged = _judge_run(run, kept_request, usual).metrics[INTERVALS]
+    intervals = kept.metrics.setdefault(INTERVALS, {})
+    for protocol, name, metric, ends in every_metric(judged):
+      if kept.metrics[protocol].get(name, {}).get(metric) is not None:
+        slices = intervals.setdefault(protocol, {})
+        slices.setdefault(name, {}).setdefault(metric, ends)
+  return kept
 
 
 def _slices(run: JudgedRun) -> list[str]:
@@ -175,61 +156,23 @@ def _slices(run: JudgedRun) -> list[str]:
   ]
 
 
-def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
-  """Returns whether a run's metrics use the propensities of `criteria`."""
-  # Without a config, metrics are computed and compared with saved ones.
-  if propensity := _config_propensity(run):
-    return (
-      propensity == tuple(criteria.propensity) and criteria.weights_L is None
-    )
-  if not any(
-    is_weighed(metric) for _, _, metric, _ in every_metric(run.metrics)
-  ):
-    return True
-  rejudged = _judge_weighed(run, criteria)
-  for protocol, name, metric, value in every_metric(rejudged):
-    saved = run.metrics[protocol].get(name, {}).get(metric, value)
-    if saved is None or value is None:
-      if saved is not value:
-        return False
-    elif abs(saved - value) > _SAME:
-      return False
-  return True
-
-
-def _judge_weighed(run: JudgedRun, criteria: Criteria) -> Metrics:
-  """Computes only the metrics that depend on propensities."""
-  weighed = dataclasses.replace(criteria, kinds=weighed_kinds(), replicates=0)
-  return judge(run.predictions, weighed)
-
-
-def _replace_weighed(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
-  """Returns a run's metrics; those that depend on propensities are new."""
-  rejudged, metrics = (
-    _judge_weighed(run, criteria),
-    copy.deepcopy(dict(run.metrics)),
+def _replace_weighed(run: JudgedRun) -> None:
+  """Replaces the metrics that the propensities of the criteria change."""
+  weighed = dataclasses.replace(
+    run.criteria, kinds=weighed_kinds(), replicates=0
   )
-  for protocol, name, metric, _ in every_metric(run.metrics):
-    if is_weighed(metric):
-      value = rejudged[protocol].get(name, {}).get(metric)
-      metrics[protocol][name][metric] = value
-      intervals = metrics.get(INTERVALS, {}).get(protocol, {})
-      intervals.get(name, {}).pop(metric, None)
-      if value is None:
-        notes = metrics.setdefault(NOTES, {}).setdefault(name, {})
-        notes.setdefault(metric, _OTHER_PROPENSITIES)
-  return metrics
-
-
-def _with_intervals(
-  metrics: Mapping[str, Any], rejudged: Metrics, skip_weighed: bool
-) -> dict[str, Any]:
-  """Adds intervals to the metrics that have a value but no interval yet."""
-  metrics = copy.deepcopy(dict(metrics))
-  intervals = metrics.setdefault(INTERVALS, {})
-  for protocol, name, metric, ends in every_metric(rejudged.get(INTERVALS, {})):
-    has_value = metrics[protocol].get(name, {}).get(metric) is not None
-    if has_value and not (skip_weighed and is_weighed(metric)):
-      slices = intervals.setdefault(protocol, {})
-      slices.setdefault(name, {}).setdefault(metric, ends)
-  return metrics
+  metrics, judged = run.metrics, None
+  for protocol, name, metric, saved in every_metric(metrics):
+    if not is_weighed(metric):
+      continue
+    if judged is None:
+      judged = judge(run.predictions, weighed)
+    value = judged[protocol].get(name, {}).get(metric)
+    if None not in (saved, value) and abs(saved - value) <= _SAME:
+      continue
+    metrics[protocol][name][metric] = value
+    intervals = metrics.get(INTERVALS, {}).get(protocol, {})
+    intervals.get(name, {}).pop(metric, None)
+    if value is None:
+      notes = metrics.setdefault(NOTES, {}).setdefault(name, {})
+      notes.setdefault(metric, _OTHER_PROPENSITIES)

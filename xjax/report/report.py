@@ -105,7 +105,7 @@ def report(
   runs = judge_runs(runs, request)
   groups = group_by_seed(runs)
   check_names(groups)
-  return build_page(groups, command, dataset or _dataset_of(runs), metrics)
+  return build_page(groups, command, dataset or dataset_of(runs), metrics)
 
 
 def build_page(
@@ -135,7 +135,7 @@ def build_page(
         'Labels missed more than expected',
         _worst(groups, tallies),
       ),
-      Section('Published numbers', _published(dataset, groups, colours)),
+      Section('Published numbers', published_blocks(dataset, groups, colours)),
       Section('The dataset', [corpus_table(first.predictions)]),
       Section('All metrics', full_tables(groups)),
     ],
@@ -166,20 +166,17 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
       for group in groups
       for line in recall_lines(group.first.predictions.recalls)
     ),
-    *map(Text, (*_propensities(groups), *label_space_remarks(spaces))),
+    *map(Text, (*_propensities(groups[0].first), *label_space_remarks(spaces))),
     Text(command, command=True),
   ]
 
 
-def _propensities(groups: Sequence[Group]) -> list[str]:
-  first = groups[0].first
-  a, b = first.criteria.propensity
-  remarks = [run.remark for group in groups for run in group.runs if run.remark]
-  if first.criteria.weights_L is not None:
-    return ['Label weights are from --inv_prop.', *remarks]
-  if not first.predictions.n_train or (remarks and len(groups) == 1):
-    return remarks
-  return [f'Propensities: A {a:g}, B {b:g}.', *remarks]
+def _propensities(run: JudgedRun) -> list[str]:
+  if run.criteria.weights_L is not None:
+    return ['Label weights are from --inv_prop.']
+  a, b = run.criteria.propensity
+  named = f'Propensities: A {a:g}, B {b:g}.'
+  return [named] * (run.predictions.n_train > 0)
 
 
 def _system_row(group: Group) -> tuple[str, ...]:
@@ -342,9 +339,10 @@ def _worst(
   return blocks
 
 
-def _published(
+def published_blocks(
   dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Block]:
+  """Shows the published numbers of a dataset, if there are any."""
   name = find_dataset(dataset)
   if name is None:
     return [
@@ -368,7 +366,7 @@ def _published(
   return [Text(intro), *published_folds(name, groups, colours)]
 
 
-def _dataset_of(runs: Sequence[JudgedRun]) -> str:
+def dataset_of(runs: Sequence[JudgedRun]) -> str:
   """Finds the dataset by the kind of data or the data folder of a config."""
   for run in runs:
     data: Mapping[str, Any] = (run.config or {}).get('data', {})

@@ -22,11 +22,6 @@ from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 
 SEED = 'seed'
-_BY_POSITION = (
-  ': they have the same documents in another order, but the same gold labels '
-  'row by row; give gold labels with document ids, or put both files in the '
-  'order of the gold labels'
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,7 +29,7 @@ class JudgedRun:
   """Holds the predictions of one system for a split, and their metrics."""
 
   name: str
-  path: pathlib.Path  # the workdir, folder or file that was read
+  path: pathlib.Path  # the workdir, folder or file that was given
   split: str  # '' for a file; else the name of a folder in eval/
   config: Mapping[str, Any] | None  # of config.json; only of a workdir
   metrics: Mapping[str, Any]  # of metrics.json; {} if not judged yet
@@ -46,8 +41,8 @@ class JudgedRun:
   # Inverse propensities from a file; None means the formula.
   weights_L: np.ndarray | None = None  # float64 [L]
   criteria: Criteria = Criteria()  # as far as known; set by judge_runs
-  remark: str = ''  # for readers, on how the run was judged
   record: RunRecord | None = None  # what the run has cost, if recorded
+  file: pathlib.Path | None = None  # from which the predictions were read
 
   def shown_probabilities(self) -> np.ndarray | None:
     """Returns the probabilities by which the run's calibration is judged.
@@ -200,16 +195,16 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
       raise DataError(
         f'{who} have different documents: only one of the two systems has '
         f'{unshared[0]!r} (number of such documents: {len(unshared)}); choose '
-        'the split of workdirs with --split'
+        'the split of workdirs with --split, and give files gold labels with '
+        'document ids with --gold'
       )
     differing = next(
       (d for d, gold in gold_of.items() if gold != first_gold[d]), None
     )
     if differing is not None:
-      same_rows = [*first_gold.values()] == [*gold_of.values()]
       raise DataError(
-        f'{who} have different gold labels for {differing!r}'
-        + _BY_POSITION * same_rows
+        f'{who} have different gold labels for {differing!r}; if their order '
+        'differs, give gold labels with document ids'
       )
 
 

@@ -1,15 +1,16 @@
 """Reads a report's systems from workdirs, evaluations or prediction files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import json
 import os
 import pathlib
 from typing import Any
 
-from absl import logging
+import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import PAD, Ragged
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.labels import read_left_out
 from xjax.judge.calibration import Calibration
@@ -21,11 +22,9 @@ from xjax.judge.files.evaluation import (
   PREDICTIONS,
 )
 from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
-from xjax.judge.judge import INTERVALS, NOTES
-from xjax.judge.metrics.slices import ALL
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
-from xjax.report.reference import complete_by_reference
-from xjax.report.runs import SEED, JudgedRun, every_metric, protocols
+from xjax.report.runs import SEED, JudgedRun
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 
@@ -46,9 +45,10 @@ def read_runs(
   Labels that are left out of judging are not in the predictions. By default,
   `split` is the first of SPLITS that all workdirs have, and `names`, one per
   argument, are those of folders or files. The content of `files` (gold,
-  training labels etc.) replaces that of prediction files; fields that are still
-  missing are taken from another system (see complete_by_reference). Of a score
-  file, `depth` labels are kept per document.
+  training labels etc.) replaces that of prediction files. What they still lack
+  of gold, training counts and parents is taken from the first workdir, or else
+  from the first file with gold. Of a score file, `depth` labels are kept per
+  document.
 
   A ConfigError says that the number of names is wrong, that a split does not
   exist, or that `files` are given for workdirs only. A DataError says that a
@@ -68,7 +68,15 @@ def read_runs(
     _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  runs = complete_by_reference([run.of_judged_labels() for run in runs])
+  runs = [run.of_judged_labels() for run in runs]
+  with_gold = [run for run in runs if run.predictions.gold is not None]
+  if not with_gold:
+    raise DataError(
+      f'{runs[0].path}: no gold labels, so there is nothing to report; choose '
+      'a file with gold labels by --gold=FILE'
+    )
+  reference = min(with_gold, key=lambda run: run.config is None)
+  runs = [_fill_in(run, reference, files, depth) for run in runs]
   runs = _share_dropped(runs)
   ids = read_left_out(files.leave_out, '--leave_out')
   if ids and not set(ids) & set(runs[0].predictions.dropped):
@@ -77,6 +85,82 @@ def read_runs(
       'the file that belongs to the systems'
     )
   return runs
+
+
+def _fill_in(
+  run: JudgedRun, reference: JudgedRun, files: JudgeFiles, depth: int
+) -> JudgedRun:
+  """Adds gold, counts and parents that a file lacks; orders its labels."""
+  if run.config is not None or run is reference:
+    return run
+  ours, theirs = run.predictions, reference.predictions
+  lacking = {}
+  if ours.gold is None:
+    lacking['gold'] = reference.file
+  if not ours.n_train and theirs.n_train:
+    if ours.gold is None or set(ours.labels) <= set(theirs.labels):
+      lacking['train_labels'] = reference.file
+  if lacking:
+    files = dataclasses.replace(
+      files, predictions=run.file, may_lack=True, **lacking
+    )
+    ours, weights_L = read_judged(files, depth)
+    if 'gold' in lacking and theirs.dropped:
+      ours = ours.leaving_out(_indices(ours, theirs.dropped))
+    if 'train_labels' in lacking:
+      held_out = [theirs.labels[i] for i in theirs.held_out]
+      ours = dataclasses.replace(ours, held_out=_indices(ours, held_out))
+    run = dataclasses.replace(run, predictions=ours, weights_L=weights_L)
+    run = run.of_judged_labels()
+  ours, weights_L = run.predictions, run.weights_L
+  if set(ours.labels) <= set(theirs.labels):
+    if weights_L is not None and len(ours.labels) == len(theirs.labels):
+      weight_of = dict(zip(ours.labels, weights_L.tolist(), strict=True))
+      weights_L = np.array([weight_of[id_] for id_ in theirs.labels])
+    if weights_L is None or len(weights_L) == len(theirs.labels):
+      ours = _in_order(ours, theirs.labels)
+  if ours.hierarchy is None and theirs.hierarchy is not None:
+    if set(ours.labels) & set(theirs.labels):
+      hierarchy = theirs.hierarchy.for_labels(ours.labels)
+      ours = dataclasses.replace(ours, hierarchy=hierarchy)
+  return dataclasses.replace(run, predictions=ours, weights_L=weights_L)
+
+
+def _indices(predictions: Predictions, ids: Sequence[str]) -> np.ndarray:
+  wanted, labels = set(ids), predictions.labels
+  return np.array(
+    [i for i, id_ in enumerate(labels) if id_ in wanted], np.int32
+  )
+
+
+def _in_order(predictions: Predictions, labels: Sequence[str]) -> Predictions:
+  """Puts the labels in another order, which may have more labels."""
+  if tuple(labels) == tuple(predictions.labels):
+    return predictions
+  place_of = {id_: i for i, id_ in enumerate(labels)}
+  places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
+  counts = np.zeros(len(labels), np.int32)
+  counts[places] = predictions.train_counts
+  scored = places[: predictions.n_scored]
+  all_scored = predictions.n_scored == len(predictions.labels)
+  gold, hierarchy = predictions.gold, predictions.hierarchy
+  rows = [np.sort(places[gold[row]]) for row in range(len(gold))]
+  return dataclasses.replace(
+    predictions,
+    n_scored=len(labels) if all_scored else int(scored.max(initial=-1)) + 1,
+    labels=tuple(labels),
+    train_counts=counts,
+    lists={
+      name: LabelLists(
+        np.where(lists.ids == PAD, PAD, places[lists.ids]).astype(np.int32),
+        lists.scores,
+      )
+      for name, lists in predictions.lists.items()
+    },
+    gold=Ragged.of(rows),
+    held_out=places[predictions.held_out],
+    hierarchy=hierarchy and hierarchy.for_labels(labels),
+  )
 
 
 def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
@@ -162,20 +246,15 @@ def _read(
   predictions, weights_L = read_judged(
     dataclasses.replace(files, predictions=file, may_lack=True), depth
   )
-  run = JudgedRun(name, path, '', None, {}, predictions, weights_L=weights_L)
+  run = JudgedRun(
+    name, path, '', None, {}, predictions, weights_L=weights_L, file=file
+  )
   # Saved metrics are valid only if no additional files change what is judged.
   judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
   if not judged or files != OWN:
     return run
   if not (folder / MARK).is_file() and not _in_workdir(folder):
-    logging.info(
-      '%s: %s is not used, because there is no %s; the predictions are judged '
-      'again',
-      folder,
-      METRICS,
-      MARK,
-    )
-    return run
+    return run  # the files may not belong together
   facts = read_mark(folder / MARK, _WRITE_AGAIN)
   # The saved ECE is that of the run's calibrated probabilities.
   if _in_workdir(folder):
@@ -185,8 +264,10 @@ def _read(
     calibration = Calibration.load(folder / CALIBRATION)
   else:
     calibration = None
-  run = dataclasses.replace(run, split=judged, calibration=calibration)
-  return _add_metrics(run, folder / METRICS)
+  metrics = read_json(folder / METRICS)
+  return dataclasses.replace(
+    run, split=judged, calibration=calibration, metrics=metrics
+  )
 
 
 def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
@@ -203,20 +284,20 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     f'--workdir={home.path} --split={split.partition(".")[0]}',
   )
   space = home.label_space()
-  run = JudgedRun(
+  return JudgedRun(
     name=name,
     path=home.path,
     split=split,
     config={SEED: None, **read_json(home.config)},
-    metrics={},
+    metrics=read_json(folder / METRICS),
     predictions=Predictions.load(folder / PREDICTIONS),
+    file=folder / PREDICTIONS,
     labels=space.labels,
     concepts=space.concepts,
     history=read_history(home.path / 'metrics.jsonl'),
     calibration=_calibration(home, judged.get('step')),
     record=RunRecord.read(home),
   )
-  return _add_metrics(run, folder / METRICS)
 
 
 def _calibration(home: Workdir, step: int | None) -> Calibration | None:
@@ -242,44 +323,3 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
     if isinstance(record, dict):
       records.append(record)
   return tuple(records)
-
-
-def _add_metrics(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
-  """Adds a metrics.json, which must belong to the predictions of the run."""
-  metrics = read_json(path)
-  try:
-    wrong = _fault_of(metrics, len(run.predictions))
-  except (AttributeError, KeyError, TypeError, ValueError) as error:
-    wrong = f'a field is missing or has a wrong type ({error})'
-  if wrong:
-    raise DataError(
-      f'{path}: {wrong}; write the metrics and {PREDICTIONS} in the same '
-      'folder again with xjax evaluate'
-    )
-  return dataclasses.replace(run, metrics=metrics)
-
-
-def _fault_of(metrics: Mapping[str, Any], n_docs: int) -> str:
-  slices = [metrics[protocol] for protocol in protocols(metrics)]
-  if not slices or any(ALL not in values for values in slices):
-    return f'the metrics have no slice {ALL!r}'
-  counts = {x['n_docs'] + x['n_skipped'] for s in slices for x in s.values()}
-  for protocol, name, metric, value in every_metric(metrics):
-    if not isinstance(value, int | float | None):
-      raise TypeError(f'{protocol}, {name}, {metric}: {value!r}')
-  for name, reasons in metrics.get(NOTES, {}).items():
-    for topic, reason in reasons.items():
-      if not isinstance(reason, str):
-        raise TypeError(f'{NOTES}, {name}, {topic}: {reason!r}')
-  intervals = every_metric(metrics.get(INTERVALS, {}))
-  for protocol, name, metric, (low, high) in intervals:
-    value = metrics[protocol][name][metric]
-    if not low <= value <= high:
-      return (
-        f'{metric} of {name} is {value}, outside of its interval '
-        f'[{low}, {high}]'
-      )
-  if counts != {n_docs}:
-    judged = ', '.join(map(str, sorted(counts)))
-    return f'metrics of {judged} documents, but there are {n_docs}'
-  return ''

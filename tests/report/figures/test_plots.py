@@ -12,11 +12,11 @@ from xjax.report.figures.plots import (
   PALETTE,
   Bars,
   Line,
-  Panel,
   grouped_bars,
   label_frequency,
-  line_panels,
-  reliability_diagrams,
+  line_plot,
+  ranked,
+  reliability_diagram,
   system_colours,
 )
 
@@ -29,7 +29,6 @@ def ramp(name, *y, labels=()):
 
 def pictures():
   lines = [ramp('a', 0.5, NAN, 0.2), ramp('b', 0.1, 0.2, 0.3)]
-  panel = Panel('title', 'step', 'loss', lines, whole=True)
   named = [ramp('a', 0.5, 0.1, labels=('1', '5'))]
   bars = [
     Bars('a', np.array([0.5, NAN]), np.array([0.4, NAN]), np.array([0.7, NAN])),
@@ -38,17 +37,14 @@ def pictures():
   diagram = reliability(np.array([0.2, 0.9]), np.array([False, True]))
   counts = np.array([100, 9, 1, 0])
   return {
-    'lines': line_panels([panel, panel], ['a', 'b'])[1],
-    'scatter': line_panels(
-      [Panel('', 'P', 'coverage', named, from_zero=True)], ['a']
-    )[0],
-    'bars': grouped_bars(['few', 'many'], bars, 'F1', 'documents', 'F1'),
+    'lines': line_plot('title', 'step', 'loss', lines, ['a', 'b']),
+    'scatter': line_plot('', 'P', 'C', named, ['a'], from_zero=True),
+    'bars': grouped_bars('F1', 'documents', 'F1', ['few', 'many'], bars),
     'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2})[0],
     'untrained': label_frequency(np.zeros(0), counts, {'0': 1})[1],
-    'reliability': reliability_diagrams(
-      {f's{i}': {'scores': diagram, 'calibrated': diagram} for i in range(5)},
-      [f's{i}' for i in range(5)],
-    )[4],
+    'reliability': reliability_diagram(
+      's', {'scores': diagram, 'calibrated': diagram}, 'red'
+    ),
   }
 
 
@@ -77,12 +73,8 @@ def texts(svg):
 
 
 def test_places_are_marked_where_papers_report():
-  lines = [ramp('a', *np.linspace(1, 0.1, 50))]
-  ticks = 1, 3, 5, 10, 20, 50
-  (svg,) = line_panels([Panel('', 'K', 'P@K', lines, ticks)], ['a'])
-  assert [t for t in texts(svg) if t.isdigit()] == list(map(str, ticks))
-  shorter = [ramp('a', *np.linspace(1, 0.1, 12))]
-  (svg,) = line_panels([Panel('', 'K', 'P@K', shorter, ticks)], ['a'])
+  lines = [ramp('a', *np.linspace(1, 0.1, 12))]
+  svg = line_plot('', 'K', 'P@K', lines, ['a'], (1, 3, 5, 10, 20, 50))
   assert [t for t in texts(svg) if t.isdigit()] == ['1', '3', '5', '10']
 
 
@@ -95,16 +87,13 @@ def test_every_system_has_its_colour(drawn):
   assert list(system_colours(names).values()) == [*PALETTE, *PALETTE[:2]]
 
 
-@pytest.mark.parametrize('name', ['_old', 'cost $', '$x^2$', r'$\frac{$', '__'])
+@pytest.mark.parametrize('name', ['_old', r'$\frac{$'])
 def test_any_name_is_shown_as_it_is(name):
-  lines = [ramp(name, 0.5, 0.1, labels=(name, 'b')), ramp('b', 0.1, 0.2)]
-  one, panel = np.array([0.5]), Panel(name, name, name, lines)
-  for svg in (
-    *line_panels([panel], [name, 'b']),
-    grouped_bars([name], [Bars(name, one, one, one)], name, 'x', 'y'),
-  ):
-    assert texts(svg).count(name) >= 3
-    assert 'Oblique' not in svg  # letters of formulas are oblique
+  lines = [ramp(name, 0.5, 0.1, labels=(name, 'b')), ramp(name, 0.1, 0.2)]
+  svg = line_plot(name, name, name, lines, [name])
+  # Title, axes, point, and one key for both lines.
+  assert texts(svg).count(name) == 5
+  assert 'Oblique' not in svg  # letters of formulas are oblique
 
 
 def contrast(colour):
@@ -119,12 +108,5 @@ def test_colours_can_be_seen():
 
 def test_many_labels_are_few_points():
   counts = np.random.default_rng(0).zipf(1.3, 300_000)
-  svg, _ = label_frequency(counts, counts, {'0': 1})
-  assert len(svg) < 200_000
-
-
-@pytest.mark.parametrize(('low', 'high'), [(0.6, 0.7), (0.3, 0.4)])
-def test_whiskers_have_the_value(low, high):
-  with pytest.raises(ValueError, match='a: 0.5 is not within its whiskers'):
-    Bars('a', np.array([0.5]), np.array([low]), np.array([high]))
-  Bars('a', np.array([NAN]), np.array([low]), np.array([high]))
+  ranks, _ = ranked(counts)
+  assert len(ranks) < 400 and ranks[-1] == len(counts)

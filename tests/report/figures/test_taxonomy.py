@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.report.conftest import luminance, texts
+from tests.report.conftest import luminance
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
@@ -62,7 +62,7 @@ def blocks_of(*systems, hierarchy=OURS.hierarchy):
 
 
 def test_widths_are_supports_or_the_sum_of_what_is_below():
-  tree, _ = blocks_of(OURS)
+  (tree,) = blocks_of(OURS)
   widths = dict(zip(tree.ids, tree.widths))
   # c is below b, its first parent; b is as wide as c, and z as a and b.
   assert widths == {'a': 2, 'b': 3, 'c': 3, 'd': 1, 'z': 5}
@@ -77,12 +77,12 @@ def test_widths_are_supports_or_the_sum_of_what_is_below():
   assert tree.names[tree.ids.index('z')] == 'zone'
   caption = tree.caption
   assert '1 of the bars have several parents' in caption
-  assert '2 labels and concepts are not drawn' in caption
+  assert 'gold: 2 labels and concepts' in caption
 
 
 def test_colours_are_the_f1_of_each_label():
   theirs = predictions(GOLD, GOLD)
-  tree, table = blocks_of(OURS, theirs)
+  (tree,) = blocks_of(OURS, theirs)
   ours = dict(zip(tree.ids, tree.values['s0']))
   # TP, FP and FN of a are 1, 1, 1.
   assert ours == pytest.approx(
@@ -92,36 +92,30 @@ def test_colours_are_the_f1_of_each_label():
     **dict.fromkeys('abcd', 1.0),
     'z': None,
   }
-  assert 'Predicted by s0, s1: the labels above the threshold' in (tree.caption)
-  rows = texts(table.blocks[0])
-  # From the top to the bottom, the widest first.
-  assert rows[0] == ['zone', '', '1', '-', '-', '-']
-  assert rows[1] == ['b', 'zone', '2', '1', '0.0000', '1.0000']
-  assert rows[2][:4] == ['c', 'b', '3', '3']
-  assert [row[0] for row in rows] == ['zone', 'b', 'c', 'air', 'd']
-  assert 'zone' in tree.alt and 's1 1.00' in tree.alt
+  assert 'Predicted are, by s0, the labels above the thr' in tree.caption
+  assert 'zone, ' not in tree.alt and 's1 1.00' in tree.alt
 
 
 def test_margins_are_judged_by_the_first_labels():
   margins = dataclasses.replace(OURS, score_kind=ScoreKind.MARGIN)
-  tree, _ = blocks_of(margins)
+  (tree,) = blocks_of(margins)
   assert 'the first 5 labels of each list' in tree.caption
   short = dataclasses.replace(OURS, lists={'all': OURS.lists['all'].first(1)})
-  tree, _ = blocks_of(short)
+  (tree,) = blocks_of(short)
   assert 'the first 5 labels of each list' in tree.caption
 
 
 def test_systems_may_have_other_labels():
   order = tuple('fdcba')
   moved = predictions(GOLD, [['a', 'b'], ['c'], ['d', 'c'], [], ['a']], order)
-  tree, _ = blocks_of(OURS, moved)
+  (tree,) = blocks_of(OURS, moved)
   assert tree.values['s0'] == tree.values['s1']
 
 
 def test_labels_left_out_of_judging_are_grey_bars():
   system = OURS.leaving_out(np.array([1]))  # b, which is above c
   for shown in (system, system.of_judged_labels()):
-    tree, _ = blocks_of(shown, hierarchy=shown.hierarchy)
+    (tree,) = blocks_of(shown, hierarchy=shown.hierarchy)
     place = tree.ids.index('b')
     assert tree.widths[place] == 3 and tree.values['s0'][place] is None
     assert 'labels that are left out of judging' in tree.caption

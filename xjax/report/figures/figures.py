@@ -1,6 +1,6 @@
 """Draws the pictures of a report from its runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from xjax.judge.metrics.slices import ALL
 from xjax.report.figures.plots import (
   Bars,
   Line,
-  Panel,
   error_text,
   grouped_bars,
   label_frequency,
-  line_panels,
-  reliability_diagrams,
+  line_plot,
+  reliability_diagram,
+  system_colours,
 )
 from xjax.report.figures.tally import Tally
 from xjax.report.page.page import Block, Picture, Text
@@ -41,108 +41,84 @@ def frequency_picture(run: JudgedRun) -> Block:
   gold_L = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
   )
-  has_training = predictions.n_train > 0
-  counts = predictions.train_counts if has_training else gold_L
+  trained = predictions.train_counts if predictions.n_train else np.zeros(0)
+  counts = trained if len(trained) else gold_L
   sizes = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
   bins = {name: size for name, size in sizes.items() if size}
-  unseen = int((gold_L == 0).sum())
+  parts = (f'{n} labels with {name} documents' for name, n in bins.items())
   return Picture(
-    svgs=label_frequency(
-      predictions.train_counts if has_training else np.zeros(0), gold_L, bins
-    ),
-    alt='Label frequencies. '
-    + '; '.join(
-      f'{n} labels with {name} documents' for name, n in bins.items()
-    ),
+    svgs=label_frequency(trained, gold_L, bins),
+    alt=_alt('Label frequencies', parts),
     caption=(
       'First: labels ranked by their number of training documents, and labels '
       'ranked by their number of judged documents. The curve of the judged '
-      f'documents leaves out {unseen:,} labels without judged documents. '
-      'Second: the number of labels by their number of '
-      + ('training documents.' if has_training else 'judged documents.')
+      f'documents leaves out {int((gold_L == 0).sum()):,} labels without '
+      'judged documents. Second: the number of labels by their number of '
+      f'{"training" if len(trained) else "judged"} documents.'
     ),
   )
+
+
+def _alt(title: str, parts: Iterable[str]) -> str:
+  return f'{title}. {"; ".join(parts)}'
 
 
 def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
   """Draws macro-F1 at k by training frequency, with intervals if available."""
-  counts = groups[0].first.predictions.train_counts
-  bins = [name for name, mask in in_bins(counts).items() if mask.any()]
-  values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
-  metrics = [f'macro-F1@{k}[{name}]' for name in bins]
-  if not any(
-    metric in values for values in values_of.values() for metric in metrics
-  ):
+  masks = in_bins(groups[0].first.predictions.train_counts)
+  sizes = {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
+  metrics = [f'macro-F1@{k}[{name}]' for name in sizes]
+  bars = [_bars(group, metrics, protocol) for group in groups]
+  if not any(np.isfinite(bar.heights).any() for bar in bars):
     return Text(
       'Macro-F1 by training frequency is not among these metrics; it needs '
-      'training labels and a metrics.json written by this version of xjax.'
+      'training labels.'
     )
-  bars = [_bars(g, values_of[g.name], metrics, protocol) for g in groups]
+  parts = (
+    f'{bar.system} '
+    + ', '.join(f'{name}: {y:.4f}' for name, y in zip(sizes, bar.heights))
+    for bar in bars
+  )
+  whiskers = 'Whiskers show bootstrap intervals.'
+  if not any(np.isfinite(bar.low).any() for bar in bars):
+    whiskers = (
+      'No intervals were computed, so there are no whiskers; --ci adds '
+      'intervals.'
+    )
+  elif any(len(group.runs) > 1 for group in groups):
+    whiskers = (
+      'Whiskers show bootstrap intervals, or one standard error on each side '
+      'of a mean over seeds.'
+    )
+  svg = grouped_bars(
+    'Macro-F1 by training frequency',
+    'training documents of the label',
+    f'macro-F1@{k}',
+    [f'{name}\n{size:,} labels' for name, size in sizes.items()],
+    bars,
+  )
   return Picture(
-    svgs=[
-      grouped_bars(
-        _bin_names(groups[0].first, bins),
-        bars,
-        'Macro-F1 by training frequency',
-        'training documents of the label',
-        f'macro-F1@{k}',
-      )
-    ],
-    alt=f'Macro-F1 at {k} by training frequency. '
-    + '; '.join(_heights(bar, bins) for bar in bars),
+    svgs=[svg],
+    alt=_alt(f'Macro-F1 at {k} by training frequency', parts),
     caption=(
       'A bar is the mean F1 of the labels in a bin. The F1 is computed from '
-      f'the first {k} predicted labels of each document. '
-      + _explain_whiskers(groups, bars)
+      f'the first {k} predicted labels of each document. {whiskers}'
     ),
   )
 
 
-def _bin_names(run: JudgedRun, bins: Sequence[str]) -> list[str]:
-  masks = in_bins(run.predictions.train_counts)
-  return [f'{name}\n{int(masks[name].sum()):,} labels' for name in bins]
-
-
-def _bars(
-  group: Group,
-  values: Mapping[str, Estimate],
-  metrics: Sequence[str],
-  protocol: str,
-) -> Bars:
+def _bars(group: Group, metrics: Sequence[str], protocol: str) -> Bars:
+  values = group_metrics(group, protocol)[ALL]
   ends = intervals_of(group.first.metrics, protocol).get(ALL, {})
   rows = []
   for metric in metrics:
     estimate = values.get(metric, Estimate(None, None, 0))
     height = np.nan if estimate.mean is None else estimate.mean
-    low = high = np.nan
+    low, high = ends.get(metric, (np.nan, np.nan))
     if estimate.error is not None:
       low, high = height - estimate.error, height + estimate.error
-    elif interval := ends.get(metric):
-      low, high = interval
     rows.append((height, low, high))
-  return Bars(group.name, *np.asarray(rows, np.float64).T)
-
-
-def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
-  if not any(np.isfinite(bar.low).any() for bar in bars):
-    return (
-      'No intervals were computed, so there are no whiskers; --ci adds '
-      'intervals.'
-    )
-  several = any(len(group.runs) > 1 for group in groups)
-  meaning = ['bootstrap intervals']
-  if several:
-    meaning.append('or one standard error on each side of a mean over seeds')
-  return f'Whiskers show {", ".join(meaning)}.'
-
-
-def _heights(bars: Bars, bins: Sequence[str]) -> str:
-  shown = (
-    f'{name}: {height:.4f}'
-    for name, height in zip(bins, bars.heights)
-    if np.isfinite(height)
-  )
-  return f'{bars.system} {", ".join(shown)}'
+  return Bars(group.name, *np.asarray(rows, np.float64).reshape(-1, 3).T)
 
 
 def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
@@ -150,39 +126,30 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
   lines = []
   for group in groups:
     values = group_metrics(group, protocol)[ALL]
-    ks = [int(n[2:]) for n in values if n.startswith('P@')]
+    ks = sorted(int(name[2:]) for name in values if name.startswith('P@'))
+    missing = Estimate(None, None, 0)
     points = [
-      (values[f'P@{k}'].mean, values[f'coverage@{k}'].mean, f'{k}')
-      for k in sorted(ks)
-      if f'coverage@{k}' in values
+      (values[f'P@{k}'].mean, values.get(f'coverage@{k}', missing).mean, f'{k}')
+      for k in ks
     ]
-    points = [p for p in points if None not in p]
-    if points:
+    if points := [point for point in points if None not in point]:
       x, y, labels = zip(*points)
       lines.append(Line(group.name, np.asarray(x), np.asarray(y), labels))
   if not lines:
     return Text(
       'These metrics do not contain precision and coverage at the same '
-      'cut-offs; a metrics.json written by this version of xjax contains both.'
+      'cut-offs.'
     )
-  panel = Panel(
-    'Coverage against precision',
-    'precision at k',
-    'coverage at k',
-    lines,
-    from_zero=True,
+  texts = 'Coverage against precision', 'precision at k', 'coverage at k'
+  names = [group.name for group in groups]
+  parts = (
+    f'{line.system}: k {text} P {x:.4f} coverage {y:.4f}'
+    for line in lines
+    for x, y, text in zip(line.x, line.y, line.labels)
   )
   return Picture(
-    svgs=line_panels([panel], [group.name for group in groups]),
-    alt='Coverage against precision. '
-    + '; '.join(
-      f'{line.system}: '
-      + ', '.join(
-        f'k {text} P {x:.4f} coverage {y:.4f}'
-        for x, y, text in zip(line.x, line.y, line.labels)
-      )
-      for line in lines
-    ),
+    svgs=[line_plot(*texts, lines, names, from_zero=True)],
+    alt=_alt(texts[0], parts),
     caption=(
       'There is one point per cut-off k; the number at a point is k. A label '
       'is covered if it is predicted correctly for at least one document, '
@@ -198,46 +165,41 @@ def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
   drawn = {name: kinds for name, kinds in diagrams.items() if kinds}
   blocks: list[Block] = [
     Text(
-      f'{name}: no reliability diagram, because its scores are uncalibrated '
-      f'{group.first.predictions.score_kind.value}s, which do not tell how '
-      'probable a label is.'
+      f'{group.name}: no reliability diagram, because its scores are '
+      f'uncalibrated {group.first.predictions.score_kind.value}s, which do not '
+      'tell how probable a label is.'
     )
-    for name, group in zip(diagrams, groups)
-    if name not in drawn
+    for group in groups
+    if group.name not in drawn
   ]
-  if drawn:
-    blocks.insert(0, _reliability_picture(groups, drawn))
-  return blocks
-
-
-def _reliability_picture(
-  groups: Sequence[Group], drawn: Mapping[str, Mapping[str, Reliability]]
-) -> Picture:
+  if not drawn:
+    return blocks
+  colours = system_colours(list(diagrams))
   several = any(len(group.runs) > 1 for group in groups)
   on_dev = any(
     g.first.calibration and tunes_threshold(g.first.split) for g in groups
   )
-  return Picture(
-    svgs=reliability_diagrams(drawn, [group.name for group in groups]),
-    alt='Reliability. '
-    + '; '.join(
-      f'{name}, {kind}: expected calibration error {error_text(diagram)}'
-      for name, kinds in drawn.items()
-      for kind, diagram in kinds.items()
-    ),
+  parts = (
+    f'{name}, {kind}: expected calibration error {error_text(diagram)}'
+    for name, kinds in drawn.items()
+    for kind, diagram in kinds.items()
+  )
+  picture = Picture(
+    svgs=[reliability_diagram(n, x, colours[n]) for n, x in drawn.items()],
+    alt=_alt('Reliability', parts),
     caption=(
       "Each entry of the documents' saved lists (slice all) is put into one of "
       '15 bins by its predicted probability. A point shows which share of the '
       'entries in a bin is correct. A system is too confident if its points '
-      'are below the diagonal, and not confident enough if its points are '
-      'above the diagonal. ECE, the expected calibration error, is the mean '
-      'distance from the diagonal, weighted by the number of entries in a bin. '
-      'The bars show these numbers. '
+      'are below the diagonal. ECE, the expected calibration error, is the '
+      'mean distance from the diagonal, weighted by the number of entries in a '
+      'bin, which the bars show. '
       f'{ECE_ABOVE} is the ECE of the entries with probability above {ABOVE}.'
       + ' If a system has several runs, the first run is shown.' * several
       + _ON_DEV * on_dev
     ),
   )
+  return [picture, *blocks]
 
 
 def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
@@ -254,22 +216,26 @@ def learning_curves(groups: Sequence[Group]) -> Block:
   losses = [_history(name, run, 'train', _loss) for name, run in runs]
   judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
   metrics = sorted({_metric_of(run) for _, run in runs})
-  panels = [
-    Panel(title, 'step', unit, [line for line in lines if len(line.x)])
-    for title, unit, lines in (
-      ('Loss in training', 'loss', losses),
-      ('Metric on dev', ' or '.join(metrics), judged),
-    )
-  ]
-  panels = [panel for panel in panels if panel.lines]
-  if not panels:
+  names, svgs = [group.name for group in groups], []
+  for title, unit, lines in (
+    ('Loss in training', 'loss', losses),
+    ('Metric on dev', ' or '.join(metrics), judged),
+  ):
+    if lines := [line for line in lines if len(line.x)]:
+      svgs.append(line_plot(title, 'step', unit, lines, names))
+  if not svgs:
     return Text(
       'There are no learning curves, because none of these runs has a '
       'metrics.jsonl.'
     )
+  parts = (
+    f'{line.system} ends at {line.y[-1]:.4g}, step {line.x[-1]:.0f}'
+    for line in (*losses, *judged)
+    if len(line.x)
+  )
   return Picture(
-    svgs=line_panels(panels, [group.name for group in groups]),
-    alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
+    svgs=svgs,
+    alt=_alt('Learning curves', parts),
     caption=(
       'The curves are from metrics.jsonl. The checkpoint is chosen by the '
       f'metric on dev ({", ".join(metrics)}). There is one line per run; all '
@@ -308,40 +274,28 @@ def _history(
   return Line(name, points_N2[:, 0], points_N2[:, 1])
 
 
-def _last(line: Line) -> str:
-  if not len(line.x):
-    return f'{line.system}: nothing recorded'
-  return f'{line.system} ends at {line.y[-1]:.4g}, step {line.x[-1]:.0f}'
-
-
 def rank_curves(
   groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
 ) -> Picture:
   """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2."""
-  systems = [group.name for group in groups]
-  panels = []
+  names, svgs = [group.name for group in groups], []
   for kind, title in _CURVE_NAMES.items():
-    curves = (
-      np.mean([t.curves[kind] for t in tallies[name]], axis=0)
-      for name in systems
-    )
-    lines = [
-      Line(name, np.arange(1, len(y) + 1), y)
-      for name, y in zip(systems, curves)
+    curves = [
+      np.mean([t.curves[kind] for t in tallies[name]], axis=0) for name in names
     ]
-    panels.append(Panel(title, 'K', f'{kind}@K', lines, _TICKS, whole=True))
+    lines = [
+      Line(name, np.arange(1, len(y) + 1), y) for name, y in zip(names, curves)
+    ]
+    svgs.append(line_plot(title, 'K', f'{kind}@K', lines, names, _TICKS))
+  parts = (
+    f'{name}: RP@{len(y[:5])} {y[:5][-1]:.4f}' for name, y in zip(names, curves)
+  )
   return Picture(
-    svgs=line_panels(panels, systems),
-    alt='Precision, recall and R-precision against K. '
-    + '; '.join(_at_five(line) for line in panels[2].lines),
+    svgs=svgs,
+    alt=_alt('Precision, recall and R-precision against K', parts),
     caption=(
       'Means over documents with gold labels, from K = 1 to the depth of the '
       'saved lists. RP@1 equals P@1, and RP@K equals R@K for large K '
       '(Chalkidis et al. 2019, Fig. 2).'
     ),
   )
-
-
-def _at_five(line: Line) -> str:
-  k = min(5, len(line.y))
-  return f'{line.system}: RP@{k} {line.y[k - 1]:.4f}'

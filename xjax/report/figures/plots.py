@@ -1,6 +1,7 @@
 """Draws matplotlib figures as SVG text; equal data always give equal text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
 import io
 
@@ -78,43 +79,42 @@ class Bars:
   low: np.ndarray  # float [n], lower end of the whisker
   high: np.ndarray  # float [n], upper end
 
-  def __post_init__(self) -> None:
-    outside = (self.heights < self.low) | (self.heights > self.high)
-    if outside.any():
-      height = self.heights[np.argmax(outside)]
-      raise ValueError(f'{self.system}: {height} is not within its whiskers')
 
-
-@dataclasses.dataclass(frozen=True)
-class Panel:
-  title: str
-  xlabel: str
-  ylabel: str
-  lines: Sequence[Line]
-  ticks: Sequence[int] = ()  # numbers on a logarithmic x axis; else linear
-  whole: bool = False  # whether the y axis goes from 0 to 1
-  from_zero: bool = False  # whether both axes begin at 0
-
-
-def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
-  """Draws panels as SVG; the order of all systems decides the colours."""
-  width = _THIRD if len(panels) > 2 else _HALF
-  return [_line_panel(panel, systems, width) for panel in panels]
-
-
-def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
+@contextlib.contextmanager
+def _drawing(
+  title: str, xlabel: str, ylabel: str, size: tuple[float, float]
+) -> Iterator[Axes]:
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(width, 4.0 if panel.from_zero else 3.5))
-    axes = figure.subplots()
-    _label(axes, panel.title, panel.xlabel, panel.ylabel)
-    for line in panel.lines:
-      _draw_line(axes, line, systems, panel.ticks)
-    if panel.ticks:
+    axes = Figure(figsize=size).subplots()
+    _label(axes, title, xlabel, ylabel)
+    yield axes
+
+
+def line_plot(
+  title: str,
+  xlabel: str,
+  ylabel: str,
+  lines: Sequence[Line],
+  systems: Sequence[str],
+  ticks: Sequence[int] = (),
+  from_zero: bool = False,
+) -> str:
+  """Draws lines as SVG; the order of all systems decides the colours.
+
+  With `ticks`, numbers on a logarithmic x axis, the picture is narrow, and its
+  y axis goes from 0 to 1. With `from_zero`, both axes begin at 0.
+  """
+  size = (_THIRD if ticks else _HALF), 4.0 if from_zero else 3.5
+  with _drawing(title, xlabel, ylabel, size) as axes:
+    for line in lines:
+      _draw_line(axes, line, systems, ticks)
+    if ticks:
       axes.set_xscale('log')
-      axes.xaxis.set_major_locator(FixedLocator(panel.ticks))
+      axes.xaxis.set_major_locator(FixedLocator(ticks))
       axes.xaxis.set_major_formatter('{x:.0f}')
       axes.xaxis.set_minor_locator(NullLocator())
-    elif panel.from_zero:
+      axes.set_ylim(0, 1.02)
+    elif from_zero:
       axes.margins(0.1)
       axes.set_xlim(left=0)
       axes.set_ylim(bottom=0)
@@ -122,11 +122,8 @@ def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
       axes.xaxis.set_major_locator(
         MaxNLocator(7, integer=True, steps=(1, 2, 5, 10))
       )
-    if panel.whole:
-      axes.set_ylim(0, 1.02)
-    _name_points(axes, panel.lines)
-    _legend(figure, axes, systems)
-    return _svg_text(figure)
+    _name_points(axes, lines)
+    return _with_legend(axes)
 
 
 def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
@@ -136,80 +133,54 @@ def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
     for x, y, text in zip(line.x, line.y, line.labels):
       at = axes.transData.transform((x, y))
       if (np.abs(placed - at) > (14, 11)).any(-1).all():
-        axes.annotate(
-          _literal(text),
-          (x, y),
-          xytext=(6, 4),
-          textcoords='offset points',
-          fontsize=8.5,
-          color=_INK,
-        )
+        _annotate(axes, text, (x, y), (6, 4))
         placed = np.vstack([placed, at])
 
 
+def _annotate(
+  axes: Axes, text: str, at: tuple[float, float], shift: tuple[int, int]
+) -> None:
+  axes.annotate(
+    _literal(text),
+    at,
+    xytext=shift,
+    textcoords='offset points',
+    ha='left' if shift[0] else 'center',
+    fontsize=8,
+    color=_INK,
+  )
+
+
 def grouped_bars(
-  categories: Sequence[str],
-  bars: Sequence[Bars],
   title: str,
   xlabel: str,
   ylabel: str,
+  categories: Sequence[str],
+  bars: Sequence[Bars],
 ) -> str:
   """Draws the systems' bars side by side in each category; returns SVG text."""
-  systems = [group.system for group in bars]
-  colours = system_colours(systems)
+  colours = system_colours([group.system for group in bars])
   width = 0.8 / max(len(bars), 1)
   places = np.arange(len(categories))
-  with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_HALF, 4.0))
-    axes = figure.subplots()
-    _label(axes, title, xlabel, ylabel)
+  with _drawing(title, xlabel, ylabel, (_HALF, 4.0)) as axes:
     axes.grid(visible=False, axis='x')
     for i, group in enumerate(bars):
-      x = places + (i - (len(bars) - 1) / 2) * width
-      colour = colours[group.system]
-      axes.bar(
-        x, group.heights, 0.92 * width, color=colour, label=_key(group.system)
-      )
-      _whiskers(axes, x, group)
-      if len(bars) <= _NUMBERED:
-        _number(axes, x, group)
+      x, y = places + (i - (len(bars) - 1) / 2) * width, group.heights
+      colour, name = colours[group.system], _key(group.system)
+      axes.bar(x, y, 0.92 * width, color=colour, label=name)
+      ends = np.stack([y - group.low, group.high - y])
+      style = {'fmt': 'none', 'ecolor': _INK, 'elinewidth': 1.1, 'capsize': 3}
+      if (drawn := np.isfinite(ends).all(0)).any():
+        axes.errorbar(x[drawn], y[drawn], yerr=ends[:, drawn], **style)
+      if len(bars) <= _NUMBERED:  # a bar of height 0 is invisible
+        for at, height, top in zip(x, y, np.fmax(y, group.high)):
+          if np.isfinite(height):
+            _annotate(axes, f'{height:.2f}', (at, top), (0, 3))
     axes.set_xticks(places, list(map(_literal, categories)))
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
-    _legend(figure, axes, systems)
-    return _svg_text(figure)
-
-
-def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
-  """Writes the height above each bar, since bars of height 0 are invisible."""
-  for at, height, top in zip(x, bars.heights, np.fmax(bars.heights, bars.high)):
-    if np.isfinite(height):
-      axes.annotate(
-        f'{height:.2f}',
-        (at, top),
-        xytext=(0, 3),
-        textcoords='offset points',
-        ha='center',
-        fontsize=7.5,
-      )
-
-
-def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
-  drawn = np.isfinite(bars.low) & np.isfinite(bars.high)
-  drawn &= np.isfinite(bars.heights)
-  if drawn.any():
-    middle = bars.heights[drawn]
-    reach = np.stack([middle - bars.low[drawn], bars.high[drawn] - middle])
-    axes.errorbar(
-      x[drawn],
-      middle,
-      yerr=reach,
-      fmt='none',
-      ecolor=_INK,
-      elinewidth=1.1,
-      capsize=3,
-    )
+    return _with_legend(axes)
 
 
 def label_frequency(
@@ -217,28 +188,28 @@ def label_frequency(
 ) -> list[str]:
   """Draws label counts by rank on log axes, and labels per frequency bin."""
   # int [L] each, of training and of judged documents; empty if not known.
-  with matplotlib.rc_context(_STYLE):
-    figures = [Figure(figsize=(_HALF, 3.5)) for _ in range(2)]
-    left, right = (figure.subplots() for figure in figures)
-    _label(left, 'Documents per label', 'rank of the label', 'documents')
-    left.set_xscale('log')
-    left.set_yscale('log')
+  texts = 'Documents per label', 'rank of the label', 'documents'
+  with _drawing(*texts, (_HALF, 3.5)) as axes:
+    axes.set_xscale('log')
+    axes.set_yscale('log')
     if len(train_counts):
-      left.plot(*_ranked(train_counts), color=_INK, label='training')
-    left.plot(
-      *_ranked(gold_counts), color=_FAINT, linestyle='--', label='judged here'
+      axes.plot(*ranked(train_counts), color=_INK, label='training')
+    axes.plot(
+      *ranked(gold_counts), color=_FAINT, linestyle='--', label='judged here'
     )
-    left.legend()
-    _label(right, 'Labels by frequency', 'training documents', 'labels')
-    right.grid(visible=False, axis='x')
+    axes.legend()
+    svg = _svg_text(axes)
+  texts = 'Labels by frequency', 'training documents', 'labels'
+  with _drawing(*texts, (_HALF, 3.5)) as axes:
+    axes.grid(visible=False, axis='x')
     names = list(map(_literal, n_bins))
-    drawn = right.bar(names, list(n_bins.values()), color='#5d6873')
-    right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
-    right.margins(y=0.12)
-    return list(map(_svg_text, figures))
+    drawn = axes.bar(names, list(n_bins.values()), color='#5d6873')
+    axes.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
+    axes.margins(y=0.12)
+    return [svg, _svg_text(axes)]
 
 
-def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns up to 400 ranks, evenly spaced on a log axis, and their counts."""
   falling = np.sort(counts[counts > 0])[::-1]
   ranks = np.geomspace(1, max(len(falling), 1), 400).round().astype(np.int64)
@@ -253,24 +224,14 @@ def error_text(diagram: Reliability) -> str:
   return f'{diagram.ece:.4f}, {ECE_ABOVE} {diagram.ece_above:.4f}'
 
 
-def reliability_diagrams(
-  diagrams: Mapping[str, Mapping[str, Reliability]], systems: Sequence[str]
-) -> list[str]:
-  """Draws a diagram per system, with the number of entries in each bin."""
-  # `diagrams` maps a system, and then raw or calibrated probabilities.
-  colours = system_colours(systems)
-  return [
-    _reliability(name, kinds, colours[name]) for name, kinds in diagrams.items()
-  ]
-
-
-def _reliability(
-  name: str, kinds: Mapping[str, Reliability], colour: str
+def reliability_diagram(
+  system: str, kinds: Mapping[str, Reliability], colour: str
 ) -> str:
+  """Draws raw and calibrated probabilities, with the size of each bin."""
   with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(_THIRD, 4.6))
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    _label(axes, _cut(name), '', 'share correct')
+    _label(axes, _cut(system), '', 'share correct')
     _label(below, '', 'predicted probability', 'entries')
     axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
     for i, (kind, diagram) in enumerate(kinds.items()):
@@ -301,7 +262,7 @@ def _reliability(
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
     axes.legend(loc='best', fontsize=8.5)
-    return _svg_text(figure)
+    return _svg_text(axes)
 
 
 def _draw_line(
@@ -329,24 +290,23 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
   axes.set_ylabel(_literal(ylabel))
 
 
-def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
+def _with_legend(axes: Axes) -> str:
+  """Returns SVG text; a system with several lines has one key."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
-  shown = [name for name in systems if _key(name) in handles]
-  names = [_cut(name) for name in shown]
-  room = int(_ROOM * figure.get_figwidth())
-  n_fitting = room // (max(map(len, names), default=1) + 6)
-  figure.legend(
-    [handles[_key(name)] for name in shown],
-    # matplotlib would leave out a name that starts with `_`.
-    [' ' * name.startswith('_') + _literal(name) for name in names],
+  room = int(_ROOM * axes.figure.get_figwidth())
+  n_fitting = room // (max(map(len, handles), default=1) + 6)
+  axes.figure.legend(
+    handles.values(),
+    handles,
     loc='outside upper left',
     ncols=min(max(n_fitting, 1), 6),
   )
+  return _svg_text(axes)
 
 
 def _key(system: str) -> str:
-  """Returns a label that does not start with _, as legends leave such out."""
-  return f'system {system}'
+  """Returns the name of a system in a legend."""
+  return f' {_literal(_cut(system))}'  # a legend would leave out a leading _
 
 
 def _literal(text: str) -> str:
@@ -358,8 +318,8 @@ def _cut(name: str) -> str:
   return name if len(name) <= _LONGEST else f'{name[: _LONGEST - 3]}...'
 
 
-def _svg_text(figure: Figure) -> str:
+def _svg_text(axes: Axes) -> str:
   buffer = io.StringIO()
   no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
-  figure.savefig(buffer, format='svg', metadata=no_metadata)
+  axes.figure.savefig(buffer, format='svg', metadata=no_metadata)
   return buffer.getvalue()

@@ -13,9 +13,8 @@ from xjax.judge.intervals import label_f1
 from xjax.judge.judge import thresholds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.slice import Slice
-from xjax.report.page.page import Block, Fold, Text, Tree
+from xjax.report.page.page import Block, Text, Tree
 from xjax.report.runs import Group, JudgedRun
-from xjax.report.table import Table, number_cell
 
 # The colours of the F1 from 0 to 1, and of the text on them, whose contrast is
 # above 4.5.
@@ -32,7 +31,6 @@ PALETTE = (
   ('#318bbb', 'black'),
   ('#0072b2', 'white'),
 )
-_IN_TABLE = 40  # largest number of nodes in the table
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,30 +64,19 @@ class _Forest:
     parents = np.where(first[nodes] == PAD, PAD, places_V[first[nodes]])
     return cls(hierarchy, nodes, parents, widths_V[nodes], gold_V[nodes])
 
-  @property
-  def ids(self) -> list[str]:
-    return list(self.hierarchy.ids[self.nodes])
-
-  def children(self) -> list[list[int]]:
-    """Returns the children of each node, then the roots; widest first."""
-    children = [[] for _ in range(len(self.nodes) + 1)]
-    for node in np.argsort(-self.widths, kind='stable').tolist():
-      children[self.parents[node]].append(node)
-    return children
-
 
 def taxonomy_blocks(
   groups: Sequence[Group],
   hierarchy: Hierarchy,
   names: Mapping[str, str],
 ) -> list[Block]:
-  """Draws the first system's hierarchy, and tabulates its widest nodes."""
+  """Draws the hierarchy of the first system's labels."""
   first = groups[0].first.predictions
   gold_L = np.bincount(first.gold.values, minlength=len(first.labels))
   forest = _Forest.of(hierarchy, gold_L)
   if not len(forest.nodes):
     return [Text('No document has a gold label, so no hierarchy is drawn.')]
-  ids = forest.ids
+  ids = list(hierarchy.ids[forest.nodes])
   shown = [names.get(id_, id_) for id_ in ids]
   scores, decided = {}, {}
   for group in groups:
@@ -112,8 +99,7 @@ def taxonomy_blocks(
     alt=_alt(forest, shown, scores),
     caption=_caption(forest, decided),
   )
-  table = _table(forest, shown, scores)
-  return [tree, Fold('The widest labels as a table', [table])]
+  return [tree]
 
 
 def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
@@ -137,32 +123,18 @@ def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
 def _caption(forest: _Forest, decided: Mapping[str, str]) -> str:
   hierarchy = forest.hierarchy
   several = int((hierarchy.parents.lengths[forest.nodes] > 1).sum())
-  n_others = len(hierarchy) - len(forest.nodes)
-  said = [
+  rules = '; '.join(f'by {system}, {rule}' for system, rule in decided.items())
+  return (
     'Each bar is a label; its children stand below it, the widest first. The '
     'width is the number of judged documents that have the label, or the sum '
     "of its children's widths, if it is larger. The colour is the F1 of the "
     'label. Grey bars are concepts that are no labels, labels that are left '
-    'out of judging, or labels that are gold for no document.'
-  ]
-  by_rule: dict[str, list[str]] = {}
-  for system, rule in decided.items():
-    by_rule.setdefault(rule, []).append(system)
-  said += [
-    f'Predicted by {", ".join(who)}: {rule}.' for rule, who in by_rule.items()
-  ]
-  if several:
-    said.append(
-      f'{several:,} of the bars have several parents; each stands only below '
-      'its first parent.'
-    )
-  if n_others:
-    said.append(
-      f'{n_others:,} labels and concepts are not drawn, because neither they '
-      'nor the labels below them are gold.'
-    )
-  said.append('If a system has several runs, the first run is shown.')
-  return ' '.join(said)
+    'out of judging, or labels that are gold for no document. Predicted are, '
+    f'{rules}. {several:,} of the bars have several parents; each stands only '
+    'below its first parent. Not drawn, because neither they nor labels below '
+    f'them are gold: {len(hierarchy) - len(forest.nodes):,} labels and '
+    'concepts. If a system has several runs, the first run is shown.'
+  )
 
 
 def _alt(
@@ -170,43 +142,16 @@ def _alt(
   names: Sequence[str],
   scores: Mapping[str, Sequence[float | None]],
 ) -> str:
-  *_, roots = forest.children()
-  described = []
-  for root in roots[:10]:
-    values = ', '.join(
-      f'{system} {values[root]:.2f}'
+  widest = np.argsort(-forest.widths, kind='stable')[:10].tolist()
+  parts = []
+  for node in widest:
+    values = (
+      f'{system} {values[node]:.2f}'
       for system, values in scores.items()
-      if values[root] is not None
+      if values[node] is not None
     )
-    described.append(f'{names[root]}: {values}' if values else names[root])
+    parts.append(', '.join([names[node], *values]))
   return (
-    f'Hierarchy of {len(names):,} labels and concepts, {len(roots)} of them at '
-    f'the top. F1 of the widest: {"; ".join(described)}'
+    f'Hierarchy of {len(names):,} labels and concepts. F1 of the widest: '
+    f'{"; ".join(parts)}'
   )
-
-
-def _table(
-  forest: _Forest,
-  names: Sequence[str],
-  scores: Mapping[str, Sequence[float | None]],
-) -> Table:
-  children, rows = forest.children(), []
-  levels = forest.hierarchy.levels[forest.nodes].tolist()
-  widest = set(np.argsort(-forest.widths, kind='stable')[:_IN_TABLE].tolist())
-  waiting = children[-1][::-1]
-  while waiting:
-    node = waiting.pop()
-    waiting += children[node][::-1]
-    if node in widest:
-      above, n_gold = forest.parents[node], int(forest.gold[node])
-      rows.append(
-        [
-          names[node],
-          '' if above == PAD else names[above],
-          levels[node],
-          None if n_gold == PAD else n_gold,
-          *(number_cell(values[node]) for values in scores.values()),
-        ]
-      )
-  heads = (f'F1\n{system}' for system in scores)
-  return Table.of(('label', 'below', 'level', 'gold', *heads), rows, 2)

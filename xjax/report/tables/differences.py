@@ -88,7 +88,6 @@ def _remarks(compared: Compared) -> Iterator[str]:
         f'{group.name} was judged under {", ".join(judged)}; all values here '
         f'are under {PROTOCOL}'
       )
-    yield from (run.remark for run in group.runs if run.remark)
     tested = compared.tested[group.name].predictions
     if tested.is_approximate:
       yield (
