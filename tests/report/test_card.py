@@ -24,7 +24,6 @@ from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.lookup.names import NamesModel
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.report.card import CARD, MARK, write_card
-from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import FitResult
 from xjax.train.workdir import Workdir
 
@@ -217,17 +216,6 @@ def test_the_example_reads_a_file_in_the_format_of_the_run(result, data, name):
   write_json(Workdir.at(result.workdir).config, to_json(config))
   text = card(result)
   assert f'xjax predict --workdir=. --input={name} --output=' in text
-
-
-def test_the_summary_of_a_run_lists_a_card_of_xjax(result):
-  def listed() -> bool:
-    return '  README.md  ' in run_summary(result)
-
-  assert not listed()
-  card = write_card(result)
-  assert listed()
-  card.write_text('mine')
-  assert not listed()
 
 
 def test_a_drawn_split_is_told_from_that_of_the_data(result):

@@ -55,13 +55,12 @@ def test_published_beside_ours(group):
   assert [cell.text for cell in printed[5]][:2] == ['BIGRU-LWAN', '0.766']
 
 
-def test_wide_tables_are_cut_and_errors_printed(group):
+def test_errors_are_printed(group):
   folds = published_folds('AmazonCat-13K', [group], COLOUR)
   blocks = {fold.title: fold.blocks for fold in folds}
-  _, *tables = blocks['Schultheis et al. 2022, Table 1 (test)']
-  assert [len(table.columns) for table in tables] == [12, 11]
-  assert tables[0].columns[1] == 'P@1'  # of one slice, which is not repeated
-  assert 'as printed' in tables[0].rows[2][0].below
+  _, table = blocks['Schultheis et al. 2022, Table 1 (test)']
+  assert table.columns[1] == 'P@1'  # of one slice, which is not repeated
+  assert 'as printed' in table.rows[2][0].below
   _, table = blocks['Schultheis et al. 2022, Table 2 (test)']
   assert table.rows[1][1].below == '± 0.0000'
   assert table.rows[2][1].below == '± 0.0005'

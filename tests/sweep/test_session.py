@@ -36,9 +36,9 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
   kept = json.loads(folder.sweep.read_text())
   assert kept['config']['train']['log_every'] == 7
   for sweep, config, seeds, shown in (
-    (Sweep(Tpe(UNITS, 4, seed=1)), Config(), 2, 'sweep.search.seed: 0 -> 1'),
-    (Sweep(Grid(UNITS)), Config(), 2, 'search.kind: "Tpe" -> "Grid"'),
-    (Sweep(Tpe(UNITS, 4), MedianPruning()), Config(), 2, 'sweep.pruning.kind'),
+    (Sweep(Tpe(UNITS, 4, seed=1)), Config(), 2, 'seed=1'),
+    (Sweep(Grid(UNITS)), Config(), 2, 'Grid('),
+    (Sweep(Tpe(UNITS, 4), MedianPruning()), Config(), 2, 'MedianPruning('),
     (tpe, Config(seed=3), 2, 'config.seed: 0 -> 3'),
     (tpe, Config(), 5, 'seeds: 2 -> 5'),
     # A run may go on longer; the trials of a sweep are compared.
@@ -76,7 +76,7 @@ OTHERS = {
     'model.embedding.vectors': 'b'
   },
   'config.model.encoder.folder: "a" -> "b"': {'model.encoder.folder': 'b'},
-  '[8, 16] -> [16, 8]': {},  # the order of values matters
+  '(16, 8)': {},  # the order of values matters
 }
 
 

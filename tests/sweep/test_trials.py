@@ -168,27 +168,21 @@ def test_compares_by_the_metric_named_or_that_of_training():
 @pytest.mark.parametrize(
   'search, message',
   [
-    ({'grid': 1}, 'must be Grid, Listed or Tpe'),
-    (Grid({}), 'must have at least one field'),
     (Grid({'train.learning_rate': Range(0.1, 0.2)}), 'not a Range'),
-    (Grid({'train.steps': 5}), 'must be a tuple of values, or a Range'),
+    (Grid({'train.steps': 5}), 'train.steps.*=5'),
     (Grid({'train.steps': ()}), 'one or more'),
-    (Grid({'train.steps': (5, 5)}), 'different values'),
     (
       Grid({'train.stepps': (5, 6)}),
       'train.stepps=5 is not possible: .*did you mean steps',
     ),
     (Grid({'train.steps': (5, 0)}), 'train.steps=0.*at least 1'),
     (Grid({'train.steps': (5, 'x')}), "expected <class 'int'>, got 'x'"),
-    (Grid({'seed,train.steps': (1,), 'seed': (2,)}), 'seed is set twice'),
     (Grid({'train.warmup': (1, 50), 'train.steps': (9,)}), 'at most'),
     (Tpe({'train.steps': Range(0, 5)}, 3), 'train.steps=0.*at least 1'),
     (Tpe({'train.steps': Range(1, 5.5)}, 3), 'got 5.5'),
-    (Tpe({'train.eps': Range(0, 1, log=True)}, 3), 'above 0 and below'),
-    (Tpe({'train.eps': Range(0.2, 0.1)}, 3), 'low must be below high'),
-    (Tpe(UNITS, 0), 'n_trials=0'),
-    (Tpe(UNITS, 1, seed=-1), 'search.seed'),
-    (Listed(()), 'must have at least one trial'),
+    (Tpe({'train.eps': Range(0.2, 0.1)}, 3), 'space.*train.eps.*Range'),
+    (Tpe(UNITS, 0), 'has no trials'),
+    (Listed(()), 'has no trials'),
     (Listed(({'seed': 1}, {'train.nope': 1})), 'train.nope'),
   ],
 )
@@ -202,8 +196,6 @@ def test_refuses_before_anything_starts(search, message):
   [
     ({'metric': 'all'}, 1, r'get_sweep\(\).metric='),
     ({'metric': 'all/RP@7'}, 1, 'its k must be in'),
-    ({'pruning': 3}, 1, 'pruning=3'),
-    ({'pruning': MedianPruning(startup_trials=-1)}, 1, 'at least 0'),
     ({'search': Grid({'seed': (1, 2)})}, 5, '--seeds=5'),
   ],
 )

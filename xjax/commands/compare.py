@@ -37,7 +37,7 @@ _NAMES = flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'
 )
 _OUTPUT = flags.DEFINE_string(
-  'output', '', 'Folder for comparison.json, comparison.csv, comparison.tex.'
+  'output', '', 'Folder for comparison.json and comparison.tex.'
 )
 judging.define_companions()
 judging.define_shared()

@@ -52,7 +52,7 @@ from xjax.report.tables.metrics import (
   levels_of,
   main_columns,
   main_table,
-  note_listing,
+  note_lines,
   path_table,
 )
 from xjax.report.tables.published import (
@@ -62,9 +62,7 @@ from xjax.report.tables.published import (
   published_folds,
 )
 from xjax.report.tables.systems import (
-  bin_table,
   config_table,
-  corpus_table,
   cost_table,
   label_space_remarks,
   worst_labels,
@@ -127,7 +125,14 @@ def build_page(
       Section('Judged data', _header(groups, command)),
       Section('Results', _results(groups, results, protocol)),
       Section('By place in the list', [rank_curves(groups, tallies)]),
-      Section('Frequent and rare labels', _frequencies(groups, protocol)),
+      Section(
+        'Frequent and rare labels',
+        [
+          frequency_picture(first),
+          binned_f1(groups, USUAL_K, protocol),
+          coverage_against_precision(groups, protocol),
+        ],
+      ),
       *_hierarchy(groups, colours, protocol),
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
@@ -136,7 +141,6 @@ def build_page(
         _worst(groups, tallies),
       ),
       Section('Published numbers', published_blocks(dataset, groups, colours)),
-      Section('The dataset', [corpus_table(first.predictions)]),
       Section('All metrics', full_tables(groups)),
     ],
     results=results,
@@ -230,7 +234,7 @@ def _results(
   groups: Sequence[Group], results: Table, protocol: str
 ) -> list[Block]:
   metrics, cells = results.columns[results.n_text :], sum(results.rows, [])
-  notes = note_listing(groups, metrics, protocol)
+  notes = list(map(Text, note_lines(groups, metrics, protocol)))
   said = [f'Protocol {protocol}.']
   better = (
     'significantly better than the values of all other systems (paired '
@@ -255,20 +259,8 @@ def _results(
     )
   if empty := empty_slices(group_metrics(group, protocol) for group in groups):
     said.append(f'Slices without values are left out: {", ".join(empty)}.')
-  why_missing = [Fold('Why values are missing', [notes])] if notes.items else []
+  why_missing = [Fold('Why values are missing', notes)] if notes else []
   return [Text(' '.join(said)), results, *why_missing]
-
-
-def _frequencies(groups: Sequence[Group], protocol: str) -> list[Block]:
-  first = groups[0].first
-  blocks = [
-    frequency_picture(first),
-    binned_f1(groups, USUAL_K, protocol),
-    coverage_against_precision(groups, protocol),
-  ]
-  if first.predictions.n_train:
-    blocks.append(bin_table(first.predictions))
-  return blocks
 
 
 def _hierarchy(

@@ -177,24 +177,6 @@ def latex_table(table: Table, percent: bool = False, decimals: int = 1) -> str:
   )
 
 
-# Characters of a text column; a longer text wraps.
-_LINE = 24
-# Pixels: half of a page, a character and the padding of a column in a table.
-_HALF, _CHARACTER, _PADDING = 590, 8, 18
-
-
-def is_narrow(table: Table) -> bool:
-  """Estimates whether a table is easy to read on half of a page."""
-  width = 0
-  for i, name in enumerate(table.columns):
-    cells = [row[i] for row in table.rows]
-    texts = [*name.split('\n'), *(c.text for c in cells)]
-    longest = max(map(len, [*texts, *(cell.below for cell in cells)]))
-    wraps = i < table.n_text
-    width += _CHARACTER * (min(longest, _LINE) if wraps else longest) + _PADDING
-  return width <= _HALF
-
-
 def html_table(table: Table) -> str:
   """Returns a table as HTML; attributes of a cell hold all digits."""
 

@@ -50,7 +50,7 @@ class Tpe(Search):
   space: Space
   # With pruned and failed trials. A finished sweep continues if it is started
   # again with a larger number.
-  n_trials: int = dataclasses.field(metadata={'may_change': True})
+  n_trials: int
   seed: int = 0  # of the draws; with one worker it determines all trials
   startup_trials: int = 10  # number of first trials that are drawn at random
 

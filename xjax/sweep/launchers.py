@@ -113,11 +113,6 @@ def _job_name(workdir: pathlib.Path) -> str:
 def _check_job(
   name: str, script: str, program: str, settings: Sequence[str]
 ) -> None:
-  if not (SCRIPTS / script).exists():
-    raise ConfigError(
-      f'{name}: {SCRIPTS / script} does not exist; install xjax from a clone '
-      'of the repository (pip install -e .)'
-    )
   if not shutil.which(program):
     raise ConfigError(
       f'{name}: the program {program} is not on this machine; install it'

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
@@ -17,9 +16,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.models.config_json import diff, from_json, to_json
 from xjax.models.contract import Config
-from xjax.sweep.config import Sweep
+from xjax.sweep.config import Sweep, Tpe
 from xjax.sweep.launchers import Launcher, Place, job_words, train_words
-from xjax.sweep.overrides import override, plain_json
+from xjax.sweep.overrides import override
 from xjax.sweep.sweep_file import write_config
 from xjax.sweep.trials import (
   check_sweep,
@@ -98,8 +97,11 @@ class SweepFolder:
     the paths of what all trials read. A ConfigError shows differences; a
     DataError says that sweep.json is damaged, or missing beside trials.
     """
+    search = sweep.search
+    if isinstance(search, Tpe):  # whose number of trials may change
+      search = dataclasses.replace(search, n_trials=0)
     described = {
-      'sweep': _to_json(sweep),
+      'sweep': repr(dataclasses.replace(sweep, search=search)),
       'config': to_json(config),
       'seeds': seeds,
     }
@@ -121,7 +123,11 @@ class SweepFolder:
       raise DataError(
         f'{self.sweep}: does not describe a sweep of xjax ({error})'
       ) from error
-    faults = _differences({**old, 'config': {}}, {**new, 'config': {}})
+    faults = [
+      f'{name}: {old.get(name)} -> {new[name]}'
+      for name in ('sweep', 'seeds')
+      if old.get(name) != new[name]
+    ]
     for difference in diff(before, config):
       if difference.may_change and difference.path not in _SAME_FOR_ALL:
         logging.info('config changed: %s', difference)
@@ -133,35 +139,6 @@ class SweepFolder:
         + '\n  '.join(faults)
         + '\nchoose a new workdir, or use the same sweep as before'
       )
-
-
-def _to_json(part: Any) -> Any:
-  """Returns a part of a sweep as JSON, without fields that may change."""
-  if isinstance(part, Mapping):
-    return {key: _to_json(value) for key, value in part.items()}
-  if isinstance(part, tuple):
-    return [_to_json(value) for value in part]
-  if type(part).__module__ != Sweep.__module__:
-    return plain_json(part)
-  values = {
-    field.name: _to_json(getattr(part, field.name))
-    for field in dataclasses.fields(part)
-    if not field.metadata.get('may_change')
-  }
-  return {'kind': type(part).__name__, **values}
-
-
-def _differences(old: Any, new: Any, path: str = '') -> list[str]:
-  """Returns the differences between two JSON values: `path: old -> new`."""
-  if isinstance(old, dict) and isinstance(new, dict):
-    differences = []
-    for name in dict.fromkeys([*old, *new]):
-      inner = f'{path}.{name}' if path else name
-      differences += _differences(old.get(name), new.get(name), inner)
-    return differences
-  if old == new:
-    return []
-  return [f'{path}: {json.dumps(old)} -> {json.dumps(new)}']
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Computes and checks the trials of a search, and converts them for Optuna."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import itertools
 import json
-import math
 from typing import Any
 
 from optuna.distributions import (
@@ -20,8 +19,6 @@ from xjax.models.contract import Config
 from xjax.sweep.config import (
   Grid,
   Listed,
-  MedianPruning,
-  NoPruning,
   Range,
   Search,
   Space,
@@ -31,9 +28,7 @@ from xjax.sweep.config import (
 from xjax.sweep.overrides import fields_of, override, plain_json
 from xjax.train.neural_train import NeuralTrain
 
-_MOST = 1000  # If a space has more combinations, not all of them are checked.
-_SEARCH, _PRUNING = 'get_sweep().search', 'get_sweep().pruning'
-_LEAST = {'n_trials': 1, 'startup_trials': 0, 'warmup_judgings': 0, 'seed': 0}
+_SEARCH = 'get_sweep().search'
 
 
 def space_of(search: Search) -> Space:
@@ -119,8 +114,29 @@ def metric_of(sweep: Sweep, config: Config) -> str:
 
 def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
   """Raises ConfigError if a field of a sweep or of a trial is wrong."""
-  if faults := list(_faults(sweep, config, seeds)):
-    raise ConfigError('\n'.join(faults))
+  # train.best_metric has the same checks as the metric of a sweep.
+  train = NeuralTrain(best_metric=metric_of(sweep, config))
+  try:
+    check_config(Config(train=train, eval=config.eval))
+  except ConfigError as error:
+    text = str(error).replace('config.train.best_metric', 'get_sweep().metric')
+    raise ConfigError(text) from error
+  space = space_of(sweep.search)
+  for key, values in space.items():
+    try:
+      distribution_of(values)
+      if isinstance(values, Range) and isinstance(sweep.search, Grid):
+        raise TypeError('a grid needs a tuple of values, not a Range')
+    except (TypeError, ValueError) as error:
+      raise ConfigError(
+        f'{_SEARCH}.space[{key!r}]={values!r}: {error}'
+      ) from error
+  if count_trials(sweep.search) < 1:
+    raise ConfigError(f'{_SEARCH}={sweep.search!r}: has no trials')
+  if seeds > 1 and any('seed' in fields_of(key) for key in space):
+    raise ConfigError(
+      f'--seeds={seeds}: must be 1, since the sweep sets the field seed'
+    )
   for values in _examples(sweep.search):
     try:
       check_config(override(config, values))
@@ -130,81 +146,15 @@ def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
       ) from error
 
 
-def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:
-  # train.best_metric has the same checks as the metric of a sweep.
-  train = NeuralTrain(best_metric=metric_of(sweep, config))
-  try:
-    check_config(Config(train=train, eval=config.eval))
-  except ConfigError as error:
-    yield str(error).replace('config.train.best_metric', 'get_sweep().metric')
-  if not isinstance(sweep.pruning, NoPruning | MedianPruning):
-    yield (
-      f'get_sweep().pruning={sweep.pruning!r}: must be NoPruning() or '
-      'MedianPruning(...)'
-    )
-  if not isinstance(sweep.search, Grid | Listed | Tpe):
-    yield f'{_SEARCH}={sweep.search!r}: must be Grid, Listed or Tpe'
-    return
-  for path, part in (_SEARCH, sweep.search), (_PRUNING, sweep.pruning):
-    for name, least in _LEAST.items():
-      if (value := getattr(part, name, least)) < least:
-        yield f'{path}.{name}={value}: must be at least {least}'
-  if isinstance(sweep.search, Listed):
-    if not sweep.search.trials:
-      yield f'{_SEARCH}.trials=(): must have at least one trial'
-  else:
-    yield from _space_faults(sweep.search)
-  fields = [f for key in space_of(sweep.search) for f in fields_of(key)]
-  if seeds > 1 and 'seed' in fields:
-    yield f'--seeds={seeds}: must be 1, since the sweep sets the field seed'
-
-
-def _space_faults(search: Grid | Tpe) -> Iterator[str]:
-  where, lists = f'{_SEARCH}.space', []
-  if not search.space:
-    yield f'{where}={{}}: must have at least one field'
-  fields = [path for key in search.space for path in fields_of(key)]
-  for path in sorted({path for path in fields if fields.count(path) > 1}):
-    yield f'{where}: {path} is set twice'
-  for key, values in search.space.items():
-    fault = ''
-    match values:
-      case Range() if isinstance(search, Grid):
-        fault = 'a grid needs a tuple of values, not a Range'
-      case Range(low=low, high=high, log=log):
-        if not (0 if log else -math.inf) < low < high < math.inf:
-          fault = f'low must be {"above 0 and " if log else ""}below high'
-      case tuple():
-        lists.append(values)
-        if not values or len(set(map(text_of, values))) < len(values):
-          fault = 'must be one or more different values'
-      case _:
-        fault = 'must be a tuple of values, or a Range'
-    if fault:
-      yield f'{where}[{key!r}]={values!r}: {fault}'
-  combinations = math.prod(map(len, lists))
-  if len(lists) == len(search.space) and isinstance(search, Tpe):
-    if combinations < search.n_trials:
-      yield (
-        f'{_SEARCH}.n_trials={search.n_trials}: the space has only '
-        f'{combinations} combinations; use Grid(space) to try all of them'
-      )
-
-
-def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
-  """Yields the values of the trials to check."""
-  # For Grid and Listed, all; for Tpe, all combinations, with only the ends of
-  # ranges, or if these are too many, each value at least once.
+def _examples(search: Search) -> Sequence[Mapping[str, Any]]:
+  """Returns the values of the trials to check: for Tpe, each value once."""
   if (rows := fixed_trials(search)) is not None:
-    yield from rows
-    return
+    return rows
   ends = {
     key: (x.low, x.high) if isinstance(x, Range) else x
     for key, x in search.space.items()
   }
-  if math.prod(map(len, ends.values())) <= _MOST:
-    yield from fixed_trials(Grid(ends))
-    return
   first = {key: values[0] for key, values in ends.items()}
-  for key, values in ends.items():
-    yield from ({**first, key: value} for value in values)
+  return [
+    {**first, key: value} for key, values in ends.items() for value in values
+  ]

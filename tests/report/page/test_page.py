@@ -8,7 +8,6 @@ from tests.report.conftest import Reader
 from tests.report.test_table import TABLE
 from xjax.report.page.page import (
   Fold,
-  Listing,
   Page,
   Picture,
   Section,
@@ -21,7 +20,7 @@ from xjax.report.table import Table
 PAGE = Page(
   'A <page>',
   [
-    Section('One & only', [Text('words < more'), TABLE, Listing(['a*b', 'c'])]),
+    Section('One & only', [Text('words < more'), TABLE, Text('a*b')]),
     Section(
       'Two',
       [
@@ -73,7 +72,7 @@ def test_markdown():
   for line in (
     '# A \\<page\\>',
     '## One & only',
-    '- a\\*b',
+    'a\\*b',
     '    run --x="1"',
     '### more',
     '#### inner',
@@ -83,8 +82,8 @@ def test_markdown():
 
 
 def test_narrow_blocks_stand_side_by_side():
-  wide = Table(['', 'a' * 99], [])
-  page = Page('', [Section('', [Listing(['a']), TABLE, wide, TABLE])])
+  wide = Table(list('abcde'), [])
+  page = Page('', [Section('', [Text('a'), TABLE, wide, TABLE])])
   names = [a.get('class') for a in Reader(render_html(page)).of('div')]
   blocks = [name for name in names if name not in ('blocks', 'wide')]
   assert blocks == [None, 'half', None, 'half']

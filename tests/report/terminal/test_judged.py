@@ -20,7 +20,6 @@ from xjax.report.terminal.judged import (
   metrics_table,
   plain_slice_table,
   protocol_table,
-  why_missing,
   why_they_differ,
   write_judgement,
 )
@@ -250,7 +249,7 @@ def test_below_the_prior_is_called_out():
   lines = plain_slice_table(MODEL, PRIOR).splitlines()[5:]
   assert lines == [
     '! zero: the model is BELOW the popularity prior: RP@5 0.0104 < 0.0199',
-    '- zero, model, micro-F1: 3 of 60 documents are short',
+    '- model: zero, micro-F1: 3 of 60 documents are short',
   ]
 
 
@@ -275,8 +274,8 @@ def test_what_is_said_of_several_slices_is_said_once():
   }
   lines = plain_slice_table(MODEL | {'notes': notes}, prior).splitlines()
   assert lines[4:] == [
-    '- all, zero, model, lists: cut',
-    '- all, zero, model, micro-F1: why',
+    '- model: all, zero, micro-F1: why',
+    '- model: all, zero, lists: cut',
   ]
 
 
@@ -294,7 +293,9 @@ def test_an_empty_slice_is_one_reason():
   table = plain_slice_table(
     {'xjax': {'all': empty}, 'notes': {'all': reasons}}, PRIOR
   )
-  assert table.splitlines()[-1] == '- all, model, all: nothing here'
+  assert table.splitlines()[-1] == (
+    '- model: all, P@1, P@5, RP@5, nDCG@5, micro-F1: nothing here'
+  )
 
 
 SKIPPED = '3 documents have no gold label: skipped by xjax, counted as 0 by {}'
@@ -347,7 +348,6 @@ def test_a_column_per_protocol():
 
 def test_of_a_slice_without_values_the_counts():
   assert texts(protocol_table(METRICS, 'few')) == [['n_docs', '0', '3', '3']]
-  assert why_missing(METRICS, 'few') == ['- all metrics: no gold.']
 
 
 def test_a_column_per_slice():
@@ -368,34 +368,3 @@ def test_a_reason_is_told_once():
   ]
   assert why_they_differ(METRICS, 'few') == []
   assert why_they_differ({'xjax': {'all': {}}}, 'all') == []
-
-
-def test_metrics_of_one_kind_stand_together():
-  names = 'P@1 R@1 R@5 P@5 R-Precision macro-F1 macro-F1@5 macro-F1@5[1-9]'
-  names += ' coverage[a=0.5]@1'
-  values = dict.fromkeys(names.split(), 1.0)
-  notes = {'all': dict.fromkeys(values, 'short')}
-  (line,) = why_missing({'xjax': {'all': values}, 'notes': notes}, 'all')
-  assert line == (
-    '- P R @1,5, R-Precision macro-F1, macro-F1 macro-F1[1-9] @5, '
-    'coverage[a=0.5] @1: short.'
-  )
-
-
-def test_why_values_are_missing():
-  assert why_missing(METRICS, 'all') == [
-    '- P @5: lists of 4.',
-    '- lists: cut from others.',
-  ]
-  assert why_missing({'xjax': {'all': {}}}, 'all') == []
-
-
-def test_several_reasons_why_no_metric_has_a_value():
-  values = {'n_docs': 3, 'P@1': None, 'ILD@2': None}
-  notes = {'P@1': '1 of 3', 'ILD@2': '2 of 3', 'lists': 'cut'}
-  metrics = {'xjax': {'all': values}, 'notes': {'all': notes}}
-  assert why_missing(metrics, 'all') == [
-    '- P @1: 1 of 3.',
-    '- ILD @2: 2 of 3.',
-    '- lists: cut.',
-  ]

@@ -23,13 +23,6 @@ from xjax.report.page.page import html_file, page_file, script
 
 _LEVELS = 8
 _FEATURES = 6  # features that are shown for a label
-_Rgb = tuple[int, int, int]
-# The strongest shades of words with weights above 0 (classes a1, a2, ...) and
-# below 0 (b1, b2, ...). The contrast ratio with dark text is at least 7.
-_DARKEST = {'a': (245, 166, 35), 'b': (126, 178, 236)}
-# Text is light on a dark page; its contrast ratio with these shades is 5.
-_PAGE, _BRIGHTEST = (21, 24, 28), {'a': (140, 80, 0), 'b': (32, 92, 156)}
-
 
 _ATTENTION = """\
 Choose a label to shade the words to which the label attends. The palest shade \
@@ -82,26 +75,7 @@ def explanation_page(explanations: Explanations) -> str:
     *(article(i, d, explanations.attends) for i, d in enumerate(shown)),
     script('explanations.js'),
   ]
-  return html_file(title, '\n'.join(parts), page_style())
-
-
-def page_style() -> str:
-  """Returns the CSS of buttons, texts and shades."""
-  dark = ''.join(_shades(_PAGE, _BRIGHTEST))
-  return (
-    page_file('explanations.css')
-    + ''.join(_shades((255, 255, 255), _DARKEST))
-    + f'@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n'
-  )
-
-
-def _shades(page: _Rgb, strongest: Mapping[str, _Rgb]) -> Iterator[str]:
-  for letter, full in strongest.items():
-    for level in range(1, _LEVELS + 1):
-      rgb = ', '.join(
-        str(round(a + (b - a) * level / _LEVELS)) for a, b in zip(page, full)
-      )
-      yield f'.text .{letter}{level} {{ background: rgb({rgb}); }}\n'
+  return html_file(title, '\n'.join(parts), page_file('explanations.css'))
 
 
 def article(number: int, explained: ExplainedDocument, attends: bool) -> str:

@@ -13,10 +13,11 @@ from xjax.report.table import (
   Table,
   escape_markdown,
   html_table,
-  is_narrow,
   latex_table,
   markdown_table,
 )
+
+_NARROW = 4  # columns of a table that can stand beside another
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +61,13 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True)
-class Listing:
-  items: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True)
 class Fold:
   title: str
   blocks: Sequence['Block']
   open: bool = False
 
 
-Block = Table | Picture | Tree | Text | Listing | Fold
+Block = Table | Picture | Tree | Text | Fold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +157,9 @@ def _html_blocks(blocks: Sequence[Block]) -> str:
 def _is_narrow(block: Block) -> bool:
   match block:
     case Table():
-      return is_narrow(block)
+      return len(block.columns) <= _NARROW
     case Picture():
       return len(block.svgs) == 1
-    case Fold():
-      return all(map(_is_narrow, block.blocks))
   return False
 
 
@@ -180,9 +174,6 @@ def _html(block: Block) -> str:
     case Text():
       tag = 'pre' if block.command else 'p'
       return f'<{tag}>{escape(block.text)}</{tag}>'
-    case Listing():
-      items = ''.join(f'<li>{escape(item)}</li>' for item in block.items)
-      return f'<ul>{items}</ul>'
     case Fold():
       state = ' open' if block.open else ''
       return (
@@ -256,8 +247,6 @@ def _markdown_blocks(block: Block, level: int) -> Iterator[str]:
       yield (
         f'    {block.text}' if block.command else escape_markdown(block.text)
       )
-    case Listing():
-      yield '\n'.join(f'- {escape_markdown(item)}' for item in block.items)
     case Picture() | Tree():
       yield f'*Picture, in the HTML report:* {escape_markdown(block.alt)}'
     case Fold():

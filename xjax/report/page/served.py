@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from xjax.judge.prediction_lines import ExplainedDocument
-from xjax.report.page.explanations import article, page_style
+from xjax.report.page.explanations import article
 from xjax.report.page.page import html_file, page_file, script
 from xjax.run.open_run import Prediction
 from xjax.run.serve.request import USUAL_K
@@ -57,7 +57,9 @@ def page(facts: dict[str, Any]) -> str:
     script('served.js'),
   ]
   return html_file(
-    title, '\n'.join(parts), page_style() + page_file('served.css')
+    title,
+    '\n'.join(parts),
+    page_file('explanations.css') + page_file('served.css'),
   )
 
 

@@ -7,12 +7,9 @@ import pathlib
 from typing import Any
 
 from xjax.core.atomic import atomic_write, write_json
-from xjax.data.files.tables import write_csv
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.metric import is_weighed
-from xjax.judge.metrics.significance import Interval
-from xjax.judge.metrics.slices import ALL
 from xjax.report.comparison import Compared, SeedEstimate
 from xjax.report.runs import protocols
 from xjax.report.table import (
@@ -27,11 +24,7 @@ from xjax.report.terminal.judged import recall_lines
 
 # (bound, stars): a p-value below the bound gets these stars.
 _STARS = ((0.01, '**'), (0.05, '*'))
-_COLUMNS = (
-  *('kind', 'slice', 'metric', 'system', 'baseline', 'value', 'change'),
-  *('low', 'high', 'error', 'p', 'holm', 'note'),
-)
-JSON, CSV, LATEX = 'comparison.json', 'comparison.csv', 'comparison.tex'
+JSON, LATEX = 'comparison.json', 'comparison.tex'
 
 
 def comparison_text(compared: Compared) -> str:
@@ -227,10 +220,9 @@ def _p(value: float | None) -> Cell:
 
 
 def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
-  """Writes comparison.json, comparison.csv and comparison.tex to a folder."""
+  """Writes comparison.json and comparison.tex to a folder."""
   folder = pathlib.Path(os.path.expanduser(folder))
   write_json(folder / JSON, comparison_json(compared))
-  write_csv(folder / CSV, _COLUMNS, _csv_rows(compared))
   values = latex_table(value_table(compared), percent=True)
   with atomic_write(folder / LATEX) as file:
     tables = map(latex_table, _tables(compared).values())
@@ -261,22 +253,3 @@ def comparison_json(compared: Compared) -> dict[str, Any]:
     'gains': [dataclasses.asdict(row) for row in compared.comparison.gains],
     'seeds': [dataclasses.asdict(row) for row in compared.seeds],
   }
-
-
-def _csv_rows(compared: Compared) -> Iterator[tuple[Any, ...]]:
-  for row in compared.comparison.differences:
-    yield (
-      *('difference', row.slice, row.metric, row.system, row.baseline),
-      *(row.value, row.difference, *_ends(row.interval)),
-      *(row.p, row.holm, row.note),
-    )
-  for row in compared.comparison.gains:
-    yield (
-      *('gain', ALL, row.metric, row.system, row.baseline),
-      *(row.value, row.relative, *_ends(row.interval)),
-      *(row.t_p, row.holm, ''),
-    )
-
-
-def _ends(interval: Interval | None) -> tuple[Any, ...]:
-  return (None,) * 3 if interval is None else dataclasses.astuple(interval)

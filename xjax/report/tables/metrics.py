@@ -6,10 +6,10 @@ from typing import Any
 
 from xjax.core.errors import ConfigError
 from xjax.judge.criteria import main_metrics
-from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL
+from xjax.judge.judge import INTERVALS, LISTS, NOTES, PROTOCOL, SEARCH
 from xjax.judge.metrics.metric import TUNED
 from xjax.judge.metrics.slices import ALL
-from xjax.report.page.page import Fold, Listing
+from xjax.report.page.page import Fold
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
 from xjax.report.table import (
   MISSING,
@@ -202,33 +202,40 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
-def note_listing(
-  groups: Sequence[Group], columns: Sequence[str] = (), protocol: str = ''
-) -> Listing:
-  """Returns a list that explains missing values, per run, slice and reason."""
-  items = []
+def note_lines(
+  groups: Sequence[Group], columns: Sequence[str], protocol: str
+) -> list[str]:
+  """Returns a line for each run and reason why values are missing."""
+  lines = []
   for run in (run for group in groups for run in group.runs):
     judged = _union(run.metrics.get(protocol, {}).values())
     if absent := [metric for metric in columns if metric not in judged]:
-      items.append(
+      lines.append(
         f'{run.name} was judged without {_shorten(absent)}; judge it again '
         'with `xjax evaluate`, with these --metrics and --ks, and give the '
         'module of a metric of your own in --import'
       )
-    for slice_name, reasons in run.metrics.get(NOTES, {}).items():
-      items += [
-        f'{run.name}, {slice_name}, {_shorten(metrics)}: {reason}'
-        for reason, metrics in by_reason(reasons).items()
-      ]
-  return Listing(items)
+    missing = missing_lines(run.metrics.get(NOTES, {}))
+    lines += [f'{run.name}, {line}' for line in missing]
+  return lines
 
 
-def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-  """Returns the metrics that are missing for each reason."""
-  metrics: dict[str, list[str]] = {}
-  for metric, reason in reasons.items():
-    metrics.setdefault(reason, []).append(metric)
-  return metrics
+def missing_lines(
+  notes: Mapping[str, Mapping[str, str]], columns: Sequence[str] = ()
+) -> list[str]:
+  """Returns a line for each reason why values of the columns are missing."""
+  slices: dict[tuple[str, str], list[str]] = {}
+  for name, reasons in notes.items():
+    metrics_of: dict[str, list[str]] = {}
+    for metric, reason in reasons.items():
+      if not columns or metric in (*columns, LISTS, SEARCH):
+        metrics_of.setdefault(reason, []).append(metric)
+    for reason, metrics in metrics_of.items():
+      slices.setdefault((_shorten(metrics), reason), []).append(name)
+  return [
+    f'{", ".join(names)}, {metrics}: {reason}'
+    for (metrics, reason), names in slices.items()
+  ]
 
 
 def _shorten(metrics: Sequence[str], n: int = 6) -> str:
@@ -302,22 +309,16 @@ def path_table(
 
 
 def plain_levels(metrics: Mapping[str, Any]) -> str:
-  """Returns a table by level as lines of text; '' if there are no levels."""
+  """Returns tables by level as lines of text; '' if there are no levels."""
   judged = metrics[PROTOCOL][ALL]
-  values = {'': {name: Estimate(x, None, 1) for name, x in judged.items()}}
   if not levels_of(judged):
     return ''
-  by_level, by_path = level_table(values, {}), path_table(values, {})
-  one = Table(  # without the column of the system
-    ('level', *by_level.columns[2:]),
-    [[row[0], *row[2:]] for row in by_level.rows],
+  values = {name: Estimate(value, None, 1) for name, value in judged.items()}
+  return '\n'.join(
+    [
+      'by level of the hierarchy (labels above the threshold of micro-F1)',
+      plain_text(level_table({'model': values}, {})),
+      'with ancestors',
+      plain_text(path_table({'model': values}, {})),
+    ]
   )
-  lines = [
-    'by level of the hierarchy (labels above the threshold of micro-F1)',
-    plain_text(one),
-  ]
-  pairs = [*zip(by_path.columns, by_path.rows[0])][1:]
-  if pairs:
-    shown = ', '.join(f'{name} {cell.text}' for name, cell in pairs)
-    lines.append(f'with ancestors: {shown}')
-  return '\n'.join(lines)

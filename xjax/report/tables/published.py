@@ -167,7 +167,6 @@ def _plain(name: str) -> str:
   return re.sub(r'[^a-z0-9.]', '', name.casefold())
 
 
-_WIDEST = 12  # maximum number of metric columns that fit on a page
 # One of the user's systems, its colour, and slice -> metric -> estimate.
 _Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
 
@@ -193,7 +192,7 @@ def published_folds(
       f'{paper}, {f"Table {table}" if table else "benchmarks"} ({split})',
       [
         Text(f'{paper.title}. {_conventions(paper, metrics[paper])}'),
-        *_tables(rows, our_rows[paper]),
+        _table(rows, our_rows[paper]),
       ],
       open=not n,
     )
@@ -245,25 +244,19 @@ def _conventions(paper: Paper, metrics: Collection[str]) -> str:
   return sentence
 
 
-def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
-  """Returns one table, or several tables if one would be wider than a page."""
+def _table(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> Table:
   columns = list(
     dict.fromkeys((row.slice, metric) for row in rows for metric in row.values)
   )
   one_slice = len({name for name, _ in columns}) == 1
-  n_parts = -(-len(columns) // _WIDEST)
-  width = -(-len(columns) // n_parts)
-  return [
-    Table.of(
-      ('system', *(m if one_slice else f'{n}\n{m}' for n, m in part)),
-      [
-        *(_our_row(system, part, rows[0].paper) for system in ours),
-        *_printed_rows(rows, part),
-      ],
-      marked=frozenset(range(len(ours))),
-    )
-    for part in (columns[i : i + width] for i in range(0, len(columns), width))
-  ]
+  return Table.of(
+    ('system', *(m if one_slice else f'{n}\n{m}' for n, m in columns)),
+    [
+      *(_our_row(system, columns, rows[0].paper) for system in ours),
+      *_printed_rows(rows, columns),
+    ],
+    marked=frozenset(range(len(ours))),
+  )
 
 
 def _spread(number: float | None) -> str:

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from xjax.data.schema import slice_masks
-from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.predictions import Predictions
 from xjax.report.figures.tally import LabelTally
 from xjax.report.runs import SEED, Group, JudgedRun
@@ -63,44 +61,33 @@ def _bytes(value: int | None) -> Cell:
 
 def config_table(groups: Sequence[Group]) -> Table | None:
   """Returns a table of the fields in which configs differ, or None."""
-  groups = [group for group in groups if group.first.config is not None]
-  configs = [group.first.config for group in groups]
-  rows = [
-    [Cell(path), *map(_value_cell, values)]
-    for path, values in _differences(configs, '')
-    if path != SEED or all(len(group.runs) == 1 for group in groups)
-  ]
+  configs = {
+    group.name: dict(_fields(group.first.config, ''))
+    for group in groups
+    if group.first.config is not None
+  }
+  if any(len(group.runs) > 1 for group in groups):
+    configs = {k: v | {SEED: None} for k, v in configs.items()}
+  rows = []
+  for path in dict.fromkeys(
+    path for config in configs.values() for path in config
+  ):
+    values = [config.get(path, _ABSENT) for config in configs.values()]
+    present = [value for value in values if value is not _ABSENT]
+    if any(value != present[0] for value in present):
+      rows.append([Cell(path), *map(_value_cell, values)])
   if not rows:
     return None
-  names = [group.name for group in groups]
-  return Table(('field', *names), rows, n_text=1 + len(names))
+  return Table(('field', *configs), rows, n_text=1 + len(configs))
 
 
-def _differences(
-  values: Sequence[Any], path: str
-) -> Iterator[tuple[str, Sequence[Any]]]:
-  """Yields path and values (_ABSENT if missing) of the fields that differ."""
-  present = [value for value in values if value is not _ABSENT]
-  if all(value == present[0] for value in present):
+def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+  """Yields the paths and values of the fields of a config."""
+  if not isinstance(value, dict):
+    yield path, value
     return
-  if not all(isinstance(value, dict) for value in present):
-    yield path, values
-    return
-  kinds = [_field(value, 'kind') for value in values]
-  if len({str(value.get('kind')) for value in present}) > 1:
-    yield f'{path}.kind'.removeprefix('.'), kinds
-  for kind in dict.fromkeys(map(str, kinds)):
-    alike = [
-      value if str(of) == kind else _ABSENT for value, of in zip(values, kinds)
-    ]
-    names = (name for value in alike if value is not _ABSENT for name in value)
-    for name in dict.fromkeys(names):
-      inner = [_field(value, name) for value in alike]
-      yield from _differences(inner, f'{path}.{name}'.removeprefix('.'))
-
-
-def _field(value: Any, name: str) -> Any:
-  return _ABSENT if value is _ABSENT else value.get(name, _ABSENT)
+  for name, inner in value.items():
+    yield from _fields(inner, f'{path}.{name}'.removeprefix('.'))
 
 
 def _value_cell(value: Any) -> Cell:
@@ -145,67 +132,6 @@ def worst_labels(
     *('correct', 'missed', 'missed as\nexpected', 'missed\nbeyond', f'F1@{k}'),
   )
   return Table.of(columns, rows, 2)
-
-
-_SLICES = {
-  'frequent': 'frequent (50 training documents or more)',
-  'few': 'few (1 to 49 training documents)',
-  'zero': 'zero (no training documents)',
-  'held_out': 'held out of training',
-}
-
-
-def corpus_table(predictions: Predictions) -> Table:
-  """Returns a table of statistics of the documents and labels."""
-  per_doc, counts = predictions.gold.lengths, predictions.train_counts
-  golden = _golden(predictions)
-  rows = {
-    'documents (N)': len(predictions),
-    'documents without gold': int((per_doc == 0).sum()),
-    'labels (L)': len(predictions.labels),
-    'labels that are gold in a document': int((golden > 0).sum()),
-    'labels per document, mean': _mean(per_doc),
-    'labels per document, median': _two_decimals(np.median(per_doc)),
-    'labels per document, maximum': int(per_doc.max(initial=0)),
-    'judged documents per label, mean': _mean(golden),
-    'training documents': predictions.n_train or 'not known',
-  }
-  if predictions.n_train:
-    rows['training documents per label, mean'] = _mean(counts)
-    median = _two_decimals(np.median(counts))
-    rows['training documents per label, median'] = median
-    for name, mask in slice_masks(counts, predictions.held_out).items():
-      rows[f'labels: {_SLICES[name]}'] = int(mask.sum())
-  return Table.of(('', ''), rows.items())
-
-
-def _golden(predictions: Predictions) -> np.ndarray:
-  return np.bincount(predictions.gold.values, minlength=len(predictions.labels))
-
-
-def _two_decimals(value: float) -> Cell:
-  return number_cell(float(value), 2)
-
-
-def _mean(values: np.ndarray) -> Cell:
-  return _two_decimals(values.mean() if len(values) else 0.0)
-
-
-def bin_table(predictions: Predictions) -> Table:
-  """Counts the labels, and their gold, of each bin of training frequency."""
-  gold_L = _golden(predictions)
-  rows = [
-    [
-      name,
-      int(mask.sum()),
-      int(gold_L[mask].sum()),
-      number_cell(float(gold_L[mask].sum() / max(gold_L.sum(), 1))),
-    ]
-    for name, mask in in_bins(predictions.train_counts).items()
-    if mask.any()
-  ]
-  columns = 'training documents', 'labels', 'gold', 'share of gold'
-  return Table.of(columns, rows)
 
 
 def label_space_remarks(

@@ -16,7 +16,6 @@ from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, load_config
-from xjax.report.card import CARD, is_card
 from xjax.report.terminal.judged import plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.train.workdir import Workdir
@@ -93,16 +92,6 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
   )
 
 
-# File of a workdir -> line that is shown if the file exists.
-_CONTENTS = {
-  'config.json': 'config.json labels.jsonl            config and labels',
-  'features': 'features/                           vocabulary',
-  'checkpoints': 'checkpoints/                        model parameters',
-  'model': 'model/                              model weights',
-  'metrics.jsonl': 'metrics.jsonl tb/                   training curves',
-  'eval': 'eval/<split>/ calibration.json      predictions, metrics, '
-  'probabilities',
-}
 _TEXT_WIDTH = 60
 
 
@@ -123,17 +112,8 @@ def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
     )
     parts.append(f'{name}, first documents (* marks a gold label)\n{examples}')
   parts.append(_next_commands(result, split, imports))
-  parts.append(_contents(result.workdir))
+  parts.append(f'Everything is saved in {_quote_path(result.workdir)}')
   return '\n\n'.join(parts)
-
-
-def _contents(workdir: pathlib.Path) -> str:
-  lines = [
-    text for name, text in _CONTENTS.items() if (workdir / name).exists()
-  ]
-  if is_card(workdir / CARD):
-    lines.insert(0, f'{CARD:35} model card')
-  return '\n  '.join([f'Everything is saved in {_quote_path(workdir)}', *lines])
 
 
 def _next_commands(

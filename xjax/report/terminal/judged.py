@@ -19,21 +19,19 @@ from xjax.judge.files.evaluation import (
 )
 from xjax.judge.judge import (
   INTERVALS,
-  LISTS,
   NOTES,
   PROTOCOL,
   REASONS,
   RECALLS,
-  SEARCH,
   document_lines,
 )
 from xjax.judge.predictions import Predictions
 from xjax.report.runs import protocols
 from xjax.report.table import Table, latex_table, number_cell, plain_text
 from xjax.report.tables.metrics import (
-  by_reason,
   is_count,
   metric_table,
+  missing_lines,
   plain_levels,
   value_cells,
 )
@@ -70,7 +68,9 @@ def judgement_text(
   elif full or INTERVALS in metrics:
     # The notes on missing values are printed below the full table instead.
     shown = {name: value for name, value in metrics.items() if name != NOTES}
-    parts = [plain_slice_table(shown, prior), _in_full(metrics)]
+    table = plain_text(metrics_table(metrics, PROTOCOL), WIDTH)
+    lines = map(_bullet, missing_lines(metrics.get(NOTES, {})))
+    parts = [plain_slice_table(shown, prior), '\n'.join([table, *lines])]
   else:
     parts = [plain_slice_table(metrics, prior)]
   if names == [PROTOCOL] and (text := plain_levels(metrics)):
@@ -80,17 +80,11 @@ def judgement_text(
   return '\n\n'.join(parts)
 
 
-def _in_full(metrics: Mapping[str, Any]) -> str:
-  lines = [plain_text(metrics_table(metrics, PROTOCOL), WIDTH)]
-  for name in metrics[PROTOCOL]:
-    if points := why_missing(metrics, name):
-      lines += [f'slice {name}', *points]
-  return '\n'.join(lines)
-
-
 def _by_protocol(metrics: Mapping[str, Any], name: str) -> str:
   table = plain_text(protocol_table(metrics, name), WIDTH)
-  whys = why_they_differ(metrics, name) + why_missing(metrics, name)
+  notes = metrics.get(NOTES, {}).get(name, {})
+  whys = why_they_differ(metrics, name)
+  whys += map(_bullet, missing_lines({name: notes}))
   return '\n'.join([f'slice {name}', table, *whys])
 
 
@@ -161,8 +155,8 @@ def plain_slice_table(
     for *texts, shown in sides:
       rows.append([*texts, *(number_cell(shown.get(m), 3) for m in columns)])
   notes = {k: v for k, v in prior.get(NOTES, {}).items() if k in priors}
-  remarks += _explain_dashes(_MODEL, metrics.get(NOTES, {}), columns)
-  remarks += _explain_dashes(_PRIOR, notes, columns)
+  for who, reasons in ((_MODEL, metrics.get(NOTES, {})), (_PRIOR, notes)):
+    remarks += [f'- {who}: {x}' for x in missing_lines(reasons, columns)]
   remarks += [f'- {line}' for line in recall_lines(metrics.get(RECALLS, {}))]
   heads = 'slice', 'labels', 'documents', 'ranked by', *columns
   return '\n'.join([plain_text(Table.of(heads, rows, 4)), *remarks])
@@ -208,23 +202,6 @@ def _warn_below_prior(
   if lower:
     below = ', '.join(lower)
     yield f'! {name}: the model is BELOW the popularity prior: {below}'
-
-
-def _explain_dashes(
-  system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
-) -> Iterator[str]:
-  """Yields lines that explain dashes, one for all slices with a reason."""
-  names_of: dict[tuple[str, str], list[str]] = {}
-  for name, reasons in notes.items():
-    for topic in (LISTS, SEARCH):
-      if topic in reasons:
-        names_of.setdefault((topic, reasons[topic]), []).append(name)
-    shown = {m: reasons[m] for m in columns if m in reasons}
-    for reason, metrics in by_reason(shown).items():
-      which = 'all' if len(metrics) == len(columns) else ', '.join(metrics)
-      names_of.setdefault((which, reason), []).append(name)
-  for (which, reason), names in names_of.items():
-    yield f'- {", ".join(names)}, {system}, {which}: {reason}'
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
@@ -275,21 +252,6 @@ def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
       points.append(_bullet(f'{shown}: {template.replace(_THEM, names)}.'))
     else:
       points.append(_bullet(f'{names}, {shown}: {template}.'))
-  return points
-
-
-def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns list items, one per reason, on why values are missing."""
-  notes = metrics.get(NOTES, {}).get(slice_name, {})
-  metrics_of = by_reason(notes)
-  first = metrics[protocols(metrics)[0]].get(slice_name, {})
-  of_lists = {notes.get(LISTS), notes.get(SEARCH)}
-  one_reason = _is_empty(first) and len(set(metrics_of) - of_lists) == 1
-  points = []
-  for reason, affected in metrics_of.items():
-    all_metrics = one_reason and reason not in of_lists
-    names = 'all metrics' if all_metrics else _join_by_cut_off(affected)
-    points.append(_bullet(f'{names}: {reason}.'))
   return points
 
 
