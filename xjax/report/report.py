@@ -15,7 +15,6 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import (
   best_by_tests,
-  first_hierarchy,
   other_hierarchies,
   why_not_tested,
 )
@@ -29,7 +28,6 @@ from xjax.report.figures.figures import (
 )
 from xjax.report.figures.plots import system_colours
 from xjax.report.figures.tally import Tally, label_tally, tally
-from xjax.report.figures.taxonomy import taxonomy_blocks
 from xjax.report.page.page import Block, Fold, Page, Section, Text
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import (
@@ -267,42 +265,27 @@ def _hierarchy(
   groups: Sequence[Group], colours: Mapping[str, str], protocol: str
 ) -> list[Section]:
   """Returns the section about parents of labels; [] if no label has any."""
-  runs = [run for group in groups for run in group.runs]
-  hierarchy = first_hierarchy(runs)
-  if hierarchy is None:
-    return []
-  labels = groups[0].first.predictions.labels
-  if list(hierarchy.ids[: hierarchy.n_labels]) != list(labels):
-    hierarchy = hierarchy.for_labels(labels)
-  blocks: list[Block] = []
   values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
-  if any(levels_of(values) for values in values_of.values()):
-    blocks += [
-      Text(
-        'Labels above the threshold of micro-F1 are predicted. hP, hR and hF1 '
-        'add all ancestors to the predicted and to the gold labels. The '
-        'consistency is the share of predicted labels whose parents, as far as '
-        'they are labels, are predicted too.'
-      ),
-      path_table(values_of, colours),
-      level_table(values_of, colours),
-    ]
-    if others := other_hierarchies(runs):
-      blocks.append(
-        Text(
-          f'The labels of {", ".join(others)} have other parents than those of '
-          'the first system, so the figures of this section cannot be '
-          'compared.'
-        )
-      )
-  names = {x.id: x.name for x in hierarchy.labels if x.name != x.id}
-  names |= {k: v for run in runs for k, v in run.names.items()}
-  return [
-    Section(
-      'Hierarchy of the labels',
-      [*blocks, *taxonomy_blocks(groups, hierarchy, names)],
-    )
+  if not any(levels_of(values) for values in values_of.values()):
+    return []
+  blocks: list[Block] = [
+    Text(
+      'Labels above the threshold of micro-F1 are predicted. hP, hR and hF1 '
+      'add all ancestors to the predicted and to the gold labels. The '
+      'consistency is the share of predicted labels whose parents, as far as '
+      'they are labels, are predicted too.'
+    ),
+    path_table(values_of, colours),
+    level_table(values_of, colours),
   ]
+  if others := other_hierarchies([run for g in groups for run in g.runs]):
+    blocks.append(
+      Text(
+        f'The labels of {", ".join(others)} have other parents than those of '
+        'the first system, so the figures of this section cannot be compared.'
+      )
+    )
+  return [Section('Hierarchy of the labels', blocks)]
 
 
 def _worst(

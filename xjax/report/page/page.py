@@ -1,11 +1,10 @@
 """Defines the parts of a page, and writes a page as HTML and as Markdown."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 from html import escape
 import importlib.resources
-import json
 import os
 
 from xjax.core.atomic import atomic_write
@@ -28,31 +27,6 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree:
-  """Holds a drawing of a tree into which readers can zoom.
-
-  Each node is a bar, and its children stand below it. A click on a node zooms
-  into it, and a click on a node above zooms out. Only bars that are wide enough
-  to be seen are drawn, so a tree may have thousands of nodes. A grey bar stands
-  for siblings that are too narrow, and a click on it shows them.
-  """
-
-  names: Sequence[str]
-  ids: Sequence[str]
-  parents: Sequence[int]  # -1 for a root
-  levels: Sequence[int]
-  widths: Sequence[int]  # at least the sum of the children's
-  counts: Sequence[int | None]  # a number that is shown; None for none
-  # By system, the fractions that decide a node's colour.
-  values: Mapping[str, Sequence[float | None]]
-  palette: Sequence[tuple[str, str]]  # of fractions 0 to 1: area, text
-  count_name: str  # what the counts are
-  value_name: str  # what the fractions are
-  alt: str
-  caption: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Text:
   """Holds a paragraph, or a command that is shown in a fixed-width font."""
 
@@ -67,7 +41,7 @@ class Fold:
   open: bool = False
 
 
-Block = Table | Picture | Tree | Text | Fold
+Block = Table | Picture | Text | Fold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,8 +143,6 @@ def _html(block: Block) -> str:
       return html_table(block)
     case Picture():
       return _html_picture(block)
-    case Tree():
-      return _html_tree(block)
     case Text():
       tag = 'pre' if block.command else 'p'
       return f'<{tag}>{escape(block.text)}</{tag}>'
@@ -197,38 +169,6 @@ def _html_picture(picture: Picture) -> str:
   )
 
 
-def _html_tree(tree: Tree) -> str:
-  """Returns the HTML of a tree, which is hidden unless its script runs."""
-  data = {k: v for k, v in vars(tree).items() if k not in ('alt', 'caption')}
-  data['values'] = {
-    system: [None if x is None else round(x, 4) for x in values]
-    for system, values in tree.values.items()
-  }
-  text = json.dumps(data, ensure_ascii=False, separators=(',', ':'))
-  # In a script element, < could end the element.
-  text = text.replace('<', '\\u003c')
-  buttons = ''.join(
-    f'<button type="button" data-system="{n}" '
-    f'aria-pressed="{str(not n).lower()}">{escape(system)}</button>'
-    for n, system in enumerate(tree.values)
-  )
-  colours = ''.join(
-    f'<i style="background:{colour}"></i>' for colour, _ in tree.palette
-  )
-  return (
-    '<noscript><p>The drawing of the hierarchy needs JavaScript.</p></noscript>'
-    '\n<div class="tree" hidden>\n'
-    f'<div class="row">{buttons if len(tree.values) > 1 else ""}'
-    '<label>Find <input type="search" placeholder="name of a label"></label>'
-    f'<span class="scale">{escape(tree.value_name)} 0 {colours} 1</span></div>'
-    '\n<p class="said" aria-live="polite"></p>\n'
-    f'<svg role="group" aria-label="{escape(tree.alt)}"></svg>\n'
-    f'<script type="application/json" class="data">{text}</script>\n'
-    f'{script("tree.js")}\n'
-    f'<p class="about">{escape(tree.caption)}</p>\n</div>'
-  )
-
-
 def render_markdown(page: Page) -> str:
   """Returns the page in GitHub's Markdown; texts stand for its pictures."""
   parts = [f'# {escape_markdown(page.title)}']
@@ -247,7 +187,7 @@ def _markdown_blocks(block: Block, level: int) -> Iterator[str]:
       yield (
         f'    {block.text}' if block.command else escape_markdown(block.text)
       )
-    case Picture() | Tree():
+    case Picture():
       yield f'*Picture, in the HTML report:* {escape_markdown(block.alt)}'
     case Fold():
       yield f'{"#" * level} {escape_markdown(block.title)}'
