@@ -1,7 +1,6 @@
 """Writes the model card of a run: README.md in its workdir."""
 
 from collections.abc import Iterator, Sequence
-import dataclasses
 import datetime
 import json
 import pathlib
@@ -11,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from xjax.core.atomic import atomic_write
-from xjax.core.config_part import ConfigPart, modules_of
+from xjax.core.config_part import modules_of
 from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
@@ -22,8 +21,7 @@ from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL
 from xjax.judge.metrics.calibration_error import ABOVE
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.models.config_check import named_parts
-from xjax.models.config_json import to_json
+from xjax.models.config_json import diff, to_json
 from xjax.models.contract import DEV, Config, load_config
 from xjax.report.table import escape_markdown, rows_table
 from xjax.report.terminal.judged import plain_slice_table
@@ -237,24 +235,16 @@ def _configuration(
   if command:
     yield 'Command:'
     yield _code(shlex.join(command))
-  yield 'Kinds, and fields with other values than by default:'
+  yield 'Seed, and the fields with other values than those of Config():'
   rows = [('field', 'value'), ('seed', _quoted(config.seed))]
   yield rows_table(
-    rows + [row for row in _fields(config, '') if row[0] != 'seed']
+    rows
+    + [
+      (field.path, _quoted(field.new))
+      for field in diff(Config(seed=config.seed), config)
+      if field.new is not None
+    ]
   )
-
-
-def _fields(part: ConfigPart, path: str) -> Iterator[tuple[str, str]]:
-  """Yields the kinds of parts, and the fields without default values."""
-  for field in dataclasses.fields(part):
-    value, where = getattr(part, field.name), f'{path}{field.name}'
-    if parts := named_parts(value, where):
-      for inner, part_of in parts:
-        if kind := to_json(part_of).get('kind'):
-          yield inner, _quoted(kind)
-        yield from _fields(part_of, f'{inner}.')
-    elif value != _default(field):
-      yield where, _quoted(value)
 
 
 def _quoted(value: Any) -> str:
@@ -263,12 +253,6 @@ def _quoted(value: Any) -> str:
     text = json.dumps(to_json(value), ensure_ascii=False)
   safe = (c for c in text if c.isprintable() and c != '`')
   return f'`{"".join(safe)}`'
-
-
-def _default(field: dataclasses.Field) -> Any:
-  if field.default_factory is not dataclasses.MISSING:
-    return field.default_factory()
-  return field.default
 
 
 def _code(text: str) -> str:

@@ -45,7 +45,6 @@ from xjax.report.table import Table
 from xjax.report.tables.metrics import (
   empty_slices,
   full_tables,
-  intervals_of,
   level_table,
   levels_of,
   main_columns,
@@ -115,7 +114,11 @@ def build_page(
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
   protocol = common_protocol([run for group in groups for run in group.runs])
-  results = _results_table(groups, colours, protocol, metrics)
+  columns = main_columns(
+    [group_metrics(group, protocol) for group in groups], metrics
+  )
+  best = best_by_tests(groups, columns, protocol)
+  results = main_table(groups, protocol, columns, colours, best)
   title = ', '.join(group.name for group in groups)
   return Page(
     title=f'{title}: judged on {first.split}' if first.split else title,
@@ -208,24 +211,6 @@ def _costs(groups: Sequence[Group]) -> list[Block]:
     few = len(differences.rows) <= _FEW_FIELDS
     blocks.append(Fold(title, [differences], open=few))
   return blocks
-
-
-def _results_table(
-  groups: Sequence[Group],
-  colours: Mapping[str, str],
-  protocol: str,
-  metrics: Sequence[str],
-) -> Table:
-  tables = {group.name: group_metrics(group, protocol) for group in groups}
-  columns = main_columns(tables.values(), metrics)
-  return main_table(
-    tables,
-    columns,
-    colours,
-    {g.name: g.seeds for g in groups},
-    {g.name: intervals_of(g.first.metrics, protocol) for g in groups},
-    best_by_tests(groups, columns, protocol),
-  )
 
 
 def _results(

@@ -1,6 +1,7 @@
 """Metrics of several systems side by side."""
 
 import pathlib
+from types import MappingProxyType
 
 import pytest
 
@@ -10,7 +11,6 @@ from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import (
   empty_slices,
   full_tables,
-  intervals_of,
   level_table,
   main_columns,
   main_table,
@@ -62,9 +62,12 @@ def tables_of(*groups):
 COLUMNS = ['P@1', 'P@5', 'RP@5', 'micro-F1']
 
 
+def main(*groups, columns=COLUMNS, best=MappingProxyType({})):
+  return main_table(groups, 'xjax', columns, COLOURS, best)
+
+
 def test_main_table():
-  tables = tables_of(group('one', ONE), group('two', TWO))
-  table = main_table(tables, COLUMNS, COLOURS, {'one': 'mean of 2 seeds'})
+  table = main(group('one', ONE), group('two', TWO))
   assert table.columns == ('slice', 'system', *COLUMNS)
   assert texts(table) == [
     ['all', 'one', '0.500', '0.250', '0.333', '-'],
@@ -78,17 +81,16 @@ def test_main_table():
   ]
   assert table.starts == {2}
   assert [row[1].colour for row in table.rows] == ['red', 'blue', 'red']
-  assert table.rows[0][1].below == 'mean of 2 seeds'
 
 
 def test_only_what_a_test_says_is_bold():
-  tables = tables_of(group('one', ONE), group('two', TWO))
-  untested = main_table(tables, COLUMNS)
+  groups = group('one', ONE), group('two', TWO)
+  untested = main(*groups)
   assert not any(cell.best for row in untested.rows for cell in row)
   # RP@5 of `two` is the smaller mean, so it is not bold even if its best run
   # has won the test.
   best = {'all': {'P@1': 'two', 'RP@5': 'two'}}
-  table = main_table(tables, COLUMNS, best=best)
+  table = main(*groups, best=best)
   bold = [[cell.text for cell in row if cell.best] for row in table.rows]
   assert bold == [[], ['0.750'], []]
 
@@ -99,7 +101,7 @@ def test_a_system_judged_without_a_metric_has_a_dash_and_a_reason():
   groups = group('one', own), group('two', TWO)
   columns = ['P@1', 'RP@5', 'HR@5']
   best = {'all': {'RP@5': 'one', 'HR@5': 'one'}}
-  table = main_table(tables_of(*groups), columns, best=best)
+  table = main(*groups, columns=columns, best=best)
   assert [row[2:] for row in texts(table)] == [
     ['0.500', '-', '0.900'],
     ['0.750', '0.200', '-'],
@@ -118,7 +120,7 @@ def test_slices_without_values_are_left_out():
   groups = [group(n, t) for n, t in zip(('one', 'two'), tables)]
   by_name = tables_of(*groups)
   assert empty_slices(by_name.values()) == ['zero']
-  rows = main_table(by_name, COLUMNS).rows
+  rows = main(*groups).rows
   assert [row[0].text for row in rows] == ['all', '', 'few', '']
   titles = [fold.title for fold in full_tables(groups)]
   assert 'few, protocol xjax' in titles and 'zero, protocol xjax' not in titles
@@ -134,14 +136,12 @@ def test_columns_are_the_usual_or_the_wanted_metrics():
 
 
 def test_half_of_an_interval_or_the_error():
-  intervals = {'one': intervals_of(ONE, 'xjax')}
-  tables = tables_of(group('one', ONE))
-  table = main_table(tables, COLUMNS, intervals=intervals)
+  table = main(group('one', ONE))
   assert [c.below for c in table.rows[0][2:4]] == ['± 0.100', '']
   assert not any(cell.below for cell in table.rows[1][1:])
   # With several seeds the cell shows the error instead of the interval.
-  tables = tables_of(group('one', ONE, TWO))
-  table = main_table(tables, COLUMNS, intervals=intervals)
+  table = main(group('one', ONE, TWO))
+  assert table.rows[0][1].below == 'mean of 2 seeds'
   assert table.rows[0][2].below == '± 0.125'
   assert table.rows[0][2].spread == 0.125
 

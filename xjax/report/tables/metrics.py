@@ -42,52 +42,41 @@ def is_count(name: str) -> bool:
 
 
 def main_table(
-  tables: Mapping[str, Slices],
+  groups: Sequence[Group],
+  protocol: str,
   columns: Sequence[str],
-  colours: Mapping[str, str] | None = None,
-  seeds: Mapping[str, str] | None = None,
-  intervals: Mapping[str, Intervals] | None = None,
-  best: Best | None = None,
+  colours: Mapping[str, str],
+  best: Best,
 ) -> Table:
   """Returns the table of the main metrics, with a row per slice and system."""
-  # After ± is the standard error over seeds, or else half of an interval. A
-  # system's text in `seeds` is below its name; values in `best` are bold.
-  colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
+  # After ± is the standard error over seeds, or else half of an interval.
+  # Values in `best` are bold, if no other system has a larger mean: a test uses
+  # one run per system.
+  tables = {group: group_metrics(group, protocol) for group in groups}
   rows, starts, empty = [], [], empty_slices(tables.values())
   for name in _union(tables.values()):
     if name in empty:
       continue
-    values_of = {system: t[name] for system, t in tables.items() if name in t}
-    winners = (best or {}).get(name, {})
+    values_of = {group: t[name] for group, t in tables.items() if name in t}
     starts.append(len(rows))
-    for system, values in values_of.items():
+    for group, values in values_of.items():
       first, labels = len(rows) == starts[-1], values.get('n_labels')
       known = first and labels is not None and labels.mean is not None
-      ends = intervals.get(system, {}).get(name, {})
+      below = f'{labels.mean:,} labels' if known else ''
+      ends = intervals_of(group.first.metrics, protocol).get(name, {})
       row = [
-        Cell(name * first, below=f'{labels.mean:,} labels' if known else ''),
-        Cell(
-          system, below=seeds.get(system, ''), colour=colours.get(system, '')
-        ),
+        Cell(name * first, below=below),
+        Cell(group.name, below=group.seeds, colour=colours[group.name]),
       ]
       for metric in columns:
-        bold = winners.get(metric) == system
-        bold = bold and _leads(system, metric, values_of)
-        row.append(estimate_cell(values.get(metric), ends.get(metric), bold))
+        value, bold = values.get(metric), False
+        if value and best.get(name, {}).get(metric) == group.name:
+          means = [v[metric].mean for v in values_of.values() if metric in v]
+          bold = value.mean == max(mean for mean in means if mean is not None)
+        row.append(estimate_cell(value, ends.get(metric), bold))
       rows.append(row)
   columns = 'slice', 'system', *columns
   return Table(columns, rows, n_text=2, starts=frozenset(starts[1:]))
-
-
-def _leads(system: str, metric: str, values_of: Slices) -> bool:
-  """Returns whether no other system has a larger value of a metric."""
-  # A test uses one run per system, so another mean may be larger.
-  means = {
-    name: values[metric].mean
-    for name, values in values_of.items()
-    if metric in values and values[metric].mean is not None
-  }
-  return system in means and means[system] == max(means.values())
 
 
 def estimate_cell(
