@@ -13,9 +13,8 @@ from xjax.models.config_json import to_json
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config, shipped_configs
 from xjax.sweep.config import Range
-from xjax.sweep.overrides import override
-from xjax.sweep.sweep_file import read_sweep
-from xjax.sweep.trials import check_sweep
+from xjax.sweep.session import read_sweep
+from xjax.sweep.trials import check_sweep, override
 from xjax.train.neural_train import NeuralTrain
 
 SHIPPED = shipped_configs()

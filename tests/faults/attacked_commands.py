@@ -17,9 +17,8 @@ from xjax.data.files.file_set import file_digest
 from xjax.models.contract import Config
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.sweep.config import Grid, Sweep
-from xjax.sweep.session import SweepFolder
+from xjax.sweep.session import SweepFolder, write_config
 from xjax.sweep.store import Store
-from xjax.sweep.sweep_file import write_config
 from xjax.train.writers import CLOCK_FIELDS
 
 _COMPLETE = 'checkpoints/*/checkpoint.json'

@@ -14,8 +14,8 @@ import jax
 from tests.fixtures.shrink import shrink
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config, shipped_configs
-from xjax.sweep.overrides import override
-from xjax.sweep.sweep_file import read_sweep
+from xjax.sweep.session import read_sweep
+from xjax.sweep.trials import override
 
 # A shrunk config has 16 documents and labels. With these sizes, lists are
 # shorter than the number of labels, and every slice has labels.

@@ -20,7 +20,7 @@ from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
-from xjax.sweep.sweep_file import write_config
+from xjax.sweep.session import write_config
 
 pytestmark = pytest.mark.thorough
 

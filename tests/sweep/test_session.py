@@ -16,9 +16,8 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
-from xjax.sweep.overrides import override
-from xjax.sweep.session import SweepFolder
-from xjax.sweep.sweep_file import read_sweep, write_config
+from xjax.sweep.session import SweepFolder, read_sweep, write_config
+from xjax.sweep.trials import override
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import AdamW
 

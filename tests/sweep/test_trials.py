@@ -13,14 +13,18 @@ from xjax.sweep.config import (
   Grid,
   Listed,
   MedianPruning,
-  NoPruning,
   Range,
   Sweep,
   Tpe,
 )
-from xjax.sweep.overrides import override
 from xjax.sweep.store import Store
-from xjax.sweep.trials import check_sweep, count_trials, metric_of, with_trials
+from xjax.sweep.trials import (
+  check_sweep,
+  count_trials,
+  metric_of,
+  override,
+  with_trials,
+)
 from xjax.train.neural_train import Schedule
 from xjax.train.optimizer_config import AdamW
 from xjax.train.train_config import NoTrain
@@ -33,7 +37,7 @@ SPACE = {
 
 def drawn(path, search, number=None, score=lambda values: 0.0):
   """The values of trials, each complete before the next."""
-  store, all_values = Store(path, search, NoPruning()), []
+  store, all_values = Store(path, search, None), []
   while len(store) < (number or count_trials(search)):
     trial = store.begin()
     all_values.append(store.values(trial.number))

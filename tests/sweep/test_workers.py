@@ -24,7 +24,6 @@ from xjax.sweep.config import (
   Grid,
   Listed,
   MedianPruning,
-  NoPruning,
   Sweep,
 )
 from xjax.sweep.store import Store, best_trial
@@ -180,10 +179,10 @@ def test_a_kill_while_the_store_is_created_leaves_no_store(
   with monkeypatch.context() as patch:
     patch.setattr(optuna.storages.RDBStorage, 'create_new_study', killed)
     with pytest.raises(SystemExit):
-      Store(path, search, NoPruning())
+      Store(path, search, None)
   assert not path.exists()
-  Store(path, search, NoPruning()).begin()
-  assert len(Store(path, search, NoPruning()).unfinished()) == 1
+  Store(path, search, None).begin()
+  assert len(Store(path, search, None).unfinished()) == 1
 
 
 @pytest.mark.parametrize(
@@ -201,10 +200,10 @@ def test_a_kill_while_the_store_is_created_leaves_no_store(
 )
 def test_a_store_of_another_form_is_one_error(tmp_path, change):
   path, search = tmp_path / 'sweep.db', Grid({RATE: (0.5, 0.25)})
-  store = Store(path, search, NoPruning())
+  store = Store(path, search, None)
   store.complete(store.begin(), [0.5])
   store.begin()
-  assert len(Store(path, search, NoPruning()).unfinished()) == 1
+  assert len(Store(path, search, None).unfinished()) == 1
   if change:
     with contextlib.closing(sqlite3.connect(path)) as base:
       base.executescript(change)
@@ -212,7 +211,7 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
   else:
     path.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
-    Store(path, search, NoPruning())
+    Store(path, search, None)
 
 
 def test_ctrl_c_leaves_as_ctrl_c():

@@ -47,8 +47,7 @@ def main() -> None:
   """Runs the sweep and prints its summary."""
   from xjax.report.terminal.sweep import sweep_summary
   from xjax.sweep.launchers import Launcher, check_launcher
-  from xjax.sweep.session import SweepFolder, SweepSession
-  from xjax.sweep.sweep_file import read_sweep
+  from xjax.sweep.session import SweepFolder, SweepSession, read_sweep
   from xjax.sweep.trials import with_trials
   from xjax.sweep.workers import Workers
 

@@ -27,24 +27,19 @@ Space = Mapping[str, tuple[Any, ...] | Range]
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
-  """Describes a way of choosing the trials."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Grid(Search):
+class Grid:
   """Tries all combinations of the values; the last field changes fastest."""
 
   space: Space  # without ranges
 
 
 @dataclasses.dataclass(frozen=True)
-class Listed(Search):
+class Listed:
   trials: tuple[Mapping[str, Any], ...]  # keys as in a Space
 
 
 @dataclasses.dataclass(frozen=True)
-class Tpe(Search):
+class Tpe:
   """Draws trials by Optuna's Parzen estimator (TPE, Bergstra et al. 2011)."""
 
   space: Space
@@ -55,18 +50,11 @@ class Tpe(Search):
   startup_trials: int = 10  # number of first trials that are drawn at random
 
 
-@dataclasses.dataclass(frozen=True)
-class Pruning:
-  """Describes a rule for stopping trials early."""
+Search = Grid | Listed | Tpe
 
 
 @dataclasses.dataclass(frozen=True)
-class NoPruning(Pruning):
-  """Stops no trial early."""
-
-
-@dataclasses.dataclass(frozen=True)
-class MedianPruning(Pruning):
+class MedianPruning:
   """Stops a trial if its best value so far is below the median of other trials.
 
   At the n-th judging (evaluation on dev during training), Optuna's rule
@@ -85,7 +73,7 @@ class Sweep:
   """Describes a search for the best values of some fields of a config."""
 
   search: Search
-  pruning: Pruning = NoPruning()
+  pruning: MedianPruning | None = None
   # 'slice/metric' on dev of a run's best checkpoint, by which trials are
   # compared; '' means train.best_metric.
   metric: str = ''

@@ -15,7 +15,7 @@ import sqlalchemy.exc
 
 from xjax.core.atomic import WriteError, temporary_folder
 from xjax.core.errors import DAMAGE, DataError
-from xjax.sweep.config import MedianPruning, Pruning, Search
+from xjax.sweep.config import MedianPruning, Search
 from xjax.sweep.trials import (
   distribution_of,
   fixed_trials,
@@ -73,7 +73,7 @@ class Store:
   """Starts and ends trials, which Optuna keeps; only one process may write."""
 
   def __init__(
-    self, path: pathlib.Path, search: Search, pruning: Pruning
+    self, path: pathlib.Path, search: Search, pruning: MedianPruning | None
   ) -> None:
     """Opens the database, or creates it; raises DataError if it is damaged."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -209,11 +209,11 @@ def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
   return max(complete, key=lambda outcome: outcome.value, default=None)
 
 
-def _pruner(pruning: Pruning) -> optuna.pruners.BasePruner:
-  if isinstance(pruning, MedianPruning):
-    return optuna.pruners.MedianPruner(
-      n_startup_trials=pruning.startup_trials,
-      # Optuna counts steps from 0; judgings are counted from 1.
-      n_warmup_steps=pruning.warmup_judgings + 1,
-    )
-  return optuna.pruners.NopPruner()
+def _pruner(pruning: MedianPruning | None) -> optuna.pruners.BasePruner:
+  if pruning is None:
+    return optuna.pruners.NopPruner()
+  return optuna.pruners.MedianPruner(
+    n_startup_trials=pruning.startup_trials,
+    # Optuna counts steps from 0; judgings are counted from 1.
+    n_warmup_steps=pruning.warmup_judgings + 1,
+  )

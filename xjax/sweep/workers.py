@@ -16,11 +16,9 @@ from xjax.core.errors import DataError, Preempted
 from xjax.judge.files.evaluation import read_value
 from xjax.sweep.launchers import Place, is_job
 from xjax.sweep.local_process import LocalProcess
-from xjax.sweep.overrides import override
-from xjax.sweep.session import SweepSession, TrialRun
+from xjax.sweep.session import SweepSession, TrialRun, write_config
 from xjax.sweep.store import Outcome, Store, TrialStatus, best_trial
-from xjax.sweep.sweep_file import write_config
-from xjax.sweep.trials import count_trials, describe_values
+from xjax.sweep.trials import count_trials, describe_values, override
 from xjax.train.workdir import Workdir
 
 _LOOK_EVERY = 0.2  # seconds between two checks of the running trials

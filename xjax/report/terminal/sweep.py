@@ -6,9 +6,9 @@ from typing import Any
 
 from xjax.core.console import command_words
 from xjax.report.table import Table, number_cell, plain_text
-from xjax.sweep.overrides import fields_of
 from xjax.sweep.session import SweepSession
 from xjax.sweep.store import Outcome, TrialStatus, best_trial
+from xjax.sweep.trials import fields_of
 
 _ORDER = list(TrialStatus)
 _WIDTH = 24  # maximum number of characters of a cell; longer values are cut
