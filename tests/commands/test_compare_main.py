@@ -57,20 +57,21 @@ def test_a_report_of_two_files(run_main, two_systems, tmp_path):
   assert [path.name for path in page.parent.iterdir()] == ['r.html']
 
 
-def test_scores_and_gold_of_columns_beside_ids(run_main, two_systems, tmp_path):
-  """Which also lends training counts; judged as the flags say."""
+def test_scores_of_columns_take_gold_and_counts_of_ids(
+  run_main, two_systems, tmp_path
+):
   matrix = scipy.sparse.csr_matrix(np.tile([1.0, 3.0, 2.0], (4, 1)))
   scipy.sparse.save_npz(tmp_path / 'scores.npz', matrix)
-  gold = tmp_path / 'tst.txt'
-  gold.write_text('4 3\n0:1\n0:1 1:1\n2:1\n\n')
+  order = tmp_path / 'order.txt'
+  order.write_text('x\ny\nz\n')
   page, text = tmp_path / 'r.html', tmp_path / 'r.md'
   flags = '--ks=2', '--propensity=0.6,2.6', '--protocol=all', '--ci'
   run_main(
-    *('report', two_systems[0], tmp_path / 'scores.npz', f'--gold={gold}'),
+    *('report', two_systems[0], tmp_path / 'scores.npz'),
+    f'--label_order={order}',
     *(*flags, '--replicates=20', f'--output={page}', f'--markdown={text}'),
   )
   found = text.read_text()
-  assert 'scores has no ids, so the rows and columns were' in found
   assert 'Propensities: A 0.6, B 2.6.' in found
   assert '| slice | system | P@2 |' in found and 'protocol pyxclib' in found
   number = r'0\.\d{3}'

@@ -20,8 +20,6 @@ from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.linear.linear_model import LinearModel
-from xjax.models.lookup.exact_match import ExactMatchModel
-from xjax.models.lookup.names import NamesModel
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.report.card import CARD, MARK, write_card
 from xjax.run.fit import FitResult
@@ -100,14 +98,6 @@ def test_a_card_has_the_metrics_and_errors_of_probabilities(result):
   assert f'| dev | {" | ".join(errors)} |' in text
 
 
-def test_a_card_has_the_recalls_of_the_search(result):
-  assert 'recall@' not in card(result)
-  metrics = dict(result.metrics['dev'])
-  metrics['recalls'] = {'all': {'shortlist recall@20': 0.5}}
-  text = card(result, metrics={'dev': metrics})
-  assert '- shortlist recall@20: all 0.500\n' in text
-
-
 def calibrated_card(result, calibration, **changes):
   """The card of a run with this calibration, and other metrics of dev."""
   dev = result.metrics['dev']
@@ -179,8 +169,6 @@ def test_faults_of_the_corpus_are_warnings_on_the_card(result):
   ('model', 'told'),
   [
     (LinearModel(), 'has learned nothing'),
-    (ExactMatchModel(), 'scores labels by their names'),
-    (NamesModel(), 'scores labels by their names'),
     (EnsembleModel(('a', 'b')), 'averages the lists of 2 runs'),
     (ZeroShotConfig(), 'scores labels by their names'),
   ],

@@ -46,13 +46,6 @@ def test_seeds_are_one_system_and_the_best_on_dev_is_tested(workdir):
     )
 
 
-def test_the_first_is_tested_where_dev_was_not_judged(workdir):
-  runs = [workdir(name, i, split='test') for i, name in enumerate('ab')]
-  other = workdir('c', 3, units=8, split='test')
-  found = compare_runs([*runs, other], PLAN, 'test')
-  assert found.tested['a + b'].path == runs[0]
-
-
 def test_the_baseline_says_by_which_propensities(workdir, predictions_of):
   runs = [workdir('a', 0), workdir('b', 1, units=8)]
   assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.55, 1.5)

@@ -7,13 +7,12 @@ import pathlib
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.report.runs import (
   Estimate,
   Group,
   JudgedRun,
-  check_names,
   check_same_documents,
   common_protocol,
   estimate,
@@ -55,13 +54,6 @@ def test_runs_that_differ_in_the_seed_alone_are_one():
 def test_the_same_seed_twice_is_no_second_sample():
   groups = group_by_seed([run('a', 0), run('a', 1), run('again', 1)])
   assert names(groups) == [('a', 2), ('again', 1)]
-
-
-def test_names_of_many():
-  group = group_by_seed([run(f'r{i}', i) for i in range(5)])[0]
-  assert group.name == 'r0 + 4 more'
-  assert group.seeds == 'mean of 5 seeds'
-  assert Group('one', (run('one'),)).seeds == ''
 
 
 @pytest.mark.parametrize(
@@ -138,10 +130,3 @@ def test_another_order_is_the_same(predictions_of):
     DataError, match=f'different gold labels for {other.doc_ids[2]!r}'
   ):
     check_same_documents([run('a', 0, one), run('b', 0, wrong)])
-
-
-def test_a_name_twice_is_refused():
-  groups = group_by_seed([run('a', 0), run('b'), run('a')])
-  with pytest.raises(ConfigError, match="'a': /runs/a and /runs/a; .*--names"):
-    check_names(groups)
-  check_names(groups[:2])

@@ -140,11 +140,6 @@ def test_a_trial_is_pruned_at_once(sweep_of):
   assert sweep.attempt.advance()
 
 
-def test_its_best_so_far_meets_the_others_values_then(sweep_of):
-  sweep = sweep_of((0.9, 0.1, 0.1), (0.1, 0.9, 0.1), (0.1, 0.1, 0.9))
-  assert not sweep.judge(0.2, 0.05, 0.05)  # not their best, nor its last
-
-
 def judge(step, value):
   metrics = {'few': {'P@1': value}}
   return json.dumps({'kind': 'judge', 'step': step, 'metrics': metrics}) + '\n'

@@ -12,7 +12,6 @@ from tests.sweep.conftest import (
   WAIT,
   meanwhile,
   run,
-  start_sweep,
   wait_for,
 )
 from xjax.core.errors import ConfigError
@@ -68,15 +67,6 @@ def test_outcomes_are_those_of_processes_here(
   assert len(cluster.calls(SUBMITS[launcher])) == 3
 
 
-def killed(session):
-  """Starts a sweep, waits for its job and kills the sweep."""
-  sweep = start_sweep(session)
-  wait_for((session.folder.place(0, None).workdir / 'alive').exists)
-  sweep.kill()
-  sweep.wait()
-  return sweep
-
-
 def abandoned(session):
   """Leaves the state of a killed sweep, but quicker than by a kill."""
   with session.start():
@@ -95,7 +85,7 @@ def abandoned(session):
 @pytest.mark.parametrize(
   ('launcher', 'leave'),
   [
-    (Launcher.SLURM, killed),
+    (Launcher.SLURM, abandoned),
     (Launcher.TPU, abandoned),
     (Launcher.JOBSET, abandoned),
   ],

@@ -37,11 +37,6 @@ def test_sees_its_device(tmp_path):
   assert (tmp_path / 'a.txt').read_text() == '3\n'
 
 
-def test_words_stay_words(tmp_path):
-  ended(start(tmp_path, 'echo "$0|$1"', 'a  b', '$HOME "c"'))
-  assert (tmp_path / 'a.txt').read_text() == 'a  b|$HOME "c"\n'
-
-
 def test_is_asked_to_leave(tmp_path):
   process = start(tmp_path, "trap 'exit 75' TERM; echo on; sleep 60 & wait")
   written(tmp_path / 'a.txt')

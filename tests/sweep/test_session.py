@@ -70,10 +70,6 @@ def test_the_next_start_removes_what_a_killed_sweep_left(tmp_path):
 
 OTHERS = {
   'config.data.dir: "a" -> "b"': {'data.dir': 'b'},
-  'config.data.tokens.dir: "a" -> "b"': {'data.tokens.dir': 'b'},
-  'config.model.embedding.vectors: "a" -> "b"': {
-    'model.embedding.vectors': 'b'
-  },
   'config.model.encoder.folder: "a" -> "b"': {'model.encoder.folder': 'b'},
   '(16, 8)': {},  # the order of values matters
 }
@@ -118,15 +114,6 @@ def test_refuses_what_is_no_sweep(tmp_path):
       folder.open(Sweep(Grid(UNITS)), Config(), 1)
 
 
-def test_places_differ_by_trial_and_seed(tmp_path):
-  folder = SweepFolder.at(tmp_path)
-  places = [folder.place(3, seed) for seed in (None, 0, 1)]
-  places.append(folder.place(4, None))
-  paths = [path for p in places for path in dataclasses.astuple(p)]
-  assert len(set(paths)) == 16
-  assert places[0].workdir == tmp_path / 'trials' / '0003'
-
-
 def test_prints_a_command_for_every_run(session_of, stand_in):
   session = session_of([{'train.learning_rate': 0.25}, {'seed': 4}])
   lines = list(session.commands())
@@ -149,14 +136,6 @@ def test_cannot_tell_what_tpe_will_choose(session_of):
   session = session_of(Sweep(Tpe(space, 2)))
   with pytest.raises(ConfigError, match='no commands to print beforehand'):
     list(session.commands())
-  assert not session.folder.path.exists()
-
-
-def test_a_sweep_that_is_refused_leaves_nothing(session_of):
-  session = session_of([{'train.nope': 1}])
-  with pytest.raises(ConfigError, match=r'train\.nope'):
-    with session.start():
-      pass
   assert not session.folder.path.exists()
 
 
@@ -192,7 +171,6 @@ def test_reads_a_sweep_by_name(tmp_path):
   [
     ('x = 1', r'has no get_sweep\(\)'),
     ('def get_sweep():\n  return {}[3]', 'KeyError: 3'),
-    ('def get_sweep(', 'SyntaxError'),
     ('def get_sweep():\n  3', 'must return a Sweep, not NoneType'),
   ],
 )

@@ -193,8 +193,6 @@ def test_a_kill_while_the_store_is_created_leaves_no_store(
     insert into studies (study_name) values ('sweep')""",
     "update trials set state = 'else'",
     'update trials set number = -5',
-    'drop table trial_user_attributes',
-    "update alembic_version set version_num = 'v9'",
     None,
   ],
 )

@@ -61,8 +61,14 @@ def read_runs(
     )
   paths = [pathlib.Path(os.path.expanduser(a)).absolute() for a in arguments]
   workdirs = [path for path in paths if _is_workdir(path)]
-  if len(workdirs) == len(paths):
-    _check_no_files(files)
+  if len(workdirs) == len(paths) and files != OWN:
+    raise ConfigError(
+      '--gold, --train_labels, --filter, --inv_prop, --label_order, '
+      '--score_kind, --depth and --leave_out are for files of predictions, but '
+      'all systems are workdirs; remove the flag; to leave labels out, judge '
+      'each workdir by xjax evaluate --leave_out, and give the folders that it '
+      'writes'
+    )
   split = split or _common_split(workdirs)
   runs = [
     _read(path, split, name, files, depth)
@@ -178,23 +184,6 @@ def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
     )
     for run in runs
   ]
-
-
-def _check_no_files(files: JudgeFiles) -> None:
-  for field in dataclasses.fields(files):
-    if getattr(files, field.name) != getattr(OWN, field.name):
-      # The flag --labels has another meaning: a file of descriptors.
-      name = 'label_order' if field.name == 'labels' else field.name
-      instead = 'remove the flag'
-      if name == 'leave_out':
-        instead = (
-          'judge each workdir by xjax evaluate --leave_out, and give the '
-          'folders that it writes'
-        )
-      raise ConfigError(
-        f'--{name} is only for files of predictions, but all systems are '
-        f'workdirs; {instead}'
-      )
 
 
 def _is_workdir(path: pathlib.Path) -> bool:

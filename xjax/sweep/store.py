@@ -34,8 +34,8 @@ _DAMAGE = (
 # The name of Optuna's study, and names of attributes of trials in the database.
 _NAME, _SEEDS, _ERROR = 'sweep', 'values by seed', 'error'
 # A repeated trial is wasted, but if fields have few values, the TPE sampler
-# often draws an earlier trial again.
-_TRIES = 100
+# often draws an earlier trial again. After _TRIES attempts, draws are random.
+_TRIES, _RANDOM_TRIES = 10, 100
 
 
 class TrialStatus(enum.Enum):
@@ -135,13 +135,15 @@ class Store:
     trials = self._trials()
     earlier = [trial.params for trial in trials]
     parameters: dict[str, Any] = {}
-    for attempt in range(_TRIES):
+    for attempt in range(_TRIES + _RANDOM_TRIES):
       # The draws depend only on the seed and on the trials so far.
       seed = np.random.SeedSequence([self._search.seed, len(trials), attempt])
+      number = int(seed.generate_state(1)[0])
       sampler = optuna.samplers.TPESampler(
-        n_startup_trials=self._search.startup_trials,
-        seed=int(seed.generate_state(1)[0]),
+        n_startup_trials=self._search.startup_trials, seed=number
       )
+      if attempt >= _TRIES:
+        sampler = optuna.samplers.RandomSampler(seed=number)
       study = optuna.create_study(direction='maximize', sampler=sampler)
       study.add_trials(trials)
       parameters = study.ask(self._space).params

@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from tests.report.conftest import luminance
 from xjax.judge.metrics.calibration_error import reliability
 from xjax.report.figures.plots import (
   PALETTE,
@@ -72,12 +71,6 @@ def texts(svg):
   return [text.strip() for text in re.findall('<!--(.*)-->', svg)]
 
 
-def test_places_are_marked_where_papers_report():
-  lines = [ramp('a', *np.linspace(1, 0.1, 12))]
-  svg = line_plot('', 'K', 'P@K', lines, ['a'], (1, 3, 5, 10, 20, 50))
-  assert [t for t in texts(svg) if t.isdigit()] == ['1', '3', '5', '10']
-
-
 def test_every_system_has_its_colour(drawn):
   colours = system_colours(['a', 'b'])
   for name in ('lines', 'bars'):
@@ -94,16 +87,6 @@ def test_any_name_is_shown_as_it_is(name):
   # Title, axes, point, and one key for both lines.
   assert texts(svg).count(name) == 5
   assert 'Oblique' not in svg  # letters of formulas are oblique
-
-
-def contrast(colour):
-  """Returns the contrast of a colour to white."""
-  return 1.05 / (luminance(*bytes.fromhex(colour[1:])) + 0.05)
-
-
-def test_colours_can_be_seen():
-  assert min(map(contrast, PALETTE)) > 2
-  assert len(set(PALETTE)) == len(PALETTE)
 
 
 def test_many_labels_are_few_points():

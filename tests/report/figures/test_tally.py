@@ -71,13 +71,6 @@ def test_worst_labels_by_hand(predictions_of):
   assert len(worst_labels(run, {}, counts, 3, n=2).rows) == 2
 
 
-def test_worst_labels_without_training_labels(predictions_of):
-  p = predictions_of(n_train=0)
-  run = type('JudgedRun', (), {'predictions': p})
-  table = worst_labels(run, {}, label_tally(p, tally(p).hits, 1), 1)
-  assert {row[2].text for row in table.rows} == {'-'}
-
-
 def test_documents_are_counted_in_blocks(predictions_of, monkeypatch):
   whole = tally(predictions_of())
   monkeypatch.setattr('xjax.report.figures.tally._ROWS', 5)

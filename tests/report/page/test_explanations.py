@@ -75,13 +75,6 @@ def test_the_text_is_all_there_and_escaped(elements):
   assert not elements.of('b')
 
 
-def test_it_needs_nothing_else(page):
-  text = explanation_page(page)
-  links = re.findall(r'(?:src|href)\s*=\s*"?([^">\s]+)|url\(|@import', text)
-  assert links and all(x.startswith(('#document-', 'data:,')) for x in links)
-  assert '://' not in text
-
-
 def shaded(elements, document):
   """Returns the words and the buttons of an article."""
   number = int(document.removeprefix('document-'))
@@ -204,15 +197,3 @@ def test_words_that_lower_a_score_have_another_tint():
     'name x: fish +2.000',
     'name y: no words',
   ]
-
-
-def test_a_page_of_contributions_says_so():
-  text = explanation_page(contributions())
-  elements = Reader(text)
-  (heading,) = elements.of('h1')
-  assert heading['text'] == 'Weights of words for the labels of X.jsonl'
-  assert 'blue words lower it' in elements.of('p')[0]['text']
-  assert 'attend' not in text.lower().replace('attention', 'attend')
-  assert elements.of('div', 'text')[0]['text'] == 'fish and ham, fish x'
-  assert not elements.of('span', 'unread')
-  assert elements.of('article')[0]['data-unit'] == ''

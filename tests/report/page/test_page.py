@@ -15,7 +15,6 @@ from xjax.report.page.page import (
   render_html,
   render_markdown,
 )
-from xjax.report.table import Table
 
 PAGE = Page(
   'A <page>',
@@ -79,14 +78,6 @@ def test_markdown():
   ):
     assert f'\n{line}\n' in f'\n{text}', line
   assert 'a "picture"' in text and '<svg>' not in text
-
-
-def test_narrow_blocks_stand_side_by_side():
-  wide = Table(list('abcde'), [])
-  page = Page('', [Section('', [Text('a'), TABLE, wide, TABLE])])
-  names = [a.get('class') for a in Reader(render_html(page)).of('div')]
-  blocks = [name for name in names if name not in ('blocks', 'wide')]
-  assert blocks == [None, 'half', None, 'half']
 
 
 def test_every_colour_has_a_dark_twin():

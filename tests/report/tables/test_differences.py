@@ -14,7 +14,6 @@ from xjax.report.tables.differences import (
   difference_table,
   gain_table,
   save_comparison,
-  stars,
 )
 
 PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
@@ -78,12 +77,6 @@ def test_several_systems_have_corrected_p_values(workdir):
   ):
     assert 'Holm p' in table.columns
     assert {len(row) for row in table.rows} == {len(table.columns)}
-
-
-def test_stars():
-  assert [stars(p) for p in (0.009, 0.01, 0.049, 0.05, None)] == [
-    *('**', '*', '*', '', '')
-  ]
 
 
 def test_missing_values_are_explained(predictions_of, tmp_path):

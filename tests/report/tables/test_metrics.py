@@ -156,14 +156,6 @@ def test_seeds_have_means_and_errors():
   assert cells['RP@5'].text == '-'  # one of the runs has none
 
 
-def test_intervals_in_full():
-  table = slice_table([group('one', ONE), group('two', TWO)], 'xjax', 'all')
-  cells = {row[0].text: row[1:] for row in table.rows}
-  assert cells['P@1'][0].below == '[0.4000, 0.6000]'
-  # These values are not tested.
-  assert not any(cell.best for row in table.rows for cell in row)
-
-
 def test_every_slice_and_protocol():
   folds = full_tables([group('one', ONE), group('two', TWO)])
   assert [fold.title for fold in folds] == [

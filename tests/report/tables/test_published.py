@@ -114,14 +114,6 @@ def test_columns_are_where_they_belong():
   }
 
 
-def test_recall_and_coverage_rise():
-  for row in published():
-    for kind in ('R', 'coverage'):
-      at = [row.values.get(f'{kind}@{k}', 0) for k in (1, 3, 5, 10)]
-      given = [value for value in at if value]
-      assert given == sorted(given), row
-
-
 def test_standard_deviations():
   rows = [r for r in published() if r.paper.file == 'hauss']
   assert all(set(row.errors) == set(row.values) for row in rows)

@@ -88,27 +88,6 @@ def test_warnings_say_what_to_do(tmp_path):
   assert '! there is no split dev' in told
 
 
-def test_many_labels_are_listed_and_a_few_are_named(tmp_path):
-  twins = [name for i in range(52) for name in (f'tax {i}', f'Tax {i}')]
-  write(
-    tmp_path,
-    'train',
-    *(document(f't{i}', f'text {i}', *twins[:90]) for i in range(2)),
-    document('u1', 'same', *twins[90:]),
-    document('u2', 'same', *twins[90:]),
-  )
-  new = [f'new{i}' for i in range(7)]
-  data = write(tmp_path, 'dev', document('d', 'a text', *new))
-  text, _ = check_data(data)
-  told = ' '.join(text.split())
-  assert told.count('(2); ') == 50 and 'and 2 more groups. Merge' in told
-  assert (
-    "such labels, here 'new0', 'new1', 'new2', 'new3', 'new4', and 2 more"
-    in told
-  )
-  assert 'None has other labels than the earlier document. Keep' in told
-
-
 def test_faults_are_listed_and_refused(tmp_path):
   data = write(
     tmp_path,

@@ -4,7 +4,7 @@ import pathlib
 import pytest
 
 from xjax.models.contract import Config
-from xjax.report.terminal.sweep import short_names, sweep_summary
+from xjax.report.terminal.sweep import sweep_summary
 from xjax.sweep.config import Sweep, Tpe
 from xjax.sweep.session import SweepFolder, SweepSession
 from xjax.sweep.store import Outcome, TrialStatus
@@ -75,10 +75,3 @@ def test_seeds_have_a_deviation_and_folders(session):
   assert text.splitlines()[2].split()[2:4] == ['0.5000', '0.1414']
   for name in ('0000_seed3', '0000_seed4'):
     assert str(pathlib.Path('/at/sweep/trials') / name) in text
-
-
-def test_names_are_short_where_they_tell_fields_apart():
-  both = 'model.embedding.dropout,model.encoder.dropout'
-  assert short_names([UNITS, both]) == {UNITS: 'units', both: 'dropout'}
-  word, other = 'data.tokens.max_words', 'model.head.descriptor.max_words'
-  assert short_names([word, other]) == {word: word, other: other}

@@ -1,6 +1,6 @@
 """Shows metrics as text, and writes predictions and metrics to a folder."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 import os
 import pathlib
 import re
@@ -39,9 +39,6 @@ from xjax.report.tables.metrics import (
 WIDTH = 100  # maximum number of characters of a line, where possible
 LATEX, DOCUMENTS = 'metrics.tex', 'documents.jsonl'
 _MODEL, _PRIOR = 'model', 'popularity prior'
-# A warning is shown if one of these metrics (with @k) is lower for the model
-# than for the popularity prior.
-_COMPARED = ('RP', 'nDCG')
 _THEM = '{them}'  # stands for the names of protocols in a sentence
 
 
@@ -131,9 +128,8 @@ def plain_slice_table(
   fractions. The column `documents` counts documents with gold in the slice and,
   in brackets, documents without gold in the slice.
 
-  The lines below the table say in which slices the model is below the prior,
-  why values are missing, and which share of gold labels each step of the search
-  keeps.
+  The lines below the table say why values are missing, and which share of gold
+  labels each step of the search keeps.
   """
   slices, prior = metrics[PROTOCOL], prior or {}
   columns = _columns(next(iter(slices.values())))
@@ -151,7 +147,6 @@ def plain_slice_table(
     sides = [(name, f'{values["n_labels"]:,}', documents, _MODEL, values)]
     if name in priors:
       sides.append(('', '', '', _PRIOR, priors[name]))
-      remarks += _warn_below_prior(name, values, priors[name], columns)
     for *texts, shown in sides:
       rows.append([*texts, *(number_cell(shown.get(m), 3) for m in columns)])
   notes = {k: v for k, v in prior.get(NOTES, {}).items() if k in priors}
@@ -184,24 +179,6 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
   others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
   others += users_metrics(values, k)
   return [m for m in (*first, *at_k, *others) if m in values]
-
-
-def _warn_below_prior(
-  name: str,
-  values: Mapping[str, Any],
-  prior: Mapping[str, Any],
-  columns: Sequence[str],
-) -> Iterator[str]:
-  lower = []
-  for metric in columns:
-    ours, theirs = values.get(metric), prior.get(metric)
-    if metric.partition('@')[0] not in _COMPARED or None in (ours, theirs):
-      continue
-    if ours < theirs:
-      lower.append(f'{metric} {ours:.4f} < {theirs:.4f}')
-  if lower:
-    below = ', '.join(lower)
-    yield f'! {name}: the model is BELOW the popularity prior: {below}'
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
