@@ -3,6 +3,7 @@
 import ast
 import collections
 from collections.abc import Iterator
+import functools
 import pathlib
 import re
 import statistics
@@ -33,6 +34,11 @@ DRAWERS = {'utils', 'util', 'helpers', 'helper', 'misc', 'common', 'tools'}
 
 def name(path: pathlib.Path) -> str:
   return str(path.relative_to(ROOT))
+
+
+@functools.cache
+def tree_of(path: pathlib.Path) -> ast.Module:
+  return ast.parse(path.read_text())
 
 
 def sized(tree: ast.AST) -> Iterator[tuple[str, int, int]]:
@@ -78,9 +84,8 @@ def test_the_rules_see_what_they_should():
 def test_files_and_functions_are_short():
   long = []
   for path in CODE:
-    source = path.read_text()
-    tree = ast.parse(source)
-    lines = source.count('\n') - lines_of_docstrings(tree)
+    tree = tree_of(path)
+    lines = path.read_text().count('\n') - lines_of_docstrings(tree)
     if lines > 400:
       long.append(f'{name(path)}: {lines} lines without docstrings')
     if 'tests' not in path.relative_to(ROOT).parts:
@@ -127,7 +132,7 @@ def test_the_median_function_is_short():
     lines
     for path in CODE
     if path.relative_to(ROOT).parts[0] == 'xjax'
-    for _, lines, _ in sized(ast.parse(path.read_text()))
+    for _, lines, _ in sized(tree_of(path))
   ]
   assert statistics.median(lengths) <= 10
 
@@ -164,7 +169,7 @@ def test_public_arguments_are_annotated():
     f'{name(path)}: {function.name}({argument.arg})'
     for path in CODE
     if path.relative_to(ROOT).parts[0] != 'tests'
-    for function in public_functions(ast.parse(path.read_text()))
+    for function in public_functions(tree_of(path))
     for argument in arguments_of(function)
     if not argument.annotation and argument.arg not in ('self', 'cls')
   ]
@@ -178,7 +183,7 @@ def arguments_of(function: ast.FunctionDef) -> list[ast.arg]:
 
 def test_every_module_says_what_it_is():
   for path in CODE:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     if tree.body and path.relative_to(ROOT).parts[0] != 'tests':
       assert ast.get_docstring(tree), f'{name(path)} has no docstring'
 
