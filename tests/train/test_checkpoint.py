@@ -198,7 +198,7 @@ def test_unfinished_checkpoints_go(tmp_path, plan, advance, caplog):
     assert checkpoints.steps == [1]
   # What has a file of the user is no checkpoint, and is kept.
   assert '4 is damaged (the checkpoint was never completed)' in caplog.text
-  assert len(caplog.records) == 1
+  assert sum(x.levelno >= logging.WARNING for x in caplog.records) == 1
   left = sorted(p.name for p in tmp_path.iterdir() if p.is_dir())
   assert left == ['1', 'damaged']
   assert (tmp_path / 'damaged' / '4' / 'mine.txt').exists()
