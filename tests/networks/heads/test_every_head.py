@@ -217,9 +217,9 @@ def test_rows_that_only_fill_cost_nothing(name):
   ('streamed', 'listed'),
   [
     (MEAN, Softmax()),
-    (Softmax(), squared_hinge),
     (Softmax(False), SquaredHinge(reduction=Reduction.MEAN_LABELS)),
     (Focal(2.0, 0.25), Softmax(False)),
+    thorough(Softmax(), squared_hinge),
     thorough(bce, bce),
     thorough(squared_hinge, Focal(2.0, 0.25)),
     thorough(MEAN, Focal(2.0, 0.25, reduction=Reduction.MEAN_LABELS)),
