@@ -54,10 +54,11 @@ PAIRS = TfidfConfig(min_ngram=2, max_ngram=2, min_count=3, sublinear=False)
     (TfidfConfig(max_ngram=1, min_count=1, max_share=0.1), {'max_df': 0.1}),
   ],
 )
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_as_scikit_learn(texts, config, theirs, dtype):
+def test_as_scikit_learn(texts, config, theirs):
   ours = Tfidf.fit(texts[:80], config)
-  peer = TfidfVectorizer(**{'sublinear_tf': True, 'dtype': dtype, **theirs})
+  peer = TfidfVectorizer(
+    **{'sublinear_tf': True, 'dtype': np.float64, **theirs}
+  )
   peer.fit(texts[:80])
   assert list(ours.terms) == list(peer.get_feature_names_out())
   assert ours.n_features == len(ours.terms) > 20
@@ -83,14 +84,6 @@ def test_a_row_does_not_depend_on_the_others(texts, tfidf):
   assert all(the_same(tfidf([texts[i]]), rows[[i]]) for i in range(0, 120, 17))
 
 
-def test_first_words(texts):
-  config = TfidfConfig(first_words=10)
-  short = [' '.join(text.split()[:10]) for text in texts]
-  ours = Tfidf.fit(texts, config)
-  assert ours.terms == Tfidf.fit(short, config).terms
-  assert the_same(ours(texts), ours(short))
-
-
 def test_read_again_it_is_the_same(tmp_path, texts, tfidf):
   paths = tmp_path / 'tfidf.npz', tmp_path / 'again.npz'
   tfidf.save(paths[0])
@@ -105,10 +98,7 @@ def test_read_again_it_is_the_same(tmp_path, texts, tfidf):
   ('texts', 'fields'),
   [
     ([], {}),
-    (['', ''], {}),
     (['a b c'], {'min_count': 1}),
-    (['some words'] * 3, {'min_ngram': 3, 'max_ngram': 4}),
-    (['some words'] * 3, {'min_count': 4}),
     (['some words'] * 3, {'max_share': 0.5}),
   ],
 )
@@ -125,7 +115,7 @@ def test_a_damaged_file(tmp_path, tfidf):
   tfidf.save(path)
   whole = path.read_bytes()
   assert 'no such file' in error_text(Tfidf.load, tmp_path / 'absent.npz')
-  for at in range(0, len(whole), len(whole) // 60):
+  for at in range(0, len(whole), len(whole) // 12):
     path.write_bytes(whole[:at])
     assert 'tfidf.npz' in error_text(Tfidf.load, path)
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
@@ -162,12 +152,6 @@ def test_a_file_of_other_arrays(tmp_path, tfidf):
 @given(st.text(max_size=20) | st.text('aB1_ é-.\u0301İ', max_size=20))
 def test_words_as_scikit_learn_has_them(text):
   assert split_terms(text) == THEIRS(text)
-
-
-@given(st.lists(st.sampled_from(['aa', 'bb', 'cc'])), st.integers(1, 5))
-def test_ngrams_as_scikit_learn_has_them(words, n):
-  theirs = CountVectorizer(ngram_range=(n, n)).build_analyzer()
-  assert list(ngrams(words, n)) == theirs(' '.join(words))
 
 
 def counted(texts, config):
@@ -208,27 +192,6 @@ def test_as_by_a_dictionary(texts, config):
   assert list(found) == sorted(found)
 
 
-@pytest.mark.parametrize('most', [1, 2, 3, 4])
-def test_ties(most):
-  # Each is twice there: one word before two, then the first one.
-  config = TfidfConfig(min_count=1, max_features=most)
-  found = frequent_ngrams(['zz yy zz yy'], config)
-  assert set(found) == set(['zz', 'yy', 'zz yy', 'yy zz'][:most])
-
-
-def test_documents_are_read_once():
-  class Texts(list):
-    read = 0
-
-    def __iter__(self):
-      self.read += 1
-      return super().__iter__()
-
-  texts = Texts(['aa bb', 'aa bb'])
-  found = frequent_ngrams(texts, TfidfConfig(max_ngram=5))
-  assert found == {'aa': 2, 'aa bb': 2, 'bb': 2} and texts.read == 1
-
-
 def dense(shares):
   """Returns the shares as an array [T, D]."""
   shares_TD = np.zeros((len(shares.terms), len(shares.features)))
@@ -261,9 +224,7 @@ def test_shares_by_hand():
 @pytest.mark.parametrize(
   'config',
   [
-    TfidfConfig(max_ngram=3),
-    TfidfConfig(min_ngram=2, max_ngram=2, sublinear=False),
-    TfidfConfig(max_ngram=1, min_count=1, max_share=0.1),
+    TfidfConfig(min_ngram=2, max_ngram=3, sublinear=False),
     TfidfConfig(first_words=9, max_features=50),
   ],
 )
