@@ -8,7 +8,7 @@ and are dropped, including hyphens and apostrophes inside words.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -66,14 +66,7 @@ _TERM = re.compile(r'\w\w++')
 def split_words(text: str, keep_digits: bool = False) -> list[str]:
   """Returns the words of a text, in order, by default with D for each digit."""
   text = unicodedata.normalize('NFC', text.lower())
-  if keep_digits:
-    return [text[start:end] for start, end in _find_words(text)]
-  return _word().findall(_DIGIT.sub('D', text))
-
-
-def _find_words(text: str) -> list[tuple[int, int]]:
-  """Returns [start, end) of each word; the text is in lower case and NFC."""
-  return [match.span() for match in _word().finditer(_DIGIT.sub('D', text))]
+  return _word().findall(text if keep_digits else _DIGIT.sub('D', text))
 
 
 def split_terms(text: str, first_words: int = 0) -> list[str]:
@@ -151,20 +144,13 @@ class Vocabulary:
     except UnicodeDecodeError as error:
       raise DataError(f'{path}: is not UTF-8') from error
     *words, rest = text.split('\n')
-    if rest:
-      raise DataError(f'{path}:{len(words) + 1}: the last line is cut short')
-    seen: set[str] = set()
-    for line, word in enumerate(words, 1):
-      if not _word().fullmatch(word):
-        raise DataError(f'{path}:{line}: {word[:80]!r} is not one word')
-      if word in seen:
-        raise DataError(f'{path}:{line}: the word {word!r} occurs twice')
-      seen.add(word)
+    all_words = all(map(_word().fullmatch, words))
+    if rest or not all_words or len(set(words)) < len(words):
+      raise DataError(
+        f'{path}: is damaged: each line must be one word, which no other line '
+        'has, also the last line'
+      )
     return cls(tuple(words))
-
-
-# NFC never joins a character below U+0300 with the character before it.
-_FIRST_MARK = '\u0300'
 
 
 class WordPlace(NamedTuple):
@@ -207,44 +193,12 @@ def _term_spans(text: str) -> Iterable[tuple[int, int]]:
 def word_spans(text: str) -> list[tuple[int, int]]:
   """Returns the place of each word of split_words(text), as [start, end).
 
-  Characters are code points, as in Python's strings. Lower case or NFC may turn
-  one character into several, or several into one. The place always refers to
-  the original text, and covers all characters that the word comes from.
+  Characters are code points, as in Python's strings.
   """
-  lower = text.lower()
-  # Lower case never removes characters. So if the length stays the same, each
-  # character keeps its place.
-  if len(lower) == len(text) and unicodedata.is_normalized('NFC', lower):
-    return _find_words(lower)
-  origin = [at for at, char in enumerate(text) for _ in char.lower()]
-  composed, starts, ends = [], [], []
-  for first, last in itertools.pairwise(_cuts(lower)):
-    piece = unicodedata.normalize('NFC', lower[first:last])
-    composed.append(piece)
-    starts += [origin[first]] * len(piece)
-    ends += [origin[last - 1] + 1] * len(piece)
-  spans = _find_words(''.join(composed))
-  return [(starts[start], ends[end - 1]) for start, end in spans]
-
-
-def _cuts(text: str) -> Iterator[int]:
-  """Yields the places, from 0 to the end, at which NFC can be cut."""
-  begin = 0
-  for at, char in enumerate(text):
-    if at and not unicodedata.combining(char):
-      if char < _FIRST_MARK or not _join(text[begin:at], char):
-        yield begin
-        begin = at
-  yield begin
-  yield len(text)
-
-
-def _join(piece: str, char: str) -> bool:
-  """Returns whether NFC joins a piece with the character after it."""
-  separate = unicodedata.normalize('NFC', piece) + unicodedata.normalize(
-    'NFC', char
-  )
-  return unicodedata.normalize('NFC', piece + char) != separate
+  # Lower case and NFC may change the length of a text, but never where a word
+  # starts or ends: a letter stays a letter, perhaps with marks, and a mark
+  # stays one, or joins the letter before it.
+  return [match.span() for match in _word().finditer(text)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
