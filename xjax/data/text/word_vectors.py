@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 import contextlib
 import dataclasses
-import functools
 import os
 import re
 from typing import BinaryIO
@@ -26,14 +25,22 @@ from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 _HEAD = 1 << 20  # number of bytes that are read to find the layout
 _CHUNK = 1 << 22  # number of bytes of a binary file that are read at a time
 _LONGEST = 1 << 16  # largest number of bytes of a word
-_MOST_NUMBERS = 1 << 16  # largest dimension; a larger one is damage
-_HEADER = re.compile(rb'\s*(\d{1,12})[ \t]+(\d{1,12})\s*')
+_HEADER = re.compile(rb'\s*(\d{1,12})[ \t]+(\d{1,5})\s*')
 _NUMBER = re.compile(rb'[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?')
 _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
+_FLOAT = np.dtype('<f4')
+_DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
+# These are the sources of a vector: no row yet, the row of the same word, and
+# (for a word like DDDD) the row of a number like 2003. A vector from a later
+# source in this list replaces a vector from an earlier source.
+_NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
+
+# The place of a row for messages, its word, and its numbers as bytes.
+_Row = tuple[str, bytes, bytes]
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class _Layout:
   """Describes the layout of a file of word vectors."""
 
   dim: int  # numbers per word
@@ -42,11 +49,23 @@ class Layout:
   start: int  # offset in bytes of the first row, unpacked
 
 
-def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
-  """Finds the layout of an open file, which is then at its start again."""
-  with _damage(path):
-    head = file.read(_HEAD)
-    file.seek(0)
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike) -> Iterator[tuple[BinaryIO, _Layout]]:
+  check_rereadable(path)
+  with open_text(path) as file:
+    try:
+      head = file.read(_HEAD)
+      file.seek(0)
+      yield file, _find_layout(head, path)
+    except EOFError as error:
+      raise DataError(
+        f'{path}: the gzip file is cut short; get it again'
+      ) from error
+    except (OSError, zlib.error) as error:
+      raise DataError(f'{path}: the file is damaged: {error}') from error
+
+
+def _find_layout(head: bytes, path: str | os.PathLike) -> _Layout:
   if not head.strip():
     raise DataError(f'{path}: the file is empty and has no word vectors')
   if head.startswith(UTF16_MARKS):
@@ -59,8 +78,7 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
         f'{path}:1: states {count} words of {dim} numbers, so there is nothing '
         'to read'
       )
-    _check_dim(path, dim)
-    return Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
+    return _Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
     raise DataError(
@@ -68,16 +86,7 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
       'words and the dimension (word2vec), or a word and its numbers, with '
       'single spaces (GloVe)'
     )
-  _check_dim(path, len(numbers))
-  return Layout(len(numbers), False, None, 0)
-
-
-def _check_dim(path: str | os.PathLike, dim: int) -> None:
-  if dim > _MOST_NUMBERS:
-    raise DataError(
-      f'{path}:1: states {dim} numbers per word; at most {_MOST_NUMBERS} are '
-      'allowed'
-    )
+  return _Layout(len(numbers), False, None, 0)
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
@@ -91,11 +100,9 @@ def _is_text(rest: bytes, dim: int) -> bool:
   return _PRINTABLE.fullmatch(rest[start : start + 4 * dim]) is not None
 
 
-def text_rows(
-  file: BinaryIO, path: str | os.PathLike, layout: Layout
-) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the line number, the word and its numbers (as bytes) of each row."""
-  # A word with spaces, as in GloVe 840B, is left out: no vocabulary has it.
+def _text_rows(
+  file: BinaryIO, path: str | os.PathLike, layout: _Layout
+) -> Iterator[_Row]:
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
   if layout.count is not None:
@@ -104,38 +111,23 @@ def text_rows(
     row = row.rstrip()
     rows += 1
     extra = row.count(b' ') - dim
-    if extra and not _is_phrase(row, extra):
+    if not extra:
+      yield f'{path}:{line}', *row.split(b' ', 1)
+    # A word with spaces, as in GloVe 840B, is left out: no vocabulary has it.
+    elif extra < 0 or _NUMBER.fullmatch(row.split(b' ', extra + 1)[extra]):
       raise DataError(
         f'{path}:{line}: has {dim + extra} numbers, but other rows have {dim}'
       )
-    if not extra:
-      end = row.find(b' ')
-      yield line, row[:end], row[end + 1 :]
   if layout.count not in (None, rows):
     raise DataError(
       f'{path}:1: states {layout.count} words, but the file has {rows}'
     )
 
 
-def _is_phrase(row: bytes, extra: int) -> bool:
-  """Returns whether the extra entries of a row belong to its word."""
-  if extra < 0:
-    return False
-  return not _NUMBER.fullmatch(row.split(b' ', extra + 1)[extra])
-
-
-def binary_rows(
-  file: BinaryIO, path: str | os.PathLike, layout: Layout
-) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the start byte, the word and the float32s (as bytes) of each row."""
-  with _damage(path):
-    file.seek(layout.start)
-    yield from _binary_rows(file, path, layout)
-
-
 def _binary_rows(
-  file: BinaryIO, path: str | os.PathLike, layout: Layout
-) -> Iterator[tuple[int, bytes, bytes]]:
+  file: BinaryIO, path: str | os.PathLike, layout: _Layout
+) -> Iterator[_Row]:
+  file.seek(layout.start)
   size, base = 4 * layout.dim, layout.start
   # buffer[at:] was read but not yielded. Its first byte is the file's byte
   # base + at.
@@ -152,36 +144,14 @@ def _binary_rows(
       if not more:
         raise DataError(f'{place}: the file is cut short; get it again')
       buffer, base, at = buffer[at:] + more, base + at, 0
-    after = end + 1 + size
-    yield base + at, buffer[at:end].lstrip(b'\n'), buffer[end + 1 : after]
+    after, place = end + 1 + size, f'{path}: byte {base + at}'
+    yield place, buffer[at:end].lstrip(b'\n'), buffer[end + 1 : after]
     at = after
   if (buffer[at:] + file.read(_CHUNK)).strip(b'\n'):
     raise DataError(
       f'{path}: byte {base + at}: the file has more than the {layout.count} '
       f'words of {layout.dim} numbers that the first line states'
     )
-
-
-@contextlib.contextmanager
-def _damage(path: str | os.PathLike) -> Iterator[None]:
-  try:
-    yield
-  except EOFError as error:
-    raise DataError(f'{path}: the gzip file is cut short; get it again') from (
-      error
-    )
-  except (OSError, zlib.error) as error:
-    raise DataError(f'{path}: the file is damaged: {error}') from error
-
-
-_FLOAT = np.dtype('<f4')
-_DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
-# float() also accepts 'nan' and '1_0', which this pattern excludes.
-_NUMBERS = re.compile(rb'[-+.0-9eE ]+')
-# These are the sources of a vector: no row yet, the row of the same word, and
-# (for a word like DDDD) the row of a number like 2003. A vector from a later
-# source in this list replaces a vector from an earlier source.
-_NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -195,17 +165,10 @@ class WordVectors:
     return self.vectors.shape[1]
 
 
-@contextlib.contextmanager
-def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  check_rereadable(path)
-  with open_text(path) as file:
-    yield file
-
-
 def vector_dim(path: str | os.PathLike) -> int:
   """Returns the dimension of a file's vectors; reads only the first bytes."""
-  with _open(path) as file:
-    return find_layout(file, path).dim
+  with _opened(path) as (_, layout):
+    return layout.dim
 
 
 def read_word_vectors(
@@ -222,71 +185,47 @@ def read_word_vectors(
   first such number: in a file sorted by frequency, the most frequent one. If
   there is none, as in law2vec, the row DDDD itself is used.
   """
-  with _open(path) as file:
-    layout = find_layout(file, path)
-    table = _VectorTable(vocab, layout)
-    rows = binary_rows if layout.binary else text_rows
+  # Words in the file that are not UTF-8 never equal these bytes.
+  rows_of = {word.encode(): i for i, word in enumerate(vocab.words)}
+  sources = np.full(len(vocab), _NO_SOURCE, np.int8)
+  vectors = None
+  with _opened(path) as (file, layout):
+    rows = _binary_rows if layout.binary else _text_rows
     for place, word, numbers in rows(file, path, layout):
-      fault = table.offer(word, numbers)
-      if fault:
-        where = f': byte {place}' if layout.binary else f':{place}'
+      row, source = rows_of.get(word), _SAME_WORD
+      if row is None and (form := word.translate(_DIGITS)) != word:
+        row, source = rows_of.get(form), _DIGIT_FORM
+      if row is None or sources[FIRST_WORD_ID + row] >= source:
+        continue
+      values = _values(numbers, layout.binary)
+      if values is None or not np.isfinite(values).all():
         shown = word.decode('utf-8', 'replace')[:80]
-        raise DataError(f'{path}{where}: the vector of {shown!a} {fault}')
-  in_file = table.source > _NO_SOURCE
+        raise DataError(
+          f'{place}: the vector of {shown!a} has a number that is not finite '
+          'or cannot be read'
+        )
+      if vectors is None:  # a faulty first line may state a huge dimension
+        vectors = np.zeros((len(vocab), layout.dim), np.float32)
+      vectors[FIRST_WORD_ID + row] = values
+      sources[FIRST_WORD_ID + row] = source
+  if vectors is None:
+    vectors = np.zeros((len(vocab), layout.dim), np.float32)
+  found, n = sources > _NO_SOURCE, len(vocab.words)
   logging.info(
-    '%s: %d of %d words found, %d dimensions',
-    path,
-    in_file.sum(),
-    len(vocab.words),
-    layout.dim,
+    f'{path}: {found.sum()} of {n} words found, {layout.dim} dimensions'
   )
-  return WordVectors(table.vectors, in_file)
+  return WordVectors(vectors, found)
 
 
-class _VectorTable:
-  def __init__(self, vocab: Vocabulary, layout: Layout):
-    self.source = np.full(len(vocab), _NO_SOURCE, np.int8)
-    self._layout = layout
-    # Words in the file that are not UTF-8 never equal these bytes.
-    self._rows = {
-      word.encode(): row for row, word in enumerate(vocab.words, FIRST_WORD_ID)
-    }
-
-  @functools.cached_property
-  def vectors(self) -> np.ndarray:
-    """Returns the vectors that were stored, float32 [ids, D]."""
-    # Allocated at first use, since a faulty first line may state a huge D.
-    return np.zeros((len(self.source), self._layout.dim), np.float32)
-
-  def offer(self, word: bytes, numbers: bytes) -> str | None:
-    """Stores a row's vector if the vocabulary needs it; returns its fault."""
-    source = _SAME_WORD
-    row = self._rows.get(word)
-    if row is None:
-      source = _DIGIT_FORM
-      digit_form = word.translate(_DIGITS)
-      row = self._rows.get(digit_form) if digit_form != word else None
-    if row is None or self.source[row] >= source:
-      return None
-    values = self._read(numbers)
-    if values is None or not np.isfinite(values).all():
-      return 'has a number that is not finite or cannot be read'
-    self.vectors[row] = values
-    self.source[row] = source
+def _values(numbers: bytes, binary: bool) -> np.ndarray | None:
+  """Returns the numbers of a row as float32; None if one cannot be read."""
+  if binary:
+    return np.frombuffer(numbers, _FLOAT)
+  texts = numbers.split(b' ')
+  if not all(map(_NUMBER.fullmatch, texts)):
     return None
-
-  def _read(self, numbers: bytes) -> np.ndarray | None:
-    """Parses the numbers of a row; returns None if they are faulty."""
-    if self._layout.binary:
-      return np.frombuffer(numbers, _FLOAT)
-    if not _NUMBERS.fullmatch(numbers):
-      return None
-    try:
-      values = np.array([float(number) for number in numbers.split(b' ')])
-    except ValueError:
-      return None
-    with np.errstate(over='ignore'):  # the caller rejects infinite values
-      return values.astype(np.float32)
+  with np.errstate(over='ignore'):  # the caller rejects infinite values
+    return np.array([float(text) for text in texts]).astype(np.float32)
 
 
 def write_word_vectors(
