@@ -6,12 +6,10 @@ import filecmp
 import json
 import pathlib
 
-from scipy import sparse
-
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.memory.labels import MemoryLabels, check_lengths, labels_of
-from xjax.data.memory.texts import documents_of, repeated_ids, without_text
+from xjax.data.memory.texts import documents_of
 from xjax.data.schema import Document, Label, label_row
 from xjax.data.sparse_documents import SparseDocuments
 
@@ -55,14 +53,16 @@ def check_trainable(split: LabelledDocuments, name: str) -> None:
     raise DataError(f'{name} is empty: there are no documents')
   if isinstance(split.documents, SparseDocuments):
     return
-  if empty := without_text(split.documents):
-    raise DataError(
-      f'{name}[{empty[0]}] has no text ({len(empty)} such documents); leave '
-      'out documents without text, and their labels'
-    )
-  if again := repeated_ids(split.documents):
-    id_ = split.documents[again[0]].id
-    raise DataError(f'{name}[{again[0]}]: the id {id_!a} occurs twice')
+  seen: set[str] = set()
+  for row, document in enumerate(split.documents):
+    if not any(text.strip() for text in document.zones.values()):
+      raise DataError(
+        f'{name}[{row}] has no text; leave out documents without text, and '
+        'their labels'
+      )
+    if document.id in seen:
+      raise DataError(f'{name}[{row}]: the id {document.id!a} occurs twice')
+    seen.add(document.id)
 
 
 def write_folder(
@@ -128,15 +128,8 @@ def _write_features(
     with (folder / f'{name}.txt').open('w', encoding='ascii') as file:
       file.write(f'{rows.shape[0]} {rows.shape[1]} {len(labels)}\n')
       for row in range(len(split)):
-        file.write(_feature_line(rows, split.labels, row))
-
-
-def _feature_line(
-  rows: sparse.csr_array, labels: MemoryLabels, row: int
-) -> str:
-  part = slice(rows.indptr[row], rows.indptr[row + 1])
-  ids = ','.join(map(str, labels.rows[row].tolist()))
-  # The shortest decimal text of a float32 is read back as the same number.
-  values = rows.data[part].astype(str)
-  pairs = zip(rows.indices[part].tolist(), values, strict=True)
-  return f'{ids} {" ".join(f"{i}:{value}" for i, value in pairs)}\n'
+        part = slice(rows.indptr[row], rows.indptr[row + 1])
+        ids = ','.join(map(str, split.labels.rows[row].tolist()))
+        # The shortest decimal text of a float32 is read back as it was.
+        pairs = zip(rows.indices[part].tolist(), rows.data[part].astype(str))
+        file.write(f'{ids} {" ".join(f"{i}:{value}" for i, value in pairs)}\n')

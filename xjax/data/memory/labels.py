@@ -4,18 +4,12 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
-from absl import logging
 import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields
-from xjax.data.formats.own.columns import (
-  LIST,
-  NO_SEPARATOR,
-  guess_separator,
-)
 from xjax.data.memory.texts import is_frame, is_missing, items_of, kind_of
 from xjax.data.schema import Label
 
@@ -23,8 +17,6 @@ _EXPECTED = (
   'expected a list of labels for each document, one label for each document, '
   'or an indicator matrix of zeros and ones, [documents, labels]'
 )
-
-_LOOKED_AT = 1000  # labels that are looked at for a separator
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -132,25 +124,7 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
       twice = next(id_ for id_ in ids if ids.count(id_) > 1)
       raise DataError(f'{where}: the label {twice!a} occurs twice')
     lists.append(tuple(ids))
-  _warn_of_cells(items, name)
   return lists
-
-
-def _warn_of_cells(items: Sequence[Any], name: str) -> None:
-  """Warns if texts look like several labels in a cell of a table."""
-  if len(items) < 2 or not isinstance(items[0], str):
-    return
-  separator = guess_separator(items[:_LOOKED_AT])
-  if separator not in (NO_SEPARATOR, LIST):
-    logging.warning(
-      '%s: each text is one label, such as %a. If %a separates labels, give '
-      'lists: [text.split(%r) for text in %s]',
-      name,
-      next(text for text in items if separator in text),
-      separator,
-      separator,
-      name,
-    )
 
 
 def _is_list(item: Any) -> bool:
@@ -175,14 +149,11 @@ def _id_of(value: Any, where: str) -> str:
 def _of_matrix(
   matrix: Any, known: tuple[Label, ...] | None, name: str
 ) -> MemoryLabels:
-  if matrix.ndim != 2 or matrix.dtype.kind not in 'biufO':
+  if matrix.ndim != 2 or matrix.dtype.kind not in 'biuf':
     raise DataError(
       f'{name} is an array of shape {matrix.shape} and type {matrix.dtype}; '
       f'{_EXPECTED}'
     )
-  if not sparse.issparse(matrix):
-    _check_binary(np.asarray(matrix), name)
-    matrix = np.asarray(matrix).astype(bool)
   gold = sparse.csr_array(matrix)
   gold.sum_duplicates()
   if not np.isin(gold.data, (0, 1)).all():
@@ -196,16 +167,6 @@ def _of_matrix(
     )
   rows = Ragged(gold.indptr.astype(np.int64), gold.indices.astype(np.int32))
   return MemoryLabels(known, rows.keep(gold.data != 0), True)
-
-
-def _check_binary(matrix: np.ndarray, name: str) -> None:
-  wrong = np.argwhere(~np.isin(matrix, (0, 1)))
-  if len(wrong):
-    row, column = wrong[0].tolist()
-    raise DataError(
-      f'{name}[{row}, {column}] is {matrix[row, column]}; an indicator matrix '
-      'has only the values 0 and 1'
-    )
 
 
 def check_lengths(n_texts: int, n_labels: int, texts: str, labels: str) -> None:

@@ -1,7 +1,6 @@
 """Turns the texts or features that a caller has in memory into documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
-import itertools
 from typing import Any
 
 import numpy as np
@@ -98,16 +97,12 @@ def _is_numeric(values: Any) -> bool:
 
 def _documents_of_frame(frame: Any, name: str) -> list[Document]:
   zones = list(frame.columns)
-  for zone in zones:
-    if not isinstance(zone, str) or not zone.strip():
-      raise DataError(
-        f'{name} has the column {zone!r}; the columns must have names, because '
-        'they are the zones of the documents'
-      )
-  if not zones:
-    raise DataError(f'{name} is a DataFrame without columns')
-  if len(set(zones)) < len(zones):
-    raise DataError(f'{name} has two columns of the same name: {zones}')
+  named = all(isinstance(zone, str) and zone.strip() for zone in zones)
+  if not zones or not named or len(set(zones)) < len(zones):
+    raise DataError(
+      f'{name} has the columns {zones}; columns must have different names, '
+      'because they are the zones of the documents'
+    )
   columns = [
     [text_of(value, f'{name}[{zone!r}][{row}]') for row, value in enumerate(x)]
     for zone, x in ((zone, list(frame[zone])) for zone in zones)
@@ -126,8 +121,6 @@ def _check_documents(items: Sequence[Any], name: str) -> list[Document]:
         f'{where} is {kind_of(item)}, but {name}[0] is a Document; give only '
         'texts, or only Documents'
       )
-    if not isinstance(item.zones, Mapping):
-      raise DataError(f'{where}.zones is {kind_of(item.zones)}, not a dict')
     for zone, text in item.zones.items():
       text_of(text, f'{where}.zones[{zone!r}]')
   return list(items)
@@ -141,38 +134,17 @@ def _rows_of(values: Any, name: str) -> SparseDocuments:
     )
   rows = sparse.csr_array(values)
   rows.sum_duplicates()  # ascending columns, as SparseDocuments needs
-  entries = rows.data.astype(np.float64)
-  fits = np.abs(entries) <= np.finfo(np.float32).max
-  if not fits.all():
-    at = int(np.flatnonzero(~fits)[0])
-    row = int(np.searchsorted(rows.indptr, at, side='right')) - 1
+  with np.errstate(over='ignore'):
+    entries = rows.data.astype(np.float32)
+  if not np.isfinite(entries).all():
+    at = rows.tocoo().coords
+    row, column = (axis[np.argmin(np.isfinite(entries))] for axis in at)
     raise DataError(
-      f'{name}[{row}, {rows.indices[at]}] is {entries[at]}; features must be '
+      f'{name}[{row}, {column}] is {rows[row, column]}; features must be '
       'finite float32 numbers'
     )
   indptr = rows.indptr
   if indptr[-1] < 2**31:  # the trainers of linear models need int32
     indptr = indptr.astype(np.int32)
-  parts = entries.astype(np.float32), rows.indices.astype(np.int32), indptr
+  parts = entries, rows.indices.astype(np.int32), indptr
   return SparseDocuments(name, sparse.csr_array(parts, shape=rows.shape))
-
-
-def without_text(documents: Sequence[Document]) -> list[int]:
-  """Returns the positions of the documents whose zones are all empty."""
-  rows = enumerate(documents)
-  return [
-    row
-    for row, document in rows
-    if not any(text.strip() for text in document.zones.values())
-  ]
-
-
-def repeated_ids(documents: Sequence[Document]) -> list[int]:
-  """Returns the positions of the documents with the id of an earlier one."""
-  seen: set[str] = set()
-  return list(
-    itertools.compress(
-      range(len(documents)),
-      (doc.id in seen or bool(seen.add(doc.id)) for doc in documents),
-    )
-  )
