@@ -93,13 +93,6 @@ def test_gold_of_dev_decides_no_node(tmp_path, dev):
   assert Hierarchy.of_space(space).n_labels == len(space)
 
 
-def test_labels_beyond_the_scored_labels_are_nodes():
-  labels = [Label('a', parents=('b',)), Label('b', parents=('c',))]
-  space = LabelSpace(labels, np.zeros(2, np.int32), 0, 2, concepts=[Label('c')])
-  cut = Hierarchy.of_space(space, 1)
-  assert (cut.n_labels, list(cut.ids)) == (1, ['a', 'b', 'c'])
-
-
 def test_rows_get_the_ancestors_of_their_nodes_once():
   tree = hierarchy({'a': '', 'b': 'a', 'c': 'a', 'd': 'c'})
   closed = tree.with_ancestors(Ragged.of([[1, 2], [], [3, 0], [0]]))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import functools
+import graphlib
 
 import numpy as np
 
@@ -56,7 +57,8 @@ class Hierarchy:
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     hierarchy = cls(nodes, len(labels), Ragged(indptr, places.astype(np.int32)))
-    hierarchy._check_cycles()
+    if not hierarchy.is_flat:
+      hierarchy._sort()  # raises an error if there is a cycle
     return hierarchy
 
   @classmethod
@@ -93,7 +95,11 @@ class Hierarchy:
   @functools.cached_property
   def children(self) -> Ragged:
     """Returns V rows of nodes, the children of each node, in node order."""
-    return self._turned(self.parents)
+    edges = self.parents
+    source = np.repeat(np.arange(len(edges), dtype=np.int32), edges.lengths)
+    order = np.argsort(edges.values, kind='stable')
+    counts = np.bincount(edges.values, minlength=len(edges))
+    return Ragged(np.append(0, np.cumsum(counts)), source[order])
 
   @functools.cached_property
   def levels(self) -> np.ndarray:
@@ -109,14 +115,22 @@ class Hierarchy:
   @functools.cached_property
   def top_down(self) -> np.ndarray:
     """Returns all nodes in an order in which parents precede children."""
-    waiting = self.parents.lengths.copy()
-    order = list(np.flatnonzero(waiting == 0))
-    for node in order:  # which grows in the loop (Kahn's algorithm)
-      for child in self.children[node].tolist():
-        waiting[child] -= 1
-        if not waiting[child]:
-          order.append(child)
-    return np.array(order, np.int64)
+    return self._sort()
+
+  def _sort(self) -> np.ndarray:
+    graph = {node: self.parents[node].tolist() for node in range(len(self))}
+    try:
+      order = graphlib.TopologicalSorter(graph).static_order()
+      return np.fromiter(order, np.int64, len(self))
+    except graphlib.CycleError as error:
+      cycle = [ascii(self.ids[node]) for node in error.args[1][::-1]]
+      n = len(cycle) - 1
+      names = ' -> '.join([*cycle[: min(n, _SHOWN)], cycle[0]])
+      more = f' ({n} labels in the cycle)' if n > _SHOWN else ''
+      raise DataError(
+        f'label {cycle[0]} is its own ancestor: {names}{more}; remove one of '
+        'these parents'
+      ) from error
 
   @functools.cached_property
   def ancestors(self) -> Ragged:
@@ -176,33 +190,6 @@ class Hierarchy:
     row_of, nodes = np.divmod(pairs, max(len(self), 1))
     indptr = np.searchsorted(row_of, np.arange(len(rows) + 1))
     return Ragged(indptr.astype(np.int64), nodes.astype(np.int32))
-
-  def _turned(self, edges: Ragged) -> Ragged:
-    source = np.repeat(np.arange(len(edges), dtype=np.int32), edges.lengths)
-    order = np.argsort(edges.values, kind='stable')
-    indptr = np.zeros(len(edges) + 1, np.int64)
-    counts = np.bincount(edges.values, minlength=len(edges))
-    np.cumsum(counts, out=indptr[1:])
-    return Ragged(indptr, source[order])
-
-  def _check_cycles(self) -> None:
-    if len(self.top_down) == len(self):
-      return
-    inside = np.ones(len(self), bool)
-    inside[self.top_down] = False
-    # Every node that is left has a parent that is left too.
-    node, path = int(np.flatnonzero(inside)[0]), []
-    while node not in path:
-      path.append(node)
-      parents = self.parents[node]
-      node = int(parents[inside[parents]][0])
-    cycle = path[path.index(node) :]
-    names = ' -> '.join(ascii(self.ids[n]) for n in [*cycle[:_SHOWN], cycle[0]])
-    more = f' ({len(cycle)} labels in the cycle)' if len(cycle) > _SHOWN else ''
-    raise DataError(
-      f'label {self.ids[cycle[0]]!a} is its own ancestor: {names}{more}; '
-      'remove one of these parents'
-    )
 
 
 def _rows(edges: Ragged, rows: np.ndarray) -> np.ndarray:
