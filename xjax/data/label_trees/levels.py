@@ -89,8 +89,6 @@ class LabelLevels:
       depths = cuts.depths_of(sizes)
     elif depths is None:
       depths = range(1, cuts.deepest)
-    else:
-      cuts.check(depths)
     labels = np.flatnonzero(cuts.in_tree_L)
     upper = np.zeros(len(labels), np.int64)  # the root
     parents = []
@@ -162,16 +160,11 @@ class LabelLevels:
       last = level == count - 1
       shape = (len(in_tree_L) if last else None,)
       parent = arrays.take(name, np.int32, shape)
-      outside = ~in_tree_L if last else np.zeros(len(parent), bool)
-      if not level:
-        outside[:] = True
-      arrays.check(name, (parent == PAD) != outside, 'is a wrong parent')
-      if level:
-        size = len(parents[-1])
-        bad = (parent < PAD) | (parent >= size)
-        arrays.check(name, bad, f'is not a node of a level with {size} nodes')
-        childless = np.bincount(parent[~outside], minlength=size) == 0
-        arrays.check(name, childless, 'a node above has no children')
+      # Nodes of level 0, and labels that are not in the tree, have no parent.
+      outside = ~in_tree_L if last and level else level == 0
+      size = len(parents[-1]) if level else 0
+      bad = (parent < PAD) | (parent >= size) | ((parent == PAD) != outside)
+      arrays.check(name, bad, 'is a wrong parent')
       parents.append(parent)
     return cls.of(parents, in_tree_L)
 
@@ -264,14 +257,6 @@ class _Cuts:
     nodes = np.diff(self._tree.levels)
     labels = np.bincount(self._depth_L[self.in_tree_L], minlength=len(nodes))
     return (nodes + np.cumsum(labels) - labels).tolist()
-
-  def check(self, depths: Sequence[int]) -> None:
-    inside = all(0 < depth < self.deepest for depth in depths)
-    if not inside or list(depths) != sorted(set(depths)):
-      raise ConfigError(
-        f'a tree cannot be cut at the depths {list(depths)}: depths must '
-        f'ascend, from 1 to at most {self.deepest - 1} ({self._tree})'
-      )
 
   def depths_of(self, sizes: Sequence[int]) -> list[int]:
     """Returns the depth for each largest number of clusters."""

@@ -155,14 +155,12 @@ def _open(path: pathlib.Path) -> np.ndarray:
 
 def _read_vectors(path: pathlib.Path) -> np.ndarray:
   vectors = _open(path)
-  if vectors.dtype not in _DTYPES:
+  fits = vectors.ndim == 2 and vectors.shape[1]
+  if vectors.dtype not in _DTYPES or not fits:
     raise DataError(
-      f'{path}: the vectors are {vectors.dtype}, not float32 or float16'
-    )
-  if vectors.ndim != 2 or not vectors.shape[1]:
-    raise DataError(
-      f'{path}: the array has shape {vectors.shape}, but it must be '
-      '[documents, D] or, if there is a file of lengths, [tokens, D]'
+      f'{path}: the array is {vectors.dtype} {vectors.shape}, but must be '
+      'float32 or float16, [documents, D] or, if there is a file of lengths, '
+      '[tokens, D]'
     )
   return vectors
 
@@ -173,20 +171,13 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
   if not path.exists():
     return np.ones(n_vectors, np.int64)
   lengths = _open(path)
-  if lengths.ndim != 1 or lengths.dtype.kind not in 'iu':
+  counts = lengths.ndim == 1 and lengths.dtype.kind in 'iu'
+  if not counts or (lengths < 0).any() or lengths.sum() != n_vectors:
     raise DataError(
-      f'{path}: the array is {lengths.dtype} {lengths.shape}, not one integer '
-      'per document'
+      f'{path}: must have one integer per document, at least 0, whose sum is '
+      f'the number of vectors in {stem}.npy, {n_vectors}'
     )
-  lengths = np.asarray(lengths, np.int64)
-  if len(lengths) and lengths.min() < 0:
-    raise DataError(f'{path}: the number in row {lengths.argmin()} is negative')
-  if lengths.sum() != n_vectors:
-    raise DataError(
-      f'{path}: the sum of lengths is {lengths.sum()}, but {stem}.npy has '
-      f'{n_vectors} vectors'
-    )
-  return lengths
+  return np.asarray(lengths, np.int64)
 
 
 def _read_ids(path: pathlib.Path) -> dict[str, int]:

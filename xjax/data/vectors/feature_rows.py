@@ -88,15 +88,10 @@ class FeatureRows:
     fits_BT = np.isfinite(np.einsum('btd,btd->bt', out, out))
     if not fits_BT.all():
       row = int(np.argmin(fits_BT.all(axis=1)))
-      finite = np.isfinite(out[row]).all()
-      fault = (
-        f'has values up to {abs(out[row]).max():.3g}, which are too large: the '
-        'squared length of a vector must be below 3.4e38; scale the vectors'
-        if finite
-        else 'has values that are NaN or infinite'
-      )
       raise DataError(
-        f'{self.source}: document {self.ids[rows[row]]!a} {fault}'
+        f'{self.source}: document {self.ids[rows[row]]!a} has values that are '
+        'NaN, infinite or too large; the squared length of a vector must be '
+        'below 3.4e38'
       )
     return out
 
