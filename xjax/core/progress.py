@@ -48,7 +48,6 @@ class Progress(contextlib.AbstractContextManager):
 
   has_line: ClassVar[bool] = False  # whether any line was written yet
   has_bar: ClassVar[bool] = True  # whether a terminal shows a bar
-  says_end: ClassVar[bool] = True  # whether a last line follows other lines
   leave: ClassVar[bool] = False  # whether the bar stays after the work
   smoothing: ClassVar[float] = 0.3  # of speed: 0 is the mean, 1 the last part
   _open: ClassVar[list['Progress']] = []  # contexts; the innermost comes last
@@ -127,15 +126,11 @@ class Progress(contextlib.AbstractContextManager):
     Progress._spoke, Progress.has_line = time.monotonic(), True
 
   def _repeat(self) -> None:
-    """Writes log lines until the work ends; after lines, also a last one."""
-    start, any_line = time.monotonic(), False
+    """Writes log lines until the work ends."""
+    start = time.monotonic()
     while not self._ended.wait(max(self._until_due(), _LOOK)):
       if self._open[-1:] == [self] and self._until_due() <= 0:
         self.say(self._line(time.monotonic() - start))
-        any_line = True
-    if any_line and self.says_end:
-      seconds = time.monotonic() - start
-      self.say(f'{self._line(seconds)}; ended after {seconds:.0f} s')
 
   def _until_due(self) -> float:
     return self._spoke + _SILENCE - time.monotonic()
@@ -155,7 +150,6 @@ class Heartbeat(Progress):
   # their own; in a terminal, too.
 
   has_bar = False
-  says_end = False
 
 
 @contextlib.contextmanager

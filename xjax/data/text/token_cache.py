@@ -18,7 +18,6 @@ import json
 import os
 import pathlib
 import struct
-import tempfile
 from typing import IO, Protocol
 
 from absl import logging
@@ -54,40 +53,16 @@ class Tokenizer(Protocol):
 
 
 def user_cache_dir() -> pathlib.Path:
-  """Returns the user's folder for caches."""
+  """Returns $XJAX_CACHE_DIR or ~/.cache/xjax."""
   default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
   return pathlib.Path(default).expanduser()
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
-  """Returns the folder for prepared data.
-
-  This is config.cache_dir, or the user's folder, $XJAX_CACHE_DIR or
-  ~/.cache/xjax. A config may come from another machine: if its cache_dir cannot
-  be used, a warning is logged once, and the user's folder is returned.
-  """
-  user_folder = user_cache_dir()
-  if not config.cache_dir:
-    return user_folder
-  folder = pathlib.Path(config.cache_dir).expanduser()
-  return folder if _is_usable(folder, user_folder) else user_folder
-
-
-@functools.cache
-def _is_usable(folder: pathlib.Path, instead: pathlib.Path) -> bool:
-  """Returns whether a folder can be written to; warns once if it cannot."""
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=folder).close()
-  except OSError as error:
-    logging.warning(
-      'data.cache_dir=%s cannot be used (%s); %s is used instead',
-      folder,
-      error.strerror,
-      instead,
-    )
-    return False
-  return True
+  """Returns the folder for prepared data; by default the user's folder."""
+  if config.cache_dir:
+    return pathlib.Path(config.cache_dir).expanduser()
+  return user_cache_dir()
 
 
 def encode(
