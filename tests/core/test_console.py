@@ -55,18 +55,10 @@ def test_control_characters_are_escaped(capsys):
   assert capsys.readouterr().out == PLAIN + '\n'
 
 
-def test_control_characters_in_the_log_are_escaped():
-  said = "logging.warning('label %s', chr(27) + '[2J' + chr(0x202e))"
-  program = PROGRAM.replace("logging.warning('it warns')", said)
-  done = run_program(program, SPEAKER)
-  assert 'label \\x1b[2J\\u202e' in done.stderr.splitlines()
-
-
 @pytest.mark.parametrize(
   ('path', 'shown'),
   [
     (SPEAKER, ['it says 1', 'it warns']),
-    (ROOT / '.venv' / 'site-packages' / 'orbax' / 'save.py', ['it warns']),
     ('/opt/xjax/lib/orbax/save.py', ['it warns']),
   ],
 )
@@ -98,10 +90,9 @@ def printed(n, stdout, **environment):
   )
 
 
-@pytest.mark.parametrize('n', [1, 10_000])
-def test_a_full_disk_behind_the_output_is_one_line(n):
+def test_a_full_disk_behind_the_output_is_one_line():
   with open('/dev/full', 'wb') as full:
-    done = printed(n, full)
+    done = printed(10_000, full)
   assert done.returncode == 1
   assert done.stderr == (
     b'error: standard output: cannot be written: No space left on device\n'
@@ -153,31 +144,6 @@ def test_a_context_uses_the_handlers_of_the_caller(caplog):
   assert caplog.messages == ['it says']
 
 
-# Counts the searches for garbage while Python ends.
-ENDING = """
-import gc
-from xjax.core.console import start_command
-start_command()
-class Says:
-  def __del__(self):
-    print('searched')
-said = Says()
-said.self = said
-"""
-
-
-def words_of(code, *folders):
-  """Runs code in a Python of its own; returns the words that it prints."""
-  done = subprocess.run(
-    [sys.executable, '-c', code],
-    env={**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, folders))},
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  return done.stdout.split()
-
-
 def test_no_garbage_is_searched_for_while_libraries_load():
   with loading_libraries():
     assert not gc.isenabled()
@@ -187,33 +153,14 @@ def test_no_garbage_is_searched_for_while_libraries_load():
   assert gc.isenabled()
 
 
-def test_the_search_goes_on_after_an_import_that_fails():
-  with pytest.raises(ImportError), loading_libraries():
-    import no_such_library  # noqa: F401
-  assert gc.isenabled()
-
-
 def test_records_of_training_need_no_large_library(tmp_path):
   (tmp_path / 'torch.py').write_text('')
   code = 'import sys, xjax.train.writers; print(*sys.modules)'
-  words = words_of(code, tmp_path, ROOT)
-  assert {'torch', 'sklearn'}.isdisjoint(words)
-
-
-def test_commands_leave_libraries_out_of_later_searches():
-  code = (
-    'import gc\n'
-    'from xjax.core.console import loading_libraries, start_command\n'
-    'for call in (lambda: None, start_command):\n'
-    '  call()\n'
-    '  with loading_libraries():\n'
-    '    import xjax.data.text.words\n'
-    '  print(gc.get_freeze_count() > 0)\n'
+  done = subprocess.run(
+    [sys.executable, '-c', code],
+    env={**os.environ, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}'},
+    capture_output=True,
+    text=True,
+    check=True,
   )
-  words = words_of(code, ROOT)
-  assert words == ['False', 'True']
-
-
-def test_python_ends_without_a_search_for_garbage():
-  words = words_of(ENDING, ROOT)
-  assert words == []
+  assert {'torch', 'sklearn'}.isdisjoint(done.stdout.split())

@@ -1,7 +1,5 @@
 """Strings in one array of bytes."""
 
-import pickle
-
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -66,12 +64,6 @@ def test_strings_of_the_same_hash_are_told_apart(monkeypatch):
   ours = Texts.of(['aa', 'b', 'cc', 'b'])
   assert ours.row_of['cc'] == 2 and 'dd' not in ours
   assert ours.row_of.repeated() == [3]
-
-
-def test_an_index_made_elsewhere_is_the_same():
-  ours = Texts.of(['a', 'b'])
-  assert ours.row_of == {'a': 0, 'b': 1}
-  assert pickle.loads(pickle.dumps(ours)).row_of == ours.row_of
 
 
 @SETTINGS

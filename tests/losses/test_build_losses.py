@@ -66,14 +66,6 @@ def test_class_balanced_golden():
   np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-12)
 
 
-def test_the_mean_is_over_labels_with_documents():
-  found = class_balanced(np.array([4, 0, 100, 1, 0]), 0.9)
-  assert found[[0, 2, 3]].mean() == pytest.approx(1)
-  # The others weigh as if they had one document.
-  np.testing.assert_array_equal(found[[1, 4]], found[3])
-  assert found[2] < found[0] < found[3]
-
-
 def test_class_balanced_ends():
   counts = np.array([1, 10, 1000])
   np.testing.assert_allclose(class_balanced(counts, 0.0), 1)

@@ -29,7 +29,7 @@ def hinge(z, y):
   return np.maximum(0, 1 - np.where(y, 1, -1) * z) ** 2
 
 
-FOCAL = [(2.0, 0.0), (2.0, 0.25), (0.5, 0.0), (0.0, 0.0)]
+FOCAL = [(2.0, 0.25), (0.0, 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -95,24 +95,12 @@ def test_extremes(loss_trial, loss, cases, rtol):
     np.testing.assert_allclose(found, expected, rtol=rtol)
 
 
-def test_focal_loss_without_gamma_is_cross_entropy():
-  given = jnp.linspace(-30, 30, 9)[None], jnp.arange(9)[None] % 2 == 0
-  assert_close(Focal(0.0)(*given), bce(*given), 1e-5, atol=1e-6)
-
-
-def test_digits_of_what_is_nearly_right(loss_trial):
-  found, _ = loss_trial(Focal(2.0), None).at(-8.0, False)
-  p = 1 / (1 + np.exp(8))
-  np.testing.assert_allclose(found, -(p**2) * np.log1p(-p), rtol=1e-5)
-
-
 def absent(logits_BC, weight_C=None):
   """The loss of labels that are not gold, which share logarithms."""
   return jax.jit(bce.absent)(jnp.asarray(logits_BC, jnp.float32), weight_C)
 
 
-@pytest.mark.parametrize('documents', [1, 3, 16, 24, 37, 48])
-@pytest.mark.parametrize('scale', [1e-3, 3, 15])
+@pytest.mark.parametrize(('documents', 'scale'), [(3, 15), (16, 1e-3), (37, 3)])
 def test_absent_labels_share_logarithms(documents, scale):
   rng = np.random.default_rng(documents)
   z_BC = rng.normal(size=(documents, 11), scale=scale).astype(np.float32)
@@ -124,7 +112,7 @@ def test_absent_labels_share_logarithms(documents, scale):
   assert dlogits_BC[0, 3] == 0
 
 
-@pytest.mark.parametrize('logit', [-80.0, -30.0, -17.0, 0.0, 17.0, 88.0, 1e4])
+@pytest.mark.parametrize('logit', [-80.0, -17.0, 88.0, 1e4])
 def test_no_digit_of_an_absent_label_is_lost(logit):
   z_BC = np.full((32, 5), logit)
   loss, _ = absent(z_BC)

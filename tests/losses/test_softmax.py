@@ -98,9 +98,7 @@ def test_definition(averaged, weighted):
   np.testing.assert_array_equal(dlogits_BL[[2, 7]], 0)
 
 
-@pytest.mark.parametrize(
-  ('mesh', 'chunk'), [((2, 4), 16), ((1, 8), 7), ((8, 1), 16), ((1, 1), 1)]
-)
+@pytest.mark.parametrize(('mesh', 'chunk'), [((2, 4), 16), ((1, 1), 7)])
 def test_meshes_and_chunks(mesh, chunk):
   given = weights()
   total, slope_BL = reference(
@@ -133,13 +131,3 @@ def test_extremes(sign, all_labels):
   # Logits of 10,000 have three digits after the point.
   np.testing.assert_allclose(dlogits_BL, slope_BL, atol=2e-3)
   assert np.isfinite(dlogits_BL).all()
-
-
-def test_averaged_documents_count_as_one():
-  once, slope_BL = found(Softmax(True), draw())
-  each, slopes_BL = found(Softmax(False), draw())
-  gold = (shares(False, 1.0) > 0).sum(axis=1)
-  np.testing.assert_allclose(
-    slope_BL * np.maximum(gold, 1)[:, None], slopes_BL, 1e-5, 1e-6
-  )
-  assert once < each

@@ -144,23 +144,3 @@ def test_damaged_arrays(says):
   DAMAGE[says](arrays)
   with pytest.raises(DataError, match=f'model.npz: {says}'):
     taken(arrays)
-
-
-PLACES = st.lists(st.integers(-1, 7), min_size=6, max_size=6)
-
-
-@settings(max_examples=200)
-@given(PLACES | PLACES.map(sorted))
-def test_first_children_that_are_none(middle):
-  """Whatever they are, what passes is a tree: all paths end at the root."""
-  arrays = small().arrays()
-  arrays['first_child'] = np.array([1, *middle, 7], np.int32)
-  arrays['label'] = np.arange(7, dtype=np.int32)
-  arrays['n_labels'] = np.int64(7)
-  try:
-    tree = taken(arrays)
-  except DataError:
-    return
-  parent = tree.parent
-  assert len(parent) == 7 and (parent < np.arange(7)).all()
-  assert tree.levels[-1] == 7

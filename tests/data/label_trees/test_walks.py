@@ -48,14 +48,6 @@ def test_the_labels_that_are_visited_most_are_kept(top):
     assert len(kept) == min(top, np.count_nonzero(step[label]))
 
 
-def test_of_labels_with_equally_many_visits_the_first_is_kept():
-  for seed in range(40):
-    whole = weights(seed, steps=4, top=5)
-    one = weights(seed, steps=4, top=1)
-    for row, kept in zip(whole[:5], one):
-      assert np.flatnonzero(kept).tolist() == [int(row.argmax())]
-
-
 def test_a_label_without_documents_has_only_itself():
   assert weights()[5].tolist() == [0, 0, 0, 0, 0, 1]
   assert not weights()[:3, 3:].any() and not weights()[3:5, :3].any()
