@@ -90,12 +90,12 @@ def test_waits_for_a_process_that_is_about_to_end(holder, tmp_path):
 
 def test_what_stays_empty_leaves_no_folder(tmp_path):
   with pytest.raises(KeyError):
-    with locked(tmp_path / 'a' / 'b'):
+    with locked(tmp_path / 'a'):
       raise KeyError
   assert names(tmp_path) == []
-  with locked(tmp_path / 'a' / 'b'):
-    (tmp_path / 'a' / 'b' / 'file').touch()
-  assert names(tmp_path / 'a' / 'b') == ['file']
+  with locked(tmp_path / 'a'):
+    (tmp_path / 'a' / 'file').touch()
+  assert names(tmp_path / 'a') == ['file']
 
 
 def test_a_lock_file_that_was_removed_meanwhile_locks_nobody(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.data.label_trees.clustering import balanced_kmeans, unbalanced_kmeans
+from xjax.data.label_trees.clustering import kmeans
 
 
 def points(rng, n, d=6):
@@ -21,7 +21,7 @@ def test_sizes_differ_by_at_most_one(seed, data, spherical):
   k = data.draw(st.integers(1, n))
   rng = np.random.default_rng(seed)
   members = rng.permutation(50)[:n]
-  part = balanced_kmeans(points(rng, 50), members, k, 0, spherical=spherical)
+  part = kmeans(points(rng, 50), members, k, 0, spherical=spherical)
   assert part.shape == (n,) and part.dtype == np.int64
   sizes = np.bincount(part, minlength=k)
   assert len(sizes) == k and sizes.max() - sizes.min() <= 1
@@ -34,12 +34,12 @@ def test_without_a_limit_no_cluster_is_empty(seed, data, round_):
   n = data.draw(st.integers(1, 40))
   k = data.draw(st.integers(1, n))
   rows = points(np.random.default_rng(seed), n)
-  part = unbalanced_kmeans(rows, np.arange(n), k, 0, spherical=round_)
+  asked = {'balanced': False, 'spherical': round_}
+  part = kmeans(rows, np.arange(n), k, 0, **asked)
   assert part.shape == (n,) and part.dtype == np.int64
   sizes = np.bincount(part)
   assert len(sizes) <= k and sizes.min() >= 1 and sizes.sum() == n
-  asked = {'spherical': round_, 'workers': 3}
-  again = unbalanced_kmeans(rows, np.arange(n), k, 0, **asked)
+  again = kmeans(rows, np.arange(n), k, 0, **asked, workers=3)
   np.testing.assert_array_equal(part, again)
 
 
@@ -52,7 +52,7 @@ def test_near_and_far_groups_are_told_apart(seed):
     centres = rng.random((6, 8)) * rng.choice([1, 3, 9], 6)[:, None]
     dense = centres[group] + 0.3 * rng.random((60, 8))
     rows = sparse.csr_array(dense.astype(np.float32))
-    part = balanced_kmeans(rows, np.arange(60), 6, seed, spherical=False)
+    part = kmeans(rows, np.arange(60), 6, seed, spherical=False)
     assert len(set(zip(part.tolist(), group.tolist(), strict=True))) == 6
 
 
@@ -62,7 +62,7 @@ def test_those_stay_to_whom_it_matters_most():
   dense = np.stack([np.cos(angles), np.sin(angles)], axis=1)
   rows = sparse.csr_array(dense.astype(np.float32))
   for seed in range(5):
-    part = balanced_kmeans(rows, np.arange(8), 2, seed)
+    part = kmeans(rows, np.arange(8), 2, seed)
     assert (part[:4] == part[0]).all() and (part[4:] == 1 - part[0]).all()
 
 
@@ -71,7 +71,7 @@ def test_the_seed_alone_decides(spherical):
   rows = points(np.random.default_rng(0), 200, 20)
   members = np.arange(150)
   clusterings = [
-    balanced_kmeans(rows, members, 7, seed, spherical=spherical, workers=n)
+    kmeans(rows, members, 7, seed, spherical=spherical, workers=n)
     for seed, n in [(1, 1), (1, 1), (1, 2), (1, 16), (2, 1)]
   ]
   for same in clusterings[1:4]:

@@ -38,11 +38,10 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
   written, or was deleted or moved meanwhile.
   """
   folder = pathlib.Path(folder)
-  created: list[pathlib.Path] = []
-  path = folder / NAME
+  path, made = folder / NAME, not folder.exists()
   try:
     with writing(path):
-      lock = _lock(path, time.monotonic() + wait, created)
+      lock = _lock(path, time.monotonic() + wait)
     try:
       yield
       if not _is_at(lock, path):
@@ -58,9 +57,9 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
           path.unlink()
       os.close(lock)
   finally:
-    with contextlib.suppress(OSError):  # folders with files stay
-      for new in reversed(created):
-        new.rmdir()
+    if made:
+      with contextlib.suppress(OSError):  # a folder with files stays
+        folder.rmdir()
 
 
 def is_locked(folder: str | os.PathLike) -> bool:
@@ -82,18 +81,17 @@ def is_locked(folder: str | os.PathLike) -> bool:
     os.close(lock)
 
 
-def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
+def _lock(path: pathlib.Path, until: float) -> int:
   """Makes, locks and fills a lock file in time; returns its descriptor."""
   waiting = False
   while True:
-    _make_folder(path.parent, created)
     try:
+      path.parent.mkdir(parents=True, exist_ok=True)
       flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
       lock = os.open(path, flags, 0o666)
     except FileNotFoundError:
-      # Another process has just removed the folder, which was empty; or the
-      # folder is a link that leads nowhere.
-      if path.parent.is_symlink() or time.monotonic() >= until:
+      # Another process has just removed the folder, which was empty.
+      if time.monotonic() >= until:
         raise
       continue
     try:
@@ -115,15 +113,6 @@ def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
       waiting = True
       logging.info('%s: waiting until it is free of %s', path.parent, holder)
     time.sleep(_LOOK_EVERY)
-
-
-def _make_folder(folder: pathlib.Path, created: list[pathlib.Path]) -> None:
-  """Makes a folder and its parents, and adds the new ones to a list."""
-  absent = [p for p in (folder, *folder.parents) if not p.exists()]
-  for path in reversed(absent):
-    with contextlib.suppress(FileExistsError):
-      path.mkdir()
-      created.append(path)
 
 
 def _try_to_lock(lock: int, path: pathlib.Path) -> bool:

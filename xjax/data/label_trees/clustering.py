@@ -1,6 +1,6 @@
 """Divides sparse rows into clusters by k-means, of equal or of any size."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import concurrent.futures
 
 from numba import njit
@@ -19,57 +19,30 @@ _ROUNDS = 20
 _GAIN = 1e-4  # rounds end if the mean similarity grows by less than this share
 
 
-def balanced_kmeans(
+def kmeans(
   features: sparse.csr_array,
   members: np.ndarray,
   k: int,
   seed: int | Sequence[int],
   *,
+  balanced: bool = True,
   spherical: bool = True,
   workers: int = 1,
 ) -> np.ndarray:
-  """Divides rows into k clusters whose sizes differ by at most one.
+  """Divides rows into clusters by Lloyd's algorithm.
 
-  The method is Lloyd's algorithm with a limit on the size of clusters. Each row
-  chooses the most similar cluster that has room. If too many rows choose a
+  If `balanced`, there are k clusters whose sizes differ by at most one. Each
+  row chooses the most similar cluster that has room. If too many rows choose a
   cluster, it keeps the rows that would lose the most similarity by a move to
   the next best cluster, and the others choose again. (For two clusters, this is
-  the split of Parabel, Prabhu et al. 2018.)
+  the split of Parabel, Prabhu et al. 2018.) Otherwise, each row chooses the
+  most similar cluster; there are at most k clusters, none empty.
 
   `members` are the rows of `features`, float32 [rows, D], to divide; the
   result, int64, has the cluster of each. `seed` decides the first centres, the
   only random choice; `workers` threads change no result. If `spherical`,
   similarity is the cosine with the centre; else it is closeness to the mean.
   """
-  options = spherical, workers
-  return _lloyd(features, members, k, seed, *options, _assign)
-
-
-def unbalanced_kmeans(
-  features: sparse.csr_array,
-  members: np.ndarray,
-  k: int,
-  seed: int | Sequence[int],
-  *,
-  spherical: bool = True,
-  workers: int = 1,
-) -> np.ndarray:
-  """Divides rows into at most k clusters, none empty, by Lloyd's algorithm."""
-  options = spherical, workers
-  part = _lloyd(features, members, k, seed, *options, _most_similar)
-  return np.unique(part, return_inverse=True)[1]
-
-
-def _lloyd(
-  features: sparse.csr_array,
-  members: np.ndarray,
-  k: int,
-  seed: int | Sequence[int],
-  spherical: bool,
-  workers: int,
-  assign: Callable[[np.ndarray], np.ndarray],
-) -> np.ndarray:
-  """Returns the clusters that `assign` chooses by similarities [members, k]."""
   rng = np.random.default_rng(seed)
   rows = _drop_unused_features(features[members])
   first = rng.choice(len(members), k, replace=False)
@@ -77,13 +50,18 @@ def _lloyd(
   before = -np.inf
   for _ in range(_ROUNDS):
     similar = _similarities(rows, centres, spherical, workers)
-    part = assign(similar)
+    part = _assign(similar) if balanced else similar.argmax(axis=1)
     mean = similar[np.arange(len(members)), part].mean(dtype=np.float64)
     if mean - before < _GAIN * abs(mean):
       break
     before = mean
-    _centre(rows, part, centres, spherical)
-  return part
+    _sums(*csr_arrays(rows), part, centres)
+    if spherical:
+      sizes = np.sqrt((centres**2).sum(axis=0))
+    else:
+      sizes = np.bincount(part, minlength=k)
+    centres /= np.maximum(sizes, np.float32(1e-12)).astype(np.float32)
+  return part if balanced else np.unique(part, return_inverse=True)[1]
 
 
 def _drop_unused_features(rows: sparse.csr_array) -> sparse.csr_array:
@@ -111,24 +89,6 @@ def _similarities(
     # |x - c|^2 = |x|^2 - 2 (x c - |c|^2 / 2), and |x|^2 is the same for all c.
     similar -= (centres**2).sum(axis=0) / 2
   return similar
-
-
-def _centre(
-  rows: sparse.csr_array,
-  part: np.ndarray,
-  centres: np.ndarray,
-  spherical: bool,
-) -> None:
-  _sums(*csr_arrays(rows), part, centres)
-  if spherical:
-    sizes = np.sqrt((centres**2).sum(axis=0))
-  else:
-    sizes = np.bincount(part, minlength=centres.shape[1])
-  centres /= np.maximum(sizes, np.float32(1e-12)).astype(np.float32)
-
-
-def _most_similar(similar: np.ndarray) -> np.ndarray:
-  return similar.argmax(axis=1)
 
 
 def _assign(similar: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, field
-from xjax.data.label_trees.clustering import balanced_kmeans, unbalanced_kmeans
+from xjax.data.label_trees.clustering import kmeans
 from xjax.data.label_trees.label_features import (
   LabelFeatures,
   label_features,
@@ -138,10 +138,9 @@ def _part(
   seed: Sequence[int],
 ) -> np.ndarray:
   options = {'spherical': config.spherical, 'workers': workers}
-  if config.clusters is Clusters.K_MEANS:
-    return balanced_kmeans(features, labels, k, seed, **options)
-  if config.clusters is Clusters.UNBALANCED:
-    return unbalanced_kmeans(features, labels, k, seed, **options)
+  if config.clusters is not Clusters.TWO_MEANS:
+    balanced = config.clusters is Clusters.K_MEANS
+    return kmeans(features, labels, k, seed, balanced=balanced, **options)
   clusters = np.zeros(len(labels), np.int64)
   for halving in range((k - 1).bit_length()):
     # Cluster c becomes the clusters 2 c and 2 c + 1. The order is reversed, so
@@ -151,7 +150,7 @@ def _part(
       if len(members) < 2:  # nothing to divide; k is not a power of 2
         clusters[members] = 2 * cluster
         continue
-      half = balanced_kmeans(
+      half = kmeans(
         features, labels[members], 2, (*seed, halving, cluster), **options
       )
       clusters[members] = 2 * cluster + half

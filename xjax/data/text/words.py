@@ -163,22 +163,22 @@ class WordPlace(NamedTuple):
 
 def document_words(document: Document) -> list[WordPlace]:
   """Returns the place of each word of split_words(document.text())."""
-  return [
-    WordPlace(zone, start, end)
-    for zone, text in document.zones.items()
-    for start, end in word_spans(text)
-  ]
+  return _places(document, word_spans)
 
 
 def document_terms(document: Document, first_words: int = 0) -> list[WordPlace]:
   """Returns the place of each word of split_terms(document.text(), ...)."""
-  places = [
-    (zone, start, end)
+  return _places(document, _term_spans)[: first_words or None]
+
+
+def _places(
+  document: Document, spans_of: Callable[[str], Iterable[tuple[int, int]]]
+) -> list[WordPlace]:
+  return [
+    WordPlace(zone, start, end)
     for zone, text in document.zones.items()
-    for start, end in _term_spans(text)
+    for start, end in spans_of(text)
   ]
-  # WordPlace(...) would take twice as long.
-  return list(map(WordPlace._make, places[: first_words or None]))
 
 
 def _term_spans(text: str) -> Iterable[tuple[int, int]]:

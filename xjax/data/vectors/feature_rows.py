@@ -1,6 +1,6 @@
 """Gives random access to vectors of documents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import hashlib
 
@@ -10,7 +10,7 @@ from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD
 
-_HASHED = 1 << 24  # bytes of vectors that are in memory while they are hashed
+_HASHED = 64  # documents whose vectors are in memory while they are hashed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,21 +98,12 @@ class FeatureRows:
   def digest(self) -> str:
     kind = f'{self.vectors.dtype} {self.dim} '
     digest = hashlib.sha256(kind.encode() + self.lengths.tobytes())
-    with Progress(f'checking {self.source}', int(self.lengths.sum())) as shown:
-      for start, end in self._spans():
-        digest.update(np.ascontiguousarray(self.vectors[start:end]))
-        shown.update(end - start)
+    with Progress(f'checking {self.source}', len(self)) as shown:
+      for first in range(0, len(self), _HASHED):
+        starts = self.starts[first : first + _HASHED]
+        lengths = self.lengths[first : first + _HASHED]
+        shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        at = np.arange(len(shift)) + shift
+        digest.update(np.ascontiguousarray(self.vectors[at]))
+        shown.update(len(starts))
     return digest.hexdigest()
-
-  def _spans(self) -> Iterator[tuple[int, int]]:
-    """Yields the first and last place of consecutive vectors, in order."""
-    # Neighbours in the file share a span, so it is read in large pieces.
-    ends = self.starts + self.lengths
-    breaks = np.flatnonzero(self.starts[1:] != ends[:-1]) + 1
-    firsts = np.concatenate([[0], breaks]) if len(self) else []
-    lasts = np.append(breaks, len(self)) - 1
-    step = max(1, _HASHED // (self.dim * self.vectors.itemsize))
-    for first, last in zip(firsts, lasts):
-      start, end = int(self.starts[first]), int(ends[last])
-      for at in range(start, end, step):
-        yield at, min(at + step, end)

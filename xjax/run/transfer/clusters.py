@@ -16,7 +16,7 @@ from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
-from xjax.data.label_trees.clustering import balanced_kmeans
+from xjax.data.label_trees.clustering import kmeans
 from xjax.data.label_trees.clusters import clustered_tree
 from xjax.data.label_trees.label_features import pifa, strongest
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
@@ -125,7 +125,7 @@ def cluster_labels(
 
     def part(labels: np.ndarray, k: int, seed: Sequence[int]) -> np.ndarray:
       options = {'spherical': False, 'workers': workers}
-      clusters = balanced_kmeans(features, labels, k, seed, **options)
+      clusters = kmeans(features, labels, k, seed, **options)
       shown.update()
       return clusters
 
