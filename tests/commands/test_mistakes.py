@@ -44,7 +44,7 @@ MISTAKES: dict[str, dict[str, str]] = {
       'the last step must not be larger than config.train.steps=600'
     ),
     'steps=3': "'steps=3' is not a flag",
-    '--coordinator=host:1': '--coordinator needs --multihost',
+    '--coordinator=host:1': '--coordinator, --num_processes and',
     '--chip=l4': '--chip needs --plan',
     '--plan_labels=9': '--plan_labels needs --plan',
   },

@@ -241,21 +241,16 @@ def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
     with np.errstate(divide='ignore'):
       logs = np.log(np.asarray(query.weights.values)[ids].astype(np.float32))
     keys = logs - np.logaddexp(np.float32(0), -a * keys - b)
-  listed = keys != -np.inf  # a list with NaN is refused later
+  listed = np.ones(len(ids), bool)
   if query.allowed is not None:
     own = query.allowed
-    listed &= own[ids] if own.ndim == 1 else own[rows, ids]
-  lists = Lists.none(query.n_lists, n, query.k)
-  order = np.lexsort((ids, -keys, rows))
+    listed = own[ids] if own.ndim == 1 else own[rows, ids]
+  lists, n_labels = Lists.none(query.n_lists, n, query.k), scores.shape[1]
+  cells = rows * np.int64(n_labels) + ids
   masks = [listed, *(listed & mask[ids] for mask in query.slices)]
   for ids_NK, scores_NK, mask in zip(lists.ids_GNK, lists.scores_GNK, masks):
-    at = order[mask[order]]
-    counts = np.bincount(rows[at], minlength=n)
-    starts = np.cumsum(counts) - counts
-    places = np.arange(len(at)) - np.repeat(starts, counts)
-    best = places < query.k
-    at, cells = at[best], (rows[at[best]], places[best])
-    ids_NK[cells], scores_NK[cells] = ids[at], keys[at]
+    best = best_cells(cells[mask], keys[mask], n_labels, n, query.k)
+    ids_NK[:], scores_NK[:] = best
   return lists
 
 

@@ -54,25 +54,16 @@ def start(
     num_processes: number of processes, if `coordinator` is set.
     process_id: number of this process, from 0, if `coordinator` is set.
   """
-  flags_set = {
-    '--coordinator': bool(coordinator),
-    '--num_processes': num_processes != 0,
-    '--process_id': process_id != -1,
-  }
-  if not multihost:
-    if any(flags_set.values()):
-      name = next(name for name, is_set in flags_set.items() if is_set)
-      raise ConfigError(
-        f'{name} needs --multihost; add --multihost, or drop {name}'
-      )
-    return
-  if any(flags_set.values()) and not (
-    coordinator and 0 <= process_id < num_processes
-  ):
+  given = coordinator or num_processes or process_id != -1
+  complete = coordinator and 0 <= process_id < num_processes
+  if given and not (multihost and complete):
     raise ConfigError(
-      '--coordinator, --num_processes and --process_id must be given together; '
-      '--process_id counts from 0 and is below --num_processes'
+      '--coordinator, --num_processes and --process_id must be given together, '
+      'with --multihost; --process_id counts from 0 and is less than '
+      '--num_processes'
     )
+  if not multihost:
+    return
   arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
