@@ -21,13 +21,9 @@ from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
-from xjax.plan.advice import advice
-from xjax.plan.chips import CHIPS
-from xjax.plan.plan import Planner
+from xjax.networks.pooling import SelfAttentionConfig
 from xjax.plan.sizes import assumed_sizes, trained_models
 from xjax.train.train_config import NoTrain
 
@@ -118,21 +114,6 @@ def test_a_matcher_and_a_ranker_are_planned():
     ('', ''),
   ]
   assert assumed_sizes(reranker, 10_000, 500).longest.listed == 50
-
-
-def test_the_advice_for_a_stage_names_its_fields():
-  stage = stage_of()
-  stage.model.encoder, stage.model.pooling = NoEncoder(), MeanConfig()
-  config = config_of(TreeModel(vectors=StageVectors(stage=stage)), TreeTrain())
-  model, _ = trained_models(config)
-  sizes = dataclasses.replace(
-    assumed_sizes(model.config, 100_000_000, 500), vocab_size=50
-  )
-  planner = Planner(sizes, CHIPS['v100-16'])
-  plan = planner.plan(model.config, 1)
-  assert not plan.fits
-  first = advice(plan, planner, model.path).changes[0].text
-  assert 'model.vectors.stage.train.rows=FusedSGD()' in first
 
 
 @pytest.mark.parametrize('model', [ExactMatchModel(), TreeModel()])
