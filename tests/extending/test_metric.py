@@ -17,7 +17,7 @@ from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.documents import Precision
 from xjax.judge.metrics.metric import DocumentMetric, LabelMetric
 from xjax.judge.metrics.protocols import XJAX
-from xjax.models.neural.neural_checks import check_best_metric
+from xjax.models.neural.neural_plan import check_best_metric
 
 OWN = 'my_metrics', 'my_label_metrics'  # files of the page
 

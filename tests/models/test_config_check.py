@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from tests.fixtures.kinds import KINDS
-from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError
 from xjax.data.config import (
   FeatureFilesConfig,
@@ -237,6 +236,7 @@ FAULTS = [
   # Kinds of models.
   (NAMES, 'model.language', 'klingon', "='klingon'"),
   (PROTOTYPES, 'model', NO_PARTS, 'names or centroids must be True'),
+  (PROTOTYPES, 'data', given(), 'config.model.names=True: config.data=XcFeat'),
   (TREE, 'model.tree', FrequencyTree((3, 3)), '.cutoffs=(3, 3): must ascend'),
   (TREE, 'model.tree', HALVED, 'tree.arity=12: must be a power of 2'),
   (TREE, 'model.tree.features', BY_LENGTH, 'tree.spherical=False, because the'),
@@ -378,12 +378,3 @@ def test_known_fields_pass():
     parts = dataclasses.is_dataclass(getattr(config.train, field.name))
     fault = field_fault(config, f'train.{field.name}')
     assert (fault is None) != parts
-
-
-@pytest.mark.parametrize('data', [tfidf(max_ngram=5, first_words=99), given()])
-def test_sparse_features_shrink(data):
-  for whole in (LINEAR, TREE):
-    small = shrink(dataclasses.replace(whole, data=data))
-    check_config(small)
-    assert isinstance(small.data, SyntheticData)
-    assert small.data.tokens.max_features <= 64

@@ -13,11 +13,3 @@ def test_a_forked_process_leaves_the_folder_of_its_parent(monkeypatch):
     del holder
   assert path.is_dir()
   path.rmdir()
-
-
-def test_a_folder_goes_with_its_object():
-  holder = TemporaryFolder()
-  path = holder.path
-  (path / 'file').write_text('x')
-  del holder
-  assert not path.exists()

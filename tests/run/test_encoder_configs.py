@@ -14,8 +14,8 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
-from xjax.models.neural.neural_checks import check_hierarchy
 from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import check_hierarchy
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig

@@ -21,8 +21,7 @@ from xjax.data.labels import read_left_out
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predict import recalls_of
 from xjax.judge.predictions import Predictions
-from xjax.models.ensemble.average import Averaging
-from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.ensemble.ensemble_model import Averaging, EnsembleModel
 from xjax.models.neural import neural_training
 from xjax.run import judging
 from xjax.run.evaluate import evaluate_split

@@ -151,8 +151,8 @@ class Model(ConfigPart, abstract=True):
 
   def open_stages(self, run: 'Run') -> tuple[str, ...]:
     """Returns the names of the stages that the trained model uses."""
-    del run
-    return ()
+    paths = run.folder.stages.glob('*/config.json')
+    return tuple(sorted(path.parent.name for path in paths))
 
   def trained_stages(self, config: 'Config') -> tuple[TrainedStage, ...]:
     """Returns the stages of a run, in the order of training."""

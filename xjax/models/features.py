@@ -3,7 +3,6 @@
 import abc
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import functools
 import pathlib
 
 import numpy as np
@@ -191,10 +190,11 @@ class TextFeaturiser(Featuriser):
 
   def _compute(self, documents: Documents) -> sparse.csr_array:
     if len(documents) > _CHUNK:
-      compute = functools.partial(self.in_chunks, title='features of documents')
       # The chunks must not remember their features too, since the caller
       # remembers the whole.
-      return compute(dataclasses.replace(documents, memory=None))
+      whole = dataclasses.replace(documents, memory=None)
+      texts = TextFeaturiser(self.data, self.featurise)
+      return texts.in_chunks(whole, 'features of documents')
     return self.featurise(
       [read_zones(document, self.data).text() for document in documents]
     )

@@ -9,8 +9,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM, Corpus
 from xjax.models.contract import Config
-from xjax.models.neural.neural_checks import check_hierarchy
 from xjax.models.neural.neural_model import first_vocabulary
+from xjax.models.neural.neural_plan import check_hierarchy
 from xjax.networks.pretrained.architecture import (
   Activation,
   Architecture,

@@ -15,7 +15,7 @@ from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
-from xjax.models.ensemble.average import Averaging
+from xjax.models.ensemble.ensemble_model import Averaging
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.run_record import RunRecord

@@ -89,18 +89,6 @@ def test_the_objective_is_that_of_liblinear(data, loss, costs, width):
     assert have == pytest.approx(least, rel=1e-5)
 
 
-@pytest.mark.parametrize('loss', Loss)
-def test_labels_of_all_documents_and_of_none(data, loss):
-  """Checks that the labels' scores are finite and mirror each other."""
-  rows, _ = data
-  features, weights_FC, bias_C = solve(data, solver(loss))
-  scores_NC = rows[:, features] @ weights_FC + bias_C
-  assert scores_NC[:, ALL].min() > 0 > scores_NC[:, NONE].max()
-  np.testing.assert_allclose(
-    scores_NC[:, ALL], -scores_NC[:, NONE], rtol=1e-3, atol=1e-3
-  )
-
-
 def assert_same(one, other):
   for have, wanted in zip(one, other, strict=True):
     assert have.dtype == wanted.dtype and have.tobytes() == wanted.tobytes()

@@ -162,18 +162,3 @@ def test_a_file_of_another_run_is_noticed(copied, finished, name):
   (copied / name).write_bytes(content)
   with pytest.raises(DataError, match=f'{name}: is not the file that this run'):
     open_run(copied)
-
-
-def test_features_of_another_size_are_refused(copied, tmp_path):
-  config = config_of(*RUNS['xr'])
-  config.data.tokens.max_features = 100
-  other = fit(config, tmp_path / 'other').workdir
-  path = 'features/tfidf.npz'
-  (copied / path).write_bytes((other / path).read_bytes())
-  says = (
-    'tree_0.npz: has 91 labels and 427 features, but the run has 91 labels '
-    'and 100 features'
-  )
-  (copied / 'digests.json').unlink()
-  with pytest.raises(DataError, match=says):
-    open_run(copied)

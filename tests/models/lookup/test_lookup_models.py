@@ -167,14 +167,3 @@ def test_names_are_found_by_parts(own_corpus, tmp_path, units):
   compound = ['7', '9'] if units is Units.CHARACTERS else []
   listed = [[label.id for label in row] for row in rows]
   assert listed == [['7', '9'], ['8', '9'], [], [], compound]
-
-
-def test_the_matched_words_explain_a_label(own_corpus, tmp_path):
-  result = fit(own_corpus(NamesModel(), NAMED), tmp_path / 'run')
-  predictor = open_run(result.workdir)
-  (labels,) = predictor.explain([TEXT], 9, 9)
-  words = {x.id: {word.word for word in x.why} for x in labels}
-  assert words == {'7': {'sea', 'fishes'}, '9': {'fishes'}}
-  scores = predictor.lists([TEXT], 2).scores[0]
-  sums = [sum(word.weight for word in label.why) for label in labels]
-  assert sums == pytest.approx(scores.tolist(), abs=1e-5)

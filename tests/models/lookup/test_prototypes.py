@@ -7,13 +7,10 @@ import pytest
 
 from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import config_of
-from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.data.config import Norm, TextVectorsConfig, TfidfConfig
+from xjax.data.config import TextVectorsConfig, TfidfConfig
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
-from xjax.models.config_check import check_config
-from xjax.models.contract import Config
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -166,21 +163,3 @@ def test_names_without_a_letter_are_no_part(own_corpus, tmp_path):
     )
     centroid = total / np.linalg.norm(total)
     np.testing.assert_allclose(row_of[id_], centroid, atol=1e-6)
-
-
-def test_sparse_features_have_no_names(feature_files, tmp_path):
-  data = feature_files(Norm.NONE)
-  config = Config(data=data, model=PrototypesModel(), train=NoTrain())
-  with pytest.raises(ConfigError, match='config.model.names=True: config.data'):
-    check_config(config)
-  with pytest.raises(ConfigError, match='norm=NONE: .*; set .*norm=L2'):
-    check_config(config)
-  config.data.tokens.norm = Norm.L2
-  config.model.names = False
-  result = fit(config, tmp_path / 'run')
-  assert result.metrics['test']['xjax']['all']['P@1'] == 1
-  predictor = open_run(result.workdir)
-  lists = predictor.predict(result.corpus.split('test').documents, 3)
-  assert [x.id for x in lists[3]][0] == '2'
-  with pytest.raises(ConfigError, match='reads features, not words'):
-    predictor.explain(['text'])

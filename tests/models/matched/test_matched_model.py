@@ -39,7 +39,7 @@ def test_labels_of_the_best_clusters_are_ranked(matched):
   ids_BK, _ = ranked(scorer, predictor.n_labels)
   proposed, _ = ranked(scorer.stages['matcher'], KEPT)
   rows = featuriser(DOCUMENTS).toarray()
-  vectors = rows[:, featuriser.texts.n_features :]
+  vectors = rows[:, featuriser.featurise.n_features :]
   np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, 1e-5)
   for row, ids_K in enumerate(ids_BK):
     wanted = clusters.children[proposed[row]]

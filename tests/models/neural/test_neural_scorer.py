@@ -6,12 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, padded_labels, put_batch, put_labels
-from xjax.core.ranking import Query, RankWeights
+from xjax.core.mesh import DATA, LABEL, put_batch
+from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.losses.bce import bce
-from xjax.models.neural import neural_scorer
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.networks.batch import TokenBatch
@@ -150,32 +149,3 @@ def test_scorers_agree(mesh):
   apart = apart[..., 1:] & apart[..., :-1]
   assert apart.mean() > 0.9
   np.testing.assert_array_equal(ids[:2][apart], expected[0][:2][apart])
-
-
-def test_filters_go_to_the_devices_once(monkeypatch):
-  mesh = mesh_of(2, 4)
-  ours, put = scorer(mesh), []
-
-  def spy(rows, sharding):
-    put.append(put_labels(rows, sharding))
-    return put[-1]
-
-  monkeypatch.setattr(neural_scorer, 'put_labels', spy)
-  even, odd = np.arange(L) % 2 == 0, np.arange(L) % 2 == 1
-  weights = RankWeights(np.linspace(0.1, 1, L))
-  filters = {'weights': weights, 'slices': (even, odd)}
-  rank = ranker(ours, 3, **filters, allowed=odd)
-  for _ in range(2):
-    first = rank(draw()).ids_GNK
-  assert len(put) == 3
-  assert {x.sharding.spec for x in put} == {jax.P(LABEL)}
-  assert {x.shape for x in put} == {(padded_labels(L),)}
-  assert ours._topk._cache_size() == 1
-  ids, _ = topk(ours, draw(), 3, **filters, allowed=even)
-  assert len(put) == 6 and ours._topk._cache_size() == 1
-  assert set((first[0] % 2).ravel()) == {1} and set((ids[0] % 2).ravel()) == {0}
-  with pytest.raises(
-    ValueError,
-    match=f'the length 149, which is less than the number of labels, {L}',
-  ):
-    topk(ours, draw(), 3, allowed=even[:-1])

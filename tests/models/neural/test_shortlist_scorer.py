@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import dense_topk
-from tests.models.ensemble.test_average import Table
+from tests.models.ensemble.test_ensemble_scorer import Table
 from tests.models.neural.test_neural_scorer import L, draw, made, mesh_of
 from xjax.core.ranking import Lists, Query, RankWeights, mask_of
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
@@ -141,20 +141,6 @@ def test_each_slice_has_a_shortlist_of_its_own():
       assert ids[group, row].tolist() == [*best.tolist(), PAD, PAD]
       np.testing.assert_allclose(scores[group, row, :4], z[row, best], 1e-4)
   assert scorer.score_kind is ScoreKind.LOGIT
-
-
-def test_rows_that_fill_a_batch_have_empty_lists():
-  scorer = scorer_of(Proposer(table_of(L), 4), Combination.SUM)
-  some = DOCUMENTS.part(np.array([5, 2]))
-  (batch,) = Reader().batches(some)
-  lists = scorer.batch_ranker(some, Query(K))(batch)
-  empty = batch.doc_B == PAD
-  assert (lists.ids_GNK[:, empty] == PAD).all()
-  assert (lists.scores_GNK[:, empty] == -np.inf).all()
-  ids, scores = ranked(scorer)
-  found = scorer.rank(some, Query(K))
-  np.testing.assert_array_equal(found.ids_GNK, ids[:, [5, 2]])
-  np.testing.assert_array_equal(found.scores_GNK, scores[:, [5, 2]])
 
 
 def test_a_product_of_margins_is_that_of_a_label_tree():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.models.ensemble.test_average import Table, ranked, rows_of
+from tests.models.ensemble.test_ensemble_scorer import Table, ranked
 from xjax.core.types import PAD
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
@@ -197,18 +197,3 @@ def test_a_label_has_one_score_whatever_lists_are_asked_for(tables):
         for label, z in own.items():
           assert seen.setdefault(label, z) == z
     assert in_call != known  # other labels are listed too
-
-
-def test_features_of_pairs_are_those_that_ranked_them(tables):
-  pairs = stack_of(tables, features=PairFeatures()).pairs
-  documents = rows_of(DOCUMENTS)
-  proposed = pairs.of(documents)
-  assert proposed.usual.all() and (np.diff(proposed.keys) > 0).all()
-  np.testing.assert_array_equal(
-    pairs.features_of(documents, proposed.keys), proposed.features
-  )
-  with_slices = pairs.of(documents, MASKS)
-  assert not with_slices.usual.all()
-  np.testing.assert_array_equal(
-    with_slices.keys[with_slices.usual], proposed.keys
-  )

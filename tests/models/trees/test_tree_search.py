@@ -114,22 +114,6 @@ def test_a_beam_opens_the_best_nodes(large):
     assert sorted(ids[ids != PAD]) == sorted(below.tolist())
 
 
-def test_nodes_without_a_label_that_counts_are_not_opened(large):
-  """A slice of labels below one node costs as much as a path to it."""
-  model, rows, _ = large
-  last = model.tree.inner[-1]
-  children = slice(*model.tree.first_child[last : last + 2])
-  logs = np.full(2000, -np.inf)
-  logs[model.tree.label[children]] = 0
-  search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
-  found = search.beam(rows, 20, EVERY, logs)
-  depth = len(model.tree.levels) - 2
-  assert (found.opened == depth).all()
-  assert_lists(found, model, rows, Link.SIGMOID, 20, logs, None)
-  nothing = search.exact(rows, 20, np.full(2000, -np.inf))
-  assert (nothing.ids == PAD).all() and (nothing.opened == 2).all()
-
-
 def assert_same(one, other):
   for name in ('ids', 'keys', 'scores', 'opened'):
     assert getattr(one, name).tobytes() == getattr(other, name).tobytes()

@@ -1,27 +1,295 @@
-"""Averages the lists of finished runs: ensembles.
+"""Ranks labels by the average of the lists of finished runs: ensembles.
 
 Nothing is trained. The other runs are copied to stages/ of the workdir.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
+import enum
+import functools
 import math
 from typing import Any
 
+from jaxtyping import Float32, Float64, Int32
+import numpy as np
+
 from xjax.core.config_part import AT_LEAST_1, at_most, field
 from xjax.core.errors import ConfigError
-from xjax.core.types import ScoreKind
-from xjax.data.config import TextVectorsConfig, TokensConfig
+from xjax.core.ranking import (
+  Lists,
+  Query,
+  RankWeights,
+  best_cells,
+  listed_cells,
+)
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.config import TokensConfig
+from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
-from xjax.data.schema import Corpus
-from xjax.judge.calibration import Calibration, Method
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.judge.calibration import Calibration, Method, readable_scores
+from xjax.judge.label_lists import list_length
 from xjax.models.contract import Config, Model, Run, check_one_process
-from xjax.models.ensemble.average import Averaging, EnsembleScorer, Member
-from xjax.models.features import RowFeaturiser, TextFeaturiser
-from xjax.models.scorer import Scorer
+from xjax.models.scorer import Scorer, documents_for, rank_blocks
 from xjax.models.stage import check_labels, copy_other, open_source
 
 _FIELD = 'config.model.workdirs'
+# Mean probabilities stay this far from 0 and 1, because the logits of 0 and 1
+# are infinite.
+_LEAST, _MOST = 1e-45, 1 - 1e-16
+
+# int32 ids and float64 values [G, N, K], what listed labels add to an average.
+_Lists = tuple[np.ndarray, np.ndarray]
+
+
+class Averaging(enum.Enum):
+  """Says what is averaged over the runs of an ensemble.
+
+  A label that is not on a run's list counts 0.
+  """
+
+  SIGMOID = 'sigmoid'  # the probabilities of labels
+  SOFTMAX = 'softmax'  # the softmax over the scores of a run's list
+  RANK = 'rank'  # 1 / rank; the best label of a list has the rank 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Member:
+  """Holds a model of an ensemble."""
+
+  scorer: Scorer
+  space: LabelSpace  # of its run; labels that it leaves out are not listed
+  calibration: Calibration | None = None
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    query = query.only(self.space.allowed)
+    return self.scorer.rank(documents_for(self.scorer, documents), query)
+
+  def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns scores as users see them, float64; labels may be PAD."""
+    counts = np.asarray(self.space.train_counts)[ids]
+    kind = self.scorer.score_kind
+    return readable_scores(scores, kind, self.calibration, counts)
+
+
+class EnsembleScorer(Scorer):
+  """Ranks labels by the average of several models.
+
+  Each model lists its best labels, and the lists are joined. A label that a
+  model does not list counts 0 for this model.
+
+  A label has one average for a document, whichever list it is in. If a model
+  lists it among all labels, the average comes only from the lists over all
+  labels. If not, the average comes from the lists that have it, which are for
+  slices or for other filters.
+
+  If probabilities are averaged, the score is the logit of their mean. Otherwise
+  it is a margin, the mean itself, from 0 to 1, and 0.5 assigns a label.
+  """
+
+  unexplained = (
+    'labels of an ensemble cannot be explained: it averages lists of labels; '
+    'explain the labels of one of its runs, such as the run in stages/member_0 '
+    'of the workdir'
+  )
+  fixed_labels = (
+    'an ensemble cannot score new labels: it only lists the labels of its '
+    'runs; give the labels to one of the runs, such as the run in '
+    'stages/member_0 of the workdir'
+  )
+
+  def __init__(
+    self,
+    members: Mapping[str, Member],  # by name, with the same label numbers
+    averaging: Averaging,  # SIGMOID needs logits or a calibration
+    depth: int,  # number of labels that each model lists
+    weights: Sequence[float] = (),  # of the models; () stands for equal weights
+    block: int = 512,  # documents that are ranked at a time
+  ):
+    # Shares add up to 1, so that the mean of probabilities is one too.
+    weights_M = np.array(weights or [1] * len(members), np.float64)
+    self._members = dict(members)
+    self._shares = tuple(weights_M / weights_M.sum())
+    self._averaging, self._depth, self._block = averaging, depth, block
+    is_logit = averaging is Averaging.SIGMOID
+    self.score_kind = ScoreKind.LOGIT if is_logit else ScoreKind.MARGIN
+    self.assigned_above = None if is_logit else 0.5
+    stages = self.stages.values()
+    self.n_labels = max(scorer.n_labels for scorer in stages)
+    self.reads_vectors = any(scorer.reads_vectors for scorer in stages)
+    self.selected_by = f'runs={len(members)}'
+
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    return {name: member.scorer for name, member in self._members.items()}
+
+  @property
+  def union_size(self) -> int:
+    """Returns the largest number of labels that the joined lists have."""
+    return sum(map(self._length, self.stages.values()))
+
+  def _length(self, scorer: Scorer) -> int:
+    return list_length(self._depth, scorer.n_labels)
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    query = query.for_labels(self.n_labels)
+    return rank_blocks(documents, query, self._block, self._rank)
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    del query, explain
+    for member in self._members.values():
+      asked = Query(self._length(member.scorer)).only(member.space.allowed)
+      member.scorer.warmup(asked)
+
+  def _rank(self, documents: Documents, query: Query) -> Lists:
+    lists = [self._ask(x, documents, query) for x in self._members.values()]
+    k = query.k
+    # The union's recall is measured on all joined labels, not on the best k.
+    if query.measures(documents.gold):
+      k = max(k, self.union_size)
+    rank = functools.partial(self._best, len(documents), k, query.weights)
+    means = self._means(lists, slice(0, 1))
+    # List 1 exists only with a filter; see _ask.
+    filtered = query.weights is not None or query.allowed is not None
+    if filtered:
+      means = means.with_missing(self._means(lists, slice(1, 2)))
+    best = [rank(means, [query.allowed])]
+    if query.slices:
+      others = self._means(lists, slice(1 + filtered, None))
+      means = means.with_missing(others)
+      best += [rank(means, [query.allowed, mask]) for mask in query.slices]
+    ids_GNK, scores_GNK = (np.stack(arrays) for arrays in zip(*best))
+    step = f'union recall@{self.union_size}'
+    return Lists(ids_GNK, scores_GNK).measured(step, documents.gold, query)
+
+  def _ask(self, member: Member, documents: Documents, query: Query) -> _Lists:
+    """Returns the lists of a model, with what it adds to each average.
+
+    List 0 is over all labels, without weights and `allowed`. With any of these
+    two, list 1 is over all labels too. The other lists are those of slices.
+    """
+    size = self._length(member.scorer)
+    if query.weights is None and query.allowed is None:
+      lists = member.rank(documents, Query(size, query.slices))
+      ids, scores = lists.ids_GNK, lists.scores_GNK
+    else:
+      lists = member.rank(documents, Query(size))
+      asked = Query(size, query.slices, query.allowed, query.weights)
+      others = member.rank(documents, asked)
+      more = others.scores_GNK
+      if query.weights is not None:
+        kind, weights_L = member.scorer.score_kind, query.weights.values
+        more = _unweighted(others.ids_GNK, more, weights_L, kind)
+      ids = np.concatenate([lists.ids_GNK, others.ids_GNK])
+      scores = np.concatenate([lists.scores_GNK, more])
+    return ids, self._values(member, ids, scores)
+
+  def _values(
+    self, member: Member, ids_GNK: np.ndarray, scores_GNK: np.ndarray
+  ) -> Float64[np.ndarray, 'G N K']:
+    """Returns what listed labels add to an average, before its weight."""
+    real = ids_GNK != PAD
+    match self._averaging:
+      case Averaging.SIGMOID:
+        return member.readable(ids_GNK, np.where(real, scores_GNK, 0))
+      case Averaging.SOFTMAX:
+        # Padding has the score -inf. A 1 in its place keeps logarithms finite,
+        # and is replaced again below.
+        z = np.where(real, scores_GNK, 1).astype(np.float64)
+        if member.scorer.score_kind is ScoreKind.PROBABILITY:
+          z = np.log(np.maximum(z, _LEAST))
+        z = np.where(real, z, -np.inf)
+        # The sum is over list 0 alone, so a label has the same softmax in all
+        # lists. logaddexp does not overflow for large margins.
+        total_N = np.logaddexp.reduce(z[0], axis=1)
+        # An empty list has the total -inf, and -inf - -inf would be NaN.
+        total_N = np.where(total_N == -np.inf, 0, total_N)
+        return np.exp(z - total_N[:, None])
+      case Averaging.RANK:
+        # The second argsort inverts the first, which turns an order into ranks.
+        order = np.argsort(-scores_GNK, axis=2, kind='stable')
+        ranks = np.argsort(order, axis=2, kind='stable') + 1
+        # A label that is only in other lists comes after all labels of list 0,
+        # which is over all labels.
+        ranks[1:] += self._depth
+        return 1 / ranks
+
+  def _means(self, lists: Sequence[_Lists], which: slice) -> '_Means':
+    parts = []
+    for ids_GNK, values_GNK in lists:
+      # The list over all labels comes first, and so decides.
+      cells, at = listed_cells(ids_GNK[which], self.n_labels)
+      parts.append((cells, values_GNK[which][at]))
+    return _Means.of(parts, self._shares)
+
+  def _best(
+    self,
+    n: int,
+    k: int,
+    weights: RankWeights | None,
+    means: '_Means',
+    masks: Sequence[np.ndarray | None],
+  ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
+    document, label = np.divmod(means.cells, self.n_labels)
+    keys = means.values
+    if self.score_kind is ScoreKind.LOGIT:
+      keys = np.clip(keys, _LEAST, _MOST)
+      # log1p keeps the digits of probabilities that are close to 0.
+      keys = np.log(keys) - np.log1p(-keys)
+    if weights is not None:
+      keys = weights.weighted(label, keys)
+    # The order of equal means must not depend on how they were rounded.
+    keys = keys.astype(np.float32)
+    inside = keys > -np.inf
+    for mask in masks:
+      if mask is not None:
+        inside &= mask[label] if mask.ndim == 1 else mask[document, label]
+    cells = means.cells[inside]
+    return best_cells(cells, keys[inside], self.n_labels, n, k)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Means:
+  cells: np.ndarray  # int64 [cells], in any order; see ranking.best_cells
+  values: np.ndarray  # float64 [cells], the average of each cell
+
+  @classmethod
+  def of(
+    cls,
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+    shares: Sequence[float],
+  ) -> '_Means':
+    """Averages cells and values of each model; the shares add up to 1."""
+    cells = np.concatenate([cells for cells, _ in parts])
+    terms = [share * values for share, (_, values) in zip(shares, parts)]
+    # A model that does not list a label has no cell for it, and so adds 0.
+    cells, at = np.unique(cells, return_inverse=True)
+    return cls(cells, np.bincount(at, np.concatenate(terms), len(cells)))
+
+  def with_missing(self, others: '_Means') -> '_Means':
+    """Adds the averages of `others` for cells that have no average here."""
+    new = ~np.isin(others.cells, self.cells)
+    return _Means(
+      np.append(self.cells, others.cells[new]),
+      np.append(self.values, others.values[new]),
+    )
+
+
+def _unweighted(
+  ids: np.ndarray, scores: np.ndarray, weights: np.ndarray, kind: ScoreKind
+) -> Float64[np.ndarray, '*shape']:
+  """Returns scores without the label weights that a list was asked with."""
+  real = ids != PAD
+  weights = np.where(real, weights[np.where(real, ids, 0)], 1)
+  scores = np.where(real, scores, 0).astype(np.float64)
+  if kind is ScoreKind.PROBABILITY:
+    scores = scores / weights
+  else:  # logarithms of weight times sigmoid of a score
+    # A probability of 1 has the logit inf. The bound keeps it finite.
+    logs = np.minimum(scores - np.log(weights), -1e-30)
+    # This is log p - log(1 - p) for p = exp(logs), without cancellation.
+    scores = logs - np.log(-np.expm1(logs))
+  return np.where(real, scores, -np.inf)
 
 
 @dataclasses.dataclass
@@ -69,7 +337,7 @@ class EnsembleModel(Model):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
-    for name, source in zip(self.open_stages(run), self.workdirs):
+    for name, source in zip(self._names, self.workdirs):
       other, scorer = open_source(source, run, name, _FIELD)
       _check_reading(run.config, source, other.config)
       # Only probabilities of models can be averaged; a margin has none without
@@ -85,14 +353,15 @@ class EnsembleModel(Model):
     # A copy is made as a whole or not at all; a signal waits for the end of a
     # copy.
     with run.preemption.deferred():
-      for name, source in zip(self.open_stages(run), self.workdirs):
-        copy_other(source, run, name, _FIELD)
+      for name, source in zip(self._names, self.workdirs):
+        if not run.folder.stage(name).config.exists():
+          copy_other(source, run, name, _FIELD)
         run.preemption.check()
 
   def open(self, run: Run) -> EnsembleScorer:
     check_one_process(run.config)
     ours, members = run.label_space(), {}
-    for name in self.open_stages(run):
+    for name in self._names:
       other, scorer = run.opened_stage(name)
       # A member would spend places of its lists on labels that are left out.
       theirs = other.label_space()
@@ -100,17 +369,11 @@ class EnsembleModel(Model):
       space = dataclasses.replace(theirs, left_out_ids=left_out)
       members[name] = Member(scorer, space, other.calibration(scorer))
     rule = self.combine, self.depth, self.weights
-    scorer = EnsembleScorer(members, *rule, run.config.eval.batch_size)
-    data = run.config.data
-    if data.sparse:
-      scorer.unexplained = RowFeaturiser.unexplained
-    elif isinstance(data.tokens, TextVectorsConfig):
-      scorer.unexplained = TextFeaturiser(data, None).unexplained
-    return scorer
+    return EnsembleScorer(members, *rule, run.config.eval.batch_size)
 
-  def open_stages(self, run: Run) -> tuple[str, ...]:
-    del run
-    return tuple(f'member_{number}' for number in range(len(self.workdirs)))
+  @property
+  def _names(self) -> list[str]:
+    return [f'member_{number}' for number in range(len(self.workdirs))]
 
   def about_unseen(self, config: Config) -> str:
     del config

@@ -112,23 +112,12 @@ def solve_block(
   sign = np.full((len(documents), WIDTH), -1, np.float32)
   sign[:, :width][positive] = 1
   bias = np.zeros(WIDTH, np.float32)
-  indptr, indices, values = csr_arrays(rows)
-  _mark(indptr, indices, documents, workspace.used)
+  arrays = csr_arrays(rows)
+  _mark(*arrays[:2], documents, workspace.used)
   solve = _squared_hinge if solver.loss is Loss.SQUARED_HINGE else _logistic
-  solve(
-    indptr,
-    indices,
-    values,
-    documents,
-    sign,
-    workspace.weights,
-    bias,
-    solver.costs,
-    np.float32(solver.eps),
-    solver.max_epochs,
-    seed,
-    width,
-  )
+  stop = np.float32(solver.eps), solver.max_epochs
+  model = workspace.weights, bias
+  solve(arrays, documents, sign, model, solver.costs, stop, seed, width)
   features = np.flatnonzero(workspace.used)
   weights = workspace.weights[features, :width]
   # Only the rows that were used are cleared: a block has few of all features.
@@ -145,21 +134,10 @@ def _mark(indptr, indices, documents, used):
 
 
 @njit(**_JIT)
-def _squared_hinge(
-  indptr,
-  indices,
-  values,
-  documents,
-  sign,
-  weights,
-  bias,
-  costs,
-  eps,
-  max_epochs,
-  seed,
-  width,
-):
+def _squared_hinge(arrays, documents, sign, model, costs, stop, seed, width):
   """Minimises the squared hinge, and changes weights and bias in place."""
+  (indptr, indices, values), (weights, bias) = arrays, model
+  eps, max_epochs = stop
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
@@ -216,21 +194,10 @@ def _squared_hinge(
 
 
 @njit(**_JIT)
-def _logistic(
-  indptr,
-  indices,
-  values,
-  documents,
-  sign,
-  weights,
-  bias,
-  costs,
-  eps,
-  max_epochs,
-  seed,
-  width,
-):
+def _logistic(arrays, documents, sign, model, costs, stop, seed, width):
   """Minimises the logistic loss, and changes weights and bias in place."""
+  (indptr, indices, values), (weights, bias) = arrays, model
+  eps, max_epochs = stop
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)

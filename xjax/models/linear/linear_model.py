@@ -3,7 +3,6 @@
 import dataclasses
 
 from xjax.core.config_part import AMOUNT, field
-from xjax.data.files.faults import plural
 from xjax.data.label_trees.label_tree import LabelTree, TreeData
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.contract import Run
@@ -35,6 +34,3 @@ class LinearModel(SparseModel):
     n_labels = data.space.n_trained
     flat = complete_tree(n_labels, max(2, n_labels))
     return self.fit_nodes(flat, data, parts, run)
-
-  def summary(self, tree: LabelTree) -> str:
-    return plural(tree.n_labels, 'classifier')

@@ -189,7 +189,7 @@ class MatchedModel(SparseModel):
     return self._joined(texts, run.open_stage(MATCHER))
 
   def _joined(self, texts: Featuriser, matcher: Scorer) -> JoinedFeaturiser:
-    return JoinedFeaturiser(texts, matcher, self.weight)
+    return JoinedFeaturiser(texts.data, texts.featurise, matcher, self.weight)
 
   def scorer(
     self, searches: list[TreeSearch], featuriser: JoinedFeaturiser, run: Run
@@ -202,9 +202,6 @@ class MatchedModel(SparseModel):
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     own, (size,) = self.matcher.run_config(config), self.levels.sizes
     return (TrainedStage(own, MATCHER, 'model.matcher', size),)
-
-  def open_stages(self, run: Run) -> tuple[str, ...]:
-    return (MATCHER,)
 
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run

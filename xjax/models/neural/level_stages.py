@@ -22,6 +22,7 @@ from xjax.judge.predictions import labels_sha256
 from xjax.models.contract import Config, Run
 from xjax.models.features import SplitTexts, TextFeaturiser
 from xjax.models.scorer import Scorer
+from xjax.models.stage import Stage
 
 LEVEL = 'level'  # the stage that ranks the clusters of the level above
 # What a run gives to the run of the level above (Run.given): how much each gold
@@ -176,3 +177,38 @@ def _above(
   sums = np.bincount(which, cost[real], len(keys)).astype(np.int32)
   starts = indptr.astype(np.int64)
   return Ragged(starts, cluster.astype(np.int32)), Ragged(starts, sums)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClustersStage(Stage):
+  """Trains an encoder that learns clusters of labels, and not the labels."""
+
+  @functools.cached_property
+  def _labels_run(self) -> Run:
+    config = self.settings.run_config(self.run.config)
+    return dataclasses.replace(self.run, config=config)
+
+  @functools.cached_property
+  def _levels(self) -> RunLevels:
+    levels = self.settings.model.shortlist.levels
+    path = 'config.model.shortlist.levels'
+    return RunLevels(levels, self._labels_run, path)
+
+  @functools.cached_property
+  def config(self) -> Config:
+    return level_config(self._labels_run.config)
+
+  def check(self, corpus: Corpus) -> None:
+    cut = self.corpus(corpus)
+    with self.paths():
+      self.check_unchanged()
+      levels = self._levels.of(cut)
+      clusters, _ = level_corpus(cut, levels)
+      run = level_run(self._labels_run, self.name, levels)
+      run.config.model.check(clusters, run)
+
+  def train(self, corpus: Corpus) -> Scorer:
+    cut = self.corpus(corpus)
+    with self.paths():
+      levels = self._levels.keep(cut)
+      return train_level(self._labels_run, self.name, cut, levels)

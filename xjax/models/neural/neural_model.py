@@ -36,25 +36,23 @@ from xjax.models.contract import (
   TrainedStage,
 )
 from xjax.models.neural.level_stages import RunLevels, saved_levels
-from xjax.models.neural.neural_checks import (
+from xjax.models.neural.neural_plan import (
   check_dev_metric,
   check_hierarchy,
+  check_label_rows,
+  check_mesh,
   check_model,
   check_start,
   check_vectors,
-)
-from xjax.models.neural.neural_plan import (
-  check_label_rows,
-  check_mesh,
   label_rows_divide,
   plan_neural,
 )
 from xjax.models.neural.neural_scorer import NeuralScorer, why_fixed
 from xjax.models.neural.neural_training import NeuralTraining, make_scorer
 from xjax.models.neural.proposals import (
+  Proposals,
   check_proposals,
   new_proposals,
-  saved_proposals,
 )
 from xjax.models.neural.shortlists import AllLabels, ShortlistConfig
 from xjax.models.scorer import Scorer
@@ -196,7 +194,7 @@ class NeuralModel(TextModelConfig, Model):
     else:
       vocab = folder.vocabulary()
     mesh = _present_mesh(config)
-    proposals = saved_proposals(run)
+    proposals = Proposals(self.shortlist.open(run))
     reader = token_reader(config, vocab, mesh)
     levels = saved_levels(run) if self.head.levels else None
     plan = _plan(run, space, reader, mesh, levels)
@@ -230,9 +228,6 @@ class NeuralModel(TextModelConfig, Model):
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     return self.shortlist.trained_stages(config)
-
-  def open_stages(self, run: Run) -> tuple[str, ...]:
-    return self.shortlist.stages
 
 
 def token_reader(

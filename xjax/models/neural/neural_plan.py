@@ -1,18 +1,40 @@
-"""Plans the state of a neural run, and checks that it fits the devices."""
+"""Plans the state of a neural run, and checks its config and corpus."""
 
+from flax import nnx
 import jax
 import jax.numpy as jnp
 
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA
+from xjax.core.mesh import DATA, make_mesh
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.schema import LabelSpace
-from xjax.models.contract import Config
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.judge.judge import NOTES, PROTOCOL, Metrics, judge
+from xjax.judge.predict import popularity
+from xjax.models.contract import DEV, Config, Run, load_config
+from xjax.networks.heads.chunks import is_label_row
+from xjax.networks.heads.head import DescriptorHeadConfig
 from xjax.networks.pretrained.architecture import Architecture
-from xjax.networks.text_model import build, initial_biases, smoothed_priors
+from xjax.networks.text_model import (
+  TextModelConfig,
+  build,
+  initial_biases,
+  smoothed_priors,
+)
+from xjax.train.batches.inputs import check_features, label_features
+from xjax.train.initial.encoder import (
+  SOME_WORDS,
+  check_encoder,
+  planned_architecture,
+)
+from xjax.train.initial.warm_start import find_start
+from xjax.train.initial.words import check_word_vectors
+from xjax.train.neural_train import Schedule
 from xjax.train.optimizer import label_row_optimizer, make_optimizer
+from xjax.train.parameters import by_path, check_groups
+from xjax.train.saved_steps import complete_steps, intact_steps
 from xjax.train.state import StatePlan, plan_state, with_label_start
+from xjax.train.workdir import Workdir
 
 
 def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
@@ -90,3 +112,136 @@ def plan_neural(
     label_row_optimizer(train, counts),
   )
   return with_label_start(plan, initial_biases(priors) if row_biases else None)
+
+
+def check_start(run: Run) -> None:
+  """Checks that the files of a run allow it to start or resume."""
+  config, folder = run.config, run.folder
+  steps = complete_steps(folder.checkpoints)
+  if steps and steps[-1]:
+    _check_steps(config, folder, steps[-1])
+  # Without a complete checkpoint the run starts from the beginning.
+  if not steps:
+    check_word_vectors(config.model.embedding)
+    check_encoder(config.model, config.data, folder)
+    if config.train.init_from:
+      find_start(config.train.init_from)
+
+
+def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
+  """Checks that train.steps suits a run that has taken some steps."""
+  planned, train = load_config(workdir.config).train.steps, config.train
+  if train.schedule is not Schedule.CONSTANT and train.steps != planned:
+    raise ConfigError(
+      f'config.train.steps={train.steps}: the {train.schedule.value} schedule '
+      f'of this run ends at step {planned}; with another last step its learning'
+      f' rate would jump. Set config.train.steps={planned}, or start a new '
+      'workdir from the parameters of this run: '
+      f'config.train.init_from={workdir.path}'
+    )
+  if train.steps < taken:
+    # Training goes back behind damaged checkpoints. All files of a checkpoint
+    # must be read to verify it, so this is done only here.
+    (taken,) = intact_steps(workdir.checkpoints, newest=1) or (0,)
+  if train.steps < taken:
+    raise ConfigError(
+      f'config.train.steps={train.steps}: the run in {workdir.path} has '
+      f'already taken {taken} steps. Set config.train.steps='
+      f'{max(planned, taken)}, or use another workdir'
+    )
+
+
+def check_vectors(
+  model: TextModelConfig, corpus: Corpus, config: Config
+) -> None:
+  """Checks the vectors of documents and labels from an outside encoder.
+
+  If the head uses label descriptors, all labels must have vectors, and all
+  concepts too if the model reads parents.
+  """
+  dim = model.embedding.dim
+  for split in corpus.splits.values():
+    if split.features is not None:
+      check_features(split.features, dim)
+  if model.head.describes:
+    space = corpus.label_space
+    nodes = space.labels[: space.n_inside]
+    if model.reads_parents:
+      nodes = model.hierarchy(space).labels
+    label_features(nodes, config.data, dim, model.reads_parents)
+
+
+def check_hierarchy(model: TextModelConfig, space: LabelSpace) -> None:
+  """Checks that a model that reads parents suits the hierarchy of labels."""
+  hierarchy, head = model.hierarchy(space), model.head
+  n = hierarchy.n_labels
+  is_flat = not hierarchy.parents.lengths[:n].any()
+  parts = [('views', model.views, 'NoViews()', is_flat)]
+  if isinstance(head, DescriptorHeadConfig):
+    # A graph also reads children, which may be concepts.
+    is_flat = is_flat and not hierarchy.children.lengths[:n].any()
+    parts.append(('head.graph', head.graph, 'NoGraph()', is_flat))
+  else:
+    parts.append(('head', head, 'another head', is_flat))
+  for part, config, advice, is_flat in parts:
+    if config.reads_parents and is_flat:
+      path = f'config.model.{part}'
+      raise ConfigError(
+        f'{path}={type(config).__name__}(...): reads the parents of labels, '
+        'but no label that the model scores has a parent; give "parents" to '
+        f'the labels, or set {path} to {advice}'
+      )
+  head.check_hierarchy(hierarchy)
+  model.views.check_hierarchy(hierarchy)
+
+
+def check_model(
+  config: Config, space: LabelSpace, levels: LabelLevels | None
+) -> None:
+  """Checks sizes and patterns of parameter names, without creating arrays."""
+  train = config.train
+  mesh, architecture = (
+    make_mesh(config.mesh),
+    planned_architecture(config.model, config.data),
+  )
+  # Neither checks of sizes nor the paths of parameters depend on the number of
+  # words.
+  plan = plan_neural(config, space, SOME_WORDS, mesh, architecture, levels)
+  if train.rates or train.freeze or train.layer_decay != 1:
+    params = plan.abstract.params
+    trained, others = plan.split(params)
+    # The label rows that train.rows trains cannot be frozen.
+    is_row = is_label_row if plan.rows else nnx.Nothing()
+    others = nnx.filter_state(others, nnx.Not(is_row))
+    check_groups(train, by_path(trained), by_path(others))
+
+
+def check_dev_metric(corpus: Corpus, config: Config) -> None:
+  """Checks that train.best_metric has a value on dev."""
+  # Which metrics have a value depends on the labels of dev and not on the
+  # model, so lists of the most frequent labels show it before training.
+  prior = popularity(corpus.label_space, corpus.splits[DEV], config.eval.depth)
+  dev = judge(prior, config.eval.criteria())
+  check_best_metric(config.train.best_metric, dev)
+
+
+def check_best_metric(metric: str, dev: Metrics) -> None:
+  """Raises a ConfigError if a metric, 'slice/metric', has no value on dev."""
+  values = {
+    f'{slice_name}/{name}': value
+    for slice_name, slices in dev[PROTOCOL].items()
+    for name, value in slices.items()
+  }
+  if values.get(metric) is None:
+    slice_name, _, name = metric.partition('/')
+    reason = dev.get(NOTES, {}).get(slice_name, {}).get(name)
+    usable = ', '.join(
+      name
+      for name, value in values.items()
+      if value is not None and '/n_' not in name
+    )
+    raise ConfigError(
+      f'config.train.best_metric={metric} has no value on dev'
+      + f' ({reason})' * bool(reason)
+      + f'; metrics with a value: {usable}'
+    )

@@ -22,7 +22,6 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
-from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Loss, Solver
 from xjax.models.neural.level_stages import LEVEL
@@ -73,11 +72,6 @@ def new_proposals(corpus: Corpus, run: Run) -> Proposals:
     return Proposals(shortlists=lists)
   start = str(run.folder.stage(LEVEL).path) if shortlist.starts else ''
   return Proposals(proposer, lists, start, shortlist.bootstrap)
-
-
-def saved_proposals(run: Run) -> Proposals:
-  """Opens the stage that proposes the shortlists of a finished run."""
-  return Proposals(run.config.model.shortlist.open(run))
 
 
 def first_rows(
@@ -183,20 +177,9 @@ def fitted_rows(
   kernel_LD = np.zeros((n_labels, vectors_ND.shape[1]), np.float32)
   bias_L = np.full(n_labels, _UNSEEN, np.float32)
   label_of = tree.label[1:]  # classifier c is that of node c + 1
-  dense = _dense(weights)
+  dim, n = vectors_ND.shape[1], len(weights.bias)
+  dense = weights.lookup(np.arange(dim), np.arange(n)).T
   (used,) = np.nonzero((label_of != NO_LABEL) & (counts_L[label_of] > 0))
   kernel_LD[label_of[used]] = dense[used]
   bias_L[label_of[used]] = weights.bias[used]
   return kernel_LD, bias_L
-
-
-def _dense(weights: BlockWeights) -> Float32[np.ndarray, 'classifiers D']:
-  counts = np.diff(weights.entries)
-  block = np.searchsorted(
-    weights.rows, np.arange(len(weights.features)), side='right'
-  )
-  first = weights.columns[block - 1]
-  dense = np.zeros((len(weights.bias), weights.n_features), np.float32)
-  classifier = np.repeat(first, counts) + weights.places
-  dense[classifier, np.repeat(weights.features, counts)] = weights.values
-  return dense

@@ -5,7 +5,6 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import time
 from typing import ClassVar
 
 from absl import logging
@@ -121,10 +120,6 @@ class SparseModel(FeaturesModel, abstract=True):
       above=above,
     )
 
-  def summary(self, tree: LabelTree) -> str:
-    """Describes the classifiers of a model file, for the log."""
-    return str(tree)
-
   def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
     return fit_featuriser(corpus.splits[TRAIN], run)
 
@@ -136,13 +131,14 @@ class SparseModel(FeaturesModel, abstract=True):
     files = self.files(run.folder)
     # A finished run needs no features.
     if not all(path.exists() for path in files):
-      start = time.monotonic()
       data = _tree_data(corpus, featuriser)
-      seconds = time.monotonic() - start
       # Only trained parts are worth saving. So while features are computed, a
       # signal stops the run at once.
       with run.preemption.deferred():
-        self._train(data, run, seconds)
+        run.preemption.check()
+        for number, path in enumerate(files):
+          if not path.exists():
+            self._train_and_save(path, number, data, run)
     # Parts are removed last, when all model files are there.
     for path in files:
       shutil.rmtree(_parts_of(path), ignore_errors=True)
@@ -194,19 +190,6 @@ class SparseModel(FeaturesModel, abstract=True):
     logistic = config.train.loss is Loss.LOGISTIC
     return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
 
-  def _train(self, data: TreeData, run: Run, feature_seconds: float) -> None:
-    run.preemption.check()
-    start = time.monotonic()
-    for number, path in enumerate(self.files(run.folder)):
-      if not path.exists():
-        self._train_and_save(path, number, data, run)
-    logging.info(
-      'time since this start of the run: %.1f s for features, %.1f s for '
-      'training',
-      feature_seconds,
-      time.monotonic() - start,
-    )
-
   def _train_and_save(
     self, path: pathlib.Path, number: int, data: TreeData, run: Run
   ) -> None:
@@ -215,7 +198,7 @@ class SparseModel(FeaturesModel, abstract=True):
     with Progress(f'writing {path.name}'), run.folder.recording(path):
       save_tree(path, tree, weights)
     count = plural(len(weights.values), 'weight')
-    logging.info('%s: %s; %s', path.name, self.summary(tree), count)
+    logging.info('%s: %s; %s', path.name, tree, count)
 
   def _searches(self, run: Run) -> list[TreeSearch]:
     link, searches = self.link(run.config), []

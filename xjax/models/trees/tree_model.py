@@ -105,9 +105,6 @@ class TreeModel(SparseModel):
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     return self.vectors.trained_stages(config)
 
-  def open_stages(self, run: Run) -> tuple[str, ...]:
-    return self.vectors.stages
-
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:

@@ -6,7 +6,6 @@ This is the input of XR-Transformer's ranker (Zhang et al. 2021, Section 3.3):
 
 from collections.abc import Iterator
 import dataclasses
-import functools
 from typing import Any, ClassVar
 
 from jaxtyping import Float32
@@ -16,8 +15,7 @@ from scipy import sparse
 from xjax.core.config_part import POSITIVE, ConfigPart, field, kinds_that
 from xjax.core.errors import ConfigError
 from xjax.data.documents import Documents
-from xjax.data.schema import Corpus, Document
-from xjax.data.text.words import TextFeatures, WordPlace, WordShares
+from xjax.data.schema import Corpus
 from xjax.models.contract import (
   Config,
   Model,
@@ -67,7 +65,7 @@ class VectorsConfig(ConfigPart, abstract=True):
     """Returns features that also have the vectors of documents, if any."""
     if encoder is None:
       return texts
-    return JoinedFeaturiser(texts, encoder, self.weight)
+    return JoinedFeaturiser(texts.data, texts.featurise, encoder, self.weight)
 
 
 @dataclasses.dataclass
@@ -157,7 +155,10 @@ class StageVectors(VectorsConfig):
     return (stage._replace(name=ENCODER, path='model.vectors.stage'),)
 
   def _stage(self, run: Run) -> Stage:
-    kind = Stage if self.labels else ClustersStage
+    kind = Stage
+    if not self.labels:
+      # This needs JAX, which trees without vectors do not need.
+      from xjax.models.neural.level_stages import ClustersStage as kind
     return kind(self.stage, run, ENCODER, _STAGE)
 
 
@@ -177,28 +178,19 @@ def _levels_of(model: Model) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class JoinedFeaturiser(Featuriser):
+class JoinedFeaturiser(TextFeaturiser):
   """Computes TF-IDF features, and joins a vector of an encoder to them.
 
   The columns of the vector come after the columns of the TF-IDF features. Words
   explain only the TF-IDF features.
   """
 
-  texts: TextFeaturiser
   encoder: Scorer  # a neural model
   weight: float  # length of each vector
 
   @property
   def n_features(self) -> int:
-    return self.texts.n_features + self.encoder.vector_dim
-
-  @property
-  def unexplained(self) -> str:
-    return self.texts.unexplained
-
-  @property
-  def featurise(self) -> TextFeatures:
-    return self.texts.featurise
+    return super().n_features + self.encoder.vector_dim
 
   @property
   def stages(self) -> dict[str, Scorer]:
@@ -209,23 +201,11 @@ class JoinedFeaturiser(Featuriser):
     norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     # A vector of zeros stays one.
     vectors_ND = vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
-    return join(self.texts(documents), vectors_ND)
-
-  def example(self) -> Documents:
-    return self.texts.example()
+    return join(super().__call__(documents), vectors_ND)
 
   def warmup(self) -> None:
-    self.texts.warmup()
+    super().warmup()
     self.encoder.warmup_vectors()
-
-  def document(self, document: str | Document) -> Document:
-    return self.texts.document(document)
-
-  def words(self, document: str | Document) -> list[WordPlace]:
-    return self.texts.words(document)
-
-  def word_shares(self, document: str | Document) -> WordShares:
-    return self.texts.word_shares(document)
 
 
 def join(
@@ -241,48 +221,3 @@ def join(
   return sparse.csr_array(
     (joined.data, joined.indices.astype(np.int32), joined.indptr), joined.shape
   )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ClustersStage(Stage):
-  """Trains an encoder that learns clusters of labels, and not the labels."""
-
-  # The levels need JAX, which trees without vectors do not need.
-
-  @functools.cached_property
-  def _labels_run(self) -> Run:
-    config = self.settings.run_config(self.run.config)
-    return dataclasses.replace(self.run, config=config)
-
-  @functools.cached_property
-  def _levels(self) -> Any:
-    from xjax.models.neural.level_stages import RunLevels
-
-    levels = self.settings.model.shortlist.levels
-    path = 'config.model.shortlist.levels'
-    return RunLevels(levels, self._labels_run, path)
-
-  @functools.cached_property
-  def config(self) -> Config:
-    from xjax.models.neural.level_stages import level_config
-
-    return level_config(self._labels_run.config)
-
-  def check(self, corpus: Corpus) -> None:
-    from xjax.models.neural.level_stages import level_corpus, level_run
-
-    cut = self.corpus(corpus)
-    with self.paths():
-      self.check_unchanged()
-      levels = self._levels.of(cut)
-      clusters, _ = level_corpus(cut, levels)
-      run = level_run(self._labels_run, self.name, levels)
-      run.config.model.check(clusters, run)
-
-  def train(self, corpus: Corpus) -> Scorer:
-    from xjax.models.neural.level_stages import train_level
-
-    cut = self.corpus(corpus)
-    with self.paths():
-      levels = self._levels.keep(cut)
-      return train_level(self._labels_run, self.name, cut, levels)

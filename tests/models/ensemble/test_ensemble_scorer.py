@@ -8,7 +8,11 @@ from xjax.core.ranking import Lists, Query, RankWeights
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.schema import Label, LabelSpace
-from xjax.models.ensemble.average import Averaging, EnsembleScorer, Member
+from xjax.models.ensemble.ensemble_model import (
+  Averaging,
+  EnsembleScorer,
+  Member,
+)
 from xjax.models.scorer import Scorer
 
 L, DEPTH = 30, 6
