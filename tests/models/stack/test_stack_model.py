@@ -148,6 +148,7 @@ def test_too_many_folds_are_refused(tmp_path):
   assert not Workdir.at(tmp_path / 'run').config.exists()
 
 
+@pytest.mark.thorough
 def test_members_of_a_stack_encode_a_text_once(tmp_path, monkeypatch):
   proposers = [
     dataclasses.replace(x, depth=10, batch_size=32)

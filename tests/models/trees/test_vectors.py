@@ -137,6 +137,7 @@ def test_a_fault_of_the_encoder_is_found_before_the_first_write(
   assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.thorough
 def test_a_stage_reads_only_its_zones(tmp_path):
   config = joined_config()
   config.model.vectors.stage.zones = ('title',)
