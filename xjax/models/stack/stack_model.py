@@ -247,6 +247,14 @@ class StackModel(Model):
       for number, x in enumerate(self.proposers)
     )
 
+  def open_stages(self, run: Run) -> tuple[str, ...]:
+    # A stage that is missing must not look like one that was left out.
+    return tuple(
+      x.name
+      for x in self.proposers
+      if not x.optional or run.folder.stage(x.name).config.exists()
+    )
+
   def size(self, run: Run) -> int:
     stages = run.folder.stages.rglob('*')
     # The lists of folds are only read in training.
