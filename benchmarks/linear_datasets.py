@@ -4,7 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 
 SVMS = ('pecos_flat', 'libmultilabel_flat', 'svm')

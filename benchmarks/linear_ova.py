@@ -31,7 +31,7 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from xjax.core.types import Ragged
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.data.load import load_corpus

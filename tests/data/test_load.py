@@ -8,7 +8,7 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus, model_view, read_input

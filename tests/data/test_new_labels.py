@@ -67,41 +67,26 @@ def test_what_a_run_wrote_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('text', 'faults'),
+  ('text', 'fault'),
   [
-    ('', ['new.txt: no label in it']),
-    (' \n\n', ['new.txt: no label in it']),
-    ('fish\nlaw\nfish\n', ["new.txt:3: label 'fish' is on line 1 already"]),
-    ('a\n', ["new.txt:1: the run has the label 'a' already"]),
-    ('h\n', ["new.txt:1: the run has the label 'h' already"]),
-    ('fish\n2003\n', ["new.txt:2: the name '2003' has no letters"]),
-    ('fish\n--\n', ["new.txt:2: the name '--' has no letters"]),
-    (b'fish\n\xff\n', ['new.txt:2: not UTF-8: invalid start byte at byte 1']),
-    ('fish'.encode('utf-16'), ['new.txt:1: UTF-16 text']),
-    ('x\ty\n', ["new.txt:1: id 'x\\ty' has spaces around it or control"]),
-    ('{"id": "x"}\n', ["new.txt:1: no field 'name'"]),
-    ('{"name": ""}', ["new.txt:1: the name '' has no letters"]),
-    ('{"name": null}', ['new.txt:1: name is null, not text']),
-    ('{"name": "fish"}\nlaw\n', ['new.txt:2: not JSON']),
-    ('{"name": "x", "id": ""}', ['new.txt:1: id is empty']),
-    ('[{"name": "fish"}]', ['new.txt:1: a list, not a JSON object']),
-    ('[ "fish", "law"]', ['new.txt:1: a list, not a JSON object']),
-    ('[\n{"name": "fish"}\n]', [f'new.txt:{i}: not JSON' for i in (1, 3)]),
-    ('{"name": "x", "alt": "y"}', ['new.txt:1: alt is text, not a list']),
-    (
-      '{"name": "x", "id": "a"}\n{"name": "y"}\n{"name": "z", "id": "y"}\n{',
-      [
-        "new.txt:1: the run has the label 'a' already",
-        "new.txt:3: label 'y' is on line 2 already",
-        'new.txt:4: not JSON',
-      ],
-    ),
+    (' \n\n', ': no label in it'),
+    ('fish\nlaw\nfish\n', "an id that no other label has: 'fish'"),
+    ('a\n', "an id that no other label has: 'a'"),
+    ('fish\n2003\n--\n', "names with letters: '2003', '--'"),
+    (b'fish\n\xff\n', ':2: not UTF-8: invalid start byte at byte 1'),
+    ('fish'.encode('utf-16'), ':1: UTF-16 text'),
+    ('x\ty\n', ":1: id 'x\\ty' has spaces around it or control"),
+    ('{"id": "x"}\n', ":1: no field 'name'"),
+    ('{"name": null}', ':1: name is null, not text'),
+    ('{"name": "fish"}\nlaw\n', ':2: not JSON'),
+    ('{"name": "x", "id": ""}', ':1: id is empty'),
+    ('[{"name": "fish"}]', ':1: a list, not a JSON object'),
+    ('{"name": "x", "alt": "y"}', ':1: alt is text, not a list'),
   ],
 )
-def test_faults_are_told_together(read, text, faults):
-  lines = error_text(read, text).splitlines()
-  for line, fault in zip(lines, faults, strict=True):
-    assert fault in line
+def test_faults(read, text, fault):
+  message = error_text(read, text)
+  assert 'new.txt' in message and fault in message
 
 
 def test_files_that_cannot_be_read(read, tmp_path):

@@ -19,6 +19,7 @@ from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.session import SweepFolder, write_config
 from xjax.sweep.store import Store
+from xjax.train.checkpoint import read_params
 from xjax.train.writers import CLOCK_FIELDS
 
 _COMPLETE = 'checkpoints/*/checkpoint.json'
@@ -262,6 +263,9 @@ def _run_results(
   # A run that is asked to stop saves a step between the usual ones.
   steps = [int(path.parent.name) for path in workdir.glob(_COMPLETE)]
   results['steps'] = len(steps), max(steps, default=0)
+  if steps:
+    params = read_params(workdir / 'checkpoints', max(steps))
+    results |= {name: array.tobytes() for name, array in params.items()}
   results['records'] = []
   if (workdir / 'metrics.jsonl').exists():
     for line in (workdir / 'metrics.jsonl').read_text().splitlines():

@@ -10,6 +10,7 @@ import json
 import pathlib
 import tempfile
 from unittest import mock
+import zipfile
 
 from absl import logging
 import numpy as np
@@ -35,6 +36,15 @@ TAGGED = b''.join(
   for i in range(4)
 )
 NAMES = b'one\ntwo\nthree\n'
+HTC = b''.join(
+  b'{"id": "d%d", "doc_token": ["x", "y"], "doc_label": ["a", "c"]}\n' % i
+  for i in range(4)
+)
+TAXONOMY = b'Root\ta\tb\na\tc\td\nb\td\n'
+CONCEPTS = (
+  b'{"a": {"label": "A", "alt_labels": ["x"], "parents": ["b"]},\n'
+  b'"b": {"label": "B", "parents": []}}\n'
+)
 ROWS = b'4 4 3\n0,2 0:1 3:0.5\n 1:2\n1 2:1.5\n0 0:1\n'
 SCORES = b'4 3\n0:0.5 2:0.25\n1:1\n2:0.75 0:0.5\n1:0.125\n'
 GOLD = b'4 3\n0:1\n1:1\n2:1 0:1\n1:1\n'
@@ -104,16 +114,26 @@ def kinds(runs: pathlib.Path) -> dict[str, Kind]:
   Args:
     runs: the folder that finished_runs has filled.
   """
-  return {**_corpora(), **_scores(), **_models(), **_parts_of_runs(runs)}
+  return file_kinds() | _parts_of_runs(runs)
+
+
+def file_kinds() -> dict[str, Kind]:
+  """Returns the kinds of inputs that are files of other programs."""
+  return {**_corpora(), **_scores(), **_models()}
 
 
 def _corpora() -> dict[str, Kind]:
   """Returns the forms of documents."""
+  from xjax.data.formats.htc import HtcData
   from xjax.data.formats.jsonl import JsonlData
-  from xjax.data.formats.own.own import OwnData
+  from xjax.data.formats.own import OwnData
   from xjax.data.formats.xc_features import XcFeaturesData
   from xjax.data.formats.xc_text import XcRepoData
   from xjax.data.load import load_corpus, read_input
+  from xjax.data.new_labels import read_new_labels
+  from xjax.data.schema import Label, LabelSpace
+
+  space = LabelSpace((Label('a', 'A'),), np.ones(1, np.int32), 3, 1)
 
   def corpus(format_: type) -> Callable[[pathlib.Path], int]:
     return lambda path: len(
@@ -138,7 +158,42 @@ def _corpora() -> dict[str, Kind]:
     'features': Kind(
       {'train.txt': ROWS, 'Y.txt': NAMES}, corpus(XcFeaturesData), n_rows
     ),
+    'hierarchy': Kind(
+      {'train.json': HTC, 'taxonomy': TAXONOMY}, corpus(HtcData)
+    ),
+    'laws': Kind({'f.zip': _archive(), 'eurovoc_en.json': CONCEPTS}, _laws),
+    'new labels': Kind(
+      {'new': NAMES},
+      lambda path: read_new_labels(path / 'new', space) and None,
+    ),
   }
+
+
+def _archive() -> bytes:
+  law = dict.fromkeys(('title', 'header', 'recitals', 'attachments'), 't')
+  law |= {'celex_id': 'c', 'concepts': ['a'], 'main_body': ['m']}
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
+    # The time is fixed, so that every run has the same bytes.
+    member = zipfile.ZipInfo('dataset/train/c.json', (2019, 1, 1, 0, 0, 0))
+    archive.writestr(member, json.dumps(law), zipfile.ZIP_DEFLATED)
+  return file.getvalue()
+
+
+def _laws(path: pathlib.Path) -> None:
+  """Reads an archive of EURLEX57K, without preparing it for random access."""
+  from xjax.data.files.faults import Faults
+  from xjax.data.formats import eurlex57k
+  from xjax.data.formats.corpus_builder import CorpusBuilder
+
+  faults = Faults()
+  source = eurlex57k._find_source(path / 'f.zip', faults)
+  builder = CorpusBuilder(str(path), faults)
+  builder.describe(eurlex57k.read_concepts, source.concepts)
+  read = eurlex57k.Eurlex57kData().read_record
+  for name, files in source.splits.items():
+    builder.read(name, path, eurlex57k._records(files, faults), read)
+  builder.corpus()
 
 
 def _scores() -> dict[str, Kind]:

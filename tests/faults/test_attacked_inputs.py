@@ -15,11 +15,15 @@ import tempfile
 
 import pytest
 
-from tests.faults.attacked_inputs import Changed, Kind, finished_runs, kinds
+from tests.faults.attacked_inputs import (
+  Changed,
+  Kind,
+  file_kinds,
+  finished_runs,
+  kinds,
+)
 from tests.fixtures.mutations import mutated
 from xjax.core.errors import UserError
-
-pytestmark = pytest.mark.thorough
 
 READ, REFUSED = 'read', 'refused'
 SECONDS = 60  # for one input
@@ -115,6 +119,17 @@ def attacks(runs: pathlib.Path, n: int) -> Iterator[tuple[int, str, str, str]]:
       number = begun[0] + 1
 
 
+def test_changed_files_are_read_or_one_clear_error():
+  verdicts = {}
+  for name, kind in file_kinds().items():
+    assert attack(kind, None)[0] == READ, name
+    for seed in range(25):
+      verdicts[name, seed] = attack(kind, random.Random(f'2/{seed}'))
+  wrong = {k: v for k, v in verdicts.items() if v[0] not in (READ, REFUSED)}
+  assert wrong == {}
+
+
+@pytest.mark.thorough
 def test_no_changed_input_is_a_traceback_or_silently_cut(tmp_path):
   finished_runs(tmp_path)
   results = list(attacks(tmp_path, 390))

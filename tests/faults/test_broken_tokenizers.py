@@ -4,11 +4,8 @@ import json
 import os
 import pathlib
 
-import hypothesis
 import pytest
 
-from tests.faults.damage import damaged, pieces
-from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.text.subwords import Subwords
 
@@ -79,30 +76,3 @@ def test_a_snapshot_of_the_cache_is_links_to_blobs(kind, tmp_path):
     link = pathlib.Path('..', '..', 'blobs', str(number))
     (snapshot / file.name).symlink_to(link)
   assert Subwords.of_folder(snapshot).digest == expected.digest
-
-
-DAMAGE = pieces(
-  b'"|{|}|[|]|:|,|null|-1|99999999999|"\\ud800"|\0|\xff|\n| |##|vocab|<s>|'
-  b'[UNK]|BPE|WordPiece|model'
-)
-
-
-@pytest.mark.fuzzed
-@pytest.mark.parametrize(('kind', 'name'), FILES)
-def test_fuzzed_files(kind, name, tmp_path):
-  folder = written(tmp_path / 'm', kind)
-  sound = (folder / name).read_bytes()
-
-  @fuzzed(60)
-  @hypothesis.given(damaged(sound, DAMAGE, least=1, most=1))
-  def check(data):
-    (folder / name).write_bytes(data)
-    try:
-      found = Subwords.of_folder(folder)
-      ids = found.encode('the b a [MASK] <s> x')
-    except DataError as error:
-      assert str(folder) in str(error)
-    else:
-      assert 0 <= ids.min() and ids.max() < len(found)
-
-  check()

@@ -4,15 +4,11 @@ import gzip
 import io
 import pathlib
 import pickle
-import tempfile
 
-import hypothesis
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from tests.faults.damage import damaged, matrix, npz, pieces
-from tests.fixtures.fuzzing import fuzzed
+from tests.faults.damage import matrix, npz
 from xjax.core.errors import DataError
 from xjax.judge.files.judged import JudgeFiles, read_judged
 
@@ -326,56 +322,6 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
 def test_files_that_do_not_fit(tmp_path, kind):
   files, message = PAIRS[kind]
   assert told(tmp_path, files) == message
-
-
-PIECES = pieces(
-  b'3 4|\n| |:|,|nan|1e999|-1|0:1|"labels"|"target_ind"|[1]|{|}|[|]|null|\r|\t|'
-  b'\0|\xff|"id"|"doc_label"|"x"|99|2147483648|1_0|#|\x1f\x8b|PK'
-)
-SOUND = (
-  TEXT,
-  GOLD,
-  LISTS,
-  DOCUMENTS,
-  gzip.compress(TEXT, mtime=0),
-  b'1,2 0:1\n 1:1\n0 0:1\n',
-  b'{"uid": "a", "title": "t", "target_ind": [0, 3], "target_rel": [1, 0]}\n',
-  b'{"doc_token": ["t"], "doc_label": ["x"]}\n',
-  matrix(),
-  matrix('coo'),
-)
-
-DAMAGED = damaged(st.sampled_from(SOUND), PIECES, cut=6)
-
-
-@pytest.fixture(scope='module')
-def folder():
-  with tempfile.TemporaryDirectory() as name:
-    yield pathlib.Path(name)
-
-
-@fuzzed(400)
-@hypothesis.given(DAMAGED, st.one_of(st.none(), DAMAGED), st.integers(1, 3))
-def test_whatever_predictions_and_gold_hold(folder, scores, gold, depth):
-  files = {'predictions': scores} | ({'gold': gold} if gold else {})
-  message = told(folder, files, depth=depth)
-  assert message is None or message.startswith(('predictions', 'gold'))
-
-
-@fuzzed(400)
-@hypothesis.given(
-  DAMAGED, st.lists(PIECES, max_size=6), st.lists(PIECES, max_size=4)
-)
-def test_whatever_the_other_files_hold(folder, train, pairs, weights):
-  files = {
-    'predictions': TEXT,
-    'train_labels': train,
-    'filter': b'0 1\n' + b' '.join(pairs),
-    'inv_prop': b'1\n1\n1\n1\n' + b'\n'.join(weights),
-  }
-  message = told(folder, files)
-  names = ('predictions', 'train_labels', 'filter', 'inv_prop')
-  assert message is None or message.startswith(names)
 
 
 def test_sound_files_are_read(tmp_path):

@@ -12,7 +12,7 @@ from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.own import OwnData
 from xjax.data.schema import Corpus, Document, Labels, Split
 from xjax.judge.calibration import Calibration
 from xjax.judge.predictions import Predictions

@@ -148,12 +148,8 @@ def test_new_documents_are_read_like_those_of_the_run(
   answer = tagged(run.workdir, tmp_path / 'new.jsonl', tmp_path)
   assert best(answer) == expected
 
-  # Only tables are copied from a pipe, so JSON lines may be longer.
-  longest = len((tmp_path / 'new.txt').read_bytes())
-  monkeypatch.setattr('xjax.data.files.tables._LONGEST_PIPE', longest)
-  monkeypatch.setattr('xjax.data.files.tables._HEAD', 100)
   table = (tmp_path / 'new.txt').read_bytes()
-  for data in (lines.encode() + b'\n' * longest, table, gzip.compress(table)):
+  for data in (lines.encode(), table, gzip.compress(table)):
     pipe = io.BytesIO(data)
     pipe.seekable = lambda: False
     monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=pipe))
@@ -161,11 +157,8 @@ def test_new_documents_are_read_like_those_of_the_run(
 
 
 def test_json_lines_runs_name_the_config_that_reads_tables(tmp_path, table):
-  with pytest.raises(DataError) as caught:
+  with pytest.raises(DataError, match='a table .*--config=own_linear reads'):
     read_input(JsonlData(), str(table))
-  message = str(caught.value)
-  assert message.startswith(f'{table}:1: this looks like the first line of a')
-  assert '--config=own_linear' in message and '\n' not in message
   for source in (table, table.parent):
     with pytest.raises(DataError, match='--config=own_linear'):
       JsonlData(dir=str(source)).read()

@@ -18,7 +18,7 @@ docs/results.md. Time: 40 minutes of training and a few minutes of judging.
 
 from xjax.configs import by_name, variants
 from xjax.data.config import SubwordsConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.models.contract import Config

@@ -19,7 +19,7 @@ import dataclasses
 
 from xjax.configs import by_name, variants
 from xjax.data.config import WordsConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig

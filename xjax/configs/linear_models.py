@@ -23,7 +23,7 @@ minutes.
 from xjax.configs import by_name, variants
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.label_trees.clusters import ClusterTree

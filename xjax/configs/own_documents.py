@@ -13,7 +13,7 @@ Time: depends on the corpus.
 
 from xjax.configs import by_name, variants
 from xjax.data.config import AutoTfidfConfig, TfidfConfig
-from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.own import OwnData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.models.auto_model import AutoModel, AutoTrain
 from xjax.models.contract import Config

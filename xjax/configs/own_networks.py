@@ -17,10 +17,10 @@ from xjax.data.config import (
   WordsConfig,
 )
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.htc import HtcData
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.own import OwnData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData

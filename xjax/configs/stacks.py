@@ -24,7 +24,7 @@ from xjax.data.config import (
   TfidfConfig,
 )
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config

@@ -11,8 +11,8 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
-from xjax.data.files.faults import Fault, Faults, plural
-from xjax.data.files.json_lines import Fields, decode_utf8, read_lines
+from xjax.data.files.faults import Faults, plural
+from xjax.data.files.json_lines import read_records
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Labels, LabelSpace
@@ -85,27 +85,18 @@ def read_label_list(
   """Reads a file with one label id per line, plain or gzipped."""
   # If there are descriptors, an id without one is a fault.
   ids: dict[str, None] = {}
-  before = faults.count
-  for number, line in read_lines(path, faults):
-    id_, messages = _parse_label_id(line)
+  before, name = faults.count, 'the label id'
+  for _, fields in read_records(path, faults, plain=name):
+    id_ = fields.identifier(name)
     if id_ in ids:
-      messages.append(f'duplicate label {id_!a}')
+      fields.faults.append(f'duplicate label {id_!a}')
     if id_ and described and id_ not in described:
-      messages.append(f'unknown label {id_!a}: it has no descriptor')
-    if faults.extend(path, number, messages):
+      fields.faults.append(f'unknown label {id_!a}: it has no descriptor')
+    if not fields.faults:
       ids[id_] = None
   if not ids:
     faults.add_empty(path, 'label', before)
   return tuple(ids)
-
-
-def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
-  try:
-    text = decode_utf8(line)
-  except Fault as fault:
-    return '', [str(fault)]
-  fields = Fields({})
-  return fields.as_id(text, 'the label id'), fields.faults
 
 
 def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:

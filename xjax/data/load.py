@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import pathlib
 from typing import Any
 
 from absl import logging
@@ -16,28 +15,16 @@ from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.config import OnError
 from xjax.data.documents import Documents
-from xjax.data.files.faults import (
-  Faults,
-  plural,
-)
-from xjax.data.files.json_lines import Fields
-from xjax.data.files.tables import FileKind, kind_of, rewindable
+from xjax.data.files.faults import Faults, plural
 from xjax.data.formats.corpus_builder import (
   TRAIN,
   USUAL,
-  CutDocuments,
   SourceCorpus,
   StoredDocuments,
   choose_splits,
   keep_zones,
 )
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.jsonl import (
-  STREAM,
-  JsonlData,
-  open_source,
-  parse_documents,
-)
 from xjax.data.labels import (
   add_concepts,
   add_outside,
@@ -49,7 +36,7 @@ from xjax.data.labels import (
 )
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
-from xjax.data.schema import Corpus, Document, LabelSpace, Split
+from xjax.data.schema import Corpus, Document, LabelSpace
 from xjax.data.vectors.feature_files import add_features
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
@@ -77,15 +64,14 @@ def build_corpus(
   not fit the source, or that `leave_out` does not exist; a DataError, that one
   of these files has faults, or that no document has a label.
   """
-  zones = choose_zones(raw, data.zones)
+  zones = choose_zones(raw, data)
   left_out = read_left_out(leave_out, _LEAVE_OUT, data.dir)
   if space is None:
     space = make_space(order_labels(raw, data), raw)
     space = hold_out(space, data.hold_out_labels, seed, left_out)
     space = add_concepts(space, raw)
   space = add_outside(space, raw)
-  source = f'{_LEAVE_OUT}={leave_out}'
-  space = mark_left_out(space, left_out, source)
+  space = mark_left_out(space, left_out, f'{_LEAVE_OUT}={leave_out}')
   index = space.index.find(raw.label_ids).astype(np.int32)
   held_out = np.zeros(len(space), bool)
   held_out[space.held_out] = True
@@ -94,15 +80,15 @@ def build_corpus(
   for name in names:
     split = raw.splits[name]
     hidden = held_out if name == TRAIN else np.zeros_like(held_out)
-    corpus_splits[name] = Split(
-      name=name,
-      ids=split.ids,
+    documents = split.documents
+    if zones:
+      show = functools.partial(keep_zones, zones)
+      documents = StoredDocuments(documents, show)
+    corpus_splits[name] = dataclasses.replace(
+      split,
       gold=_relabel(split.gold, index, hidden),
-      documents=CutDocuments(split.documents, zones)
-      if zones
-      else split.documents,
+      documents=documents,
       digest=_digest(split.digest, zones),
-      text_digests=split.text_digests,
     )
   fingerprint = _fingerprint(raw, names, zones, space)
   drawn = tuple(name for name in raw.drawn if name in names)
@@ -148,15 +134,15 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
   return Ragged(gold.indptr, values).keep(~hidden[values])
 
 
-def choose_zones(raw: SourceCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
+def choose_zones(raw: SourceCorpus, data: DataConfig) -> tuple[str, ...]:
   """Returns the zones that documents keep; () means all zones."""
-  for zone in wanted:
+  for zone in data.zones:
     if zone not in raw.zones:
       raise ConfigError(
         f'data.zones: there is no zone {zone!r}; the zones of {raw.source} '
         f'are: {", ".join(raw.zones)}'
       )
-  return tuple(wanted) or raw.full_text
+  return tuple(data.zones) or data.full_text
 
 
 def _fingerprint(
@@ -271,46 +257,13 @@ def read_input(
       '--skip_bad_lines: lines of a feature file cannot be skipped, because '
       'the id of a document is its row; correct the file'
     )
-  if data.sparse:
-    return data.read_rows(source)
-
-  read = functools.partial(read_input_record, data)
   on_error = OnError.SKIP if skip_bad_lines else data.on_error
   faults = Faults(on_error, skip='--skip_bad_lines')
-  folder = pathlib.Path(source).expanduser()
-  if source != STREAM and folder.is_dir():
-    documents = data.read_folder(folder, faults)
-  else:
-    with open_source(source) as (file, name):
-      kind = FileKind.JSON_LINES
-      if data.tables:
-        kind, file = kind_of(file, name)
-      if kind is FileKind.JSON_LINES:
-        documents = parse_documents(file, name, faults, read)
-      else:
-        with rewindable(file, name) as table:
-          documents = data.read_table(table, name, faults)
+  documents = data.read_input(source, faults)
   faults.settle()
+  if data.sparse:
+    return documents
   return StoredDocuments(documents, functools.partial(model_view, data))
-
-
-def read_input_record(
-  data: DataConfig,
-  fields: Fields,
-  default_id: str | None,
-  need_labels: bool = False,
-) -> Document:
-  """Reads a document to be tagged from the fields of a JSON object.
-
-  The fields are those of a record of the corpus that the model was trained on,
-  or `text` or `zones`. Faults are added to fields.faults. The labels are None
-  if there is no field for labels. If default_id is None, an id is required.
-  """
-  format_ = data if data.is_record(fields) else JsonlData()
-  document = format_.read_record(fields, default_id, need_labels)
-  if format_.label_field not in fields and 'labels' not in fields:
-    document = dataclasses.replace(document, labels=None)
-  return document
 
 
 def read_zones(document: str | Document, data: DataConfig) -> Document:
@@ -328,4 +281,4 @@ def model_view(data: DataConfig, document: Document) -> Document:
 def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
   if not any(name in document.zones for name in zones):
     return document
-  return keep_zones(document, zones)
+  return keep_zones(zones, document)

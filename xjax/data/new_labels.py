@@ -1,6 +1,6 @@
 """Adds labels to a trained model, which scores them by their names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import os
 import re
@@ -10,13 +10,11 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
-  Fields,
-  decode_utf8,
+  numbered_lines,
   open_text,
-  parse_object,
-  read_lines,
+  read_records,
 )
 from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
@@ -34,57 +32,30 @@ def read_new_labels(
 
   Every line of the file, plain or gzipped, is a name; or every line is a JSON
   object as in labels.jsonl, where only `name` is required, and is the default
-  id. A DataError says that there is no label, that a name has no letters, or
-  that an id occurs twice or is in the run.
+  id. A DataError tells of faulty lines, or as add_new_labels does.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
-  scored = _scored_ids(space).row_of
-  lines: dict[str, int] = {}
   labels = []
   with open_text(path) as file:
-    for number, line, as_json in _lines(read_lines(file, faults, path), path):
-      label, messages = _parse_label(line, as_json)
-      if label.id in scored:
-        messages.append(f'the run has the label {label.id!a} already')
-      elif label.id in lines:
-        first = lines[label.id]
-        messages.append(f'label {label.id!a} is on line {first} already')
-      elif label.id:
-        lines[label.id] = number
-      if faults.extend(path, number, messages):
-        labels.append(label)
+    lines = (line.strip() for _, line in numbered_lines(file, path))
+    first = next(filter(None, lines), b'')
+    file.seek(0)
+    as_json = path.endswith(_JSON_ENDINGS) or _JSON.match(first)
+    plain = '' if as_json else 'name'
+    for _, fields in read_records(file, faults, path, plain):
+      name = fields.text('name')
+      if not fields.faults:
+        fields.row.setdefault('id', name.strip())
+        labels.append(read_label(fields))
   if not labels:
     faults.add_empty(path, 'label', 0)
   faults.settle()
-  return tuple(labels)
-
-
-def _lines(
-  lines: Iterator[tuple[int, bytes]], path: str
-) -> Iterator[tuple[int, bytes, bool]]:
-  """Yields number and bytes of each line, and whether the lines are JSON."""
-  # They are if the path ends in .jsonl[.gz] or the first line looks so.
-  as_json = None
-  for number, line in lines:
-    if as_json is None:
-      as_json = path.endswith(_JSON_ENDINGS) or bool(_JSON.match(line))
-    yield number, line, as_json
-
-
-def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
   try:
-    row = parse_object(line) if as_json else {'name': decode_utf8(line)}
-  except Fault as fault:
-    return Label(''), [str(fault)]
-  fields = Fields(row)
-  name = fields.text('name')
-  if not fields.faults and not has_letters(name):
-    fields.faults.append(f'the name {name!a} has no letters')
-  if fields.faults:
-    return Label(''), fields.faults
-  fields = Fields({'id': name.strip(), **row})
-  return read_label(fields), fields.faults
+    add_new_labels(space, labels)
+  except DataError as error:
+    raise DataError(f'{path}: {error}') from error
+  return tuple(labels)
 
 
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:

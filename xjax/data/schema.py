@@ -8,7 +8,6 @@ import hashlib
 import itertools
 import json
 import os
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from xjax.core.errors import DataError
 from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, read_rows
+from xjax.data.files.json_lines import Fields, read_records
 from xjax.data.vectors.feature_rows import FeatureRows
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
@@ -302,20 +301,36 @@ class LabelSpace:
     """Reads what `save` wrote; a DataError if it is missing or damaged."""
     # Concepts and left-out labels are not in the file.
     faults = Faults(on_error=None)
-    saved = _SavedLabels(str(path), faults)
-    labels = Labels.of(saved.read())
+    counts, sizes = array('i'), [0] * len(_FLAGS)
+
+    def read() -> Iterator[Label]:
+      for _, fields in read_records(path, faults):
+        label = read_label(fields)
+        counts.append(_read_count(fields))
+        part = max(
+          i for i, flag in enumerate(_FLAGS) if flag in ('', *fields.row)
+        )
+        sizes[part] += 1
+        if any(sizes[part + 1 :]):
+          fields.faults.append(
+            f'label {label.id!a} is in the wrong place; the order is trained, '
+            'held out, new, outside'
+          )
+        yield label
+
+    labels = Labels.of(read())
     if not len(labels):
       faults.add_empty(path, 'label', 0)
     for row in labels.ids.row_of.repeated():
-      faults.add(path, saved.lines[row], f'duplicate label {labels.ids[row]!a}')
+      faults.add(path, None, f'duplicate label {labels.ids[row]!a}')
     faults.settle()
     return cls(
       labels=labels,
-      train_counts=np.array(saved.counts, np.int32),
+      train_counts=np.array(counts, np.int32),
       n_train=n_train,
-      n_trained=saved.sizes[0],
-      n_held_out=saved.sizes[1],
-      n_new=saved.sizes[2],
+      n_trained=sizes[0],
+      n_held_out=sizes[1],
+      n_new=sizes[2],
     )
 
 
@@ -324,36 +339,9 @@ def load_concepts(path: str | os.PathLike) -> Labels:
   if not os.path.exists(path):
     return Labels.of(())
   faults = Faults(on_error=None)
-  concepts = []
-  for number, row in read_rows(pathlib.Path(path), faults):
-    fields = Fields(row)
-    concepts.append(read_label(fields))
-    faults.extend(path, number, fields.faults)
+  labels = Labels.of(read_label(row) for _, row in read_records(path, faults))
   faults.settle()
-  return Labels.of(concepts)
-
-
-class _SavedLabels:
-  def __init__(self, path: str, faults: Faults):
-    self._path, self._faults = path, faults
-    self.lines, self.counts = array('q'), array('i')
-    self.sizes = [0] * len(_FLAGS)
-
-  def read(self) -> Iterator[Label]:
-    for number, row in read_rows(pathlib.Path(self._path), self._faults):
-      fields = Fields(row)
-      label = read_label(fields)
-      self.lines.append(number)
-      self.counts.append(_read_count(fields))
-      part = max(i for i, flag in enumerate(_FLAGS) if flag in ('', *row))
-      self.sizes[part] += 1
-      if any(self.sizes[part + 1 :]):
-        fields.faults.append(
-          f'label {label.id!a} is in the wrong place; the order is trained, '
-          'held out, new, outside'
-        )
-      self._faults.extend(self._path, number, fields.faults)
-      yield label
+  return labels
 
 
 def _read_count(fields: Fields) -> int:

@@ -39,10 +39,6 @@ class SparseDocuments(Sequence):
   def n_features(self) -> int:
     return self.rows.shape[1]
 
-  def select(self, rows: np.ndarray) -> 'SparseDocuments':
-    """Returns the given documents in the order of `rows`; drops the labels."""
-    return SparseDocuments(self.source, self.rows[rows])
-
   def part(self, rows: np.ndarray) -> 'SparseDocuments':
     labels = self.labels
     return SparseDocuments(

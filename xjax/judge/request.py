@@ -13,9 +13,11 @@ import scipy.sparse
 from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.types import MOST_RANKS, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.formats.descriptors import read_descriptors
-from xjax.data.formats.eurlex57k.records import read_concepts
-from xjax.data.formats.taxonomy import read_taxonomy
+from xjax.data.formats.label_files import (
+  read_concepts,
+  read_descriptors,
+  read_taxonomy,
+)
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
@@ -226,13 +228,13 @@ def read_described(path: pathlib.Path) -> dict[str, Label]:
   """Reads descriptors from labels.jsonl, EuroVoc's .json, or a taxonomy."""
   faults = Faults(on_error=None)
   if path.suffixes[-1:] == ['.json']:
-    space = read_concepts(path, faults)
+    labels = read_concepts(path, faults)
   elif '.jsonl' in path.suffixes:
-    space = read_descriptors(path, faults)
+    labels = read_descriptors(path, faults)
   else:
-    space = read_taxonomy(path, faults)
+    labels = read_taxonomy(path, faults)
   faults.settle()
-  return space.labels
+  return labels
 
 
 def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:

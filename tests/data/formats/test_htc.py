@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
-from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels, read_htc
+from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
@@ -46,7 +46,7 @@ def sizes(raw):
 
 
 def test_all_labels_and_what_they_imply(folder):
-  raw = read_htc(data(folder))
+  raw = data(folder).read()
   assert list(raw.splits) == ['train', 'dev']
   train = raw.splits['train']
   assert train.documents[0] == Document(
@@ -63,7 +63,7 @@ def test_all_labels_and_what_they_imply(folder):
 
 
 def test_leaves_have_no_label_below_them(folder):
-  raw = read_htc(data(folder, HtcLabels.LEAVES))
+  raw = data(folder, HtcLabels.LEAVES).read()
   assert [label.id for label in raw.labels] == ['film', 'jazz']
   assert labels_of(raw.splits['train']) == [('jazz',), ()]
   assert labels_of(raw.splits['dev']) == [('film',)]
@@ -85,33 +85,31 @@ def test_faults(folder):
     {'doc_token': 'x', 'doc_label': ['Root']},
   ]
   write(folder / 'my_train.json', *TRAIN, *bad)
-  for labels in HtcLabels:
-    asked = data(folder, labels)
-    lines = error_text(load_corpus, asked, 0, folder=folder).split('\n')
-    assert lines[:6] == [
-      "my_train.json:3: unknown label 'nothing': it has no descriptor",
-      "my_train.json:4: 'art' occurs twice in doc_label",
-      'my_train.json:5: the document has no text',
-      'my_train.json:6: doc_token[1] is a number, not text',
-      "my_train.json:7: no field 'doc_label'",
-      "my_train.json:8: unknown label 'Root': it has no descriptor",
-    ]
+  lines = error_text(data(folder).read, folder=folder).split('\n')
+  assert lines[:6] == [
+    "my_train.json:3: unknown label 'nothing': it has no descriptor",
+    "my_train.json:4: 'art' occurs twice in doc_label",
+    'my_train.json:5: the document has no text',
+    'my_train.json:6: doc_token[1] is a number, not text',
+    "my_train.json:7: no field 'doc_label'",
+    "my_train.json:8: unknown label 'Root': it has no descriptor",
+  ]
   corpus = load_corpus(data(folder, on_error=OnError.SKIP), 0)
   assert len(corpus.split('train')) == 2
   write(folder / 'other_train.json', *TRAIN)
   twice = 'has my_train.json too; keep one of the two'
-  assert twice in error_text(read_htc, data(folder))
+  assert twice in error_text(data(folder).read)
 
 
 def test_where_the_taxonomy_is(folder):
   (folder / 'taxonomy.txt').write_text('Root\tart\n')
   with pytest.raises(ConfigError, match='not set.*my.taxonomy, taxonomy.txt'):
-    read_htc(data(folder))
+    data(folder).read()
   config = HtcConfig(taxonomy='my.taxonomy')
-  assert len(read_htc(HtcData(dir=str(folder), htc=config)).labels) == 5
+  assert len(HtcData(dir=str(folder), htc=config).read().labels) == 5
   config = HtcConfig(taxonomy='none')
   with pytest.raises(ConfigError, match='there is no file .*none'):
-    read_htc(HtcData(dir=str(folder), htc=config))
+    HtcData(dir=str(folder), htc=config).read()
 
 
 def test_documents_to_be_tagged(folder):
@@ -132,12 +130,12 @@ def test_names_of_files_in_the_wild(tmp_path):
   write(tmp_path / 'nyt_train_all.json', *TRAIN)
   write(tmp_path / 'nyt-val-all.json', *DEV)
   write(tmp_path / 'train_test_both.json', *TRAIN)
-  raw = read_htc(data(tmp_path))
+  raw = data(tmp_path).read()
   assert len(raw.labels) == 5
   assert sizes(raw) == {'train': 2, 'dev': 1}
   # A name that ends in the split is the better one.
   write(tmp_path / 'nyt_train.json', TRAIN[0])
-  raw = read_htc(data(tmp_path), ['nyt_train_all', 'train_test_both'])
+  raw = data(tmp_path).read(['nyt_train_all', 'train_test_both'])
   usual = {'train': 1, 'dev': 1}
   assert sizes(raw) == {**usual, 'nyt_train_all': 2, 'train_test_both': 2}
 
@@ -148,21 +146,12 @@ def test_fields_without_doc_before_them(folder):
     {'token': ['so', 'it', 'goes'], 'label': ['art'], 'id': 'a'},
     {'doc_token': 'x', 'doc_label': ['law'], 'token': 1, 'label': 2},
   )
-  train = read_htc(data(folder)).splits['train']
+  train = data(folder).read().splits['train']
   assert train.documents[0] == Document('a', {'text': 'so it goes'}, ('art',))
   assert train.documents[1].labels == ('law',)
   write(folder / 'my_train.json', {'token': 'x', 'label': 'art'}, {'label': []})
-  lines = error_text(read_htc, data(folder), folder=folder).split('\n')
+  lines = error_text(data(folder).read, folder=folder).split('\n')
   assert lines[:2] == [
     'my_train.json:1: label is text, not a list',
     "my_train.json:2: no field 'doc_token'",
   ]
-
-
-def test_a_missing_split_is_one_of_json(folder):
-  for path in folder.glob('my_*.json'):
-    path.unlink()
-  assert error_text(read_htc, data(folder)) == (
-    f'{folder}: no split to read; expected a file like train.json or '
-    'wos_train.json; found: label_map'
-  )

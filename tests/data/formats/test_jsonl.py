@@ -12,7 +12,7 @@ from tests.fixtures.error_text import error_text
 from tests.fixtures.pipes import piped
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
-from xjax.data.formats.jsonl import JsonlData, read_jsonl
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import read_input
 from xjax.data.schema import Document, Label
 
@@ -38,7 +38,7 @@ def folder(tmp_path):
 
 def read(folder, splits=(), usual=False, on_error=OnError.RAISE):
   data = JsonlData(dir=str(folder), on_error=on_error)
-  return read_jsonl(data, splits, usual or not splits)
+  return data.read(splits, usual or not splits)
 
 
 def test_a_folder(folder):
@@ -82,18 +82,6 @@ def test_a_file_that_is_no_split_does_no_harm(folder):
     read(folder, ['predictions'])
 
 
-def test_no_split_but_another_file(folder):
-  (folder / 'train.jsonl').rename(folder / 'all.jsonl')
-  (folder / 'dev.jsonl.gz').unlink()
-  with pytest.raises(DataError, match='no split to read; .*; found: all$'):
-    read(folder)
-
-
-def test_a_split_that_is_not_wanted_is_not_read(folder):
-  (folder / 'dev.jsonl.gz').write_bytes(b'broken')
-  assert list(read(folder, ['train']).splits) == ['train']
-
-
 def test_digests_follow_the_content(folder):
   def digests():
     return {name: split.digest for name, split in read(folder).splits.items()}
@@ -117,7 +105,6 @@ def test_all_faults_of_all_files_in_one_pass(folder):
     "train.jsonl:1: no field 'text'",
     "train.jsonl:1: no field 'labels'",
     'train.jsonl:3: the document has no text',
-    "train.jsonl:3: unknown label 'q': it has no descriptor",
     "train.jsonl:3: duplicate id 'd1'",
     'train.jsonl:4: not JSON: Expecting property name enclosed in double '
     'quotes at column 2',
@@ -125,7 +112,46 @@ def test_all_faults_of_all_files_in_one_pass(folder):
     "dev.jsonl.gz:1: no field 'text'",
     "dev.jsonl.gz:1: no field 'labels'",
   ]
-  assert last.startswith('10 faults in all')
+  assert last.startswith('9 faults in all')
+
+
+def document(**fields) -> dict:
+  """A sound third document, but for these fields; `...` leaves one out."""
+  row = {'id': 'd3', 'text': 'three', 'labels': ['a'], **fields}
+  return {name: value for name, value in row.items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+  ('name', 'data', 'message'),
+  [
+    ('train', lines([document(id=' ')]), ':1: id is empty'),
+    ('train', lines([document(labels=['q'])]), ":1: unknown label 'q': it has"),
+    ('train', lines([document(zones={'t': 'x'})]), ':1: has both text and zon'),
+    ('train', lines([document(zones=['x'], text=...)]), ':1: zones is not an'),
+    (
+      'train',
+      lines([document(zones={'': 'x'}, text=...)]),
+      ':1: the name of a zone is empty',
+    ),
+    ('labels', lines([{'name': 'C'}]), ":1: no field 'id'"),
+    ('train', lines(TRAIN)[:-9], ':2: not JSON: '),
+    ('train', '{}'.encode('utf-16'), ':1: UTF-16 text: save the file as UTF-8'),
+    ('dev', gzip.compress(lines(DEV * 9))[:-10], ':8: the gzip file is cut '),
+    ('train', b'', ': no document in it'),
+  ],
+)
+def test_a_broken_file_is_one_error(folder, name, data, message):
+  (path,) = folder.glob(f'{name}.jsonl*')
+  path.write_bytes(data)
+  assert error_text(read, folder).startswith(f'{path}{message}')
+
+
+def test_no_json_lines(tmp_path):
+  (tmp_path / 'train.csv').write_text('text,labels\n')
+  for path in (tmp_path, tmp_path / 'train.csv'):
+    assert '--config=own_linear reads files' in error_text(read, path)
+  (tmp_path / 'all.jsonl').write_bytes(lines(TRAIN))
+  assert error_text(read, tmp_path).endswith('found: all')
 
 
 def test_skip_leaves_the_faulty_lines_out(folder):
@@ -135,12 +161,6 @@ def test_skip_leaves_the_faulty_lines_out(folder):
   assert raw.splits['train'].ids == ('d1', 'd2')
   assert raw.label_ids == ('b', 'a', 'c')
   assert [d.id for d in raw.splits['train'].documents] == ['d1', 'd2']
-
-
-def test_skip_needs_something_left(folder):
-  (folder / 'train.jsonl').write_bytes(b'{\n')
-  with pytest.raises(DataError, match='train.jsonl: every document in it is f'):
-    read(folder, on_error=OnError.SKIP)
 
 
 INPUT = b'{"text": "one"}\n\n'
@@ -167,14 +187,8 @@ def test_documents_from_standard_input(monkeypatch, pack):
   assert list(read_input(JsonlData(), '-')) == DOCUMENTS
 
 
-def test_a_closed_standard_input_is_one_error(monkeypatch):
-  monkeypatch.setattr(sys, 'stdin', None)
-  with pytest.raises(DataError, match='^standard input is closed'):
-    read_input(JsonlData(), '-')
-
-
 @pytest.mark.parametrize('pack', [bytes, gzip.compress])
-@pytest.mark.parametrize('first', [1, 30, 10_000])
+@pytest.mark.parametrize('first', [1, 10_000])
 def test_a_pipe_loses_no_document(tmp_path, pack, first):
   texts = [f'number {i} {i**9}' for i in range(2_000)]
   data = pack(lines({'text': text} for text in texts))
@@ -207,8 +221,3 @@ def test_documents_without_the_faulty_ones(tmp_path):
   path.write_bytes(b'{\n' + INPUT)
   documents = read_input(JsonlData(), str(path), skip_bad_lines=True)
   assert [d.id for d in documents] == ['line-2', 'x']
-
-
-def test_an_input_that_is_not_there(tmp_path):
-  with pytest.raises(DataError, match=r'in.jsonl: cannot be read: No such'):
-    read_input(JsonlData(), str(tmp_path / 'in.jsonl'))

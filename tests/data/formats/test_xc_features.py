@@ -147,7 +147,7 @@ def test_files_without_headers(folder):
   [
     ('dev', '1 7 5\n0 6:1\n', r'dev.txt: feature 6 is not in 0..5'),
     ('dev', '1 6 4\n0 5:1\n', r'dev.txt: has 4 labels, but .*train.txt has 5'),
-    ('dev', '5 0:1\n', r'dev.txt: label 5 is not in 0..4'),
+    ('dev', '5 0:1\n', r'dev.txt: has 6 labels, but .*train.txt has 5'),
     ('dev', '1 5\n0:1\n', r'dev.txt:1: `N L` is the header of a label file'),
     ('dev', '0 6 5\n', r'dev.txt: no document in it'),
     ('dev', '1 6 5\n0 1:nan\n', r'dev.txt:2: .* is NaN'),

@@ -9,9 +9,21 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.error_text import error_text
-from tests.fixtures.xc_writers import write_xc, write_xc_scores
+from tests.fixtures.xc_writers import (
+  write_inv_prop,
+  write_pairs,
+  write_xc,
+  write_xc_scores,
+)
 from xjax.core.types import Ragged
-from xjax.data.formats.xc_files import XcFile, read_xc, read_xc_scores
+from xjax.data.formats.xc_files import (
+  XcFile,
+  in_pairs,
+  read_inv_prop,
+  read_pairs,
+  read_xc,
+  read_xc_scores,
+)
 
 CANONICAL = {
   'features': b'3 4 5\n1,4 0:0.500000 3:1.000000\n 2:-0.250000\n\n',
@@ -111,12 +123,6 @@ def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
   assert scores.data.tolist() == [1, 0, 1]
 
 
-LARGE = (
-  'which are too large: the sum of their squares must be below 3.4e38; scale '
-  'the features'
-)
-
-
 NO_HEADER = (
   '1: the header `N L` (numbers of documents and labels) is missing; a score '
   'file must start with this header'
@@ -129,16 +135,6 @@ NO_GOLD = 'must be 0 or 1; scores are not gold labels'
   [
     (read_xc, b'1 2 2\n0 1:nan\n', '2: the value of feature 1 is NaN'),
     (read_xc, b'1 2 2\n0 1:1e39\n', '2: the value of feature 1 is infinite'),
-    (
-      read_xc,
-      b'2 2 2\n\n0 0:2 1:-3e38\n',
-      f'3: has features up to 3e+38, {LARGE}',
-    ),
-    (
-      read_xc,
-      b'0 0:1 1:1.4e19 2:1.4e19\n',
-      f'1: has features up to 1.4e+19, {LARGE}',
-    ),
     (read_xc_scores, b'2 2\n\n1:-inf\n', '3: the score of label 1 is infinite'),
     (read_xc_scores, b'1 2\n1:NaN\n', '2: the score of label 1 is NaN'),
     (read_xc_scores, b'1 2 2\n0 1:1\n', NO_HEADER),
@@ -154,6 +150,61 @@ def test_faults(tmp_path, read, text, message):
   path = tmp_path / 'f.txt'
   path.write_bytes(text)
   assert error_text(read, path) == f'{path}:{message}'
+
+
+@pytest.mark.parametrize('name', ['f.txt', 'f.txt.gz'])
+def test_pairs_and_weights_are_written_and_read(tmp_path, name):
+  path = tmp_path / name
+  pairs = np.array([[3, 1], [0, 2], [3, 1]])
+  write_pairs(path, pairs)
+  text = b'3 1\n0 2\n3 1\n'
+  data = path.read_bytes()
+  assert (gzip.decompress(data) if name.endswith('.gz') else data) == text
+  np.testing.assert_array_equal(read_pairs(path, 4, 3), pairs)
+  weights = np.array([1.1, 1e300, 1 / 3])
+  write_inv_prop(path, weights)
+  np.testing.assert_array_equal(read_inv_prop(path, 3), weights)
+  np.testing.assert_array_equal(read_inv_prop(path), weights)
+
+
+def test_among():
+  rows = Ragged.of([[0, 5], [], [5], [1, 0]])
+  pairs = np.array([[3, 0], [0, 5], [0, 5], [1, 2], [9, 9]])
+  assert in_pairs(rows, pairs).tolist() == [False, True, False, False, True]
+  # Row and label together must not run over.
+  last = 2**31 - 2
+  rows = Ragged(np.array([0, 1, 2]), np.array([last, 0], np.int32))
+  assert in_pairs(rows, np.array([[0, last]])).tolist() == [True, False]
+
+
+NO_PAIR = 'not a pair `document label`'
+NO_NUMBER = 'is not a positive number'
+
+
+@pytest.mark.parametrize(
+  ('read', 'text', 'message'),
+  [
+    ('pairs', b'', ' no pair in it'),
+    ('pairs', b'0 1\n\n0 3\n', '3: label 3 is not in 0..2'),
+    ('pairs', b'2 1\n', '1: document 2 is not in 0..1'),
+    ('pairs', b'0 1\n0 1 2\n', f'2: {NO_PAIR}'),
+    ('pairs', b'0 -1\n', f'1: {NO_PAIR}'),
+    ('pairs', b'0:1\n', f'1: {NO_PAIR}'),
+    ('weights', b'1.5\n', ' 1 numbers, but there are 2 labels'),
+    ('weights', b'1\n2\n3\n', ' 3 numbers, but there are 2 labels'),
+    ('weights', b'1\n\nx\n', f"3: 'x' {NO_NUMBER}"),
+    ('weights', b'1\nnan\n', f"2: 'nan' {NO_NUMBER}"),
+    ('weights', b'inf\n1\n', f"1: 'inf' {NO_NUMBER}"),
+    ('weights', b'1\n0\n', f"2: '0' {NO_NUMBER}"),
+    ('weights', b'1\n1_0\n', f"2: '1_0' {NO_NUMBER}"),
+    ('weights', b'\n', ' no number in it'),
+  ],
+)
+def test_faults_of_pairs_and_weights(tmp_path, read, text, message):
+  path = tmp_path / 'f'
+  path.write_bytes(text)
+  call = (read_pairs, 2, 3) if read == 'pairs' else (read_inv_prop, 2)
+  assert error_text(call[0], path, *call[1:]) == f'{path}:{message}'
 
 
 @pytest.mark.real_data

@@ -2,15 +2,13 @@
 
 import gzip
 import json
-import tracemalloc
 
 import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
-from xjax.data.files.faults import Faults
-from xjax.data.formats.xc_text import XcRepoData, read_label_names, read_xc_repo
+from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document, Label
 
@@ -38,7 +36,7 @@ def data(folder, **fields) -> XcRepoData:
 
 
 def test_what_is_in_a_folder(folder):
-  raw = read_xc_repo(data(folder))
+  raw = data(folder).read()
   assert list(raw.splits) == ['train', 'test']
   assert raw.zones == ('title', 'content')
   assert raw.splits['train'].ids == ('a', '7')
@@ -69,26 +67,6 @@ def test_further_splits(folder):
   assert list(load_corpus(data(folder), 0, splits=['own']).splits) == ['own']
 
 
-def test_described_labels(folder):
-  rows = [{'uid': 'x', 'title': f't{i}', 'content': 'c'} for i in range(11)]
-  rows[1] = {'title': ' '}
-  (folder / 'lbl.json').write_bytes(lines(*rows))
-  labels = read_xc_repo(data(folder)).labels
-  assert labels[0] == Label('0', 't0', description='c')
-  assert labels[1] == Label('1', '1') and len(labels) == 11
-
-
-def test_a_name_that_is_missing_keeps_its_column(folder):
-  (folder / 'Y.txt').write_text('a\n\n' + 'b\n' * 9)
-  labels = read_xc_repo(data(folder)).labels
-  assert [label.name for label in labels[:3]] == ['a', '1', 'b']
-  broken = ['{"title": "t"}'] * 11
-  broken[4] = '{'
-  (folder / 'lbl.json').write_text('\n'.join(broken))
-  labels = read_xc_repo(data(folder, on_error=OnError.SKIP)).labels
-  assert labels[4] == Label('4', '4') and labels[10].name == 't'
-
-
 COLUMNS = 'target_ind must be a list of columns, from 0'
 WEIGHTS = 'target_rel must be a list with one number per entry of target_ind'
 BROKEN = [
@@ -98,7 +76,7 @@ BROKEN = [
   ({'target_ind': [1, 3, 3]}, '3 occurs twice in target_ind'),
   ({'target_ind': None}, "no field 'target_ind'"),
   ({'target_ind': [1], 'target_rel': []}, WEIGHTS),
-  ({'title': ' '}, 'the document has neither title nor content'),
+  ({'title': ' '}, 'the document has no text'),
   ({'uid': '7'}, "duplicate id '7'"),
   ({'uid': None}, "no field 'uid'"),
 ]
@@ -116,23 +94,20 @@ def test_faults(folder, changes, what):
 
 
 def test_a_folder_that_lacks_something(folder, tmp_path):
-  for text, says in (
-    (b'\xe4\n', 'Y.txt:1: not UTF-8'),
-    (b'\n', 'no label in it'),
-  ):
-    (folder / 'Y.txt').write_bytes(text)
-    assert says in error_text(read_xc_repo, data(folder))
+  (folder / 'lbl.json').write_bytes(b'{"title": "t", "content": "c"}\n' * 11)
+  assert data(folder).read().labels[10] == Label('10', 't', description='c')
+  (folder / 'lbl.json').unlink()
   (folder / 'Y.txt').unlink()
-  assert 'neither lbl.json nor Y.txt' in error_text(read_xc_repo, data(folder))
+  assert 'neither lbl.json nor Y.txt' in error_text(data(folder).read)
   empty = tmp_path / 'empty'
   empty.mkdir()
   (empty / 'Y.txt').write_text('a\n')
   expected = 'expected a trn.json or trn.json.gz'
-  assert expected in error_text(read_xc_repo, data(empty))
+  assert expected in error_text(data(empty).read)
   (empty / 'x.json').write_text('{}\n')
-  assert f'{expected}; found: x' in error_text(read_xc_repo, data(empty))
+  assert f'{expected}; found: x' in error_text(data(empty).read)
   with pytest.raises(ConfigError, match='data.dir is not set'):
-    read_xc_repo(XcRepoData())
+    XcRepoData().read()
 
 
 def test_documents_to_be_tagged(folder):
@@ -144,14 +119,3 @@ def test_documents_to_be_tagged(folder):
     ('line-2', 'y', None),
     ('a', 'T\nC', ('10', '2')),
   ]
-
-
-def test_names_are_read_into_arrays(tmp_path):
-  n, path = 20_000, tmp_path / 'Y.txt'
-  path.write_text(''.join(f'name {i}\n' for i in range(n)))
-  tracemalloc.start()
-  labels = read_label_names(path, Faults(OnError.RAISE))
-  _, most = tracemalloc.get_traced_memory()
-  tracemalloc.stop()
-  assert len(labels) == n and labels[n - 1].name == f'name {n - 1}'
-  assert most < 120 * n  # while they are read; a Label takes 242

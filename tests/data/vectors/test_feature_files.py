@@ -9,7 +9,7 @@ from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.config import FeatureFilesConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus

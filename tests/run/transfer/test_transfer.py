@@ -12,7 +12,7 @@ from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.own import OwnData
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label, label_row

@@ -97,13 +97,10 @@ class Faults:
       self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
   def settle(self) -> str:
-    """Raises as `check` does, or logs and returns how many are left out."""
-    if summary := self.check():
-      logging.warning('%s', summary)
-    return first_line(summary)
+    """Returns how many records are left out, or '', and logs their faults.
 
-  def check(self) -> str:
-    """Returns what is left out, or ''; a DataError as on_error demands."""
+    Raises a DataError with all faults if on_error demands it.
+    """
     if not self.count:
       return ''
     lines = list(self.shown)
@@ -114,19 +111,15 @@ class Faults:
       lines.append(f'... and {self._lines - SHOWN} more')
     faults = plural(self.count, 'fault')
     if self.on_error is OnError.SKIP and not self._fatal:
-      left_out = plural(self.left_out, 'record')
-      return '\n'.join([f'left out {left_out}, with {faults}:', *lines])
+      summary = f'left out {plural(self.left_out, "record")}, with {faults}'
+      logging.warning('%s', '\n'.join([f'{summary}:', *lines]))
+      return summary
     if not self._fatal:
       lines.append(
         f'{faults} in all; correct them, or skip the faulty lines with '
         + self._skip
       )
     raise DataError('\n'.join(lines))
-
-
-def first_line(summary: str) -> str:
-  """Returns the counts of a summary that Faults.check returned."""
-  return summary.partition('\n')[0].rstrip(':')
 
 
 def plural(count: int, noun: str) -> str:

@@ -3,40 +3,38 @@
 import collections
 from collections.abc import Iterable, Iterator, Sequence
 import contextlib
-import functools
 import gzip
-import io
 import json
 import os
 import pathlib
 import re
-import stat
+import shutil
+import sys
+import tempfile
 from typing import Any, BinaryIO
 import zlib
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.faults import Fault, Faults
 
-GZIP_MAGIC = b'\x1f\x8b'
+STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
-# A longer line is no document, and it could fill the memory. The file may be
-# damaged or endless, such as /dev/zero.
-LONGEST_LINE = 1 << 26  # bytes
+_GZIP_MAGIC = b'\x1f\x8b'
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
-def find_folder(path: str) -> pathlib.Path:
-  """Returns the folder of the user's files (data.dir), which must exist."""
+def find_source(path: str) -> pathlib.Path:
+  """Returns the user's file or folder (data.dir), which must exist."""
   if not path:
     raise ConfigError(
-      'data.dir is not set: give the folder with your files as '
-      '--config.data.dir=FOLDER'
+      'data.dir is not set: give your file or folder as '
+      '--config.data.dir=FILE_OR_FOLDER'
     )
-  folder = pathlib.Path(path).expanduser()
-  if not folder.exists():
-    raise DataError(f'{path}: no such folder (data.dir)')
-  return folder
+  source = pathlib.Path(path).expanduser()
+  if not source.exists():
+    raise DataError(f'{path}: no such file or folder (data.dir)')
+  return source
 
 
 def find_files(
@@ -66,66 +64,29 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
-  """Opens a file or a pipe, once, and unpacks it if it is gzipped."""
-  # If `named`, a name must end in .gz if and only if the file is gzipped. If it
-  # does not, or the file cannot be opened, a Fault is raised.
+def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
+  """Opens a file, a pipe or STREAM, and unpacks it if it is gzipped.
+
+  A pipe is copied to a temporary file, so that it can be read again.
+  """
   with contextlib.ExitStack() as stack:
     try:
-      file = stack.enter_context(path.open('rb'))
-      unpacked = stack.enter_context(unpack(file))
-      named = named and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+      if path == STREAM:
+        file = sys.stdin.buffer
+      else:
+        file = stack.enter_context(open(path, 'rb'))
+      if not file.seekable():
+        copy = stack.enter_context(tempfile.TemporaryFile())
+        shutil.copyfileobj(file, copy)
+        copy.seek(0)
+        file = copy
+      start = file.read(len(_GZIP_MAGIC))
+      file.seek(-len(start), os.SEEK_CUR)
+      if start == _GZIP_MAGIC:
+        file = gzip.GzipFile(fileobj=file)
     except OSError as error:
-      raise Fault(f'cannot be read: {error.strerror}', None) from error
-    zipped = isinstance(unpacked, gzip.GzipFile)
-    if named and zipped != (path.suffix == '.gz'):
-      raise Fault(
-        'the file is gzipped, so its name must end in .gz'
-        if zipped
-        else 'the name ends in .gz, but the file is not gzipped',
-        None,
-      )
-    yield unpacked
-
-
-def unpack(file: BinaryIO) -> BinaryIO:
-  """Returns the rest of an open file or pipe, unpacked if it is gzipped."""
-  start, file = look_ahead(file, len(GZIP_MAGIC))
-  if start != GZIP_MAGIC:
-    return file
-  unpacked = gzip.GzipFile(fileobj=file)
-  # A GzipFile says that it is seekable even if it reads from a pipe.
-  return unpacked if file.seekable() else _Rejoined.buffered(b'', unpacked)
-
-
-def look_ahead(file: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
-  """Returns the next bytes of a file or pipe, and a file with them still."""
-  start = file.read(size)
-  if file.seekable():
-    file.seek(-len(start), os.SEEK_CUR)
-    return start, file
-  return start, _Rejoined.buffered(start, file)
-
-
-class _Rejoined(io.RawIOBase):
-  """Puts the bytes that were read from a pipe back before the rest of it."""
-
-  def __init__(self, start: bytes, rest: BinaryIO):
-    super().__init__()
-    self._start, self._rest = memoryview(start), rest
-
-  @classmethod
-  def buffered(cls, start: bytes, rest: BinaryIO) -> io.BufferedReader:
-    return io.BufferedReader(cls(start, rest))
-
-  def readable(self) -> bool:
-    return True
-
-  def readinto(self, buffer: memoryview) -> int:
-    data = self._start[: len(buffer)] or self._rest.read1(len(buffer))
-    buffer[: len(data)] = data
-    self._start = self._start[len(data) :]
-    return len(data)
+      raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+    yield file
 
 
 def check_rereadable(path: str | os.PathLike) -> None:
@@ -138,122 +99,81 @@ def check_rereadable(path: str | os.PathLike) -> None:
       )
 
 
-@contextlib.contextmanager
-def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Opens a file of any name, and unpacks it if it is gzipped."""
-  with contextlib.ExitStack() as stack:
-    try:
-      file = stack.enter_context(open_lines(pathlib.Path(path), named=False))
-    except Fault as fault:
-      raise DataError(f'{path}: {fault}') from fault
-    yield file
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-  """Yields line numbers, from 1, and bytes, without a byte order mark."""
-  number = 0
-  lines = iter(functools.partial(file.readline, LONGEST_LINE + 1), b'')
-  try:
-    for number, line in enumerate(lines, 1):
-      if len(line) > LONGEST_LINE:
-        raise Fault(
-          f'the line is longer than {LONGEST_LINE >> 20} MiB; the file is '
-          'damaged, or is not text in lines',
-          number,
-        )
-      if number == 1:
-        line = line.removeprefix(UTF8_MARK)
-        if line.startswith(UTF16_MARKS):
-          raise Fault('UTF-16 text: save the file as UTF-8')
-      yield number, line
-  except EOFError as error:
-    message = 'the gzip file is cut short: get it again'
-    raise Fault(message, number + 1) from error
-  except (OSError, zlib.error) as error:
-    raise Fault(f'the file is damaged: {error}', number + 1) from error
-
-
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
   """Yields the line number (from 1) and the bytes of each line.
 
   Blank lines are included, because one may stand for a document. A line that is
-  too long, damaged or UTF-16 is a DataError.
+  damaged or UTF-16 is a DataError.
   """
+  number = 0
   try:
-    for number, line in _lines(file):
+    for number, line in enumerate(file, 1):
+      if number == 1:
+        if line.startswith(UTF16_MARKS):
+          raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')
+        line = line.removeprefix(UTF8_MARK)
       yield number, line.rstrip(b'\r\n')
-  except Fault as fault:
-    raise DataError(f'{path}:{fault.line}: {fault}') from fault
-
-
-def read_lines(
-  source: BinaryIO | pathlib.Path, faults: Faults, name: str = ''
-) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number and the bytes of each line that is not blank.
-
-  The source is an open file with a `name` for messages, or a path. If a line
-  cannot be read, or the path cannot be opened, a fault is added and reading
-  ends. The fault is fatal, since the number of lost lines is unknown.
-  """
-  is_path = isinstance(source, pathlib.Path)
-  name = name or str(source)
-  opened = open_lines(source) if is_path else contextlib.nullcontext(source)
-  try:
-    with opened as file:
-      for number, line in _lines(file):
-        if line := line.strip(b' \t\r\n'):
-          yield number, line
-  except Fault as fault:
-    faults.add(name, fault.line, str(fault), fatal=True)
+  except EOFError as error:
+    raise DataError(
+      f'{path}:{number + 1}: the gzip file is cut short: get it again'
+    ) from error
+  except (OSError, zlib.error) as error:
+    raise DataError(
+      f'{path}:{number + 1}: the file is damaged: {error}'
+    ) from error
 
 
 def read_rows(
-  source: BinaryIO | pathlib.Path,
+  source: BinaryIO | str | os.PathLike,
   faults: Faults,
   name: str = '',
-  documents: bool = False,
-  advice: str = '',
+  plain: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields the line number and the JSON object of each line, as read_lines.
+  """Yields the line number and the JSON object of each line that is not blank.
 
-  Faulty lines are left out and their faults are added. If the lines are
-  `documents`, one fault says that the file looks like a table. `advice` says
-  what to do if the first line is no JSON at all.
+  The source is a path, or an open file with a `name` for messages. A line that
+  is no JSON object is left out, and is a fault. With `plain`, lines are plain
+  text, which is the field of this name.
   """
+  is_path = isinstance(source, str | os.PathLike)
   name = name or str(source)
-  first = True
-  for number, line in read_lines(source, faults, name):
-    try:
-      row = parse_object(line)
-    except Fault as fault:
-      start = line[:200].decode('latin-1') if first else ''
-      if documents and looks_like_table(start):
-        message = (
-          f'this looks like the first line of a table, not like JSON: {start!a}'
-          '; --config=own_linear reads tables (CSV, TSV, Parquet)'
-        )
-        faults.add(name, number, message, fatal=True)
-        return
-      is_other = start and not start.lstrip().startswith(('{', '['))
-      more = f'; {advice}' if advice and is_other else ''
-      faults.add(name, number, f'{fault}{more}')
-      continue
-    finally:
-      first = False
-    yield number, row
+  opened = open_text(source) if is_path else contextlib.nullcontext(source)
+  with opened as file:
+    for number, line in numbered_lines(file, name):
+      if line := line.strip(b' \t\r'):
+        try:
+          row = {plain: decode_utf8(line)} if plain else parse_object(line)
+        except Fault as fault:
+          faults.add(name, number, str(fault))
+        else:
+          yield number, row
 
 
-def looks_like_table(line: str) -> bool:
-  """Returns whether a first line looks like a table's header, not like JSON."""
-  names = re.split('[,;\t|]', line)
-  return (
-    line.startswith('PAR1')
-    or len(names) > 1
-    and not re.match(r'\s*[\[{]', line)
-    and all(len(name) <= 100 for name in names)
-  )
+def with_faults(
+  rows: Iterable[tuple[int | None, dict[str, Any]]],
+  faults: Faults,
+  name: str | os.PathLike,
+) -> Iterator[tuple[int | None, 'Fields']]:
+  """Yields the fields of each row; their faults are added at the next step."""
+  # So the caller finds out what is wrong with a record, and adds it to the
+  # faults of the fields.
+  for number, row in rows:
+    fields = Fields(row)
+    yield number, fields
+    faults.extend(name, number, fields.faults)
+
+
+def read_records(
+  source: BinaryIO | str | os.PathLike,
+  faults: Faults,
+  name: str = '',
+  plain: str = '',
+) -> Iterator[tuple[int, 'Fields']]:
+  """Yields the rows of read_rows, whose faults become faults of their lines."""
+  rows = read_rows(source, faults, name, plain)
+  return with_faults(rows, faults, name or str(source))
 
 
 def decode_utf8(data: bytes) -> str:
@@ -313,26 +233,25 @@ def _no_constant(name: str) -> None:
   raise Fault(f'not JSON: {name}; write a finite number')
 
 
+_TYPES = {
+  type(None): 'null',
+  bool: 'true or false',
+  int: 'a number',
+  float: 'a decimal number',
+  str: 'text',
+  list: 'a list',
+}
+
+
 def _json_type(value: Any) -> str:
-  match value:
-    case None:
-      return 'null'
-    case bool():
-      return 'true or false'
-    case int():
-      return 'a number'
-    case float():
-      return 'a decimal number'
-    case str():
-      return 'text'
-    case list():
-      return 'a list'
-    case _:
-      return 'an object'
+  return _TYPES.get(type(value), 'an object')
 
 
 class Fields:
-  """Reads typed fields of one JSON object; collects `faults` in order."""
+  """Reads typed fields of one JSON object; collects `faults` in order.
+
+  A field without a default is required.
+  """
 
   def __init__(self, row: dict[str, Any]):
     self.row = row
@@ -342,13 +261,12 @@ class Fields:
     return name in self.row
 
   def text(self, name: str, default: str | None = None) -> str:
-    """Reads a text field; without a default the field is required."""
     if not self._has(name, default is None):
       return default or ''
     return self.as_text(self.row[name], name)
 
   def identifier(self, name: str, default: str | None = None) -> str:
-    """Reads a field that holds an id; without a default it is required."""
+    """Reads a field that holds an id."""
     if not self._has(name, default is None):
       return default or ''
     return self.as_id(self.row[name], name)
@@ -356,7 +274,7 @@ class Fields:
   def texts(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
-    """Reads a list of texts; without a default the field is required."""
+    """Reads a list of texts."""
     return tuple(
       self.as_text(value, f'{name}[{i}]')
       for i, value in enumerate(self._list(name, default))
@@ -365,7 +283,7 @@ class Fields:
   def identifiers(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
-    """Reads a list of distinct ids; without a default the list is required."""
+    """Reads a list of distinct ids."""
     values = self._list(name, default)
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
     for twice in filter(None, repeated(ids)):
@@ -388,38 +306,34 @@ class Fields:
 
   def as_id(self, value: Any, name: str) -> str:
     """Returns an id, or adds a fault and returns ''; integers are ids, too."""
-    before = len(self.faults)
-    if not isinstance(value, int | str) or isinstance(value, bool):
+    if type(value) is not int and not isinstance(value, str):
       kind = _json_type(value)
       self.faults.append(f'{name} is {kind}, not text or an integer')
       return ''
+    before = len(self.faults)
     value = self.as_text(str(value), name)
     if len(self.faults) > before:
       return ''
     if not value.strip():
       self.faults.append(f'{name} is empty')
-    elif value != value.strip() or _CONTROL.search(value):
+      return ''
+    if value != value.strip() or _CONTROL.search(value):
       self.faults.append(
         f'{name} {value!a} has spaces around it or control characters in it'
       )
-    else:
-      return value
-    return ''
+      return ''
+    return value
+
+  def check_text(self, zones: Iterable[str]) -> None:
+    """Adds a fault if all zones are blank, unless there are faults already."""
+    if not self.faults and not any(text.strip() for text in zones):
+      self.faults.append('the document has no text')
 
   def _has(self, name: str, required: bool) -> bool:
     """Returns whether a field exists; a missing required field is a fault."""
-    if name in self.row:
-      return True
-    if required:
-      marked = '\ufeff' + name in self.row
-      hint = (
-        ": the field's name starts with a byte order mark, which must be "
-        'removed'
-        if marked
-        else ''
-      )
-      self.faults.append(f'no field {name!r}{hint}')
-    return False
+    if name not in self.row and required:
+      self.faults.append(f'no field {name!r}')
+    return name in self.row
 
   def _list(self, name: str, default: Sequence[str] | None) -> Sequence[Any]:
     if not self._has(name, default is None):

@@ -6,41 +6,36 @@ import contextlib
 import csv
 import dataclasses
 import enum
+import functools
 import io
 import itertools
 import os
 import re
-import tempfile
 from typing import Any, BinaryIO
 import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError, UserError
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import (
-  UTF16_MARKS,
-  look_ahead,
-  looks_like_table,
-  read_rows,
-)
+from xjax.data.files.json_lines import UTF16_MARKS, read_rows
 
-PARQUET_MAGIC = b'PAR1'
+_PARQUET_MAGIC = b'PAR1'
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _PIECE = 1 << 20  # bytes that are read at a time
-# A pipe may be endless, such as /dev/zero, and must not fill the disk.
-_LONGEST_PIPE = 1 << 30  # bytes
 _LONGEST_CELL = 1 << 27  # characters
 _LONGEST_NAME = 100  # characters in the name of a column
 _DELIMITERS = ',;\t|'
 _NO_DELIMITER = '\x1f'  # for tables with a single column
-# A table with a single column can only be told by the name of its file.
-_ONE_COLUMN = 'or name the file .csv if it is a table'
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 _NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
+_NOT_UTF8 = re.compile('[\udc80-\udcff]')  # bytes that surrogateescape escapes
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
 _FORMULA = ('=', '+', '-', '@', '\t', '\r')
+
+# The first line (in Parquet: the number) of each row, and its cells.
+_Rows = Iterator[tuple[int, dict[str, Any]]]
 
 
 class FileKind(enum.Enum):
@@ -55,130 +50,83 @@ class Table:
 
   kind: FileKind
   columns: tuple[str, ...]  # their names
-  # The first line (in Parquet: the number) of each row, and its cells.
-  rows: Iterator[tuple[int, dict[str, Any]]]
+  sample: list[dict[str, Any]]  # the first rows
+  rows: _Rows  # all rows
 
 
 def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
   """Begins to read a table from an open file; faulty rows are left out."""
-  # The file is `rewindable`, and stays open. A faulty header is a DataError, a
-  # missing pyarrow a UserError.
-  kind, file = kind_of(file, name)
-  try:
-    match kind:
-      case FileKind.PARQUET:
-        return _parquet(file, name, faults)
-      case FileKind.TABLE:
-        return _csv(file, name, faults)
-  except Fault as fault:
-    raise DataError(f'{name}:{fault.line}: {fault}') from fault
-  rows = read_rows(file, faults, name, advice=_ONE_COLUMN)
-  sample = list(itertools.islice(rows, _SAMPLED))
-  columns = dict.fromkeys(key for _, row in sample for key in row)
-  return Table(kind, tuple(columns), itertools.chain(sample, rows))
+  # The file stays open. A faulty header is a DataError, a missing pyarrow a
+  # UserError.
+  kind = kind_of(file, name)
+  columns = None
+  if kind is FileKind.PARQUET:
+    columns, rows = _parquet(file, name)
+  elif kind is FileKind.TABLE:
+    columns, rows = _csv(file, name, faults)
+  else:
+    rows = read_rows(file, faults, name)
+  first = list(itertools.islice(rows, _SAMPLED))
+  sample = [row for _, row in first]
+  if columns is None:
+    columns = dict.fromkeys(key for row in sample for key in row)
+  return Table(kind, tuple(columns), sample, itertools.chain(first, rows))
 
 
-@contextlib.contextmanager
-def rewindable(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
-  """Yields a file that can be read twice: a pipe is copied to a file."""
-  if file.seekable():
-    yield file
-    return
-  with contextlib.ExitStack() as stack:
-    try:
-      copy = stack.enter_context(tempfile.TemporaryFile())
-      copy.writelines(_pieces(file, name))
-      copy.seek(0)
-    except OSError as error:
-      raise UserError(
-        f'temporary data cannot be written ({error.strerror}); give another '
-        'folder in the variable TMPDIR'
-      ) from error
-    yield copy
-
-
-def _pieces(pipe: BinaryIO, name: str) -> Iterator[bytes]:
-  size = 0
-  try:
-    with _damage():
-      while piece := pipe.read(_PIECE):
-        size += len(piece)
-        if size > _LONGEST_PIPE:
-          raise DataError(
-            f'{name}: more than {_LONGEST_PIPE >> 20} MiB of a table came from '
-            'a pipe, which is too much to keep; save the table as a file first'
-          )
-        yield piece
-  except Fault as fault:
-    raise DataError(f'{name}: {fault}') from fault
-
-
-def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
-  """Tells the kind of an open file or pipe by its first bytes."""
-  # A table with a single column can only be told by a name in .csv or .tsv. The
-  # returned file has the same bytes.
-  try:
-    with _damage():
-      head, file = look_ahead(file, _HEAD)
-  except Fault as fault:
-    raise DataError(f'{name}: {fault}') from fault
+def kind_of(file: BinaryIO, name: str) -> FileKind:
+  """Tells the kind of an open file by its first bytes."""
+  # A table with a single column can only be told by a name in .csv or .tsv.
+  with _damage(name):
+    head = file.read(_HEAD)
+    file.seek(0)
   if head.startswith(_ZIP_MAGIC):
     raise DataError(
       f'{name}: is a zip archive or a spreadsheet such as .xlsx; save the '
       'table as CSV'
     )
-  return _kind(head, name), file
-
-
-def _kind(head: bytes, name: str) -> FileKind:
-  if head.startswith(PARQUET_MAGIC):
+  if head.startswith(_PARQUET_MAGIC):
     return FileKind.PARQUET
-  start = _decoded(head).lstrip('\ufeff \t\r\n')
-  is_json = start.startswith(('{', '['))
+  encoding = 'utf-16' if head.startswith(UTF16_MARKS) else 'utf-8'
+  start = head.decode(encoding, 'replace').lstrip('\ufeff \t\r\n')
+  names = re.split(f'[{_DELIMITERS}]', start.partition('\n')[0])
+  is_header = len(names) > 1 and all(len(n) <= _LONGEST_NAME for n in names)
   named = re.search(r'\.(csv|tsv)(\.gz)?$', name, re.I)
-  first = start.partition('\n')[0]
-  if start and not is_json and (named or looks_like_table(first)):
+  if start and not start.startswith(('{', '[')) and (named or is_header):
     return FileKind.TABLE
   return FileKind.JSON_LINES
 
 
-def _decoded(head: bytes) -> str:
-  """Decodes the first bytes of a file; characters may be wrong."""
-  if head.startswith(UTF16_MARKS):
-    return codecs.getincrementaldecoder('utf-16')('replace').decode(head)
-  return head.decode('utf-8', 'replace')
-
-
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
+def _damage(name: str) -> Iterator[None]:
   try:
     yield
   except EOFError as error:
-    raise Fault('the gzip file is cut short: get it again') from error
-  except (OSError, zlib.error) as error:
-    raise Fault(f'the file is damaged: {error}') from error
+    message = 'the gzip file is cut short: get it again'
+    raise DataError(f'{name}: {message}') from error
+  except (OSError, zlib.error, UnicodeError) as error:
+    raise DataError(f'{name}: the file is damaged: {error}') from error
 
 
-def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
+def _csv(
+  file: BinaryIO, name: str, faults: Faults
+) -> tuple[Sequence[str], _Rows]:
   csv.field_size_limit(_LONGEST_CELL)
-  with _damage():
-    encoding = encoding_of(file)
-    head = file.read(_HEAD)
-  file.seek(0)
-  whole = len(head) < _HEAD
-  decoder = codecs.getincrementaldecoder(encoding)('replace')
-  delimiter = _delimiter(decoder.decode(head), whole)
-  lines = _text_lines(file, encoding)
-  reader = csv.reader(lines, delimiter=delimiter, strict=True)
-  # A faulty first row cannot be left out: the next row is no header.
-  strict = Faults(on_error=None)
-  _, header = next(_csv_rows(reader, name, strict), (1, []))
-  strict.settle()
-  columns = _header(header)
-  rows = _csv_rows(reader, name, faults)
-  return Table(
-    FileKind.TABLE, columns, _with_names(rows, columns, name, faults)
-  )
+  try:
+    with _damage(name):
+      encoding = encoding_of(file)
+      head = file.read(_HEAD)
+      file.seek(0)
+      decoder = codecs.getincrementaldecoder(encoding)('replace')
+      delimiter = _delimiter(decoder.decode(head), len(head) < _HEAD)
+      lines = _text_lines(file, encoding)
+      reader = csv.reader(lines, delimiter=delimiter, strict=True)
+      try:
+        columns = _header(next(filter(None, reader), []))
+      except csv.Error as error:
+        raise Fault(_row_fault(error)) from error
+  except Fault as fault:
+    raise DataError(f'{name}:{fault.line}: {fault}') from fault
+  return columns, _csv_rows(reader, columns, name, faults)
 
 
 def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
@@ -205,73 +153,55 @@ def _delimiter(text: str, whole: bool) -> str:
   return best[2]
 
 
-def _header(cells: Sequence[str]) -> tuple[str, ...]:
-  names = tuple(cell.strip().lstrip('\ufeff') for cell in cells)
+def _header(cells: Sequence[str]) -> Sequence[str]:
+  names = [cell.strip().lstrip('\ufeff') for cell in cells]
   # Programs that number the rows often give the numbers no name.
   if len(names) > 1 and not names[0]:
-    names = ('column-1', *names[1:])
-  for at, name in enumerate(names, 1):
-    fault = ''
-    if not name:
-      fault = 'is empty'
-    elif len(name) > _LONGEST_NAME or '\n' in name:
-      fault = f'is a long text, {name[:40]!a}...'
-    elif re.fullmatch(r'[-+]?[\d.,]+', name):
-      fault = f'is a number, {name}'
-    elif name in names[: at - 1]:
-      fault = f'is {name!a}, like another cell'
-    if fault:
+    names[0] = 'column-1'
+  for at, name in enumerate(names):
+    is_text = len(name) > _LONGEST_NAME or '\n' in name
+    is_number = re.fullmatch(r'[-+]?[\d.,]+', name)
+    if not name or is_text or is_number or name in names[:at]:
       raise Fault(
-        'the first row must be the header, with the names of the columns; '
-        f'its cell {at} {fault}'
+        'the first row must be the header, with the names of the columns, but '
+        f'its cell {at + 1} is {name[:40]!a}'
       )
-  if not names:
-    raise Fault('the table is empty')
   return names
 
 
+def _row_fault(error: csv.Error) -> str:
+  if 'unexpected end' in str(error):
+    return 'a cell in this row begins with a quote that is never closed'
+  return f'not a row of a table: {error}'
+
+
 def _csv_rows(
-  reader: Iterator[list[str]], name: str, faults: Faults
-) -> Iterator[tuple[int, list[str]]]:
-  """Yields the first line and the cells of each row that is not blank."""
-  while True:
-    line = reader.line_num + 1
-    try:
-      cells = next(reader, None)
-    except csv.Error as error:
-      is_open = 'unexpected end' in str(error)
-      message = (
-        'a cell in this row begins with a quote that is never closed'
-        if is_open
-        else f'not a row of a table: {error}'
-      )
-      faults.add(name, line, message, fatal=is_open)
-      continue
-    except (OSError, EOFError, zlib.error, UnicodeError) as error:
-      message = f'the file is damaged: {error}'
-      faults.add(name, line, message, fatal=True)
-      return
-    if cells is None:
-      return
-    if cells:
-      yield line, cells
-
-
-def _with_names(
-  rows: Iterator[tuple[int, list[str]]],
+  reader: Iterator[list[str]],
   columns: Sequence[str],
   name: str,
   faults: Faults,
-) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields rows as {column: cell}, and leaves out rows of another width."""
-  for line, cells in rows:
-    if len(cells) == len(columns):
-      yield line, dict(zip(columns, cells, strict=True))
-    else:
-      faults.add(name, line, f'{len(cells)} cells, but {len(columns)} columns')
+) -> _Rows:
+  """Yields rows that are not blank, and leaves out rows of another width."""
+  with _damage(name):
+    while True:
+      line = reader.line_num + 1
+      try:
+        cells = next(reader)
+      except StopIteration:
+        return
+      except csv.Error as error:
+        # After an open quote, the number of lost rows is unknown.
+        is_open = 'unexpected end' in str(error)
+        faults.add(name, line, _row_fault(error), fatal=is_open)
+        continue
+      if len(cells) == len(columns):
+        yield line, dict(zip(columns, cells, strict=True))
+      elif cells:
+        message = f'{len(cells)} cells, but {len(columns)} columns'
+        faults.add(name, line, message)
 
 
-def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:
+def _parquet(file: BinaryIO, name: str) -> tuple[Sequence[str], _Rows]:
   try:
     import pyarrow as pa
     from pyarrow import parquet
@@ -281,22 +211,19 @@ def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:
     ) from error
   try:
     table = parquet.ParquetFile(file)
-    columns = tuple(table.schema_arrow.names)
+    columns = table.schema_arrow.names
   except (pa.ArrowException, OSError) as error:
-    raise Fault(f'not a Parquet file that can be read: {error}') from error
+    message = f'not a Parquet file that can be read: {error}'
+    raise DataError(f'{name}:1: {message}') from error
 
-  def rows() -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
+  def rows() -> _Rows:
     try:
-      for batch in table.iter_batches(_SAMPLED):
-        for row in batch.to_pylist():
-          number += 1
-          yield number, row
+      batches = (b.to_pylist() for b in table.iter_batches(_SAMPLED))
+      yield from enumerate(itertools.chain.from_iterable(batches), 1)
     except (pa.ArrowException, OSError, ValueError) as error:
-      message = f'the file is damaged: {error}'
-      faults.add(name, number + 1, message, fatal=True)
+      raise DataError(f'{name}: the file is damaged: {error}') from error
 
-  return Table(FileKind.PARQUET, columns, rows())
+  return columns, rows()
 
 
 def encoding_of(file: BinaryIO) -> str:
@@ -306,52 +233,34 @@ def encoding_of(file: BinaryIO) -> str:
   else 'cp1252', or 'latin-1' if cp1252 lacks a byte. A Fault tells of a NUL, or
   of a byte that is not UTF-8 in a text that mostly is.
   """
-  decoder = codecs.getincrementaldecoder('utf-8')()
-  line, encoding, seen = 1, 'utf-8-sig', False
-  try:
-    while piece := file.read(_PIECE):
-      if line == 1 and piece.startswith(UTF16_MARKS):
-        return 'utf-16'
-      if (at := piece.find(0)) >= 0:
-        line += piece.count(b'\n', 0, at)
-        raise Fault('a NUL byte: the file is not text', line)
-      if encoding == 'utf-8-sig':
-        encoding = _check_utf8(decoder, piece, line, seen)
-        # Bytes at the end may be the start of a character.
-        whole = piece[: len(piece) - len(decoder.getstate()[0])]
-        seen = seen or not whole.isascii()
-      elif _NOT_IN_CP1252.search(piece):
-        encoding = 'latin-1'
-      line += piece.count(b'\n')
-    if encoding == 'utf-8-sig' and decoder.getstate()[0]:
-      if seen:
-        raise Fault('the last character is cut off: the file is damaged', line)
-      return 'cp1252'
-    return encoding
-  finally:
-    file.seek(0)
-
-
-def _check_utf8(
-  decoder: codecs.IncrementalDecoder, piece: bytes, line: int, seen: bool
-) -> str:
-  """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1."""
-  # If earlier pieces have characters of several bytes (`seen`), or most of
-  # these here are valid, damage is a Fault.
-  try:
-    decoder.decode(piece)
-  except UnicodeDecodeError as error:
-    text = piece.decode('utf-8', 'replace')
-    broken = text.count('\ufffd')
-    # Text in another encoding is hardly ever valid UTF-8 by accident.
-    valid = len(text) - len(text.encode('ascii', 'ignore'))
-    if seen or valid > 2 * broken:
-      raise Fault(
-        'a byte that is not UTF-8, although most of the text is UTF-8',
-        line + piece.count(b'\n', 0, error.start),
-      ) from error
-    return 'latin-1' if _NOT_IN_CP1252.search(piece) else 'cp1252'
-  return 'utf-8-sig'
+  decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
+  line, bad_line = 1, 0
+  valid = broken = lacking = 0
+  pieces = iter(functools.partial(file.read, _PIECE), b'')
+  for piece in itertools.chain(pieces, [b'']):  # b'' ends the last character
+    if line == 1 and piece.startswith(UTF16_MARKS):
+      file.seek(0)
+      return 'utf-16'
+    if (at := piece.find(0)) >= 0:
+      line += piece.count(b'\n', 0, at)
+      raise Fault('a NUL byte: the file is not text', line)
+    text = decoder.decode(piece, final=not piece)
+    bad = list(_NOT_UTF8.finditer(text))
+    if bad and not broken:
+      bad_line = line + text.count('\n', 0, bad[0].start())
+    broken += len(bad)
+    valid += len(text) - len(text.encode('ascii', 'ignore')) - len(bad)
+    lacking += bool(_NOT_IN_CP1252.search(piece))
+    line += piece.count(b'\n')
+  file.seek(0)
+  if not broken:
+    return 'utf-8-sig'
+  # Text in another encoding is hardly ever valid UTF-8 by accident.
+  if valid > 2 * broken:
+    raise Fault(
+      'a byte that is not UTF-8, although most of the text is UTF-8', bad_line
+    )
+  return 'latin-1' if lacking else 'cp1252'
 
 
 def write_csv(

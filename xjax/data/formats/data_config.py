@@ -1,7 +1,7 @@
 """Defines the interface of corpus formats, and their common config."""
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import pathlib
 from typing import Any, BinaryIO, ClassVar, Self
@@ -10,14 +10,15 @@ from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.data.config import OnError, TokensConfig, WordsConfig
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields
-from xjax.data.formats.corpus_builder import SourceCorpus
+from xjax.data.files.json_lines import (
+  STREAM,
+  Fields,
+  open_text,
+  read_records,
+)
+from xjax.data.files.tables import FileKind, kind_of
+from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
 from xjax.data.schema import Document
-
-# Reads a document from the fields of a JSON object, and adds faults to
-# fields.faults. The arguments are the fields, a default id, and whether labels
-# are required.
-ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 
 @dataclasses.dataclass
@@ -114,30 +115,48 @@ class DataConfig(ConfigPart, abstract=True):
     """
     return read_document(fields, default_id, need_labels)
 
-  def read_rows(self, source: str) -> Sequence[Document]:
-    """Reads sparse documents whose labels are to be predicted, from a file."""
-    raise DataError(
-      f'{source}: {type(self).__name__} reads texts, not features'
-    )
+  def read_input_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool = False
+  ) -> Document:
+    """Reads a document to be tagged; it may have the form of JsonlData."""
+    # The labels are None if there is no field for labels.
+    read, names = read_document, {'labels'}
+    if self.is_record(fields):
+      read, names = self.read_record, {'labels', self.label_field}
+    document = read(fields, default_id, need_labels)
+    if names.isdisjoint(fields.row):
+      document = dataclasses.replace(document, labels=None)
+    return document
 
-  def read_table(
+  def read_input(self, source: str, faults: Faults) -> Sequence[Document]:
+    """Reads the documents of a file, whose labels are to be predicted.
+
+    `source` is the user's path, or STREAM. Documents without an id have the id
+    line-N. Their labels are None without a field for them.
+    """
+    name, path = source_name(source)
+    if path is not None and path.is_dir():
+      raise DataError(f'{source}: is a folder; give a file of JSON lines')
+    with open_text(path or STREAM) as file:
+      if (kind := kind_of(file, name)) is not FileKind.JSON_LINES:
+        raise DataError(
+          f'{source}: is {kind.value}, but this run reads JSON lines; '
+          '--config=own_linear reads tables'
+        )
+      return self.parse_input(file, name, faults)
+
+  def parse_input(
     self, file: BinaryIO, name: str, faults: Faults
   ) -> Sequence[Document]:
-    """Reads documents whose labels are to be predicted from a table.
-
-    Only formats with `tables` are asked. The file can be rewound. The documents
-    have random access; faulty rows are added to `faults`.
-    """
-    raise NotImplementedError
-
-  def read_folder(
-    self, folder: pathlib.Path, faults: Faults
-  ) -> Sequence[Document]:
-    """Reads documents whose labels are to be predicted from a folder.
-
-    Formats without such folders raise a DataError.
-    """
-    raise DataError(f'{folder}: is a folder; give a file of JSON lines')
+    """Reads documents to be tagged from an open file of JSON lines."""
+    return CorpusBuilder(name, faults).read(
+      'input',
+      name,
+      read_records(file, faults, name),
+      self.read_input_record,
+      name_lines=True,
+      need_labels=False,
+    )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
@@ -156,6 +175,13 @@ class DataConfig(ConfigPart, abstract=True):
       )
 
 
+def source_name(source: str) -> tuple[str, pathlib.Path | None]:
+  """Returns the name of an input for messages, and its path unless STREAM."""
+  if source == STREAM:
+    return 'standard input', None
+  return source, pathlib.Path(source).expanduser()
+
+
 def read_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
@@ -168,7 +194,6 @@ def read_document(
 
 
 def _zones_of(fields: Fields) -> dict[str, str]:
-  before = len(fields.faults)
   if 'text' in fields and 'zones' in fields:
     fields.faults.append('has both text and zones; give only one of them')
     return {}
@@ -182,8 +207,5 @@ def _zones_of(fields: Fields) -> dict[str, str]:
       fields.as_id(name, 'the name of a zone'): fields.as_text(text, name)
       for name, text in fields.row['zones'].items()
     }
-  if len(fields.faults) == before and not any(
-    text.strip() for text in zones.values()
-  ):
-    fields.faults.append('the document has no text')
+  fields.check_text(zones.values())
   return zones

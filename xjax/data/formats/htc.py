@@ -9,25 +9,20 @@ children. The topmost parent is Root, which is not a label. A label may have
 several parents.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import enum
+import functools
 import pathlib
 import re
 
 from xjax.core.config_part import ConfigPart, field
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, find_files, find_folder
-from xjax.data.formats.corpus_builder import (
-  CorpusBuilder,
-  SourceCorpus,
-  choose_splits,
-)
+from xjax.data.files.json_lines import Fields, find_files, find_source
+from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.descriptors import Descriptors
-from xjax.data.formats.jsonl import read_split
-from xjax.data.formats.taxonomy import read_taxonomy
+from xjax.data.formats.label_files import read_taxonomy
 from xjax.data.schema import Document, Label
 from xjax.data.text.token_cache import default_cache_dir
 
@@ -74,41 +69,57 @@ class HtcData(DataConfig):
   def read(
     self, splits: Sequence[str] = (), usual: bool = True
   ) -> SourceCorpus:
-    return read_htc(self, splits, usual)
+    """Reads a corpus; the descriptors are in the order of the taxonomy.
+
+    The labels of a document depend on data.htc.labels (see Bertalis et al.,
+    section 3.2 and App. B). ALL adds the ancestors of the labels. LEAVES keeps
+    only labels without children; a document may lose all labels.
+    """
+    folder = find_source(self.dir)
+    faults = Faults(self.on_error)
+    builder = CorpusBuilder(self.dir, faults, default_cache_dir(self))
+    files = _find_splits(folder)
+    builder.describe(read_taxonomy, _find_taxonomy(folder, self.htc))
+    labels = tuple(builder.labels.values())
+    inner: set[str] = set()
+    if self.htc.labels is HtcLabels.LEAVES:
+      inner = {parent for label in labels for parent in label.parents}
+      labels = tuple(label for label in labels if label.id not in inner)
+    with_ancestors = _with_ancestors(builder.labels)
+
+    def read(
+      fields: Fields, default_id: str | None, need_labels: bool
+    ) -> Document:
+      document = self.read_record(fields, default_id, need_labels)
+      ids = document.labels
+      if self.htc.labels is HtcLabels.ALL:
+        ids = with_ancestors(ids)
+      kept = tuple(id_ for id_ in ids if id_ not in inner)
+      return dataclasses.replace(document, labels=kept)
+
+    builder.read_files(files, splits, usual, read, _EXAMPLE, name_lines=True)
+    return builder.corpus(labels)
 
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    return htc_document(fields, default_id, need_labels)
+    """Reads a document; no ancestors are added to the labels."""
+    token = _field_name(fields, 'doc_token')
+    is_list = isinstance(fields.row.get(token), list)
+    text = ' '.join(fields.texts(token)) if is_list else fields.text(token)
+    fields.check_text([text])
+    return Document(
+      id=fields.identifier('id', default_id),
+      zones={'text': text},
+      labels=hierarchy_labels(fields, None if need_labels else ()),
+    )
 
 
 _SPLITS = {'val': 'dev', 'valid': 'dev'}
 _USUAL = ('train', 'dev', 'val', 'valid', 'test')
 _EXAMPLE = 'a file like train.json or wos_train.json'
 _WORDS = re.compile('[_.-]')
-_JSON = re.compile(r'.*\.jsonl?(\.gz)?')
-
-# Maps the labels in a record to the labels that its document gets.
-LabelMap = Callable[[tuple[str, ...]], tuple[str, ...]]
-
-
-def htc_document(
-  fields: Fields, default_id: str | None = None, need_labels: bool = True
-) -> Document:
-  """Reads a document, and adds faults; no ancestors are added to the labels."""
-  before = len(fields.faults)
-  token = _field_name(fields, 'doc_token')
-  if isinstance(fields.row.get(token), list):
-    text = ' '.join(fields.texts(token))
-  else:
-    text = fields.text(token)
-  if len(fields.faults) == before and not text.strip():
-    fields.faults.append('the document has no text')
-  return Document(
-    id=fields.identifier('id', default_id),
-    zones={'text': text},
-    labels=hierarchy_labels(fields, None if need_labels else ()),
-  )
+_NO_TAXONOMY = re.compile(r'\..*|.*\.jsonl?(\.gz)?')  # hidden, or JSON
 
 
 def hierarchy_labels(
@@ -124,73 +135,25 @@ def _field_name(fields: Fields, name: str) -> str:
   return short if short in fields and name not in fields else name
 
 
-def read_htc(
-  data: HtcData, splits: Sequence[str] = (), usual: bool = True
-) -> SourceCorpus:
-  """Reads a corpus of hierarchical text classification from a folder.
+def _with_ancestors(
+  labels: Mapping[str, Label],
+) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+  """Returns a function that adds their ancestors to a document's labels."""
 
-  The descriptors have parents and are in the order of the taxonomy. The labels
-  of a document depend on data.htc.labels (see Bertalis et al., section 3.2 and
-  App. B). ALL adds the ancestors of the labels. LEAVES keeps only labels
-  without children; a document may lose all labels.
-  """
-  folder = find_folder(data.dir)
-  builder = CorpusBuilder(default_cache_dir(data), Faults(data.on_error))
-  files = _find_splits(folder)
-  taxonomy = _find_taxonomy(folder, data.htc)
-  builder.described = read_taxonomy(taxonomy, builder.faults)
-  map_labels, labels = _label_map(builder.described, data.htc.labels)
+  @functools.cache
+  def ancestors(id_: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    waiting = [id_]
+    while waiting:
+      label = labels.get(waiting.pop())
+      new = [p for p in label.parents if p not in found] if label else []
+      found.update(dict.fromkeys(new))
+      waiting += new
+    return tuple(found)
 
-  def read(
-    fields: Fields, default_id: str | None, need_labels: bool
-  ) -> Document:
-    document = htc_document(fields, default_id, need_labels)
-    return dataclasses.replace(document, labels=map_labels(document.labels))
-
-  for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
-    read_split(builder, name, files[name], read, name_lines=True)
-  return builder.corpus(data.dir, builder.faults.settle(), labels)
-
-
-def _label_map(
-  described: Descriptors, kept: HtcLabels
-) -> tuple[LabelMap, tuple[Label, ...]]:
-  labels = tuple(described.labels.values())
-  match kept:
-    case HtcLabels.ALL:
-      return _WithAncestors(described), labels
-    case HtcLabels.LEAVES:
-      inner = {parent for label in labels for parent in label.parents}
-      leaves = tuple(label for label in labels if label.id not in inner)
-      return lambda ids: tuple(i for i in ids if i not in inner), leaves
-
-
-class _WithAncestors:
-  """Maps a document's labels to these labels and all their ancestors."""
-
-  def __init__(self, described: Descriptors):
-    self._labels = described.labels
-    self._ancestors: dict[str, dict[str, None]] = {}
-
-  def __call__(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-    labels = dict.fromkeys(ids)
-    for id_ in ids:
-      labels |= self._ancestors_of(id_)
-    return tuple(labels)
-
-  def _ancestors_of(self, id_: str) -> dict[str, None]:
-    """Returns the ancestors of a label, as keys; computes them only once."""
-    if id_ not in self._ancestors:
-      ancestors: dict[str, None] = {}
-      waiting = [id_]
-      while waiting:
-        label = self._labels.get(waiting.pop())
-        parents = label.parents if label else ()
-        new = [parent for parent in parents if parent not in ancestors]
-        ancestors.update(dict.fromkeys(new))
-        waiting += new
-      self._ancestors[id_] = ancestors
-    return self._ancestors[id_]
+  return lambda ids: tuple(
+    dict.fromkeys([*ids, *(a for id_ in ids for a in ancestors(id_))])
+  )
 
 
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
@@ -203,8 +166,6 @@ def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
   a split of its own.
   """
   files = find_files(folder, 'jsonl?')
-  if not files:
-    raise DataError(f'{folder}: no split to read; expected {_EXAMPLE}')
   words = {stem: _WORDS.split(stem) for stem in files}
   last = {stem: _split_of(words[stem][-1:]) for stem in files}
   splits: dict[str, list[pathlib.Path]] = {}
@@ -228,7 +189,11 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
       raise ConfigError(f'data.htc.taxonomy: there is no file {path}')
     return path
   # The pattern is short because some files are called taxnomy.
-  paths = [p for p in sorted(folder.glob('*tax*')) if _is_table(p)]
+  paths = [
+    path
+    for path in sorted(folder.glob('*tax*'))
+    if path.is_file() and not _NO_TAXONOMY.fullmatch(path.name)
+  ]
   if len(paths) != 1:
     names = ', '.join(path.name for path in paths) or 'none'
     raise ConfigError(
@@ -236,9 +201,3 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
       f'{folder}; files with "tax" in their names: {names}'
     )
   return paths[0]
-
-
-def _is_table(path: pathlib.Path) -> bool:
-  """Returns whether a path is a visible file that is not JSON."""
-  hidden = path.name.startswith('.')
-  return path.is_file() and not hidden and not _JSON.fullmatch(path.name)

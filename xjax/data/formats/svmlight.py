@@ -110,32 +110,49 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
     if max(header, default=0) > MOST:
       raise DataError(f'{path}:1: a count is above {MOST}')
     scores = len(header) == 2
-    labels = _Numbers(width=1)
-    entries = _Numbers(2, np.float64 if scores else np.float32)
-    for head, tail in _parts(path, lines, header):
-      labels.add(head.replace(b',', b' '), head.count(b',') + bool(head))
+    dtype = np.float64 if scores else np.float32
+    label_ends, entry_ends = array('q', [0]), array('q', [0])
+    labels, entries = [np.zeros(0, np.uint32)], [np.zeros(0, np.uint32)]
+    values = [np.zeros(0, dtype)]
+    for heads, tails in _blocks(path, lines, header):
+      for head, tail in zip(heads, tails, strict=True):
+        label_ends.append(label_ends[-1] + head.count(b',') + bool(head))
+        entry_ends.append(entry_ends[-1] + tail.count(b':'))
+      labels.append(_indices(_numbers(heads, b',')))
       if features or scores:
-        entries.add(tail.replace(b':', b' '), tail.count(b':'))
-      else:
-        entries.add(b'', 0)
-  rows = SparseRows(
-    path, header, labels.rows(), entries.rows(), entries.values()
+        numbers = _numbers(tails, b':').reshape(-1, 2)
+        entries.append(_indices(numbers[:, 0]))
+        with np.errstate(over='ignore'):  # too large a number becomes infinite
+          values.append(numbers[:, 1].astype(dtype))
+  n_rows = len(label_ends) - 1
+  if not (features or scores):
+    entry_ends = np.zeros(n_rows + 1)
+  if header and n_rows != header[0]:
+    raise DataError(f'{path}: {n_rows} rows, but the header says {header[0]}')
+  return _check_rows(
+    SparseRows(
+      path,
+      header,
+      Ragged(np.asarray(label_ends, np.int64), np.concatenate(labels)),
+      Ragged(np.asarray(entry_ends, np.int64), np.concatenate(entries)),
+      np.concatenate(values),
+    )
   )
-  if header and len(rows.labels) != header[0]:
-    n = len(rows.labels)
-    raise DataError(f'{path}: {n} rows, but the header says {header[0]}')
-  return _check_rows(rows)
 
 
-def _parts(
+def _blocks(
   path: str | os.PathLike,
   lines: Iterable[tuple[int, bytes]],
   header: tuple[int, ...],
-) -> Iterator[tuple[bytes, bytes]]:
-  """Yields the labels and the entries of each row, as `3,14` and `2:1 5:.5`."""
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+  """Yields the labels and the entries of rows, as `3,14` and `2:1 5:.5`."""
+  # NumPy parses many rows at once, and does not say which row is faulty. So the
+  # form of each line is checked before.
   scores = len(header) == 2
   pattern = _ENTRIES if scores else _ROW
-  count = 0
+  count = size = 0
+  heads: list[bytes] = []
+  tails: list[bytes] = []
   for number, line in lines:
     if header and count == header[0]:
       if line.strip():
@@ -147,7 +164,24 @@ def _parts(
       raise DataError(f'{path}:{number}: {_row_fault(line, scores)}')
     count += 1
     head, *tail = line.split(maxsplit=1) or [b'']
-    yield (b'', line) if b':' in head else (head, b''.join(tail))
+    has_labels = b':' not in head
+    heads.append(head if has_labels else b'')
+    tails.append(b''.join(tail) if has_labels else line)
+    size += len(line)
+    if size > _AT_ONCE:
+      yield heads, tails
+      heads, tails, size = [], [], 0
+  yield heads, tails
+
+
+def _numbers(parts: Iterable[bytes], separator: bytes) -> np.ndarray:
+  text = b' '.join(filter(None, parts)).replace(separator, b' ')
+  return np.fromstring(text, sep=' ')
+
+
+def _indices(numbers: np.ndarray) -> np.ndarray:
+  # An index above MOST, which may be infinite, is a fault in _check_rows.
+  return np.minimum(numbers, MOST + 1).astype(np.uint32)
 
 
 def _row_fault(line: bytes, scores: bool) -> str:
@@ -157,51 +191,6 @@ def _row_fault(line: bytes, scores: bool) -> str:
       expected = 'neither labels, as in `3,14`, nor `feature:value`'
       return f'{shown!a} is {"not `label:value`" if scores else expected}'
   return 'labels must come first, without a space before or between them'
-
-
-class _Numbers:
-  """Collects rows of numbers: an index each, or with `width` 2 and its value.
-
-  NumPy parses many rows at once, and does not say which row is faulty. So the
-  form of each line is checked before.
-  """
-
-  def __init__(self, width: int, dtype: type = np.float64):
-    self._width, self._dtype = width, dtype
-    self._ends = array('q', [0])
-    self._waiting: list[bytes] = []
-    self._size = 0
-    self._indices: list[np.ndarray] = []
-    self._values: list[np.ndarray] = []
-
-  def add(self, numbers: bytes, count: int) -> None:
-    """Adds a row of `count` indices; its numbers have spaces between them."""
-    self._ends.append(self._ends[-1] + count)
-    if count:
-      self._waiting.append(numbers)
-      self._size += len(numbers)
-    if self._size > _AT_ONCE:
-      self._parse()
-
-  def _parse(self) -> None:
-    numbers = np.fromstring(b' '.join(self._waiting), sep=' ')
-    numbers = numbers.reshape(-1, self._width)
-    # An index above MOST, which may be infinite, is a fault in _check_rows.
-    indices = np.minimum(numbers[:, 0], MOST + 1).astype(np.uint32)
-    self._indices.append(indices)
-    with np.errstate(over='ignore'):  # too large a number becomes infinite
-      self._values.append(numbers[:, 1:].ravel().astype(self._dtype))
-    self._waiting, self._size = [], 0
-
-  def rows(self) -> Ragged:
-    """Returns the indices; no row can be added afterwards."""
-    self._parse()
-    ends = np.asarray(self._ends, np.int64)
-    return Ragged(ends, np.concatenate(self._indices))
-
-  def values(self) -> np.ndarray:
-    """Returns the values of the indices; `rows` must be called before."""
-    return np.concatenate(self._values)
 
 
 def _check_rows(rows: SparseRows) -> SparseRows:

@@ -25,8 +25,13 @@ import itertools
 
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, SHARE, field
-from xjax.core.errors import ConfigError
+from xjax.core.config_part import (
+  AT_LEAST_0,
+  AT_LEAST_1,
+  AT_LEAST_2,
+  SHARE,
+  field,
+)
 from xjax.core.rng import host_generator
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
@@ -43,7 +48,9 @@ class SyntheticData(DataConfig):
   n_dev: int = field(400, 'Number of dev documents.', AT_LEAST_0)
   n_test: int = field(400, 'Number of test documents.', AT_LEAST_0)
   n_labels: int = field(
-    200, 'Number of labels; some are in no training document.', AT_LEAST_1
+    200,
+    'Number of labels; some are in no training document.',
+    AT_LEAST_2,
   )
   corpus_seed: int = field(
     0, 'The seed for words, labels and documents.', AT_LEAST_0
@@ -94,11 +101,6 @@ def make_synthetic(
   The training split does not depend on the sizes of dev and test.
   """
   sizes = {'train': config.n_train, 'dev': config.n_dev, 'test': config.n_test}
-  if config.n_labels < 2 or config.n_train < 1 or min(sizes.values()) < 0:
-    raise ConfigError(
-      'the synthetic corpus needs data.n_labels >= 2, data.n_train >= 1, '
-      'data.n_dev >= 0 and data.n_test >= 0'
-    )
   rng = host_generator(config.corpus_seed, 'synthetic')
   n_topics = max(2, config.n_labels // LABELS_PER_TOPIC)
   starts = np.arange(n_topics + 1) * config.n_labels // n_topics

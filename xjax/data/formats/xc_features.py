@@ -22,21 +22,29 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.config import GivenFeaturesConfig, Norm, TokensConfig
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import find_files, find_folder, only_file
+from xjax.data.files.json_lines import (
+  STREAM,
+  find_files,
+  find_source,
+  only_file,
+)
 from xjax.data.formats.corpus_builder import (
   TRAIN,
-  RawSplit,
   SourceCorpus,
   choose_splits,
 )
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.descriptors import read_descriptors
-from xjax.data.formats.own.reading import draw_splits
+from xjax.data.formats.drawing import divided
+from xjax.data.formats.label_files import read_columns, read_descriptors
 from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
-from xjax.data.formats.xc_text import read_label_names
-from xjax.data.schema import Label, Labels
+from xjax.data.schema import Label, Labels, Split
 from xjax.data.sparse_documents import SparseDocuments
+
+DEV = 'dev'
+# Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
+# with only six decimals.
+_UNIT = 1e-3
 
 
 @dataclasses.dataclass
@@ -73,107 +81,92 @@ class XcFeaturesData(DataConfig):
   def read(
     self, splits: Sequence[str] = (), usual: bool = True
   ) -> SourceCorpus:
-    return read_xc_features(self, splits, usual)
+    """Reads a folder; if it reads train, all have as many features as train."""
+    folder = find_source(self.dir)
+    faults = Faults(on_error=None)
+    files = find_files(folder, 'txt')
+    names = [*files.pop('Y', ()), *files.pop('labels', ())]
+    if self.named_ids:
+      names = find_files(folder).get('labels', [])
+    draws = self.dev_share > 0 and TRAIN in files and DEV not in files
+    present = {*files, DEV} if draws else files
+    example = 'a train.txt or train.txt.gz'
+    chosen = choose_splits(self.dir, present, splits, usual, example)
+    wanted = dict.fromkeys(TRAIN if draws and n == DEV else n for n in chosen)
+    paths = {name: only_file(files[name], faults) for name in wanted}
+    named = self._read_labels(names, faults)
+    faults.settle()
+    read = {path: _read(path) for path in paths.values()}
+    _check_widths(read, not named)
+    labels = _labels(read, names, named)
+    documents = {
+      name: self._documents(path, read[path]) for name, path in paths.items()
+    }
+    if TRAIN in documents:
+      if self.tokens.norm is Norm.NONE:
+        _warn_unscaled(paths[TRAIN], documents[TRAIN].rows)
+      width = documents[TRAIN].n_features
+      documents = {n: split.with_width(width) for n, split in documents.items()}
+    raw = _corpus(self.dir, labels, documents)
+    if draws and TRAIN in documents:
+      keys = _keys(documents[TRAIN].rows, self.split_seed)
+      raw = divided(raw, keys, {DEV: self.dev_share})
+    parts = {name: raw.splits[name] for name in chosen}
+    return dataclasses.replace(raw, splits=parts)
 
-  def read_rows(self, source: str) -> SparseDocuments:
-    return read_feature_documents(self, source)
+  def read_input(self, source: str, faults: Faults) -> SparseDocuments:
+    """Reads documents to be tagged from a feature file, plain or gzipped.
+
+    Their labels are None if no document has a label, or if data.named_ids is
+    True, because the file does not name its columns.
+    """
+    if source == STREAM:
+      raise DataError(
+        'standard input: this run reads features of documents, not text; give '
+        'a feature file in the format of the training files'
+      )
+    path = pathlib.Path(source).expanduser()
+    documents = self._documents(path, _read(path))
+    if not self.named_ids or documents.labels is None:
+      return documents
+    logging.info(
+      '%s: the labels are left out: they are column numbers, but this run '
+      'knows labels by name',
+      source,
+    )
+    return dataclasses.replace(documents, labels=None)
+
+  def _read_labels(
+    self, paths: Sequence[pathlib.Path], faults: Faults
+  ) -> Labels:
+    """Reads the names or descriptors; returns no labels without a file."""
+    if self.named_ids and not paths:
+      raise DataError(
+        f'{self.dir}: config.data.named_ids=True needs labels.jsonl, with the '
+        'label of one column per line'
+      )
+    if not paths:
+      return Labels.of(())
+    path = only_file(paths, faults)
+    if self.named_ids:
+      return Labels.of(read_descriptors(path, faults).values())
+    return read_columns(path, faults, plain=True)
+
+  def _documents(self, path: pathlib.Path, xc: XcFile) -> SparseDocuments:
+    rows = scale_rows(xc.features, self.tokens.norm)
+    labels = xc.gold if len(xc.gold.values) else None
+    return SparseDocuments(os.fspath(path), rows, labels)
 
 
-DEV = 'dev'
-_NAMES = ('Y', 'labels')
-_EXAMPLE = 'a train.txt or train.txt.gz'
-# Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
-# with only six decimals.
-_UNIT = 1e-3
-
-
-def read_xc_features(
-  data: XcFeaturesData, splits: Sequence[str] = (), usual: bool = True
-) -> SourceCorpus:
-  """Reads a folder of feature files.
-
-  Each column is a label, whose id is the column number, or that in labels.jsonl
-  if data.named_ids is True. If train is read, all splits have as many features
-  as train.
-  """
-  folder = find_folder(data.dir)
-  faults = Faults(on_error=None)
-  files = find_files(folder, 'txt')
-  names = [path for name in _NAMES for path in files.pop(name, ())]
-  if data.named_ids:
-    names = find_files(folder).get('labels', [])
-  draws = data.dev_share > 0 and TRAIN in files and DEV not in files
-  if draws:
-    files[DEV] = files[TRAIN]
-  chosen = choose_splits(data.dir, files, splits, usual, _EXAMPLE)
-  paths = {name: only_file(files[name], faults) for name in chosen}
-  named = _read_labels(data, names, faults)
-  faults.settle()
-  xc_files = {path: _read(path) for path in paths.values()}
-  _check_widths(xc_files, not named)
-  labels = _labels(xc_files, names, named)
-  documents = {
-    name: _documents(path, xc_files[path], data.tokens.norm)
-    for name, path in paths.items()
-  }
-  if TRAIN in documents:
-    _warn_unscaled(paths[TRAIN], documents[TRAIN].rows, data.tokens.norm)
-    width = documents[TRAIN].n_features
-    documents = {n: split.with_width(width) for n, split in documents.items()}
-  drawn = {TRAIN, DEV} & set(documents) if draws else ()
-  if drawn:
-    rows = _draw_dev(documents[min(drawn)], data)
-    documents |= {name: documents[name].part(rows[name]) for name in drawn}
-  return _corpus(data.dir, labels, documents, tuple(drawn))
-
-
-def _draw_dev(
-  documents: SparseDocuments, data: XcFeaturesData
-) -> dict[str, np.ndarray]:
-  """Draws a dev split, the same one in every run.
-
-  Equal documents are in the same split. The rows of train and dev ascend.
-  """
-  rows, keys = documents.rows, array('Q')
-  seed = data.split_seed.to_bytes(8, 'little')
+def _keys(rows: sparse.csr_array, seed: int) -> array:
+  """Returns a key of each document; equal documents have equal keys."""
+  keys, salt = array('Q'), seed.to_bytes(8, 'little')
   for start, end in itertools.pairwise(rows.indptr.tolist()):
     columns = rows.indices[start:end].data
-    digest = hashlib.blake2b(columns, digest_size=8, salt=seed)
+    digest = hashlib.blake2b(columns, digest_size=8, salt=salt)
     digest.update(rows.data[start:end].data)
     keys.append(int.from_bytes(digest.digest(), 'little'))
-  drawn = draw_splits(keys, {DEV: data.dev_share}, documents.source)
-  logging.info(
-    '%s: documents were drawn: %d of %d for dev',
-    documents.source,
-    len(drawn[DEV]),
-    len(documents),
-  )
-  return drawn
-
-
-def read_feature_documents(
-  data: XcFeaturesData, source: str
-) -> SparseDocuments:
-  """Reads documents to be tagged, from a feature file, plain or gzipped.
-
-  Their labels are None if no document has a label, or if data.named_ids is
-  True, because the file does not name its columns.
-  """
-  if source == '-':
-    raise DataError(
-      'standard input: this run reads features of documents, not text; give a '
-      'feature file in the format of the training files'
-    )
-  path = pathlib.Path(source).expanduser()
-  documents = _documents(path, _read(path), data.tokens.norm)
-  if not data.named_ids or documents.labels is None:
-    return documents
-  logging.info(
-    '%s: the labels are left out: they are column numbers, but this run knows '
-    'labels by name',
-    source,
-  )
-  return dataclasses.replace(documents, labels=None)
+  return keys
 
 
 def _read(path: pathlib.Path) -> XcFile:
@@ -187,23 +180,6 @@ def _read(path: pathlib.Path) -> XcFile:
   if not len(xc_file.gold):
     raise DataError(f'{path}: no document in it')
   return xc_file
-
-
-def _read_labels(
-  data: XcFeaturesData, paths: Sequence[pathlib.Path], faults: Faults
-) -> Labels:
-  """Reads the file of names or descriptors; returns no labels without it."""
-  if data.named_ids and not paths:
-    raise DataError(
-      f'{data.dir}: config.data.named_ids=True needs labels.jsonl, with the '
-      'label of one column per line'
-    )
-  if not paths:
-    return Labels.of(())
-  path = only_file(paths, faults)
-  if data.named_ids:
-    return Labels.of(read_descriptors(path, faults).labels.values())
-  return read_label_names(path, faults)
 
 
 def _check_widths(
@@ -231,23 +207,13 @@ def _labels(
     counts[names[0]] = len(named)
   most = max(xc.n_labels for xc in files.values())
   first, n_labels = next(iter(counts.items()), (None, most))
+  for path, xc in files.items():
+    if path not in counts and xc.n_labels > n_labels:
+      counts[path] = xc.n_labels
   for path, count in counts.items():
     if count != n_labels:
       raise DataError(f'{path}: has {count} labels, but {first} has {n_labels}')
-  for path, xc in files.items():
-    if xc.n_labels > n_labels:
-      raise DataError(
-        f'{path}: label {xc.n_labels - 1} is not in 0..{n_labels - 1}, the '
-        f'labels of {first}'
-      )
   return named or Labels.of(Label(str(i), str(i)) for i in range(n_labels))
-
-
-def _documents(
-  path: str | os.PathLike, xc: XcFile, norm: Norm
-) -> SparseDocuments:
-  labels = xc.gold if len(xc.gold.values) else None
-  return SparseDocuments(os.fspath(path), scale_rows(xc.features, norm), labels)
 
 
 def scale_rows(rows: sparse.csr_array, norm: Norm) -> sparse.csr_array:
@@ -267,13 +233,10 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
   return np.sqrt(np.bincount(row, squares, rows.shape[0]))
 
 
-def _warn_unscaled(
-  path: pathlib.Path, rows: sparse.csr_array, norm: Norm
-) -> None:
-  """Warns about rows whose length is neither 0 nor 1, if `norm` is NONE."""
+def _warn_unscaled(path: pathlib.Path, rows: sparse.csr_array) -> None:
   lengths = _lengths(rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
-  if norm is Norm.NONE and unscaled:
+  if unscaled:
     logging.warning(
       '%s: %d of %d rows are not of length 1. Linear models are much worse on '
       'such rows (on Bibtex, P@1 is 56.2 instead of 63.8). The flag '
@@ -285,10 +248,7 @@ def _warn_unscaled(
 
 
 def _corpus(
-  source: str,
-  labels: Labels,
-  documents: Mapping[str, SparseDocuments],
-  drawn: tuple[str, ...],
+  source: str, labels: Labels, documents: Mapping[str, SparseDocuments]
 ) -> SourceCorpus:
   """Makes the raw corpus, whose label_ids are the columns that splits use."""
   none = Ragged.of([])
@@ -298,14 +258,13 @@ def _corpus(
     source=source,
     labels=labels,
     label_ids=tuple(labels.ids[used]),
-    splits={name: _split(split, used) for name, split in documents.items()},
+    splits={n: _split(n, split, used) for n, split in documents.items()},
     zones=(),
     ordered=True,
-    drawn=drawn,
   )
 
 
-def _split(documents: SparseDocuments, used: np.ndarray) -> RawSplit:
+def _split(name: str, documents: SparseDocuments, used: np.ndarray) -> Split:
   """Makes a split; `used` are the columns of label_ids, ascending."""
   gold = documents.labels or Ragged.of([()] * len(documents))
   digest = hashlib.sha256()
@@ -313,11 +272,11 @@ def _split(documents: SparseDocuments, used: np.ndarray) -> RawSplit:
   arrays = rows.data, rows.indices, rows.indptr, gold.indptr, gold.values
   for values in arrays:
     digest.update(np.ascontiguousarray(values).data)
-  return RawSplit(
+  values = np.searchsorted(used, gold.values).astype(np.int32)
+  return Split(
+    name=name,
     ids=documents.ids,
-    gold=Ragged(
-      gold.indptr, np.searchsorted(used, gold.values).astype(np.int32)
-    ),
+    gold=Ragged(gold.indptr, values),
     documents=documents,
     digest=digest.hexdigest(),
   )

@@ -60,7 +60,6 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
     rows.check(rows.entries, ~np.isin(rows.values, (0, 1)), NOT_GOLD)
     gold = rows.entries.keep(rows.values != 0)
     return XcFile(None, ascending(gold), rows.header[1])
-  _check_lengths(rows)
   return XcFile(
     features=_matrix(rows) if features else None,
     gold=rows.labels,
@@ -87,25 +86,6 @@ def _check_finite(rows: SparseRows) -> None:
   subject = f'the {value} {{}} is '
   rows.check(rows.entries, np.isnan(rows.values), subject + 'NaN')
   rows.check(rows.entries, np.isinf(rows.values), subject + 'infinite')
-
-
-def _check_lengths(rows: SparseRows) -> None:
-  """Checks that the squared length of each row of features fits float32."""
-  most = float(np.finfo(np.float32).max)
-  largest = float(np.abs(rows.values).max(initial=0))
-  if largest**2 * int(rows.entries.lengths.max(initial=0)) <= most:
-    return
-  row = np.repeat(np.arange(len(rows.entries)), rows.entries.lengths)
-  squares = np.square(rows.values, dtype=np.float64)
-  too_long = np.bincount(row, squares, len(rows.entries)) > most
-  if too_long.any():
-    at = int(np.argmax(too_long))
-    largest = np.abs(rows.values[row == at]).max()
-    raise DataError(
-      f'{rows.path}:{rows.lines[at]}: has features up to {largest:.3g}, which '
-      'are too large: the sum of their squares must be below 3.4e38; scale the '
-      'features'
-    )
 
 
 def _matrix(rows: SparseRows) -> sparse.csr_array:

@@ -15,7 +15,7 @@ from xjax.core.config_part import field
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.formats.taxonomy import read_taxonomy
+from xjax.data.formats.label_files import read_taxonomy
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.label_tree import (
   NO_LABEL,
@@ -56,7 +56,7 @@ class TaxonomyTree(TreeConfig):
       faults = Faults(on_error=None)
       taxonomy = read_taxonomy(pathlib.Path(self.file).expanduser(), faults)
       faults.settle()
-      labels = taxonomy.labels.values()
+      labels = taxonomy.values()
     parents = {label.id: label.parents for label in labels}
     if not any(parents.values()):
       raise ConfigError(

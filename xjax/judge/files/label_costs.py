@@ -4,12 +4,13 @@ from collections.abc import Mapping
 import os
 import pathlib
 import sys
-from typing import Any
 
 import numpy as np
 
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, open_text, read_rows
+from xjax.data.files.json_lines import read_records
+
+_LARGEST = sys.float_info.max
 
 
 def read_label_costs(
@@ -23,27 +24,18 @@ def read_label_costs(
   faults = Faults(on_error=None)
   weights_L = np.ones(len(index))
   lines: dict[str, int] = {}
-  with open_text(path) as file:
-    for number, row in read_rows(file, faults, str(path)):
-      id_, weight, messages = _read(row)
-      if not messages and id_ not in index:
-        messages = [f'{id_!a} is not a label of this run']
-      elif not messages and id_ in lines:
-        messages = [f'label {id_!a} is already on line {lines[id_]}']
-      if faults.extend(path, number, messages):
-        lines[id_] = number
-        weights_L[index[id_]] = weight
+  for number, fields in read_records(path, faults):
+    id_, weight = fields.identifier('id'), fields.row.get('weight')
+    if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST:
+      fields.faults.append('weight is not a finite number of at least 0')
+    elif not fields.faults and id_ not in index:
+      fields.faults.append(f'{id_!a} is not a label of this run')
+    elif id_ in lines:
+      fields.faults.append(f'label {id_!a} is already on line {lines[id_]}')
+    if not fields.faults:
+      lines[id_] = number
+      weights_L[index[id_]] = weight
   if not lines:
     faults.add_empty(path, 'label', 0)
   faults.settle()
   return weights_L
-
-
-def _read(row: Mapping[str, Any]) -> tuple[str, float, list[str]]:
-  """Returns the id and the weight of a line, and messages about its faults."""
-  fields = Fields(row)
-  id_, weight = fields.identifier('id'), row.get('weight')
-  if type(weight) in (int, float) and 0 <= weight <= sys.float_info.max:
-    return id_, float(weight), fields.faults
-  fields.faults.append('weight is not a finite number of at least 0')
-  return id_, 0.0, fields.faults

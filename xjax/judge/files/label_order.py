@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 import dataclasses
 import os
-import pathlib
 import re
 
 import numpy as np
@@ -16,7 +15,7 @@ from xjax.data.files.json_lines import (
   numbered_lines,
   open_text,
 )
-from xjax.data.formats.descriptors import read_descriptors
+from xjax.data.formats.label_files import read_descriptors
 from xjax.judge.files.rows import LabelRows
 
 _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
@@ -84,7 +83,7 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
     lines = list(numbered_lines(file, path))
   faults = Faults(on_error=None)
   if lines and lines[0][1].lstrip().startswith(b'{'):
-    labels = tuple(read_descriptors(pathlib.Path(path), faults).labels)
+    labels = tuple(read_descriptors(path, faults))
   else:
     labels = _read_plain_ids(lines, path, faults)
   faults.settle()

@@ -12,7 +12,7 @@ from xjax.core.allocation import check_memory
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, open_text, read_rows
+from xjax.data.files.json_lines import Fields, read_records
 from xjax.data.formats.svmlight import repeated_entries
 from xjax.data.formats.xc_files import in_pairs
 from xjax.judge.label_lists import LabelLists
@@ -97,19 +97,17 @@ def read_json_rows(
   known: dict[str, int] = {}
   ends, values = array('q', [0]), array('i')
   lines, scores = array('q'), array('d')
-  with open_text(path) as file:
-    for number, row in read_rows(file, faults, str(path)):
-      fields = Fields(row)
-      id_, labels, *row_scores = read(fields)
-      if id_ and id_ in ids:
-        fields.faults.append(f'duplicate document {id_!a}')
-      if faults.extend(path, number, fields.faults):
-        ids[id_] = None
-        lines.append(number)
-        values.extend(known.setdefault(label, len(known)) for label in labels)
-        ends.append(len(values))
-        for numbers in row_scores:
-          scores.extend(numbers)
+  for number, fields in read_records(path, faults):
+    id_, labels, *row_scores = read(fields)
+    if id_ and id_ in ids:
+      fields.faults.append(f'duplicate document {id_!a}')
+    if not fields.faults:
+      ids[id_] = None
+      lines.append(number)
+      values.extend(known.setdefault(label, len(known)) for label in labels)
+      ends.append(len(values))
+      for numbers in row_scores:
+        scores.extend(numbers)
   faults.settle()
   return LabelRows(
     path,

@@ -14,7 +14,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.own import OwnData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.memory.folder import (
   LabelledDocuments,

@@ -7,7 +7,7 @@ from typing import Any
 from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import Fields, parse_object
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.load import model_view, read_input_record
+from xjax.data.load import model_view
 from xjax.data.schema import Document
 from xjax.run.evaluate import TUNED
 
@@ -106,7 +106,7 @@ def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
   fields = Fields(item)
   if not data.is_record(fields):
     _check_names(item, name)
-  document = read_input_record(data, fields, str(number), False)
+  document = data.read_input_record(fields, str(number))
   if fields.faults:
     raise Refused(400, f'{name}: {"; ".join(fields.faults)}')
   return model_view(data, document)

@@ -193,7 +193,7 @@ def _lines_about(
     yield f'labels removed from documents: {counts["removed"]:,}'
   if counts['added']:
     yield f'labels added to documents: {counts["added"]:,}'
-  zones = choose_zones(raw, config.data.zones) or raw.zones
+  zones = choose_zones(raw, config.data) or raw.zones
   if zones != raw.zones:
     yield (
       'documents keep all zones; to train on the same text as with '

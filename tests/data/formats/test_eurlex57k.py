@@ -1,12 +1,17 @@
-"""EURLEX57K in all its forms: sources, TFDS builder, prepared corpus."""
+"""EURLEX57K in all its forms, prepared, and its download."""
 
 import dataclasses
+import functools
 import gzip
+import hashlib
+import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import threading
 import zipfile
 
 import pytest
@@ -24,18 +29,31 @@ from tests.fixtures.eurlex57k import (
 )
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
+from xjax.data.formats import eurlex57k
 from xjax.data.formats.corpus_builder import text_digest
-from xjax.data.formats.eurlex57k import reader
-from xjax.data.formats.eurlex57k.reader import read_eurlex57k
 from xjax.data.load import build_corpus
 from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Document, Label
 
 
 @pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'source').mkdir()
+  path = tmp_path / 'source' / 'eurovoc_en.json'
+  path.write_text(json.dumps(CONCEPTS, indent=1))
+  return tmp_path / 'source'
+
+
+@pytest.fixture
+def data(folder, tmp_path):
+  """The corpus as lines, prepared below the folder cache."""
+  return config(as_lines(folder), tmp_path / 'cache')
+
+
+@pytest.fixture
 def prepared(data):
   """The folder of the prepared corpus."""
-  read_eurlex57k(data)
+  data.read()
   (path,) = (pathlib.Path(data.cache_dir) / 'eurlex57k').iterdir()
   return path
 
@@ -44,7 +62,7 @@ def prepared(data):
   'form', [as_lines, as_folder, as_flat_folder, as_archive, as_archive_itself]
 )
 def test_every_form_is_the_same_corpus(folder, tmp_path, form):
-  raw = read_eurlex57k(config(form(folder), tmp_path / 'cache'))
+  raw = config(form(folder), tmp_path / 'cache').read()
   assert list(raw.splits) == ['train', 'dev']
   assert [label.id for label in raw.labels] == ['3', '1', '2', '4', '9']
   assert raw.labels[1] == Label('1', 'concept 1', ('other',), ('3',))
@@ -61,7 +79,7 @@ def test_every_form_is_the_same_corpus(folder, tmp_path, form):
     'attachments': 'annex',
   }
   assert train.documents[2] == Document('30002R', zones, ())
-  again = read_eurlex57k(config(form_source(folder), tmp_path / 'other'))
+  again = config(form_source(folder), tmp_path / 'other').read()
   assert again.splits['train'].digest == train.digest
 
 
@@ -74,7 +92,7 @@ def form_source(folder: pathlib.Path) -> pathlib.Path:
 
 
 def test_full_text_is_without_the_title(data):
-  raw = read_eurlex57k(data)
+  raw = data.read()
   text = 'header 2\nWhereas ü\nArticle 0\nArticle 1\nannex'
   for zones, wanted in ((), text), (('title',), 'title 2\n'):
     corpus = build_corpus(raw, dataclasses.replace(data, zones=zones), seed=0)
@@ -82,18 +100,18 @@ def test_full_text_is_without_the_title(data):
 
 
 def test_prepared_once(data, prepared, monkeypatch):
-  first = read_eurlex57k(data)
-  monkeypatch.setattr(reader, 'build_folder', None)
-  again = read_eurlex57k(data)
+  first = data.read()
+  monkeypatch.setattr(eurlex57k, 'build_folder', None)
+  again = data.read()
   assert again.splits['dev'].digest == first.splits['dev'].digest
   assert list(prepared.parent.iterdir()) == [prepared]
 
 
 def test_a_changed_source_is_prepared_anew(folder, data):
-  before = read_eurlex57k(data)
+  before = data.read()
   text = json.dumps(record(20, '4')).encode() + b'\n'
   (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(text))
-  after = read_eurlex57k(data)
+  after = data.read()
   assert after.splits['dev'].ids == ('30020R',)
   assert after.splits['dev'].digest != before.splits['dev'].digest
   assert after.splits['train'].digest == before.splits['train'].digest
@@ -102,16 +120,7 @@ def test_a_changed_source_is_prepared_anew(folder, data):
 LACKING = '*dev*array_record*'
 
 
-@pytest.mark.parametrize(
-  'victim',
-  [
-    'index.json',
-    'train.npz',
-    '*array_record*',
-    '**/dataset_info.json',
-    LACKING,
-  ],
-)
+@pytest.mark.parametrize('victim', ['index.json', '*array_record*', LACKING])
 def test_a_damaged_preparation_is_one_error(data, prepared, victim):
   hit = next(prepared.rglob(victim))
   whole = hit.read_bytes()
@@ -120,7 +129,7 @@ def test_a_damaged_preparation_is_one_error(data, prepared, victim):
   else:
     hit.write_bytes(whole[: len(whole) // 2])
   with pytest.raises(DataError, match=f'{prepared}: is damaged .*; remove'):
-    read_eurlex57k(data)
+    data.read()
 
 
 def test_nothing_is_left_of_a_preparation_that_fails(folder, tmp_path):
@@ -130,7 +139,7 @@ def test_nothing_is_left_of_a_preparation_that_fails(folder, tmp_path):
   del broken['recitals']
   (folder / 'dataset/train/30001R.json').write_text(json.dumps(broken))
   data = config(folder, tmp_path / 'cache')
-  lines = error_text(read_eurlex57k, data, folder=folder).split('\n')
+  lines = error_text(data.read, folder=folder).split('\n')
   assert lines[:4] == [
     'dataset/train/30001R.json:1: header is null, not text',
     "dataset/train/30001R.json:1: no field 'recitals'",
@@ -147,17 +156,16 @@ def test_skip_leaves_documents_out(folder, tmp_path, caplog):
   skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
   for _ in range(2):  # prepared, then opened again
     caplog.clear()
-    ids = read_eurlex57k(skip).splits['train'].ids
+    ids = skip.read().splits['train'].ids
     assert ids == ('30000R', '30002R', '30003R')
-    assert caplog.text.count('left out 1 record, with 1 fault:') == 1
-    assert '30001R.json:1: not JSON' in caplog.text
+    assert caplog.text.count('left out 1 record, with 1 fault') == 1
   with pytest.raises(DataError):
-    read_eurlex57k(config(folder, tmp_path / 'cache'))
+    config(folder, tmp_path / 'cache').read()
 
 
 def test_without_descriptors_an_id_is_a_name(folder, data):
   (folder / 'eurovoc_en.json').unlink()
-  raw = read_eurlex57k(data)
+  raw = data.read()
   assert raw.labels == () and raw.label_ids == ('1', '2', '3', '4')
 
 
@@ -165,38 +173,36 @@ def test_faults_of_the_descriptors(folder, data):
   faulty = {'5': {'label': 7}, '6': [], '4': {'label': 'x', 'parents': ['0']}}
   concepts = json.dumps(CONCEPTS | faulty, indent=1)
   (folder / 'eurovoc_en.json').write_text(concepts)
-  lines = error_text(read_eurlex57k, data, folder=folder).split('\n')
-  assert lines[:3] == [
-    "eurovoc_en.json:42: concept '5': label is a number, not text",
-    "eurovoc_en.json:45: concept '6': not an object {...}",
-    "eurovoc_en.json:28: label '4' has the unknown parent '0'",
+  lines = error_text(data.read, folder=folder).split('\n')
+  assert lines[:2] == [
+    "eurovoc_en.json: concept '5': name is a number, not text",
+    "eurovoc_en.json: concept '6': not an object {...}",
   ]
 
 
 def test_no_corpus_here(tmp_path):
   data = config(tmp_path, tmp_path / 'cache')
-  assert 'no EURLEX57K here; expected' in error_text(read_eurlex57k, data)
+  assert 'no EURLEX57K here; expected' in error_text(data.read)
   (tmp_path / 'datasets.zip').write_bytes(b'PK not really')
-  assert 'not a zip archive' in error_text(read_eurlex57k, data)
+  assert 'not a zip archive' in error_text(data.read)
   with zipfile.ZipFile(tmp_path / 'datasets.zip', 'w') as archive:
     archive.writestr('readme.txt', 'x')
-  assert 'no documents of EURLEX57K in it' in error_text(read_eurlex57k, data)
+  assert 'no EURLEX57K here; expected' in error_text(data.read)
 
 
 def test_tensorflow_is_not_needed(folder, tmp_path):
   code = (
     'import sys\n'
-    'from xjax.data.formats.eurlex57k.reader import Eurlex57kData\n'
-    'from xjax.data.formats.eurlex57k.reader import read_eurlex57k\n'
+    'from xjax.data.formats.eurlex57k import Eurlex57kData\n'
     f'data = Eurlex57kData(dir={str(as_lines(folder))!r}, '
     f'cache_dir={str(tmp_path)!r})\n'
-    'print(read_eurlex57k(data).splits["dev"].documents[0].id)\n'
+    'print(data.read().splits["dev"].documents[0].id)\n'
     'assert "tensorflow" not in sys.modules\n'
   )
   blocked = tmp_path / 'blocked' / 'tensorflow'
   blocked.mkdir(parents=True)
   (blocked / '__init__.py').write_text('raise ImportError("none here")')
-  root = pathlib.Path(__file__).parents[4]
+  root = pathlib.Path(__file__).parents[3]
   answer = subprocess.run(
     [sys.executable, '-W', 'error', '-c', code],
     capture_output=True,
@@ -211,17 +217,106 @@ def test_tensorflow_is_not_needed(folder, tmp_path):
 
 def test_prepared_data_keep_the_digests_of_texts(data):
   for _ in range(2):
-    raw = read_eurlex57k(data)
+    raw = data.read()
     for split in raw.splits.values():
       texts = [document.zones.values() for document in split.documents]
       expected = [text_digest(zones) for zones in texts]
       assert split.text_digests.tolist() == expected
 
 
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+  """The folder of a site that the corpus is downloaded from."""
+
+  class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+      pass
+
+  path = tmp_path / 'source'
+  handler = functools.partial(Quiet, directory=path)
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f'http://127.0.0.1:{server.server_port}'
+    monkeypatch.setattr(eurlex57k, 'ARCHIVE_URL', f'{url}/datasets.zip')
+    monkeypatch.setattr(eurlex57k, 'CONCEPTS_URL', f'{url}/eurovoc_en.json')
+    yield path
+    server.shutdown()
+    thread.join()
+
+
+@pytest.fixture
+def published(monkeypatch):
+  """Makes the small corpus the published one."""
+  digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
+  parts = {
+    'train': (4, ''),
+    'dev': (2, digest),
+    'concepts': (5, ''),
+  }
+  monkeypatch.setattr(eurlex57k, 'PUBLISHED', parts)
+  return parts
+
+
+def test_the_download(folder, tmp_path, site, published):
+  as_archive(folder)
+  raw = config('', tmp_path / 'cache').read()
+  assert raw.splits['train'].ids[0] == '30000R' and len(raw.labels) == 5
+  shutil.rmtree(site)
+  again = config('', tmp_path / 'cache').read()
+  assert list(again.splits) == ['train', 'dev']
+
+
+@pytest.mark.parametrize(
+  ('name', 'part', 'says'),
+  [
+    ('train', (45_000, ''), 'train has 4 ids, not 45,000'),
+    ('dev', (2, 'other'), 'dev has other ids'),
+    ('test', (6_000, ''), 'test has 0 ids, not 6,000'),
+    ('concepts', (7_201, ''), 'concepts has 5 ids, not 7,201'),
+  ],
+)
+def test_a_download_of_other_documents_is_refused_and_removed(
+  folder, tmp_path, site, published, name, part, says
+):
+  as_archive(folder)
+  published[name] = part
+  with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
+    config('', tmp_path / 'cache').read()
+  assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
+  del published[name]  # the next start downloads again
+  config('', tmp_path / 'cache').read()
+
+
+def test_other_documents_in_a_folder_are_a_warning(data, published, caplog):
+  data.read()
+  assert 'published' not in caplog.text
+  published['train'] = (45_000, '')
+  data.read()
+  assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
+
+
+def test_an_unreadable_file_of_an_archive_is_never_skipped(folder, tmp_path):
+  as_archive(folder)
+  archive = folder / 'datasets.zip'
+  data = bytearray(archive.read_bytes())
+  data[data.index(b'title 1')] ^= 1
+  archive.write_bytes(data)
+  skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
+  with pytest.raises(DataError, match='json: cannot be read: Bad CRC-32'):
+    skip.read()
+
+
+def test_a_download_that_fails_says_what_to_do(tmp_path, site):
+  site.mkdir()
+  with pytest.raises(DataError, match='give their folder as --config.data'):
+    config('', tmp_path / 'cache').read()
+
+
 @pytest.mark.real_data
 def test_the_real_corpus(data_dir, tmp_path):
   data = config(data_dir / 'eurlex57k', tmp_path, labels='label_universe.txt')
-  corpus = build_corpus(read_eurlex57k(data), data, seed=0)
+  corpus = build_corpus(data.read(), data, seed=0)
   masks = corpus.label_space.masks()
   counts = {name: int(mask.sum()) for name, mask in masks.items()}
   assert counts == {'frequent': 746, 'few': 3362, 'zero': 163}

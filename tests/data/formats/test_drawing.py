@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.formats.own.reading import draw_splits, text_key
+from xjax.data.formats.drawing import draw_splits
+from xjax.data.formats.own import text_key
 from xjax.data.schema import Document
 
 SHARES = {'dev': 0.2, 'test': 0.1}

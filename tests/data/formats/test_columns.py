@@ -3,11 +3,11 @@
 import pytest
 
 from xjax.data.files.json_lines import Fields
-from xjax.data.formats.own.columns import (
+from xjax.data.formats.columns import (
   Columns,
-  RowReader,
   choose_columns,
   guess_separator,
+  read_row,
 )
 
 
@@ -49,7 +49,7 @@ def test_labels_are_not_needed_for_documents_to_be_tagged():
 
 def read(columns: Columns, row, need_labels=True):
   fields = Fields(row)
-  document = RowReader(columns).read(fields, 'line-1', need_labels)
+  document = read_row(columns, fields, 'line-1', need_labels)
   return document, fields.faults
 
 
@@ -57,6 +57,11 @@ def test_an_empty_cell_has_no_labels_or_unknown_ones():
   columns = Columns(('t',), 'tags', ';')
   assert read(columns, {'t': 'x', 'tags': ''})[0].labels == ()
   assert read(columns, {'t': 'x', 'tags': ''}, False)[0].labels is None
+
+
+def test_labels_are_stripped_and_counted_once():
+  row = {'t': 'x', 'tags': 'a; b ;;a'}
+  assert read(Columns(('t',), 'tags', ';'), row)[0].labels == ('a', 'b')
 
 
 def test_numbers_and_missing_cells_are_read():

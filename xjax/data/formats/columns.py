@@ -5,11 +5,8 @@ import collections
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import json
-import shlex
 from typing import Any
 import warnings
-
-from absl import logging
 
 from xjax.core.errors import DataError
 from xjax.data.files.json_lines import Fields
@@ -40,9 +37,7 @@ SPLIT_NAMES = {
 }
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
-_RARE = ';|'  # characters that are rare in labels
-_SEPARATORS = f'{_RARE},'
-_OFTEN = 0.2  # share of cells with a rare character, for a warning
+_SEPARATORS = ';|,'
 _SHOWN = 30  # names of columns in a message
 
 
@@ -69,7 +64,8 @@ def choose_columns(
   The separator is guessed from the first `rows`. A DataError lists the columns
   if one does not exist, or cannot be guessed.
   """
-  has = f'; the columns are: {_listed(names)}'
+  shown = [name if name.isprintable() else ascii(name) for name in names]
+  has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
   for field, chosen in (
     ('text', wanted.text),
     ('labels', [wanted.labels] if wanted.labels and need_labels else ()),
@@ -99,16 +95,10 @@ def choose_columns(
   return Columns(
     text=tuple(text),
     labels=labels,
-    separator=wanted.separator or _separator(cells, labels, where),
+    separator=wanted.separator or guess_separator(cells),
     id=_first([wanted.id] if wanted.id else _IDS, names),
     split=_split_column(names, rows, {*text, labels}),
   )
-
-
-def _listed(names: Sequence[str]) -> str:
-  shown = [name if name.isprintable() else ascii(name) for name in names]
-  more = [f'... and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
-  return ', '.join(shown[:_SHOWN] + more)
 
 
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:
@@ -138,26 +128,6 @@ def _split_column(
 def split_of(value: Any) -> str:
   """Returns train, dev or test for the usual names of a split, else ''."""
   return SPLIT_NAMES.get(str(value).strip().lower(), '')
-
-
-def _separator(cells: Sequence[Any], column: str, where: str) -> str:
-  separator = guess_separator(cells)
-  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-  if separator == NO_SEPARATOR:
-    for character in _RARE:
-      count = sum(character in text for text in texts)
-      if texts and count >= _OFTEN * len(texts):
-        logging.warning(
-          '%s: each cell of the column %s is one label, because few of the '
-          'texts between %a are in several different cells. If %a separates '
-          'labels: --config.data.label_separator=%s',
-          where,
-          column,
-          character,
-          character,
-          shlex.quote(character),
-        )
-  return separator
 
 
 def guess_separator(cells: Iterable[Any]) -> str:
@@ -202,79 +172,44 @@ def parse_list(text: str) -> list[Any] | None:
   return None
 
 
-class RowReader:
-  """Reads documents from the rows of a table, and counts mended labels.
+def read_row(
+  columns: Columns, fields: Fields, default_id: str, need_labels: bool = True
+) -> Document:
+  """Reads a document from the cells of a row, and adds its faults.
 
-  These are labels that a document has already, and empty ones.
+  The default id is for tables without a column of ids. An empty cell of labels
+  means no labels if they are needed, else unknown labels (None).
   """
+  row = fields.row
+  zones = {
+    name: fields.as_text(_plain(row.get(name)), name) for name in columns.text
+  }
+  fields.check_text(zones.values())
+  id_ = default_id
+  if columns.id and (need_labels or row.get(columns.id) is not None):
+    value = _stripped(row.get(columns.id))
+    id_ = fields.as_id('' if _is_missing(value) else value, columns.id)
+  values = map(_stripped, _label_values(columns, fields))
+  ids = (fields.as_id(v, columns.labels) for v in values if v != '')
+  labels = tuple(dict.fromkeys(filter(None, ids)))
+  return Document(id_, zones, labels if labels or need_labels else None)
 
-  def __init__(self, columns: Columns):
-    self.columns = columns
-    self.repeated = self.empty = 0
 
-  def read(
-    self, fields: Fields, default_id: str, need_labels: bool = True
-  ) -> Document:
-    """Reads a document from the cells of a row, and adds its faults.
-
-    The default id is for tables without a column of ids. An empty cell of
-    labels means no labels if they are needed, else unknown labels (None).
-    """
-    row, columns = fields.row, self.columns
-    before = len(fields.faults)
-    zones = {
-      name: fields.as_text(_plain(row.get(name)), name) for name in columns.text
-    }
-    if len(fields.faults) == before and not any(
-      text.strip() for text in zones.values()
-    ):
-      fields.faults.append('the document has no text')
-    id_ = default_id
-    if columns.id and (need_labels or row.get(columns.id) is not None):
-      value = _stripped(row.get(columns.id))
-      id_ = fields.as_id('' if _is_missing(value) else value, columns.id)
-    labels = self._labels(fields)
-    return Document(id_, zones, labels if labels or need_labels else None)
-
-  def _labels(self, fields: Fields) -> tuple[str, ...]:
-    """Returns the labels of a row without spaces, empty and repeated ones."""
-    name = self.columns.labels
-    values = self._label_values(fields.row.get(name), fields)
-    labels: dict[str, None] = {}
-    for value in values:
-      if _stripped(value) == '':
-        self.empty += 1
-      elif label := fields.as_id(_stripped(value), name):
-        self.repeated += label in labels
-        labels[label] = None
-    return tuple(labels)
-
-  def _label_values(self, value: Any, fields: Fields) -> list[Any]:
-    separator = self.columns.separator
-    if isinstance(value, list):
-      return value
-    if _is_missing(value) or _stripped(value) == '':
-      return []
-    if not isinstance(value, str) or separator == NO_SEPARATOR:
-      return [value]
-    value = value.strip()
-    if separator != LIST:
-      return value.split(separator)
-    values = parse_list(value)
-    if values is None:
-      fields.faults.append(
-        f'{self.columns.labels} is {value[:40]!a}, not a list in brackets'
-      )
-    return values or []
-
-  def summary(self) -> str:
-    """Returns a sentence about labels that were dropped; '' if none were."""
-    dropped = (
-      (self.repeated, 'that the document has already'),
-      (self.empty, 'that are empty'),
-    )
-    parts = [f'{count} {what}' for count, what in dropped if count]
-    return f'labels left out: {" and ".join(parts)}' if parts else ''
+def _label_values(columns: Columns, fields: Fields) -> list[Any]:
+  value = _stripped(fields.row.get(columns.labels))
+  if isinstance(value, list):
+    return value
+  if _is_missing(value) or value == '':
+    return []
+  if not isinstance(value, str) or columns.separator == NO_SEPARATOR:
+    return [value]
+  if columns.separator != LIST:
+    return value.split(columns.separator)
+  values = parse_list(value)
+  if values is None:
+    message = f'{columns.labels} is {value[:40]!a}, not a list in brackets'
+    fields.faults.append(message)
+  return values or []
 
 
 def _is_missing(value: Any) -> bool:

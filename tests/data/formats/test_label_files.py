@@ -1,0 +1,149 @@
+"""Files about labels: descriptors, taxonomies, names of columns."""
+
+import gzip
+import tracemalloc
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from tests.fixtures.error_text import error_text
+from xjax.data.files.faults import Faults
+from xjax.data.formats.label_files import (
+  read_columns,
+  read_descriptors,
+  read_taxonomy,
+)
+from xjax.data.schema import Label
+
+READERS = {
+  'labels.jsonl': read_descriptors,
+  'taxonomy': read_taxonomy,
+  'Y.txt': lambda path, faults: read_columns(path, faults, plain=True),
+  'lbl.json': read_columns,
+}
+
+
+def read(path):
+  faults = Faults()
+  found = READERS[path.name.removesuffix('.gz')](path, faults)
+  faults.settle()
+  return found
+
+
+def test_descriptors_have_all_fields(tmp_path):
+  path = tmp_path / 'labels.jsonl'
+  path.write_text(
+    '{"id": "b", "name": "B", "alt": ["bee"], "parents": ["a"], '
+    '"description": "letter", "more": 1}\n{"id": "a"}\n'
+  )
+  assert list(read(path).values()) == [
+    Label('b', 'B', ('bee',), ('a',), 'letter'),
+    Label('a', 'a'),
+  ]
+
+
+def test_labels_of_a_taxonomy_are_in_order(tmp_path):
+  path = tmp_path / 'taxonomy.gz'
+  path.write_bytes(gzip.compress(b'b\tb 1\tx\nRoot\tb\ta\n\na\tx\n'))
+  parents = {'b 1': ('b',), 'x': ('b', 'a'), 'b': (), 'a': ()}
+  found = read(path)
+  assert {id_: label.parents for id_, label in found.items()} == parents
+  assert list(found) == list(parents)
+
+
+ROOT = 'no line `Root<TAB>child...` with the labels of level 1'
+ONE_LINE = (
+  'is the parent on line 2 already; write all its children on that line'
+)
+OWN = 'is its own ancestor, through its parent'
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'message'),
+  [
+    ('labels.jsonl', '\n', ' no label in it'),
+    ('labels.jsonl', '{"id": "a"}\n{"id": "a"}', "2: duplicate label 'a'"),
+    ('labels.jsonl', '{"id": "a", "name": 3}\n{}', '1: name is a number, not'),
+    (
+      'labels.jsonl',
+      '{"id": "a", "parents": ["x"]}\n',
+      "1: label 'a' has the unknown parent 'x'",
+    ),
+    (
+      'labels.jsonl',
+      '{"id": "a", "parents": ["a"]}\n',
+      f"1: label 'a' {OWN} 'a'",
+    ),
+    ('taxonomy', '', ' no label in it'),
+    ('taxonomy', 'Root\n', ' no label in it'),
+    ('taxonomy', 'a\tb\n', f' {ROOT}'),
+    ('taxonomy', 'Root\ta\na\tb\na\tc\n', f"3: 'a' {ONE_LINE}"),
+    ('taxonomy', 'Root\ta\tb\ta\n', "1: 'a' occurs twice"),
+    ('taxonomy', 'Root\ta\nb\tc\n', "2: 'b' is never a child; put it below Ro"),
+    ('taxonomy', 'Root\ta\na\tRoot\n', "2: Root is a child of 'a'"),
+    ('taxonomy', 'Root\ta\t\tb\n', '1: name 3 is empty'),
+    ('taxonomy', 'Root\ta\na\tb\nb\ta\n', f"2: label 'b' {OWN} 'a'"),
+    ('taxonomy', 'Root\ta\n\xe4', '2: not UTF-8: unexpected end of data'),
+    ('Y.txt', '\n', ' no label in it'),
+    ('Y.txt', 'a\n\xe4\n', '2: not UTF-8: '),
+    ('lbl.json', '{"title": 3}', '1: title is a number, not text'),
+  ],
+)
+def test_faults(tmp_path, name, text, message):
+  path = tmp_path / name
+  path.write_bytes(text.encode('latin-1'))
+  assert error_text(read, path).startswith(f'{path}:{message}')
+
+
+@hypothesis.settings(
+  derandomize=True,
+  deadline=None,
+  database=None,
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(
+  st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=15)
+)
+def test_cycles_are_found_where_there_are_some(tmp_path, edges):
+  above = {i: {b for a, b in edges if a == i} for i in range(7)}
+  rows = (f'{{"id": {i}, "parents": {[*above[i]]}}}\n' for i in above)
+  path = tmp_path / 'labels.jsonl'
+  path.write_text(''.join(rows))
+
+  def ringed(left: dict) -> bool:
+    while free := [k for k in left if not left[k] & left.keys()]:
+      left = {k: v for k, v in left.items() if k not in free}
+    return bool(left)
+
+  faults = Faults()
+  found = read_descriptors(path, faults)
+  assert bool(faults.count) == ringed(above)
+  assert not ringed({k: set(v.parents) for k, v in found.items()})
+
+
+@pytest.mark.parametrize(
+  ('name', 'text'),
+  [
+    ('Y.txt', 'a\n\nb\n'),
+    ('lbl.json', '{"title": "a"}\n{"title": " "}\n{"title": "b"}\n'),
+  ],
+)
+def test_a_name_that_is_missing_keeps_its_column(tmp_path, name, text):
+  (tmp_path / name).write_text(text)
+  assert list(read(tmp_path / name)) == [
+    Label('0', 'a'),
+    Label('1', '1'),
+    Label('2', 'b'),
+  ]
+
+
+def test_names_are_read_into_arrays(tmp_path):
+  n, path = 20_000, tmp_path / 'Y.txt'
+  path.write_text(''.join(f'name {i}\n' for i in range(n)))
+  tracemalloc.start()
+  labels = read(path)
+  _, most = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert len(labels) == n and labels[n - 1].name == f'name {n - 1}'
+  assert most < 120 * n  # while they are read; a Label takes 242

@@ -1,0 +1,93 @@
+"""Draws splits that a corpus lacks from its training documents."""
+
+from array import array
+from collections.abc import Mapping
+import dataclasses
+import hashlib
+import json
+
+from absl import logging
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.data.formats.corpus_builder import (
+  TRAIN,
+  SourceCorpus,
+  StoredDocuments,
+)
+from xjax.data.schema import Split
+from xjax.data.sparse_documents import SparseDocuments
+
+_FEWEST = 10  # documents that can be divided
+
+
+def divided(
+  raw: SourceCorpus, keys: array, shares: Mapping[str, float]
+) -> SourceCorpus:
+  """Divides train among itself and the splits in `shares` (see draw_splits)."""
+  rows = draw_splits(keys, shares, raw.source)
+  sizes = ', '.join(f'{len(rows[name])} for {name}' for name in rows)
+  logging.info('%s: documents were drawn: %s', raw.source, sizes)
+  whole = raw.splits[TRAIN]
+  parts = {name: _part(name, whole, rows[name]) for name in rows}
+  return dataclasses.replace(
+    raw, splits={**raw.splits, **parts}, drawn=tuple(rows)
+  )
+
+
+def _part(name: str, split: Split, rows: np.ndarray) -> Split:
+  documents, texts = split.documents, split.text_digests
+  if isinstance(documents, SparseDocuments):
+    documents = documents.part(rows)
+  else:
+    documents = StoredDocuments(rows, documents.__getitem__)
+  digest = hashlib.sha256(json.dumps([split.digest, rows.tolist()]).encode())
+  return Split(
+    name=name,
+    ids=tuple(split.ids[row] for row in rows.tolist()),
+    gold=split.gold.take(rows),
+    documents=documents,
+    digest=digest.hexdigest(),
+    text_digests=None if texts is None else texts[rows],
+  )
+
+
+def draw_splits(
+  keys: array, shares: Mapping[str, float], source: str
+) -> dict[str, np.ndarray]:
+  """Divides documents into train and the named splits, by uint64 text keys.
+
+  The documents are ranked by their keys, so the order of the source does not
+  matter, and a few further documents change little. Documents with the same key
+  have the same text and come into the same split. Rows ascend, and no split is
+  empty; too few documents are a DataError.
+  """
+  keys_N = np.frombuffer(keys, np.uint64)
+  if len(keys_N) < _FEWEST:
+    raise DataError(
+      f'{source}: {len(keys_N)} documents are too few to draw splits; at least '
+      f'{_FEWEST} are needed, or your own split dev'
+    )
+  _, text_N, count_T = np.unique(
+    keys_N, return_inverse=True, return_counts=True
+  )
+  split_T = np.zeros(len(count_T), np.int8)  # 0 is train
+  for number, share in enumerate(shares.values(), 1):
+    left = max(1, round(share * len(keys_N)))
+    # A text with very many copies would fill the split, so it stays in train.
+    fits = np.flatnonzero((split_T == 0) & (count_T <= left))
+    # One text is left for each of the splits that follow.
+    for text in fits[: len(fits) - (len(shares) - number)]:
+      if count_T[text] <= left:
+        split_T[text] = number
+        left -= count_T[text]
+      if not left:
+        break
+  names = (TRAIN, *shares)
+  rows = {n: np.flatnonzero(split_T[text_N] == i) for i, n in enumerate(names)}
+  if empty := [name for name in names if not len(rows[name])]:
+    raise DataError(
+      f'{source}: too few different texts to draw the split {empty[0]}; give '
+      'your own split dev'
+    )
+  return rows

@@ -1,0 +1,171 @@
+"""Reads files about labels: descriptors, names of columns, and taxonomies."""
+
+from collections.abc import Iterable, Iterator
+import dataclasses
+import graphlib
+import os
+import pathlib
+from typing import Any
+
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import (
+  Fields,
+  parse_object,
+  read_records,
+  repeated,
+)
+from xjax.data.schema import Label, Labels, read_label
+
+ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
+
+
+def read_descriptors(
+  path: str | os.PathLike, faults: Faults
+) -> dict[str, Label]:
+  """Reads labels.jsonl[.gz], by id, and collects the faults of its lines."""
+  return _described(read_records(path, faults), path, faults)
+
+
+def read_concepts(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
+  """Reads eurovoc_en.json: {id: {label, alt_labels, parents, ...}}."""
+  try:
+    rows = parse_object(path.read_bytes())
+  except (Fault, OSError) as error:
+    line = error.line if isinstance(error, Fault) else None
+    faults.add(path, line, f'cannot be read: {error}', fatal=True)
+    return {}
+  return _described(_concept_records(rows, path, faults), path, faults)
+
+
+def _concept_records(
+  rows: dict[str, Any], path: pathlib.Path, faults: Faults
+) -> Iterator[tuple[None, Fields]]:
+  names = {'label': 'name', 'alt_labels': 'alt', 'parents': 'parents'}
+  for id_, row in rows.items():
+    if not isinstance(row, dict):
+      faults.add(path, None, f'concept {id_!a}: not an object {{...}}')
+      continue
+    known = {new: row[old] for old, new in names.items() if old in row}
+    fields = Fields({'id': id_, **known})
+    yield None, fields
+    prefixed = [f'concept {id_!a}: {message}' for message in fields.faults]
+    faults.extend(path, None, prefixed)
+
+
+def _described(
+  records: Iterable[tuple[int | None, Fields]],
+  path: str | os.PathLike,
+  faults: Faults,
+) -> dict[str, Label]:
+  labels: dict[str, Label] = {}
+  lines: dict[str, int | None] = {}
+  before = faults.count
+  for line, fields in records:
+    label = read_label(fields)
+    if label.id in labels:
+      fields.faults.append(f'duplicate label {label.id!a}')
+    if not fields.faults:
+      labels[label.id], lines[label.id] = label, line
+  if not labels:
+    faults.add_empty(path, 'label', before)
+  complete = faults.count == before
+  return _with_sound_parents(labels, lines, path, faults, complete)
+
+
+def _with_sound_parents(
+  labels: dict[str, Label],
+  lines: dict[str, int | None],
+  path: str | os.PathLike,
+  faults: Faults,
+  complete: bool,
+) -> dict[str, Label]:
+  """Removes parents that are unknown, or make a label its own ancestor.
+
+  Each is a fault; an unknown parent only if the labels are `complete`.
+  """
+  above = {id_: list(label.parents) for id_, label in labels.items()}
+  for id_ in above if complete else ():
+    for parent in labels[id_].parents:
+      if parent not in labels:
+        above[id_].remove(parent)
+        message = f'label {id_!a} has the unknown parent {parent!a}'
+        faults.add(path, lines[id_], message)
+  while True:
+    try:
+      graphlib.TopologicalSorter(above).prepare()
+      break
+    except graphlib.CycleError as error:
+      parent, id_ = error.args[1][:2]
+      above[id_].remove(parent)
+      message = f'label {id_!a} is its own ancestor, through its parent'
+      faults.add(path, lines[id_], f'{message} {parent!a}')
+  return {
+    id_: dataclasses.replace(label, parents=tuple(above[id_]))
+    for id_, label in labels.items()
+  }
+
+
+def read_taxonomy(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
+  """Reads the labels of a taxonomy: lines `parent<TAB>child<TAB>child...`.
+
+  The labels are in the order in which they first occur as children. Root is
+  neither a label nor a parent.
+  """
+  before = faults.count
+  heads: dict[str, int] = {}  # parent -> its line
+  lines: dict[str, int] = {}  # label -> first line that has it as a child
+  above: dict[str, list[str]] = {}
+  for line, fields in read_records(path, faults, plain='names'):
+    names = enumerate(fields.row['names'].split('\t'), 1)
+    parent, *children = [fields.as_id(n, f'name {i}') for i, n in names]
+    if parent in heads:
+      fields.faults.append(
+        f'{parent!a} is the parent on line {heads[parent]} already; write all '
+        'its children on that line'
+      )
+    for child in filter(None, repeated(children)):
+      fields.faults.append(f'{child!a} occurs twice')
+    if ROOT in children:
+      fields.faults.append(f'{ROOT} is a child of {parent!a}')
+    if fields.faults:
+      continue
+    heads[parent] = line
+    for child in children:
+      lines.setdefault(child, line)
+      above.setdefault(child, []).extend([parent] if parent != ROOT else [])
+  if not above:
+    faults.add_empty(path, 'label', before)
+  complete = faults.count == before
+  if complete and ROOT not in heads:
+    message = f'no line `{ROOT}<TAB>child...` with the labels of level 1'
+    faults.add(path, None, message, fatal=True)
+  for parent, line in heads.items() if complete else ():
+    if parent not in above and parent != ROOT:
+      message = f'{parent!a} is never a child; put it below {ROOT} or below'
+      faults.add(path, line, f'{message} another label')
+  labels = {id_: Label(id_, id_, parents=tuple(p)) for id_, p in above.items()}
+  return _with_sound_parents(labels, lines, path, faults, complete=False)
+
+
+def read_columns(
+  path: pathlib.Path, faults: Faults, plain: bool = False
+) -> Labels:
+  """Reads the label of each column: JSON lines with a title, or plain names.
+
+  The first line has column 0. A label without a line, or without a name, is
+  named by its column.
+  """
+  before = faults.count
+
+  def columns() -> Iterator[Label]:
+    column = 0
+    name = 'title' if plain else ''
+    for line, fields in read_records(path, faults, plain=name):
+      yield from (Label(str(i), str(i)) for i in range(column, line - 1))
+      id_, title = str(line - 1), fields.text('title', '').strip()
+      yield Label(id_, title or id_, description=fields.text('content', ''))
+      column = line
+    if not column:
+      faults.add_empty(path, 'label', before)
+
+  return Labels.of(columns())
