@@ -21,7 +21,6 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import load_config
-from xjax.report.page import served
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
@@ -326,7 +325,7 @@ def test_a_model_is_the_same_in_a_fresh_process(fitted, tmp_path):
 @EVERY
 def test_it_is_served(kind, opened):
   run, documents = opened(kind)
-  service = Service(run, served)
+  service = Service(run)
   texts = [document.text() for document in list(documents)[:2]]
   body = json.dumps({'documents': texts, 'k': 3}).encode()
   request = service.parse(body, 10)

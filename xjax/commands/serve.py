@@ -10,8 +10,8 @@ also be sent as {"text": "...", "k": 5}. The answer is {"predictions": [...]},
 with an object for each document as `xjax predict` writes it. An error has the
 form {"error": "..."}.
 
-GET /labels lists the labels, /health says whether the server works, /metrics
-has counters for Prometheus, and / is a page on which a text can be tried.
+GET /labels lists the labels, /health says what is served, and /metrics has
+counters for Prometheus.
 
 Requests that arrive at the same time are predicted together. Everything is
 compiled before the first request. After SIGTERM or Ctrl-C, the server answers
@@ -77,9 +77,7 @@ def main() -> None:
   """Serves the model until a signal comes."""
   try:
     with loading_libraries():
-      from xjax.report.page import served
-      from xjax.run.serve.app import Limits, allowed_hosts
-      from xjax.run.serve.server import serve
+      from xjax.run.serve.server import Limits, serve
   except ModuleNotFoundError as error:
     if error.name not in ('starlette', 'uvicorn', 'h11', 'prometheus_client'):
       raise
@@ -90,10 +88,16 @@ def main() -> None:
     body=_MAX_BODY_MB.value << 20,
     documents=_MAX_WAITING.value,
     seconds=_TIMEOUT.value,
-    hosts=allowed_hosts(_HOST.value, _ALLOWED_HOSTS.value),
   )
-  where = _HOST.value, _PORT.value
-  serve(_WORKDIR.value, served, *where, _LABELS.value, _STEP.value, limits)
+  serve(
+    _WORKDIR.value,
+    _HOST.value,
+    _PORT.value,
+    _LABELS.value,
+    _STEP.value,
+    limits,
+    _ALLOWED_HOSTS.value,
+  )
 
 
 if __name__ == '__main__':

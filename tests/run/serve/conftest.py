@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 import xjax
-from xjax.report.page import served
-from xjax.run.serve.app import Limits
-from xjax.run.serve.server import Server, bind
+from xjax.run.serve.server import Limits, Server, bind
 from xjax.run.serve.service import Service
 
 ANIMALS = 'cat dog fish bird horse cow'.split()
@@ -96,7 +94,7 @@ def serving(service: Any, limits: Limits | None = None) -> Iterator[Client]:
 
 @pytest.fixture(scope='session')
 def service(linear_run):
-  return Service.load(linear_run, served)
+  return Service.load(linear_run)
 
 
 @pytest.fixture(scope='module')

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 from hypothesis import given, settings, strategies as st
@@ -16,8 +15,7 @@ import pytest
 from tests.run.serve.conftest import Client, SlowService, serving
 import xjax
 from xjax.core.errors import ConfigError, DataError
-from xjax.run.serve.app import Limits, allowed_hosts
-from xjax.run.serve.server import bind
+from xjax.run.serve.server import Limits, bind
 
 FIELDS = 'documents text zones id labels k threshold explain'.split()
 TEXTS = ['a cat and a dog', 'one horse', 'nothing known']
@@ -56,25 +54,12 @@ def test_explanations_are_those_of_the_model(client, model):
   assert labels[0].why[0].word in ('cat', 'dog')
 
 
-def test_the_page_shades_words(client):
-  status, page, headers = client.send('GET', '/')
-  assert status == 200
-  assert headers['content-type'] == 'text/html; charset=utf-8'
-  assert b'<textarea' in page
-  body = {'documents': ['a <b>cat</b>'], 'k': 1}
-  status, answer = client.json('POST', '/shaded', body)
-  assert status == 200
-  (html,) = answer['html']
-  assert '&lt;b&gt;' in html and '<b>' not in html and 'class="word a' in html
-
-
 def test_lists_may_be_shorter_than_usual(service):
   short = SlowService(service, 0.0)
-  short.max_k, short.facts = 3, {**service.facts, 'max_k': 3}
+  short.max_k = 3
   with serving(short) as client:
     (line,) = client.lines({'text': 'a cat'})
     assert len(line['labels']) == 3
-    assert b'max="3" value="3"' in client.send('GET', '/')[1]
 
 
 def test_labels_are_listed_in_pages(client, model):
@@ -111,16 +96,14 @@ def test_metrics_count_requests(client):
     ({'documents': 'a text'}, 'documents: must be a list'),
     ({'documents': [3]}, r'documents\[0\]: must be a text'),
     ({'documents': ['a', {'txt': 'b'}]}, r'documents\[1\]: no field'),
-    ({'documents': ['a'], 'K': 3}, "'K' is not a field of a request"),
+    ({'documents': ['a'], 'K': 3}, "'K' does not belong here"),
     ({'text': 'a', 'k': 0}, 'k: must be an integer from 1 to 50'),
     ({'text': 'a', 'k': 51}, 'k: must be an integer from 1 to 50'),
     ({'text': 'a', 'k': 2.0}, 'k: must be an integer'),
     ({'text': 'a', 'k': True}, 'k: must be an integer'),
-    ({'text': 'a', 'threshold': 'best'}, "threshold: must be 'tuned' or"),
-    ({'text': 'a', 'threshold': '0.5'}, "threshold: must be 'tuned' or"),
+    ({'text': 'a', 'threshold': 'best'}, "threshold='best': must be 'tuned'"),
     ({'text': 'a', 'threshold': 1.5}, 'threshold=1.5: must be'),
     ({'text': 'a', 'treshold': 0.5}, "'treshold' does not belong here"),
-    ({'documents': [{'text': 'a', 'k': 3}]}, "'k' does not belong here"),
     ({'text': 'a', 'threshold': [1]}, 'threshold'),
     ({'text': 'a', 'explain': -1}, 'explain: must be an integer'),
     ({'text': ['a']}, 'text'),
@@ -167,29 +150,6 @@ def test_a_long_body_is_refused_after_it_was_sent(service):
     assert client.predict({'text': 'a' * 1000})[0] == 200
 
 
-def test_long_bodies_keep_nobody_waiting(service):
-  parses, go = threading.Semaphore(0), threading.Event()
-
-  class Parsing(SlowService):
-    def parse(self, body, *more):
-      if len(body) > 1 << 17:
-        parses.release()
-        go.wait(30)
-      return super().parse(body, *more)
-
-  with serving(Parsing(service, 0.0)) as client:
-    body = {'documents': ['a cat ' * 2000] * 50, 'k': 1}
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-      answers = [pool.submit(client.predict, body) for _ in range(4)]
-      try:
-        parses.acquire()
-        assert client.predict({'text': 'a'})[0] == 200
-        assert not any(answer.done() for answer in answers)
-      finally:
-        go.set()
-      assert [answer.result()[0] for answer in answers] == [200] * 4
-
-
 def test_too_many_connections_are_refused(service):
   with serving(service, Limits(connections=3)) as client:
     with contextlib.ExitStack() as stack:
@@ -201,13 +161,10 @@ def test_too_many_connections_are_refused(service):
 
 
 def test_a_page_of_another_machine_reads_no_answer(service):
-  hosts = frozenset({'localhost', '127.0.0.1'})
-  with serving(service, Limits(hosts=hosts)) as client:
-    for host, status in (('evil.example', 403), ('LOCALHOST:80', 200)):
+  with serving(service, Limits(hosts=('127.0.0.1', '['))) as client:
+    for host, status in (('evil.example', 400), ('[::1]:80', 200)):
       headers = {'host': host}
       assert client.send('GET', '/labels', headers=headers)[0] == status
-  assert allowed_hosts('127.0.0.1', ['Mine']) >= {'mine', 'localhost'}
-  assert not allowed_hosts('0.0.0.0', []) and not allowed_hosts('::1', ['*'])
 
 
 def test_an_answer_that_takes_too_long_is_an_error(service):
@@ -260,8 +217,7 @@ def test_any_body_is_answered_with_json(client, data):
   whole = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, values))
   sent = (whole | values).map(lambda x: json.dumps(x).encode())
   body = data.draw(st.binary(max_size=200) | sent)
-  path = data.draw(st.sampled_from(['/predict', '/shaded']))
-  status, text, headers = client.send('POST', path, body)
+  status, text, headers = client.send('POST', '/predict', body)
   answer = json.loads(text)
   assert headers['content-type'] == 'application/json'
   assert status in (200, 400, 413)

@@ -5,29 +5,25 @@ takes documents from all of them. So batches are large when there are many
 requests, and no request waits for a batch to become full.
 """
 
+import asyncio
 import collections
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
-import threading
 
 from xjax.data.schema import Document
-from xjax.run.serve.request import PredictRequest, Refused
+from xjax.run.serve.service import PredictRequest, Refused
 
 # A request, and one of its documents.
 Question = tuple[PredictRequest, Document]
 # Returns an answer for each question.
 AnswerBatch = Callable[[Sequence[Question]], Sequence[str]]
 
-_FAILED = 'the server has failed'
-
 
 @dataclasses.dataclass(eq=False)
 class _Job:
   request: PredictRequest
-  future: concurrent.futures.Future[list[str]] = dataclasses.field(
-    default_factory=concurrent.futures.Future
-  )
+  future: asyncio.Future[list[str]]
   answers: list[str] = dataclasses.field(default_factory=list)
   taken: int = 0  # number of documents that were put into a batch
 
@@ -40,99 +36,61 @@ class _Job:
     self.taken += len(documents)
     return [(self.request, document) for document in documents]
 
-  def add(self, answers: Iterable[str]) -> None:
+  def add(self, answers: Sequence[str]) -> None:
     self.answers += answers
-    if len(self.answers) == len(self.request.documents):
-      if self._is_wanted():
-        self.future.set_result(self.answers)
-
-  def fail(self, error: Exception) -> None:
-    self.taken = len(self.request.documents)
-    if self._is_wanted():
-      self.future.set_exception(error)
-
-  def _is_wanted(self) -> bool:
-    """Returns False if the request was given up, or is answered already."""
-    future = self.future
-    return not future.done() and future.set_running_or_notify_cancel()
+    is_complete = len(self.answers) == len(self.request.documents)
+    if is_complete and not self.future.done():
+      self.future.set_result(self.answers)
 
 
 class Batcher:
-  """Collects the documents of requests, and answers them in batches."""
+  """Collects the documents of requests, and answers them in batches.
+
+  All methods run in the thread of the event loop, so nothing needs a lock; one
+  other thread computes the answers.
+  """
 
   def __init__(
     self, answer: AnswerBatch, batch_size: int, most_waiting: int
   ) -> None:
-    """Starts the thread, which alone calls `answer`."""
     self.waiting = 0  # documents that are in no batch yet
     self._answer, self._batch_size = answer, batch_size
     self._most_waiting = most_waiting
     self._jobs: collections.deque[_Job] = collections.deque()
-    self._changed = threading.Condition()
-    self._closed = ''  # why no request is accepted
-    self._doing: list[_Job] = []  # those of the batch that is computed
-    # A daemon, so that it keeps no process alive that ends with an error.
-    self._thread = threading.Thread(target=self._run, daemon=True)
-    self._thread.start()
+    self._thread = concurrent.futures.ThreadPoolExecutor(1)
+    self._task: asyncio.Task | None = None  # answers until no job is left
 
-  def submit(
-    self, request: PredictRequest
-  ) -> concurrent.futures.Future[list[str]]:
-    """Queues a request; returns a future of an answer for each document.
+  async def ask(self, request: PredictRequest) -> list[str]:
+    """Returns an answer for each document of a request.
 
-    A future that is cancelled drops the documents that still wait. Raises
-    Refused if too many documents wait, or the server is stopping.
+    If the caller is cancelled, documents that still wait are not computed.
+    Raises Refused if too many documents wait.
     """
-    count, job = len(request.documents), _Job(request)
-    with self._changed:
-      if self._closed:
-        raise Refused(503, self._closed)
-      if self.waiting + count > self._most_waiting:
-        raise Refused(
-          503,
-          f'the queue is full: {self.waiting} documents are waiting; try again '
-          'later',
-        )
-      self.waiting += count
-      self._jobs.append(job)
-      self._changed.notify()
-    return job.future
-
-  @property
-  def is_alive(self) -> bool:
-    return self._thread.is_alive()
+    count = len(request.documents)
+    if self.waiting + count > self._most_waiting:
+      raise Refused(
+        503,
+        f'the queue is full: {self.waiting} documents are waiting; try again '
+        'later',
+      )
+    loop = asyncio.get_running_loop()
+    job = _Job(request, loop.create_future())
+    self.waiting += count
+    self._jobs.append(job)
+    if self._task is None:
+      self._task = loop.create_task(self._answer_all())
+    return await job.future
 
   def close(self) -> None:
-    """Answers what is waiting, and ends the thread; no more is accepted."""
-    with self._changed:
-      self._closed = self._closed or 'the server is stopping'
-      self._changed.notify()
-    self._thread.join()
+    self._thread.shutdown()
 
-  def _run(self) -> None:
-    try:
-      while parts := self._next():
-        self._doing = [job for job, _ in parts]
-        self._answer_parts(parts)
-    finally:  # at the end no job is left, unless the thread has failed
-      with self._changed:
-        self._closed = self._closed or _FAILED
-        jobs, self._doing = [*self._doing, *self._jobs], []
-        self._jobs.clear()
-      for job in jobs:
-        job.fail(Refused(503, _FAILED))
-
-  def _next(self) -> list[tuple[_Job, list[Question]]]:
-    """Returns the questions of the next batch, by request; [] at the end."""
-    with self._changed:
-      while True:
-        if parts := self._take():
-          return parts
-        if self._closed:
-          return []
-        self._changed.wait()
+  async def _answer_all(self) -> None:
+    while parts := self._take():
+      await self._answer_parts(parts)
+    self._task = None
 
   def _take(self) -> list[tuple[_Job, list[Question]]]:
+    """Returns the questions of the next batch, by request."""
     parts, room = [], self._batch_size
     while self._jobs and room:
       job = self._jobs.popleft()
@@ -143,28 +101,26 @@ class Batcher:
       room -= len(questions)
       self.waiting -= len(questions)
       parts.append((job, questions))
-    for job, _ in parts:
-      if job.waiting:  # the rest goes to the end, so that others have a turn
-        self._jobs.append(job)
+    # The rest goes to the end, so that others have a turn.
+    self._jobs += (job for job, _ in parts if job.waiting)
     return parts
 
-  def _answer_parts(self, parts: list[tuple[_Job, list[Question]]]) -> None:
+  async def _answer_parts(
+    self, parts: list[tuple[_Job, list[Question]]]
+  ) -> None:
+    loop = asyncio.get_running_loop()
+    questions = [question for _, part in parts for question in part]
     try:
-      answers = iter(self._answer([q for _, part in parts for q in part]))
-      by_part = [[next(answers) for _ in part] for _, part in parts]
+      answers = await loop.run_in_executor(
+        self._thread, self._answer, questions
+      )
     except Exception as error:
-      if len(parts) == 1:
-        self._drop(parts[0][0], error)
-        return
-      for part in parts:  # only the requests with a fault must fail
-        self._answer_parts([part])
+      if len(parts) > 1:  # only the requests with a fault must fail
+        for part in parts:
+          await self._answer_parts([part])
+      elif not parts[0][0].future.done():
+        parts[0][0].future.set_exception(error)
       return
-    for (job, _), new in zip(parts, by_part, strict=True):
-      job.add(new)
-
-  def _drop(self, job: _Job, error: Exception) -> None:
-    with self._changed:
-      self.waiting -= job.waiting
-      if job in self._jobs:
-        self._jobs.remove(job)
-      job.fail(error)
+    answers = iter(answers)
+    for job, part in parts:
+      job.add([next(answers) for _ in part])

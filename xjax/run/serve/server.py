@@ -1,30 +1,51 @@
 """Serves a model over HTTP until SIGTERM or Ctrl-C comes."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
 import threading
+import time
 from typing import Any
 
 from absl import logging
 import jax
 import prometheus_client as prometheus
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 import uvicorn
 
 from xjax.core.console import handling
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Heartbeat
-from xjax.run.serve.app import LOCAL, App, Limits
 from xjax.run.serve.batcher import Batcher, Question
-from xjax.run.serve.service import Pages, Service
+from xjax.run.serve.service import Refused, Service
 
+_LOCAL = '127.0.0.1', '::1', 'localhost'  # addresses of this machine
 _IDLE = 5  # seconds that an idle connection stays open
 _CLOSING = 2.0  # seconds for the last answers, beyond the time of a request
 _WAITING = 2048  # connections that wait for the server
+_MOST_LABELS = 10_000  # labels in one answer
 _COMPILED = '/jax/core/compile/backend_compile_duration'
 
+prometheus.disable_created_metrics()
+_REQUESTS = prometheus.Counter(
+  'xjax_requests', 'Answered requests.', ['path', 'code']
+)
+_SECONDS = prometheus.Histogram(
+  'xjax_request_seconds',
+  'Seconds until a request was answered.',
+  ['path'],
+  buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
+)
 _DOCUMENTS = prometheus.Histogram(
   'xjax_batch_documents',
   'Documents that were predicted together.',
@@ -38,15 +59,26 @@ _PROGRAMS = prometheus.Counter(
   'Programs that were compiled since the start; 0 is expected.',
 )
 
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  body: int = 8 << 20  # the largest number of bytes of a body
+  documents: int = 1024  # the largest number of documents that wait
+  seconds: float = 30.0  # for an answer
+  connections: int = 512  # the largest number of open connections
+  hosts: Sequence[str] = ('*',)  # values of the header Host; '*' is any
+
 
 def serve(
   workdir: str | os.PathLike,
-  pages: Pages,
   host: str = '127.0.0.1',
   port: int = 8000,
   labels: str = '',
   step: int | None = None,
   limits: Limits | None = None,
+  allowed_hosts: Sequence[str] = (),
 ) -> None:
   """Serves the model of a run until SIGTERM or Ctrl-C comes.
 
@@ -54,29 +86,66 @@ def serve(
   that it has, and returns. Port 0 is a free one; `labels` is a path of further
   labels to score (read_new_labels), or ''; step None is the best checkpoint.
   """
+  limits = limits or Limits()
   with bind(host, port) as listener:
     with Heartbeat('loading the model'):
-      service = Service.load(workdir, pages, labels, step)
-    if host not in LOCAL:
+      service = Service.load(workdir, labels, step)
+    if host in _LOCAL:
+      # The name of another machine can point to this machine (DNS rebinding).
+      # Then a page from there could read the answers of a local server. The
+      # middleware reads [::1]:8000 as '['.
+      hosts = '127.0.0.1', 'localhost', '[', *map(str.lower, allowed_hosts)
+      limits = dataclasses.replace(limits, hosts=hosts)
+    else:
       logging.warning(
         '--host=%s: everybody who can reach this address can use the server; '
         'it asks for no password',
         host,
       )
-    Server(service, limits or Limits()).run(listener)
+    Server(service, limits).run(listener)
+
+
+def bind(host: str, port: int) -> socket.socket:
+  """Returns a listening socket, so that a wrong address is noticed early."""
+  family = socket.AF_INET6 if ':' in host else socket.AF_INET
+  try:
+    return socket.create_server((host, port), family=family, backlog=_WAITING)
+  except OSError as error:
+    raise ConfigError(
+      f'--host={host} --port={port}: the server cannot listen there: '
+      f'{error.strerror}; choose another port, or --port=0 for a free one'
+    ) from error
 
 
 class Server:
+  """Answers HTTP requests with a service; docs/serving.md has the paths."""
+
   def __init__(self, service: Service, limits: Limits) -> None:
     """Prepares the server; nothing listens before `run` is called."""
-    self._service = service
+    self._service, self._limits = service, limits
     documents = service.run.config.eval.batch_size
     self._batcher = Batcher(self._answer, documents, limits.documents)
     _QUEUE.set_function(lambda: self._batcher.waiting)
     jax.monitoring.register_event_duration_secs_listener(_count_compiled)
-    self._server = _Uvicorn(
+    paths = (
+      ('GET', '/labels', self._labels),
+      ('GET', '/health', self._health),
+      ('GET', '/metrics', self._metrics),
+      ('POST', '/predict', self._predict),
+    )
+    app = Starlette(
+      routes=[
+        Route(path, _measured(path, handler), methods=[method])
+        for method, path, handler in paths
+      ],
+      exception_handlers={HTTPException: _http_error},
+      middleware=[
+        Middleware(TrustedHostMiddleware, allowed_hosts=limits.hosts)
+      ],
+    )
+    self._server = uvicorn.Server(
       uvicorn.Config(
-        App(service, self._batcher, limits),
+        app,
         http='h11',
         ws='none',
         loop='asyncio',
@@ -94,11 +163,17 @@ class Server:
 
   def run(self, listener: socket.socket) -> None:
     """Serves until a signal comes, or until `stop` is called."""
-    try:
-      with _signals_end_well():
-        self._server.run(sockets=[listener])
-    finally:
-      self._batcher.close()
+    host, port = listener.getsockname()[:2]
+    name = f'[{host}]' if ':' in host else host
+    with contextlib.ExitStack() as stack:
+      if threading.current_thread() is threading.main_thread():
+        # While uvicorn serves, it has handlers of its own. When it ends, it
+        # sends the signal again, which must not end the process.
+        for number in (signal.SIGTERM, signal.SIGINT):
+          stack.enter_context(handling(number, lambda *_: self.stop()))
+      logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
+      stack.callback(self._batcher.close)
+      self._server.run(sockets=[listener])
     logging.info('the server stops')
 
   def stop(self) -> None:
@@ -109,50 +184,97 @@ class Server:
     _DOCUMENTS.observe(len(questions))
     return self._service.answer(questions)
 
+  async def _labels(self, request: Request) -> Response:
+    first = _query(request, 'offset', 0, 0, 2**31)
+    count = _query(request, 'limit', 1000, 1, _MOST_LABELS)
+    return JSONResponse(self._service.labels(first, count))
+
+  async def _health(self, request: Request) -> Response:
+    del request
+    facts = {'status': 'ok', 'waiting': self._batcher.waiting}
+    return JSONResponse({**facts, **self._service.facts})
+
+  async def _metrics(self, request: Request) -> Response:
+    del request
+    text = prometheus.generate_latest()
+    return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)
+
+  async def _predict(self, request: Request) -> Response:
+    seconds = self._limits.seconds
+    body = await self._body(request)
+    asked = self._service.parse(body, self._limits.documents)
+    try:
+      async with asyncio.timeout(seconds):
+        answers = await self._batcher.ask(asked)
+    except TimeoutError as error:
+      message = f'no answer within {seconds:g} s; try again later'
+      raise Refused(503, message) from error
+    text = '{"predictions": [' + ', '.join(answers) + ']}'
+    return Response(text, media_type='application/json')
+
+  async def _body(self, request: Request) -> bytes:
+    body, size, limit = bytearray(), 0, self._limits.body
+    async for part in request.stream():
+      size += len(part)
+      # Most clients read no answer before they have sent all. So the rest of a
+      # long body is read, but not kept.
+      if size <= limit:
+        body += part
+    if size > limit:
+      mib = limit >> 20
+      message = f'the body is longer than {mib} MiB; send several requests'
+      raise Refused(413, message)
+    return bytes(body)
+
 
 def _count_compiled(event: str, *args: Any, **kwargs: Any) -> None:
   del args, kwargs
   _PROGRAMS.inc(event == _COMPILED)
 
 
-class _Uvicorn(uvicorn.Server):
-  """Says where it serves, once it listens."""
+def _measured(path: str, handler: Handler) -> Handler:
+  """Returns a handler that counts requests and answers errors as JSON."""
 
-  async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-    await super().startup(sockets)
-    host, port = sockets[0].getsockname()[:2]
-    name = f'[{host}]' if ':' in host else host
-    logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
-
-
-def bind(host: str, port: int) -> socket.socket:
-  """Returns a listening socket, so that a wrong address is noticed early."""
-  with contextlib.ExitStack() as stack:
+  async def handle(request: Request) -> Response:
+    start = time.monotonic()
     try:
-      (first, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-      family, kind, protocol, _, address = first
-      listener = stack.enter_context(socket.socket(family, kind, protocol))
-      listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-      listener.bind(address)
-      listener.listen(_WAITING)
-    except OSError as error:
-      raise ConfigError(
-        f'--host={host} --port={port}: the server cannot listen there: '
-        f'{error.strerror}; choose another port, or --port=0 for a free one'
-      ) from error
-    stack.pop_all()  # the caller closes the socket
-    return listener
+      response = await handler(request)
+    except ClientDisconnect:
+      response = _error(400, 'the connection was closed')
+    except Refused as error:
+      response = _error(error.status, str(error))
+    except Exception:
+      logging.exception('%s failed', path)
+      response = _error(500, 'internal error; the log of the server says more')
+    _REQUESTS.labels(path, response.status_code).inc()
+    _SECONDS.labels(path).observe(time.monotonic() - start)
+    return response
+
+  return handle
 
 
-@contextlib.contextmanager
-def _signals_end_well() -> Iterator[None]:
-  """Lets SIGTERM and SIGINT end the server, and not the process.
+async def _http_error(request: Request, error: Any) -> Response:
+  """Answers requests for a path or with a method that the server lacks."""
+  _REQUESTS.labels('other', error.status_code).inc()
+  return _error(
+    error.status_code,
+    f'{request.method[:20]} {request.url.path[:100]}: {error.detail}; there '
+    'are POST /predict, GET /labels, /health and /metrics',
+    error.headers,
+  )
 
-  While uvicorn serves, it has handlers of its own. When it ends, it sends the
-  signal again.
-  """
-  with contextlib.ExitStack() as stack:
-    if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGTERM, signal.SIGINT):
-        stack.enter_context(handling(number, lambda *_: None))
-    yield
+
+def _query(
+  request: Request, name: str, usual: int, least: int, most: int
+) -> int:
+  text = request.query_params.get(name, str(usual))
+  is_number = text.isascii() and text.isdigit() and len(text) < 20
+  if not is_number or not least <= int(text) <= most:
+    message = f'{name}: must be an integer from {least} to {most}'
+    raise Refused(400, message)
+  return int(text)
+
+
+def _error(status: int, message: str, headers: Any = None) -> JSONResponse:
+  retry = {'retry-after': '1'} if status == 503 else None
+  return JSONResponse({'error': message}, status, headers or retry)

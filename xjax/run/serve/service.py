@@ -1,163 +1,166 @@
-"""Answers requests with the model of a run."""
+"""Reads requests, and answers them with the model of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import os
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.core.progress import hidden_progress
 from xjax.core.types import PAD
+from xjax.data.files.faults import Fault
+from xjax.data.files.json_lines import Fields, parse_object
+from xjax.data.formats.data_config import DataConfig
+from xjax.data.load import model_view
 from xjax.data.schema import Document
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.prediction_lines import ExplainedDocument, prediction_line
+from xjax.judge.prediction_lines import prediction_line
 from xjax.run.evaluate import TUNED, Threshold
-from xjax.run.open_run import OpenRun, Prediction
-from xjax.run.predict_file import (
-  PredictedDocuments,
-  labelled_split,
-  open_with_labels,
-)
-from xjax.run.serve.batcher import Question
-from xjax.run.serve.request import (
-  PredictRequest,
-  Refused,
-  parse_request,
-)
+from xjax.run.open_run import OpenRun
+from xjax.run.predict_file import open_with_labels
 from xjax.version import __version__
 
-SHADED_WORDS = 5  # the page underlines so many words for a label
+_PARAMETERS = 'k', 'threshold', 'explain'
+_DOCUMENT = 'text', 'zones', 'id', 'labels'
+_USUAL_K = 5
+_MAX_WORDS = 100
 
 
-class Pages(Protocol):
-  """Writes the HTML of the page on which texts are tried by hand."""
+class Refused(Exception):
+  """Reports, with an HTTP status, a request that is not answered."""
 
-  def page(self, facts: dict[str, Any]) -> str:
-    """Returns the page; `facts` are those of Service.facts."""
+  def __init__(self, status: int, message: str):
+    super().__init__(message)
+    self.status = status
 
-  def shaded(self, explained: ExplainedDocument, attends: bool) -> str:
-    """Returns a document with labels; words are shaded by weight."""
 
-  def plain(self, labels: Sequence[Prediction]) -> str:
-    """Returns the labels of a document, for a model that explains nothing."""
+@dataclasses.dataclass(frozen=True)
+class PredictRequest:
+  documents: tuple[Document, ...]  # with the zones that the model reads
+  k: int  # the largest number of labels of a document
+  threshold: Threshold | None = None  # None for k labels
+  words: int = 0  # that explain each label
 
 
 class Service:
   """Predicts, explains and lists the labels of a model."""
 
-  def __init__(self, run: OpenRun, pages: Pages) -> None:
+  def __init__(self, run: OpenRun) -> None:
     tokens = run.config.data.tokens
     if tokens.dense or tokens.sparse:
       raise ConfigError(
         f'{run.workdir.path}: this run reads vectors or features from '
         'files, but requests have texts; use xjax predict'
       )
-    self.run, self._pages = run, pages
+    self.run = run
     self.explains = not run.scorer.unexplained
     self.max_k = run.config.eval.depth  # labels of a document in an answer
-    # Settled once, so that answers never depend on later files.
-    self._tuned: Threshold | str
+    # Read once, so that answers never depend on later files.
+    self._tuned: Threshold | None = None
+    least = None
     try:
       self._tuned = Threshold.of(TUNED, run)
-    except ConfigError as error:
-      self._tuned = str(error)
-    self.facts = self._all_facts()  # of the model, for the page and /health
-
-  @classmethod
-  def load(
-    cls,
-    workdir: str | os.PathLike,
-    pages: Pages,
-    labels: str = '',
-    step: int | None = None,
-  ) -> 'Service':
-    """Loads a run, with the labels of a file, and compiles all programs."""
-    run = open_with_labels(workdir, labels, step)
-    service = cls(run, pages)
-    run.warmup(service.explains)
-    return service
-
-  def parse(
-    self, body: bytes, max_documents: int, shaded: bool = False
-  ) -> PredictRequest:
-    """Reads a request; Refused if it has a fault or cannot be explained."""
-    data = self.run.config.data
-    request = parse_request(body, data, self.max_k, max_documents)
-    words, threshold = request.words, request.threshold
-    try:
-      if threshold is not None:
-        threshold = self._threshold(threshold)
-    except ConfigError as error:
-      raise Refused(400, str(error)) from error
-    if words and not self.explains:
-      raise Refused(400, self.run.scorer.unexplained)
-    if shaded:
-      words = SHADED_WORDS if self.explains else 0
-    return dataclasses.replace(
-      request, words=words, threshold=threshold, shaded=shaded
-    )
-
-  def answer(self, questions: Sequence[Question]) -> list[str]:
-    """Returns the answer for each document, as JSON or as HTML."""
-    requests, documents = zip(*questions, strict=True)
-    with hidden_progress():
-      lists = self._cut(self.run.lists(documents, self.max_k), requests)
-      whys = self._explain(lists, requests, documents)
-    space, answers = self.run.space, []
-    for row, (request, document) in enumerate(questions):
-      if request.shaded:
-        answers.append(whys[row] or self._plain(lists, row))
-        continue
-      ids_K, scores_K = lists.ids[row], lists.scores[row]
-      scores_K = self.run.readable(ids_K, scores_K)
-      answers.append(
-        prediction_line(document.id, ids_K, scores_K, space.labels, whys[row])
-      )
-    return answers
-
-  def labels(self, first: int, count: int) -> dict[str, Any]:
-    total, space = self.run.n_labels, self.run.space
-    rows = range(min(first, total), min(first + count, total))
-    described = [(space.labels[row], space.train_counts[row]) for row in rows]
-    return {
-      'total': total,
-      'labels': [
-        {'id': label.id, 'name': label.name, 'train_count': int(n)}
-        for label, n in described
-      ],
-    }
-
-  def _all_facts(self) -> dict[str, Any]:
-    run = self.run
-    return {
+      least = min(self._tuned.probabilities(run), default=None)
+    except ConfigError:
+      pass  # the run has no such threshold
+    self.facts = {  # for /health
       'model': type(run.config.model).__name__,
       'run': run.workdir.path.name,
       'labels': run.n_labels,
       'step': run.step,
       'explains': self.explains,
-      'attends': run.scorer.attends,
       'max_k': self.max_k,
-      'tuned_threshold': self._tuned_probability(),
+      'tuned_threshold': least,
       'version': __version__,
     }
 
-  def _tuned_probability(self) -> float | None:
-    """Returns the least probability of the labels that 'tuned' assigns."""
-    if isinstance(self._tuned, str):
-      return None
-    return min(self._tuned.probabilities(self.run), default=None)
+  @classmethod
+  def load(
+    cls, workdir: str | os.PathLike, labels: str = '', step: int | None = None
+  ) -> Self:
+    """Loads a run, with the labels of a file, and compiles all programs."""
+    service = cls(open_with_labels(workdir, labels, step))
+    service.run.warmup(service.explains)
+    return service
 
-  def page(self) -> str:
-    return self._pages.page(self.facts)
+  def parse(self, body: bytes, max_documents: int) -> PredictRequest:
+    """Reads the body of a request, or raises Refused if it has a fault.
 
-  def _threshold(self, threshold: str | float) -> Threshold:
-    if threshold != TUNED:
+    The body is one JSON object: a document, or the list `documents` of texts or
+    of objects like the lines of `xjax predict --input`. The fields `k`,
+    `threshold` and `explain` are optional.
+    """
+    try:
+      row = parse_object(body)
+    except Fault as fault:
+      raise Refused(400, f'body: {fault}') from fault
+    parameters = {x: row.pop(x) for x in _PARAMETERS if x in row}
+    k = _number(parameters, 'k', min(_USUAL_K, self.max_k), 1, self.max_k)
+    words = _number(parameters, 'explain', 0, 0, _MAX_WORDS)
+    if words and not self.explains:
+      raise Refused(400, self.run.scorer.unexplained)
+    threshold = self._threshold(parameters.get('threshold'))
+    data, documents = self.run.config.data, [('body', row)]
+    if 'documents' in row:
+      items = row.pop('documents')
+      if not isinstance(items, list) or not items:
+        raise Refused(400, 'documents: must be a list of one or more documents')
+      _check_names(row, 'body', ())
+      documents = [(f'documents[{at}]', item) for at, item in enumerate(items)]
+    elif not data.is_record(Fields(row)):
+      _check_names(row, 'body', _DOCUMENT)
+    if len(documents) > max_documents:
+      raise Refused(
+        413,
+        f'documents: the request has {len(documents)} documents, but at most '
+        f'{max_documents} are allowed; send several requests',
+      )
+    read = tuple(
+      _document(item, number, name, data)
+      for number, (name, item) in enumerate(documents)
+    )
+    return PredictRequest(read, k, threshold, words)
+
+  def _threshold(self, threshold: Any) -> Threshold | None:
+    if threshold == TUNED and self._tuned is None:
+      raise Refused(400, 'threshold: this run has no tuned threshold')
+    if threshold is None or threshold == TUNED:
+      return threshold and self._tuned
+    try:
       return Threshold.of(threshold, self.run)
-    if isinstance(self._tuned, str):
-      raise ConfigError(self._tuned)
-    return self._tuned
+    except ConfigError as error:
+      raise Refused(400, str(error)) from error
+
+  def answer(
+    self, questions: Sequence[tuple[PredictRequest, Document]]
+  ) -> list[str]:
+    """Returns the answer for each document of a request, as JSON."""
+    requests, documents = zip(*questions, strict=True)
+    with hidden_progress():
+      lists = self._cut(self.run.lists(documents, self.max_k), requests)
+      whys = self._explain(lists, requests, documents)
+    rows = zip(documents, lists.ids, lists.scores, whys, strict=True)
+    labels = self.run.space.labels
+    return [
+      prediction_line(
+        document.id, ids_K, self.run.readable(ids_K, scores_K), labels, why
+      )
+      for document, ids_K, scores_K, why in rows
+    ]
+
+  def labels(self, first: int, count: int) -> dict[str, Any]:
+    total, space = self.run.n_labels, self.run.space
+    rows = range(min(first, total), min(first + count, total))
+    labels = [(space.labels[row], int(space.train_counts[row])) for row in rows]
+    return {
+      'total': total,
+      'labels': [
+        {'id': label.id, 'name': label.name, 'train_count': n}
+        for label, n in labels
+      ],
+    }
 
   def _cut(
     self, lists: LabelLists, requests: Sequence[PredictRequest]
@@ -178,30 +181,50 @@ class Service:
     requests: Sequence[PredictRequest],
     documents: Sequence[Document],
   ) -> list[Any]:
-    """Returns None, HTML, or the words that explain labels, per document."""
-    results: list[Any] = [None] * len(requests)
+    """Returns the words that explain labels, or None, per document."""
+    whys: list[Any] = [None] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.words]
     if not rows:
-      return results
-    some, ids = [documents[row] for row in rows], lists.ids[rows]
+      return whys
     most = max(requests[row].words for row in rows)
-    n_shaded = len(rows) * any(requests[row].shaded for row in rows)
-    explained = self.run.explanations(some, ids, most, n_shaded)
-    unknown = [None] * len(rows)
-    split, space = labelled_split(some, unknown, self.run.space)
-    lists = LabelLists(ids, lists.scores[rows])
-    predicted = PredictedDocuments(self.run, lists, split, space)
+    some = [documents[row] for row in rows]
+    explained = self.run.explanations(some, lists.ids[rows], most)
     for at, row in enumerate(rows):
-      if requests[row].shaded:
-        results[row] = self._pages.shaded(
-          predicted.explained(explained, at), self.run.scorer.attends
-        )
-      else:
-        own = dataclasses.replace(explained, words=requests[row].words)
-        results[row] = own.why(at)
-    return results
+      words = requests[row].words
+      whys[row] = dataclasses.replace(explained, words=words).why(at)
+    return whys
 
-  def _plain(self, lists: LabelLists, row: int) -> str:
-    """Returns HTML with the labels of a document, without shaded words."""
-    one = LabelLists(lists.ids[row : row + 1], lists.scores[row : row + 1])
-    return self._pages.plain(self.run.predictions(one)[0])
+
+def _number(
+  parameters: Mapping[str, Any], name: str, usual: int, least: int, most: int
+) -> int:
+  number = parameters.get(name)
+  number = usual if number is None else number
+  if type(number) is not int or not least <= number <= most:
+    raise Refused(400, f'{name}: must be an integer from {least} to {most}')
+  return number
+
+
+def _check_names(
+  row: Mapping[str, Any], name: str, known: Sequence[str]
+) -> None:
+  for field in row:
+    if field not in known:
+      raise Refused(
+        400,
+        f'{name}: {field!a} does not belong here; the fields of a request are '
+        f'documents, {", ".join(_PARAMETERS)}, and those of a document '
+        f'{", ".join(_DOCUMENT)}',
+      )
+
+
+def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
+  if isinstance(item, str):
+    item = {'text': item}
+  if not isinstance(item, dict):
+    raise Refused(400, f'{name}: must be a text, or an object with "text"')
+  fields = Fields(item)
+  document = data.read_input_record(fields, str(number))
+  if fields.faults:
+    raise Refused(400, f'{name}: {"; ".join(fields.faults)}')
+  return model_view(data, document)
