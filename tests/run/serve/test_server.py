@@ -161,7 +161,9 @@ def test_too_many_connections_are_refused(service):
 
 
 def test_a_page_of_another_machine_reads_no_answer(service):
-  with serving(service, Limits(hosts=('127.0.0.1', '['))) as client:
+  with serving(
+    service, Limits(hosts=('127.0.0.1', '::1', '[::1]', '['))
+  ) as client:
     for host, status in (('evil.example', 400), ('[::1]:80', 200)):
       headers = {'host': host}
       assert client.send('GET', '/labels', headers=headers)[0] == status

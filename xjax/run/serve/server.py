@@ -92,9 +92,9 @@ def serve(
       service = Service.load(workdir, labels, step)
     if host in _LOCAL:
       # The name of another machine can point to this machine (DNS rebinding).
-      # Then a page from there could read the answers of a local server. The
-      # middleware reads [::1]:8000 as '['.
-      hosts = '127.0.0.1', 'localhost', '[', *map(str.lower, allowed_hosts)
+      # Then a page from there could read the answers of a local server. Old
+      # versions of the middleware read [::1]:8000 as '['.
+      hosts = *_LOCAL, '[::1]', '[', *map(str.lower, allowed_hosts)
       limits = dataclasses.replace(limits, hosts=hosts)
     else:
       logging.warning(
@@ -143,7 +143,7 @@ class Server:
         Middleware(TrustedHostMiddleware, allowed_hosts=limits.hosts)
       ],
     )
-    self._server = uvicorn.Server(
+    self._server = _Uvicorn(
       uvicorn.Config(
         app,
         http='h11',
@@ -163,15 +163,12 @@ class Server:
 
   def run(self, listener: socket.socket) -> None:
     """Serves until a signal comes, or until `stop` is called."""
-    host, port = listener.getsockname()[:2]
-    name = f'[{host}]' if ':' in host else host
     with contextlib.ExitStack() as stack:
       if threading.current_thread() is threading.main_thread():
         # While uvicorn serves, it has handlers of its own. When it ends, it
         # sends the signal again, which must not end the process.
         for number in (signal.SIGTERM, signal.SIGINT):
           stack.enter_context(handling(number, lambda *_: self.stop()))
-      logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
       stack.callback(self._batcher.close)
       self._server.run(sockets=[listener])
     logging.info('the server stops')
@@ -225,6 +222,16 @@ class Server:
       message = f'the body is longer than {mib} MiB; send several requests'
       raise Refused(413, message)
     return bytes(body)
+
+
+class _Uvicorn(uvicorn.Server):
+  """Says where it serves, once it listens."""
+
+  async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    await super().startup(sockets)
+    host, port = sockets[0].getsockname()[:2]
+    name = f'[{host}]' if ':' in host else host
+    logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
 
 
 def _count_compiled(event: str, *args: Any, **kwargs: Any) -> None:
