@@ -3,10 +3,10 @@
 The vectors come from a pretrained encoder that is not trained, or from the
 encoder of a finished run. The files have the format of feature_files.py, so
 another run can read them as frozen features. The folder also has embed.json,
-which says which encoder has computed the files.
+which says from which encoder and documents the files are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -22,8 +22,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write, remove_temporaries, write_json
 from xjax.core.distributed import process_count
-from xjax.core.errors import ConfigError, DataError
-from xjax.core.processes.lock import locked
+from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.data.config import TextVectorsConfig, WordsConfig
 from xjax.data.documents import Documents
@@ -188,24 +187,33 @@ def _write_files(
 ) -> list[str]:
   """Writes the files that the folder lacks, and describes all files."""
   folder = pathlib.Path(output).expanduser()
-  with locked(folder):
-    remove_temporaries(folder, '*')
-    files = _Files.open(folder, source)
-    corpus, lines = read(), []
-    for name, split in corpus.splits.items():
-      parts = split.digest, split.ids, split.documents, source.documents
-      lines.append(files.write(name, *parts))
-    # Gold labels outside the label space depend on the splits.
-    space = corpus.label_space
-    labels = space.labels[: space.n_inside]
-    if source.names is not None:
-      parts = _digest(labels), labels.ids, labels, source.labels
-      lines.append(files.write(_LABELS, *parts))
-    else:
-      logging.info(
-        '%s is left out: the encoder of this run is not pretrained',
-        f'{_LABELS}.npy',
-      )
+  corpus, lines = read(), []
+  # Gold labels outside the label space depend on the splits.
+  labels = corpus.label_space.labels[: corpus.label_space.n_inside]
+  splits = corpus.splits.items()
+  parts = {
+    name: (split.digest, split.ids, split.documents, source.documents)
+    for name, split in splits
+  }
+  if source.names is not None:
+    parts[_LABELS] = _digest(labels), labels.ids, labels, source.labels
+  else:
+    logging.info(
+      '%s.npy is left out: the encoder of this run is not pretrained', _LABELS
+    )
+  folder.mkdir(parents=True, exist_ok=True)
+  remove_temporaries(folder, '*')
+  _note(folder, source, {name: digest for name, (digest, *_) in parts.items()})
+  for name, (_, ids, items, vectors) in parts.items():
+    path = folder / f'{name}.npy'
+    lines.append(f'{path}: {len(ids)} vectors of size {source.dim}')
+    if path.exists():
+      logging.info('%s: is complete already', path)
+      continue
+    # The vectors come last, so that they stand for both files.
+    with atomic_write(path.with_suffix('.ids.txt')) as file:
+      file.writelines(f'{id_}\n' for id_ in ids)
+    _write_vectors(path, (len(ids), source.dim), items, vectors)
   return lines
 
 
@@ -216,108 +224,54 @@ def _digest(labels: Labels) -> str:
   return digest.hexdigest()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Files:
-  """Writes files of vectors to a locked folder; embed.json notes them."""
+def _note(
+  folder: pathlib.Path, source: VectorSource, digests: dict[str, str]
+) -> None:
+  """Adds files to embed.json; ConfigError if the folder has others.
 
-  folder: pathlib.Path
-  source: VectorSource
-  # Stem -> digest of the documents or labels whose vectors are complete; None
-  # while the files of this stem are written.
-  done: dict[str, str | None]
-
-  @classmethod
-  def open(cls, folder: pathlib.Path, source: VectorSource) -> '_Files':
-    """Reads embed.json, if any; ConfigError if it is from another encoder."""
-    path = folder / _RECORD
-    if not path.exists():
-      return cls(folder, source, {})
+  `digests` of documents or labels are by the stems of their files.
+  """
+  path, known = folder / _RECORD, {}
+  if path.exists():
     record = read_json(path)
-    done = record.get('done')
-    if not isinstance(done, dict):
-      raise DataError(f'{path}: has no object "done"; remove the folder')
+    known = record.get('files', {})
     if record.get('digest') != source.digest:
       raise ConfigError(
         f'{folder}: has vectors of another encoder, or of other settings '
         f'(before: {record.get("encoder")}; now: {source.name}); choose '
         'another folder'
       )
-    return cls(folder, source, done)
-
-  def write(
-    self,
-    stem: str,
-    digest: str,
-    ids: Sequence[str],
-    items: Sequence[Any],
-    vectors: Callable[[Sequence[Any]], Vectors],
-  ) -> str:
-    """Writes N vectors, unless they are complete; returns a line about them.
-
-    ConfigError: files of another `digest`, or not from this command.
-    """
-    path = self.folder / f'{stem}.npy'
-    ids_path = path.with_suffix('.ids.txt')
-    lengths_path = path.with_suffix('.lengths.npy')
-    line = f'{path}: {len(ids)} vectors of size {self.source.dim}'
-    others = lengths_path, *(() if stem in self.done else (path, ids_path))
-    if other := next(filter(pathlib.Path.exists, others), None):
+  for stem, digest in digests.items():
+    file = folder / f'{stem}.npy'
+    if stem not in known and file.exists():
       raise ConfigError(
-        f'{other}: exists, but xjax embed has not written it; choose another '
+        f'{file}: exists, but xjax embed has not written it; choose another '
         'folder'
       )
-    if self.done.get(stem) not in (None, digest):
+    if known.get(stem, digest) != digest:
       raise ConfigError(
-        f'{path}: has vectors of other documents or labels than those of this '
+        f'{file}: has vectors of other documents or labels than those of this '
         'corpus; choose another folder'
       )
-    if self.done.get(stem) and path.exists() and ids_path.exists():
-      logging.info('%s: is complete already', path)
-      return line
-    self._note(stem, None)
-    with atomic_write(ids_path) as file:
-      file.writelines(f'{id_}\n' for id_ in ids)
-    self._write_vectors(path, ids, items, vectors)
-    self._note(stem, digest)
-    return line
-
-  def _write_vectors(
-    self,
-    path: pathlib.Path,
-    ids: Sequence[str],
-    items: Sequence[Any],
-    vectors: Callable[[Sequence[Any]], Vectors],
-  ) -> None:
-    """Writes a .npy file; only a chunk of the vectors is in memory."""
-    shape = len(ids), self.source.dim
-    header = {'descr': '<f4', 'fortran_order': False, 'shape': shape}
-    with (
-      atomic_write(path, 'wb') as file,
-      Progress(f'vectors of {path.stem}', len(ids)) as shown,
-    ):
-      np.lib.format.write_array_header_1_0(file, header)
-      for rows in _chunks(len(ids)):
-        vectors_ND = vectors([items[row] for row in rows])
-        bad = ~np.isfinite(vectors_ND).all(axis=1)
-        if bad.any():
-          row = rows[int(np.argmax(bad))]
-          raise DataError(
-            f'{path}: the vector of {ids[row]!a} has values that are not '
-            f'finite; check the encoder ({self.source.name})'
-          )
-        file.write(vectors_ND.astype('<f4').tobytes())
-        shown.update(len(rows))
-
-  def _note(self, stem: str, digest: str | None) -> None:
-    self.done[stem] = digest
-    record = {
-      'encoder': self.source.name,
-      'digest': self.source.digest,
-      'done': self.done,
-    }
-    write_json(self.folder / _RECORD, record)
+  names = {'encoder': source.name, 'digest': source.digest}
+  write_json(path, {**names, 'files': {**known, **digests}})
 
 
-def _chunks(n: int) -> Iterator[range]:
-  for start in range(0, n, _CHUNK):
-    yield range(start, min(start + _CHUNK, n))
+def _write_vectors(
+  path: pathlib.Path,
+  shape: tuple[int, int],  # N, D
+  items: Sequence[Any],
+  vectors: Callable[[Sequence[Any]], Vectors],
+) -> None:
+  """Writes a .npy file; only a chunk of the vectors is in memory."""
+  header = {'descr': '<f4', 'fortran_order': False, 'shape': shape}
+  with (
+    atomic_write(path, 'wb') as file,
+    Progress(f'vectors of {path.stem}', shape[0]) as shown,
+  ):
+    np.lib.format.write_array_header_1_0(file, header)
+    for start in range(0, shape[0], _CHUNK):
+      rows = range(start, min(start + _CHUNK, shape[0]))
+      vectors_ND = vectors([items[row] for row in rows])
+      file.write(vectors_ND.astype('<f4').tobytes())
+      shown.update(len(rows))

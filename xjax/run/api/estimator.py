@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
@@ -44,7 +43,6 @@ class _Form(enum.Enum):
   """Says in which form the labels of documents are given and returned."""
 
   CLASSES = 'one class per document'
-  LISTS = 'a list of label ids per document'
   DENSE = 'a dense indicator matrix'
   SPARSE = 'a sparse indicator matrix'
 
@@ -60,13 +58,6 @@ class _Target:
 
   @classmethod
   def of(cls, y: Any) -> Self:
-    if _is_lists(y):
-      gold = labels_of(y, name='y')
-      ids = np.array([label.id for label in gold.labels], object)
-      parts = np.ones(len(gold.rows.values), bool), gold.rows.values
-      shape = len(gold), len(ids)
-      matrix = sparse.csr_array((*parts, gold.rows.indptr), shape)
-      return cls(_Form.LISTS, ids, matrix, matrix.dtype)
     if sparse.issparse(y) or type_of_target(y) == 'multilabel-indicator':
       form = _Form.SPARSE if sparse.issparse(y) else _Form.DENSE
       y = y if form is _Form.SPARSE else np.asarray(y)
@@ -101,16 +92,15 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   features, dense or sparse. y has one of these forms, and predict returns the
   same form:
 
-  - an indicator matrix [N, L] of zeros and ones, a dense array or CSR;
-  - a list of label ids, which are texts, for each document;
+  - an indicator matrix [N, L] of zeros and ones, a dense array or CSR, which
+    scikit-learn's MultiLabelBinarizer makes of lists of labels;
   - an array with one class for each document.
 
   If there are more than 1,000 labels, only the config.eval.depth (usually 50)
   best labels of a document are scored. The other labels count as not assigned.
 
   Attributes:
-    classes_: the classes; for an indicator matrix, the numbers of its columns;
-      for lists of label ids, the sorted ids.
+    classes_: the classes; for an indicator matrix, the numbers of its columns.
     model_: the xjax.Model.
     threshold_: float, a label is assigned if its score is above this number.
     n_features_in_: number of features, if X is a matrix.
@@ -170,7 +160,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
       X = validate_data(self, X, accept_sparse='csr')
     check_consistent_length(X, y)
     target = _Target.of(y)
-    names = target.classes if target.form is _Form.LISTS else None
     self.classes_ = target.classes
     self._form, self._dtype = target.form, target.dtype
     self.model_, _ = fit_documents(
@@ -178,7 +167,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
       target.matrix,
       self._full_config(target.matrix.shape, is_text),
       dev=self.dev,
-      label_names=names,
       seed=self.random_state,
       verbose=self.verbose,
     )
@@ -192,8 +180,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
       return self.classes_[self._best_class(lists)]
     assigned_NK = lists.scores > self.threshold_
     kept = LabelLists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
-    if self._form is _Form.LISTS:
-      return [self.classes_[ids[ids != PAD]].tolist() for ids in kept.ids]
     ones = np.ones(kept.ids.shape, self._dtype)
     return self._formed(score_matrix(kept, ones, len(self.classes_)))
 
@@ -201,8 +187,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   def predict_proba(self, X: Any) -> Any:
     """Returns probabilities float64 [N, L].
 
-    They are CSR if y was CSR or lists of labels, and else a dense array. If y
-    was one class per document, the probabilities of a document sum to 1.
+    They are CSR if y was CSR, and else a dense array. If y was one class per
+    document, the probabilities of a document sum to 1.
     """
     lists, run = self._lists(X), self.model_.run
     scores_NK = run.readable(lists.ids, lists.scores)
@@ -223,26 +209,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     scores_NL = self._decision(self._lists(X))
     two = self._form is _Form.CLASSES and len(self.classes_) == 2
     return scores_NL[:, 0] if two else scores_NL
-
-  def score(
-    self,
-    X: Any,
-    y: Any,
-    sample_weight: np.ndarray | None = None,
-  ) -> float:
-    """Returns the accuracy, or micro-F1 if y is a list of labels per document.
-
-    sample_weight has weights of the documents, only for accuracy.
-    """
-    predicted = self.predict(X)
-    if self._form is not _Form.LISTS:
-      return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-    gold = labels_of(y, name='y')
-    hits = sum(
-      len(set(gold.ids(row)) & set(ids)) for row, ids in enumerate(predicted)
-    )
-    sizes = sum(map(len, predicted)) + len(gold.rows.values)
-    return 2 * hits / sizes if sizes else 1.0
 
   def _full_config(self, shape: tuple[int, int], is_text: bool) -> Config:
     """Returns the config with the parameters c and scale."""
@@ -304,19 +270,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   def _formed(self, matrix: sparse.csr_array) -> Any:
     return matrix.toarray() if self._form is _Form.DENSE else matrix
-
-
-def _is_lists(y: Any) -> bool:
-  """Returns whether y has a list (or tuple, set) of texts per document."""
-  if sparse.issparse(y) or is_frame(y) or not hasattr(y, '__len__'):
-    return False
-  if isinstance(y, np.ndarray) and y.ndim != 1:
-    return False
-  lists = list(y)
-  if not all(isinstance(x, list | tuple | set | frozenset) for x in lists):
-    return False
-  # Lists of integers are the rows of an indicator matrix, as in scikit-learn.
-  return any(isinstance(label, str) for ids in lists for label in ids)
 
 
 def _is_text(X: Any) -> bool:
