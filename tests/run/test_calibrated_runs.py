@@ -1,6 +1,5 @@
 """The calibration of a run: made with its judging, shown, never a stale one."""
 
-import dataclasses
 import json
 import logging
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests.run.tagging import read_rows, rows_of, tag
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.judge.calibration import (
   Calibration,
@@ -24,9 +23,7 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
-from xjax.run.judging import calibrate_run
 from xjax.run.open_run import load_calibration, open_run
-from xjax.run.predict_file import predict_file
 from xjax.train.workdir import Workdir
 
 
@@ -112,7 +109,7 @@ def test_again_it_is_the_same_file(finished, workdir):
   assert workdir.calibration.read_bytes() == before
 
 
-@pytest.mark.parametrize('change', [{'step': 1}, {'digest': '0' * 64}])
+@pytest.mark.parametrize('change', [{'digest': '0' * 64}])
 def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   caplog.set_level(logging.INFO)
   values = json.loads(workdir.calibration.read_text())
@@ -134,19 +131,6 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
     sigmoid(finished.calibration.a * np.array(logits) + finished.calibration.b),
     atol=1e-5,
   )
-
-
-def test_each_load_warns_once_that_scores_are_not_calibrated(
-  workdir, caplog, tmp_path
-):
-  workdir.calibration.unlink()
-  (tmp_path / 'in.jsonl').write_text('{"text": "nipa", "labels": []}\n')
-  output = str(tmp_path / 'out.jsonl')
-  with caplog.at_level(logging.WARNING, logger='absl'):
-    predict_file(workdir.path, str(tmp_path / 'in.jsonl'), output, 5)
-    assert caplog.text.count('scores are not calibrated') == 1
-    evaluate_split(workdir.path, 'test', request=JudgeRequest(ks=(3,)))
-    assert caplog.text.count('scores are not calibrated') == 2
 
 
 def test_a_missing_one_is_told(finished, workdir, caplog):
@@ -186,20 +170,3 @@ def test_one_of_other_scores_is_refused(finished, workdir):
   says = 'of kind logit, but the scores of this run are of kind margin'
   with pytest.raises(DataError, match=says):
     saved(workdir, finished.best_step, kind=ScoreKind.MARGIN)
-
-
-def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
-  caplog.set_level(logging.INFO)
-  nothing = dataclasses.replace(dev, gold=Ragged.of([[]] * len(dev)))
-  step, digest = finished.best_step, workdir.digests()['dev']
-  calibrate_run(nothing, workdir, Method.AUTO, step, digest)
-  says = 'scores are not calibrated: every listed label is wrong'
-  assert says in caplog.text
-  caplog.clear()
-  predictor = open_run(workdir.path)
-  assert says in caplog.text
-  levels = [r.levelname for r in caplog.records if says in r.getMessage()]
-  assert levels == ['WARNING']
-  (shown,) = predictor.predict(['nipa'], 3)
-  workdir.calibration.unlink()
-  assert open_run(workdir.path).predict(['nipa'], 3) == [shown]

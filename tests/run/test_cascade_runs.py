@@ -8,7 +8,6 @@ import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
-from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
@@ -30,6 +29,8 @@ from xjax.train.initial.warm_start import warm_start
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
+
+pytestmark = pytest.mark.thorough
 
 
 def config_with(kept=8, steps=6, seed=0, init_from=''):
@@ -68,7 +69,6 @@ def test_resuming_is_bitwise(finished, tmp_path):
   assert_resumes(config_with(), finished, tmp_path, 4)
 
 
-@pytest.mark.thorough
 def test_a_mesh_trains_the_same_model(finished, devices, tmp_path):
   config = config_with()
   assert_a_mesh_trains_the_same(config, finished, devices, tmp_path, 2, 2)
@@ -129,8 +129,3 @@ def test_a_head_starts_only_from_one_with_the_same_clusters(
   assert (after['embedding/table'] == saved['embedding/table']).all()
   fault = 'skipped head/kernel: belongs to other clusters of labels'
   assert (fault in caplog.text) is not same
-
-
-def test_too_few_kept_clusters_are_an_error(tmp_path):
-  with pytest.raises(ConfigError, match='head.kept=.1,.: document .* clusters'):
-    fit(config_with(kept=1), tmp_path)

@@ -9,24 +9,21 @@ import pytest
 from tests.fixtures.shrink import shrink
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
-from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
+from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import check_hierarchy
-from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
-from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
+from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
-from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pooling import MeanConfig, NoPooling, SelfAttentionConfig
 from xjax.run.fit import fit
 from xjax.train.workdir import Workdir
@@ -82,34 +79,6 @@ def set_field(config, path, value):
   for part in parts:
     holder = getattr(holder, part)
   setattr(holder, name, value)
-
-
-def test_packed_rows_are_of_one_length():
-  """Checks that shorter buckets are refused: nothing would read them."""
-  tokens = SubwordsConfig(64, buckets=(64,), packed=True)
-  model = NeuralModel(NoEmbedding(), BertConfig())
-  config = Config(data=SyntheticData(tokens=tokens), model=model)
-  check_config(config)
-  small = shrink(config)
-  check_config(small)
-  assert small.data.tokens == SubwordsConfig(16, (16,), packed=True)
-  tokens.buckets = (32, 64)
-  with pytest.raises(ConfigError, match=r'buckets=\(32, 64\): .* \(64,\)'):
-    check_config(config)
-  tokens.packed = False
-  check_config(config)
-
-
-def test_vectors_of_labels_are_made_of_no_words():
-  """Checks that descriptor settings are refused where nothing reads them."""
-  head = ZeroShotConfig()
-  model = NeuralModel(embedding=FeaturesConfig(), head=head)
-  config = Config(data=FEATURES, model=model)
-  check_config(config)
-  head.descriptor = DescriptorConfig(alt=True)
-  with pytest.raises(ConfigError, match='config.model.head.descriptor=.*alt'):
-    check_config(config)
-  check_config(Config(model=NeuralModel(head=head)))
 
 
 @pytest.mark.parametrize(

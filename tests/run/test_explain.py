@@ -88,15 +88,6 @@ def test_all_words_of_a_text_and_no_more(predictor):
   assert predictor.explain([], K, 5) == []
 
 
-def test_more_words_than_any_document_has(predictor):
-  ids = np.zeros((1, K), np.int32)
-  explained = predictor.explanations([LONG], ids, 10**12)
-  longest = predictor.config.data.tokens.max_tokens
-  shapes = explained.at_NKW.shape, explained.weights_NKW.shape
-  assert shapes == ((1, K, longest),) * 2
-  assert np.sort(explained.at_NKW[0, 0]).tolist() == list(range(longest))
-
-
 def test_it_knows_the_zone(predictor):
   body = Document('d', {'title': 'nipa', 'empty': '', 'body': 'mani gipu'})
   (labels,) = predictor.explain([body], K, 5)
@@ -189,21 +180,3 @@ def test_a_page_shows_the_first_documents(tag, monkeypatch):
   _, shown = tag([{'text': f'nipa {"mani " * n}'} for n in range(5)], explain=1)
   assert [x.document.id for x in shown.documents] == ['line-1', 'line-2']
   assert shown.n_documents == 5
-
-
-def test_explains_what_it_predicts(predictor, documents):
-  texts = [*documents[:5], ODD]
-  lists = predictor.explain(texts, K, 4), predictor.predict(texts, K)
-  for found, expected, text in zip(*lists, texts):
-    assert [x[:2] for x in found] == [x[:2] for x in expected]
-    np.testing.assert_allclose(
-      [x.score for x in found], [x.score for x in expected], atol=1e-6
-    )
-    for label in found:
-      weights = [word.weight for word in label.why]
-      assert weights == sorted(weights, reverse=True)
-      assert len(weights) == 4 and 0 < sum(weights) <= 1 + 1e-5
-      for word in label.why:
-        start, end = word.at
-        zones = {'text': text} if isinstance(text, str) else text.zones
-        assert zones[word.zone][start:end] == word.word

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of
-from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.data.text.words import split_terms
 from xjax.run.fit import fit
@@ -138,11 +137,3 @@ def test_a_tree_explains_by_all_nodes_of_a_path(finished):
     np.testing.assert_allclose(
       explained.first[row].sum(axis=1), margins_K, atol=1e-5
     )
-
-
-def test_short_lists_have_no_words(finished):
-  predictor = open_run(finished(EXACT).workdir)
-  ids = np.array([[3, PAD], [PAD, PAD]], np.int32)
-  explained = predictor.explanations([ODD, 'nipa'], ids, 2, 1)
-  assert len(explained.first) == 1 and not explained.first[0][1].any()
-  assert explained.why(1) == [(), ()]

@@ -8,13 +8,11 @@ import pytest
 
 from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS
-from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
 from xjax.models.contract import Config
-from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.trees.vectors import RunVectors
@@ -77,13 +75,6 @@ def test_the_tokenizer_is_that_of_the_run(run, exported):
     assert config[f'{name}_token'] == f'[{name.upper()}]'
 
 
-def test_nothing_is_written_over(run, tmp_path):
-  (tmp_path / 'm').write_text('mine')
-  with pytest.raises(WriteError, match='exists already'):
-    export_encoder(run, tmp_path / 'm')
-  assert (tmp_path / 'm').read_text() == 'mine'
-
-
 @pytest.fixture(scope='module')
 def ranked(run, tmp_path_factory):
   """A run of a label tree that reads the vectors of the encoder of `run`."""
@@ -104,18 +95,6 @@ def test_the_encoder_of_a_stage_is_written(exported, ranked, tmp_path):
   )
   assert ours.keys() == theirs.keys()
   assert all(np.array_equal(ours[path], theirs[path]) for path in ours)
-
-
-def test_several_encoders_are_exported_one_by_one(run, ranked, tmp_path):
-  config = config_of()
-  config.model = EnsembleModel((str(run), str(ranked)))
-  config.train = NoTrain()
-  folder = fit(config, tmp_path / 'both').workdir
-  with pytest.raises(ConfigError) as error:
-    export_encoder(folder, tmp_path / 'm')
-  for stage in ('stages/member_0', 'stages/member_1/stages/encoder'):
-    assert str(folder / stage) in str(error.value)
-  assert not (tmp_path / 'm').exists()
 
 
 def test_other_runs_have_no_such_encoder(tmp_path):

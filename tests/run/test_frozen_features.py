@@ -26,7 +26,6 @@ from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.checkpoint import read_params
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS
@@ -196,26 +195,6 @@ def test_a_file_is_tagged_with_its_features(frozen, folder, tmp_path):
     tag(frozen.workdir, tmp_path, rows, 2, features=str(folder / 'dev'))
 
 
-def test_strategies_read_features_too(frozen, folder, tmp_path):
-  asked = StrategyRequest(StrategyKind.COVERAGE, 2)
-  judged = evaluate_split(frozen.workdir, 'test', strategy=asked).predictions
-  rows = read_rows(folder / 'test.jsonl')
-  more = {'features': str(folder / 'test'), 'strategy': asked}
-  out = tag(frozen.workdir, tmp_path, rows, 2, **more)
-  ids_NK = Predictions.load(out.with_suffix('.npz')).lists['all'].ids
-  np.testing.assert_array_equal(ids_NK, judged.lists['all'].ids)
-  assert (ids_NK >= 0).all()
-
-
-def test_another_run_begins_with_its_rows(settings, frozen, tmp_path):
-  config = copy.deepcopy(settings)
-  config.train.init_from, config.train.steps = str(frozen.workdir), 1
-  config.train.learning_rate = 1e-9
-  again = fit(config, tmp_path / 'run')
-  a, b = scores_of(again), scores_of(frozen)
-  np.testing.assert_allclose(a.scores, b.scores, atol=1e-4)
-
-
 def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
   there = copied(folder, tmp_path / 'there')
   config = moved(settings, there)
@@ -274,12 +253,3 @@ def test_words_are_not_features(finished, tmp_path):
     predictor.predict(['a'], features=[np.zeros(8)])
   with pytest.raises(ConfigError, match='reads the words'):
     tag(finished.workdir, tmp_path, [{'text': 'a'}], features='x')
-
-
-def test_the_synthetic_corpus_makes_its_own(settings, tmp_path):
-  made = shrink(settings)
-  predictor = open_run(fit(made, tmp_path / 'run').workdir)
-  (labels,) = predictor.predict(['some words'], 3)
-  assert len(labels) == 3
-  given = [np.zeros(made.model.embedding.dim)]
-  assert predictor.predict(['some words'], 3, features=given) != [labels]

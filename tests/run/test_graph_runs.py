@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.run.small_runs import assert_resumes
-from tests.run.tagging import read_rows, tag, write_rows
 from xjax.core.errors import DataError
 from xjax.core.ranking import Query
 from xjax.data.config import SubwordsConfig
@@ -148,20 +147,6 @@ def test_an_added_label_scores_like_the_held_out_one(predictor, split, before):
   assert np.abs(others[:, 14:] - after[:, 14:]).max() > 1e-4
 
 
-def test_labels_added_one_after_the_other(predictor, graph, split):
-  concept = graph.labels[14]
-  new = [
-    Label('top', predictor.space.labels[3].name, parents=(graph.ids[0],)),
-    concept,
-    Label('below', predictor.space.labels[5].name, parents=('top', concept.id)),
-  ]
-  together = scores(predictor.with_labels(new), split)
-  single = predictor
-  for label in new:
-    single = single.with_labels([label])
-  np.testing.assert_allclose(scores(single, split), together, atol=1e-6)
-
-
 def test_faulty_parents_of_new_labels(predictor):
   name = predictor.space.labels[3].name
   unknown = [Label('a', name, parents=('b',)), Label('b', name, parents=('q',))]
@@ -173,19 +158,12 @@ def test_faulty_parents_of_new_labels(predictor):
     predictor.with_labels(cycle)
 
 
-def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):
-  rows, labels = [{'text': 'nipa mani'}], tmp_path / 'new.jsonl'
-  row = {'id': 'new', 'name': graph.labels[3].name, 'parents': [graph.ids[0]]}
-  write_rows(labels, [row])
-  options = {'labels': str(labels)}
-  (result,) = read_rows(tag(run.workdir, tmp_path, rows, 15, **options))
-  assert 'new' in [x['id'] for x in result['labels']]
-
-
+@pytest.mark.thorough
 def test_resuming_is_bitwise(graph_config, run, tmp_path):
   assert_resumes(graph_config, run, tmp_path, graph_config.train.steps - 2)
 
 
+@pytest.mark.thorough
 def test_on_another_mesh(all_devices, run, graph, split, before, tmp_path):
   mesh = {'data': 2, 'label': 4}
   folder = shutil.copytree(run.workdir, tmp_path / 'run')

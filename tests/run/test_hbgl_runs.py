@@ -19,16 +19,15 @@ from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.levels import label_levels
 from xjax.networks.heads.generation.pretraining import LabelPretraining
-from xjax.plan.chips import CHIPS
-from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
-from xjax.report.terminal.plan import plan_text
 from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params
 from xjax.train.initial import label_vectors
 from xjax.train.parameters import by_path
 from xjax.train.saved_steps import complete_steps
 from xjax.train.workdir import Workdir
+
+pytestmark = pytest.mark.thorough
 
 
 def config_with(steps=4, init_from='', **head):
@@ -62,7 +61,6 @@ def assert_same(run, other):
   assert_same_dev(run, other)
 
 
-@pytest.mark.thorough
 def test_a_run_that_is_killed_while_labels_are_trained_begins_again(
   finished, tmp_path, monkeypatch
 ):
@@ -99,7 +97,6 @@ def test_levels_are_saved_in_the_order_of_labels(finished):
   assert len(set(expected)) > 1
 
 
-@pytest.mark.thorough
 def test_labels_that_another_run_lacks_are_trained_on_its_encoder(
   finished, tmp_path, monkeypatch
 ):
@@ -130,20 +127,6 @@ def test_labels_that_another_run_lacks_are_trained_on_its_encoder(
   np.testing.assert_array_equal(table[~is_new], source[rows[~is_new]])
   np.testing.assert_array_equal(kernel[is_new], table[is_new] + 1)
   assert not ours['head/kernel'][len(ids) :].any()
-
-
-def test_a_run_is_planned(finished):
-  config = config_with()
-  sizes = corpus_sizes(config, finished.corpus)
-  plan = Planner(sizes, CHIPS['laptop']).plan(config, 1)
-  assert plan.fits
-  assert '(model.head.pretraining)' in plan_text(plan)
-  flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
-  less = Planner(flat, CHIPS['laptop']).plan(config, 1)
-  assert plan.longest.operations > 1.1 * less.longest.operations
-  config.model.head.max_levels = 9  # one more than the encoder is made for
-  with pytest.raises(ConfigError, match='tokens, including 10 vectors that'):
-    Planner(sizes, CHIPS['laptop']).plan(config, 1)
 
 
 def test_a_taxonomy_with_too_many_levels_is_refused(tmp_path):

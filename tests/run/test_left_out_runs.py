@@ -17,7 +17,6 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
-from xjax.data.labels import read_left_out
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predict import recalls_of
 from xjax.judge.predictions import Predictions
@@ -27,7 +26,6 @@ from xjax.run import judging
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.train_config import NoTrain
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -106,19 +104,6 @@ def test_evaluate_leaves_labels_out_of_a_run_that_did_not(linear, listed):
   assert judged.prior['xjax'] == left_out.prior['dev']['xjax']
 
 
-def test_labels_that_the_run_leaves_out_need_no_folder_of_their_own(
-  linear, listed, tmp_path
-):
-  workdir, own = linear[1].workdir, predictions_of(linear[1].paths['dev'])
-  judged = evaluate_split(workdir, 'dev', leave_out=listed)
-  assert judged.folder.name == 'dev'
-  (tmp_path / 'one.txt').write_text('c01\n')
-  one = str(tmp_path / 'one.txt')
-  judged = evaluate_split(workdir, 'dev', leave_out=one)
-  assert judged.folder.name.startswith('dev.leave_out@')
-  assert len(judged.predictions.left_out) == 1 + len(own.left_out)
-
-
 def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
   config = config_of(*RUNS['svm'])
   config.data.hold_out_labels = 0
@@ -138,26 +123,6 @@ def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
     evaluate_split(linear[0].workdir, 'dev', leave_out=str(path))
 
 
-def test_the_file_beside_the_data_comes_first(tmp_path, monkeypatch, caplog):
-  caplog.set_level('INFO')
-  for name, id_ in (('here', 'a'), ('data', 'b')):
-    (tmp_path / name).mkdir()
-    (tmp_path / name / 'meta.txt').write_text(f'{id_}\n')
-  monkeypatch.chdir(tmp_path / 'here')
-  folder = str(tmp_path / 'data')
-  assert read_left_out('meta.txt', 'leave_out', folder) == ('b',)
-  assert f'{folder}/meta.txt' in caplog.text
-  assert read_left_out('./../here/meta.txt', 'leave_out', folder) == ('a',)
-  assert read_left_out('meta.txt', 'leave_out') == ('a',)
-
-
-def test_strategies_choose_among_the_other_labels(linear):
-  for kind in (StrategyKind.STANDARD, StrategyKind.COVERAGE):
-    asked = StrategyRequest(kind, k=5)
-    found = evaluate_split(linear[1].workdir, 'dev', strategy=asked).predictions
-    assert not np.isin(found.lists['all'].ids, found.left_out).any()
-
-
 def test_predict_and_the_saved_model_do_not_show_them(linear, tmp_path):
   lines = [
     {'id': 'a', 'text': TEXTS[0], 'labels': ['c06', 'c01']},
@@ -175,13 +140,6 @@ def test_predict_and_the_saved_model_do_not_show_them(linear, tmp_path):
   documents = [TEXTS[0], TEXTS[2]]
   metrics = again.evaluate(documents, [x['labels'] for x in lines])
   assert metrics['all']['n_labels'] == int(saved.masks['all'].sum())
-
-
-def test_held_out_labels_are_others(tmp_path, listed):
-  config = with_list(config_of(*RUNS['svm']), listed, hold_out_labels=40)
-  space = fit(config, tmp_path / 'run').corpus.label_space
-  held_out = {space.ids[i] for i in space.held_out.tolist()}
-  assert len(held_out) == 40 and not held_out & set(IDS)
 
 
 def test_the_list_belongs_to_the_run(linear, tmp_path):

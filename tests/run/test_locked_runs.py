@@ -63,14 +63,6 @@ def test_a_checkpoint_that_a_run_replaces_is_read_again(workdir, monkeypatch):
     open_run(workdir)
 
 
-def test_a_workdir_that_nobody_has_made_yet_is_kept_too(
-  impatient, config, tmp_path
-):
-  with locked(tmp_path / 'run'), pytest.raises(ConfigError, match=BUSY):
-    fit(config, tmp_path / 'run')
-  assert list(tmp_path.iterdir()) == []
-
-
 def test_the_next_start_removes_what_a_killed_one_left(workdir, config):
   before = contents(workdir).keys()
   dead = f'xjax-{os.getpid()}-abcdefgh.tmp'

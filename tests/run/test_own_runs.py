@@ -5,8 +5,6 @@ import gzip
 import io
 import json
 import logging
-import re
-import shutil
 import sys
 import types
 
@@ -19,16 +17,12 @@ from tests.fixtures.kills import kill
 from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.run.tagging import read_rows
 from xjax.configs.own_documents import auto
-from xjax.core.atomic import write_json
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import ConfigError, Preempted
 from xjax.data.config import GivenFeaturesConfig, SubwordsConfig, TfidfConfig
-from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.load import read_input
 from xjax.data.schema import Label, Labels, LabelSpace
 from xjax.models.config_check import check_config
-from xjax.models.config_json import to_json
-from xjax.models.contract import Config, check_resumable, load_config
+from xjax.models.contract import Config, load_config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.stack.stack_model import StackModel, StackTrain
@@ -36,12 +30,10 @@ from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.run import fit as fit_module
-from xjax.run.auto import choose, resolve
-from xjax.run.evaluate import evaluate_split
+from xjax.run.auto import choose
 from xjax.run.fit import FitResult, fit
 from xjax.run.predict_file import predict_file
 from xjax.train.neural_train import NeuralTrain
-from xjax.train.workdir import Workdir
 
 ROWS = make_rows(220, 12)
 
@@ -91,26 +83,6 @@ def test_a_second_start_takes_the_model_of_the_workdir(run, table, caplog):
   assert (run.workdir / 'config.json').read_bytes() == before
 
 
-def test_evaluate_says_what_to_do_if_the_data_have_moved(
-  table, tmp_path, monkeypatch, caplog
-):
-  old = tmp_path / 'old'
-  old.mkdir()
-  shutil.copy(table, old / 'own.csv')
-  monkeypatch.chdir(old)
-  with caplog.at_level(logging.INFO, logger='absl'):
-    workdir = fit(own_config('own.csv'), tmp_path / 'run').workdir
-  assert re.search(r'labels.npz: 12 classifiers; [\d,]+ weights', caplog.text)
-  monkeypatch.chdir(tmp_path)
-  with pytest.raises(DataError) as caught:
-    evaluate_split(workdir, 'dev')
-  message = str(caught.value)
-  assert message.startswith('own.csv: no such file or folder; the run')
-  assert message.endswith('give the new path as --data_dir=PATH')
-  with pytest.raises(DataError, match='^nowhere: no such file or folder$'):
-    evaluate_split(workdir, 'dev', 'nowhere')
-
-
 def tagged(workdir, source, tmp_path) -> list[dict]:
   predict_file(workdir, str(source), str(tmp_path / 'x.jsonl'), k=2)
   return read_rows(tmp_path / 'x.jsonl')
@@ -154,14 +126,6 @@ def test_new_documents_are_read_like_those_of_the_run(
     pipe.seekable = lambda: False
     monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=pipe))
     assert best(tagged(run.workdir, '-', tmp_path)) == expected
-
-
-def test_json_lines_runs_name_the_config_that_reads_tables(tmp_path, table):
-  with pytest.raises(DataError, match='a table .*--config=own_linear reads'):
-    read_input(JsonlData(), str(table))
-  for source in (table, table.parent):
-    with pytest.raises(DataError, match='--config=own_linear'):
-      JsonlData(dir=str(source)).read()
 
 
 def space_of(n_train, counts, names=False) -> LabelSpace:
@@ -220,31 +184,12 @@ def test_tokens_that_the_user_set_are_kept():
   assert choose(config, space, False).config.data.tokens == TfidfConfig()
 
 
-def test_tokens_to_be_completed_need_auto():
-  config = auto()
-  config.model, config.train = LinearModel(), LinearTrain()
-  with pytest.raises(ConfigError, match='AutoTfidfConfig.* reads only Tf'):
-    check_config(config)
-
-
 def test_other_tokens_cannot_resume_a_run(run, table):
   config = own_config(table)
   assert fit(config, run.workdir).best_step == run.best_step
   config.data.tokens.max_ngram = 2
   with pytest.raises(ConfigError, match=r'config:\n.*tokens.max_ngram'):
     fit(config, run.workdir)
-
-
-def test_another_folder_of_the_encoder_is_told_when_a_run_resumes(tmp_path):
-  config = auto()
-  config.model.encoder = 'first'
-  chosen = choose(config, space_of(500, [1, 2]), True).config
-  write_json(tmp_path / 'config.json', to_json(chosen))
-  folder = Workdir(tmp_path)
-  assert not check_resumable(resolve(config, folder)[0], folder)
-  config.model.encoder = 'second'
-  (difference,) = check_resumable(resolve(config, folder)[0], folder)
-  assert 'model.encoder.folder' in str(difference)
 
 
 @pytest.mark.parametrize(
@@ -287,20 +232,3 @@ def test_features_get_no_advice_on_texts():
     space = space_of(900, [0, 1] * (n_labels // 2), names=True)
     chosen = choose(config, space, False)
     assert isinstance(chosen.config.model, model) and chosen.other == ''
-
-
-def test_evaluate_draws_the_same_split(run):
-  path = run.paths['test'] / 'metrics.json'
-  before = path.read_bytes()
-  path.unlink()
-  evaluation = evaluate_split(run.workdir, 'test')
-  assert evaluation.folder == run.paths['test']
-  assert path.read_bytes() == before
-
-
-def test_wrong_columns_leave_no_files(table, tmp_path):
-  config = own_config(table)
-  config.data.text = ('nothing',)
-  with pytest.raises(DataError, match="there is no column 'nothing'"):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()

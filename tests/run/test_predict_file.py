@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import logging
-import os
 
 import numpy as np
 import pytest
@@ -175,43 +173,6 @@ def test_unheard_of_labels_are_missed(tag, rows):
   last = len(predictions.labels) - 1
   assert predictions.gold[0].tolist() == [last - 1, last]
   assert json.loads(metrics.read_text())['xjax']['all']['R@10'] == 0
-
-
-def test_what_was_written_is_counted(finished, tag, rows, caplog, tmp_path):
-  with caplog.at_level(logging.INFO, logger='absl'):
-    path, npz, metrics = tag(rows, k=2)
-  assert caplog.messages[-1] == (
-    f'{path}: {len(rows)} documents, {2 * len(rows)} labels; also written: '
-    f'{metrics.name}, {npz.name}'
-  )
-  source = write_rows(tmp_path / 'one.jsonl', [without_labels(rows[0])])
-  with caplog.at_level(logging.INFO, logger='absl'):
-    predict_file(finished.workdir, str(source), '-', 1, threshold='0')
-  assert caplog.messages[-1] == 'standard output: 1 document, 1 label'
-
-
-def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
-  monkeypatch.setenv('HOME', str(tmp_path))
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / 'in.jsonl').write_text(json.dumps(rows[0]) + '\n')
-  predict_file(finished.workdir, '~/in.jsonl', '~/out.jsonl', 2)
-  assert (tmp_path / 'out.npz').exists()
-  assert not (tmp_path / '~').exists()
-  for same in ('~/in.jsonl', str(tmp_path / 'in.jsonl')):
-    for paths in (('in.jsonl', same), (same, 'in.jsonl')):
-      with pytest.raises(ConfigError, match='this is the input file'):
-        predict_file(finished.workdir, *paths, 2)
-
-
-def test_a_missing_input(finished, tmp_path):
-  with pytest.raises(DataError, match='nope.jsonl'):
-    predict_file(finished.workdir, os.fspath(tmp_path / 'nope.jsonl'), '-', 2)
-
-
-def test_more_labels_than_there_are_cost_no_memory(tag, rows):
-  lines, npz, _ = tag(rows, 10**8)
-  n_scored = Predictions.load(npz).n_scored
-  assert {len(labels) for labels in written(lines)} == {n_scored}
 
 
 def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):

@@ -86,7 +86,6 @@ def test_only_labels_of_the_label_space_have_vectors(
 def test_what_is_complete_is_not_computed_again(
   settings, encoder, embedded, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(vector_files, '_CHUNK', 2)
   folder = shutil.copytree(embedded, tmp_path / 'vectors')
   (folder / 'dev.npy').unlink()
   encoded_texts, vectors = [], TextVectors.vectors
@@ -202,7 +201,10 @@ def tuned(encoder, data_dir, tmp_path_factory):
   return fit(config, tmp_path_factory.mktemp('tuned') / 'run').workdir
 
 
-def test_vectors_of_a_run_are_those_of_its_encoder(tuned, encoder, tmp_path):
+def test_vectors_of_a_run_are_those_of_its_encoder(
+  tuned, encoder, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(vector_files, '_CHUNK', 2)
   lines = embed_run(str(tuned), tmp_path / 'vectors')
   assert [line.rsplit('/')[-1] for line in lines] == [
     *(f'{x}.npy: {n} vectors of size {DIM}' for x, n in SPLITS.items()),

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import logging
 
 import jax
 import numpy as np
@@ -15,24 +14,19 @@ from xjax.core.types import PAD
 from xjax.data.text.words import split_words
 from xjax.models.contract import Config
 from xjax.networks.views.hierarchy_views import NoViews
-from xjax.plan.chips import CHIPS
-from xjax.plan.plan import Planner
-from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
-from xjax.train.initial.descriptors import encoded_labels, start_view_names
-from xjax.train.initial.words import word_rows
+from xjax.train.initial.descriptors import encoded_labels
 from xjax.train.parameters import (
   VIEW_NAMES,
-  VIEW_VECTORS,
-  WORD_VECTORS,
   by_path,
   from_paths,
 )
 from xjax.train.workdir import Workdir
 
-LAPTOP = CHIPS['laptop']
+pytestmark = pytest.mark.thorough
+
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
 
@@ -62,23 +56,11 @@ def flat(tmp_path_factory):
   return fit(config, tmp_path_factory.mktemp('flat') / 'run')
 
 
-def shared_rows(flat, finished):
-  """The rows that the words of a run without views have in one with views.
-
-  The names of labels, which only views read, add words to the vocabulary.
-  """
-  runs = (Workdir.at(x.workdir).vocabulary() for x in (flat, finished))
-  rows = word_rows(*runs)
-  assert (rows >= 0).all()
-  return rows
-
-
 def saved(result, step=None):
   step = result.best_step if step is None else step
   return read_params(result.workdir / 'checkpoints', step)
 
 
-@pytest.mark.thorough
 def test_resuming_is_bitwise(finished, tmp_path):
   assert any(path.startswith('views/') for path in saved(finished))
   assert_resumes(config_with(), finished, tmp_path, 4)
@@ -94,20 +76,6 @@ def test_the_names_of_labels_and_concepts_are_read(finished):
     # All words are known, also those that no document has.
     known = [words.index[word] for word in split_words(label.name)][: len(row)]
     assert row.tolist() == known + [PAD] * (len(row) - len(known))
-
-
-def test_names_without_words_are_counted(finished, caplog):
-  @dataclasses.dataclass
-  class State:
-    params: object
-
-  model = open_run(finished.workdir)
-  space, rows = model.space, len(encoded_labels(model.space))
-  labels = [dataclasses.replace(space.labels[0], name='?'), *space.labels[1:]]
-  space = dataclasses.replace(space, labels=labels)
-  state, words = State(model.scorer.params), model.workdir.vocabulary()
-  start_view_names(state, space, words)
-  assert f'the names of 1 of {rows} labels and concepts have' in caplog.text
 
 
 def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):
@@ -126,28 +94,6 @@ def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):
   assert plain.predict(TEXTS, k=5) == tagged
 
 
-def test_a_run_starts_from_a_run_without_views(flat, tmp_path, caplog):
-  caplog.set_level(logging.INFO)
-  result = fit(config_with(2, init_from=flat.workdir), tmp_path)
-  assert 'loaded  head/kernel' in caplog.text
-  assert f'fresh   {VIEW_VECTORS}' in caplog.text
-  start, source = saved(result, 0), saved(flat)
-  start[WORD_VECTORS] = start[WORD_VECTORS][shared_rows(flat, result)]
-  for path, x in source.items():
-    np.testing.assert_array_equal(start[path], x, err_msg=path)
-  assert (start[VIEW_NAMES] != PAD).any()
-
-
-def test_views_are_planned():
-  plain, views = (
-    Planner(corpus_sizes(c), LAPTOP).plan(c, 1)
-    for c in (config_with(views=False), config_with())
-  )
-  assert views.longest.operations > 2 * plain.longest.operations
-  assert views.held.total > plain.held.total
-
-
-@pytest.mark.thorough
 def test_a_pretrained_encoder_reads_the_pieces_of_names(devices, tmp_path):
   config = shrink(arxiv.get_config('hgclr'))
   with devices(1):

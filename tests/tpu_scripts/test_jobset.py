@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import subprocess
 
 import pytest
 import yaml
@@ -61,15 +60,6 @@ def test_it_does_not_start_again_for_ever(
   assert len(job.starts) == 2
 
 
-def test_a_jobset_that_remains_is_no_failure_of_the_run(
-  cluster, job, run, said, stumble
-):
-  stumble('kubectl', 'delete jobset', 3)
-  job.ends_with(0)
-  assert run('jobset.sh', *job.words) == 0
-  assert 'the JobSet has ended, but could not be deleted' in said()
-
-
 def test_told_to_leave_at_once_it_ends_what_is_at_work(
   cluster, job, run, monkeypatch, at_work
 ):
@@ -98,15 +88,6 @@ def test_again_it_finds_the_jobset(
   assert second.wait(60) == 75
   assert len(cluster.calls('apply')) == 1 and len(job.starts) == 1
   assert 'saved' in (cluster.folder / 'log').read_text()
-
-
-def test_what_others_delete_has_failed(cluster, job, said, at_work):
-  job.ends_with('wait')
-  process = at_work('jobset.sh')
-  words = '--cascade=foreground', '--ignore-not-found'
-  subprocess.run(['kubectl', 'delete', 'jobset', 'mine', *words], check=True)
-  assert process.wait(60) == 1
-  assert said() == 'error: mine: the JobSet was deleted\n'
 
 
 @pytest.mark.parametrize('device', ['tpu', 'gpu'])

@@ -88,30 +88,3 @@ def test_told_to_leave_at_once_it_ends_what_is_at_work(
   for _ in range(2):  # where there is none, none is submitted
     assert run('slurm.sh', *job.words) == 75
     assert len(cluster.calls('sbatch ')) == len(job.starts) == 1
-
-
-def test_asked_to_leave_before_it_starts_it_is_cancelled(
-  cluster, job, begin, wait_for
-):
-  (cluster.folder / 'started').unlink()
-  process = begin('slurm.sh', *job.words)
-  wait_for(lambda: cluster.calls('show job'))
-  process.terminate()
-  assert process.wait(60) == 75
-  assert cluster.calls('scancel') == ['scancel --state=PENDING 100']
-  assert not job.starts
-
-
-def test_a_job_that_others_cancel_has_failed(
-  cluster, job, begin, wait_for, said
-):
-  (cluster.folder / 'started').unlink()
-  process = begin('slurm.sh', *job.words)
-  wait_for(lambda: cluster.calls('show job'))
-  file = cluster.folder / 'jobs' / '100.json'
-  file.write_text(file.read_text().replace('PENDING', 'CANCELLED'))
-  assert process.wait(60) == 1
-  assert (
-    said()
-    == 'mine: job 100: CANCELLED, exit code 1; its output is in mine.txt\n'
-  )

@@ -77,15 +77,6 @@ def test_create_makes_what_is_lost_anew(state, cluster, plan, run):
   assert cluster.calls('delete') == [DELETE]
 
 
-def test_create_does_not_insist_on_the_impossible(cluster, plan, run, said):
-  plan(['WAITING_FOR_RESOURCES', 'FAILED'])
-  assert run('create.sh') == 1
-  assert changes(cluster) == ['create']
-  assert said().splitlines()[-1] == (
-    'error: tpu: the TPU VM could not be created'
-  )
-
-
 def test_create_makes_no_other_of_what_is_deleted_meanwhile(
   cluster, plan, begin, run, said, wait_for
 ):
@@ -135,13 +126,6 @@ def test_setup_installs_on_all_workers_and_may_come_twice(
     assert (home / 'xjax' / 'ready').exists()
 
 
-def test_setup_that_fails_is_not_ready(cluster, run, monkeypatch):
-  monkeypatch.setenv('PREPARE', 'false')
-  assert run('create.sh') == 0
-  assert run('setup.sh') != 0
-  assert not (cluster.folder / 'worker0' / 'xjax' / 'ready').exists()
-
-
 @pytest.mark.parametrize(
   ('codes', 'code', 'times'),
   [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)],
@@ -166,14 +150,6 @@ def test_a_failure_of_one_worker_is_that_of_the_run(cluster, job, run):
   one = '[ ${HOME##*/} = worker0 ] || exit 9; exec "$@"'
   assert run('run.sh', 'bash', '-c', one, 'bash', *words) == 9
   assert len(job.starts) == 1
-
-
-@pytest.mark.thorough
-def test_run_again_finds_it_done(cluster, job, run):
-  job.ends_with(0, 0)
-  assert run('run.sh', *job.words) == 0
-  assert run('run.sh', *job.words) == 0
-  assert changes(cluster) == ['create', 'copy', 'start', 'start']
 
 
 @pytest.mark.thorough
@@ -270,18 +246,6 @@ def test_a_key_leaves_nothing_that_creates(
   assert changes(cluster) == ['create']
 
 
-def test_run_asked_to_leave_before_there_is_a_vm(
-  cluster, plan, job, begin, wait_for, monkeypatch
-):
-  monkeypatch.setenv('DELETE', '1')
-  plan(['WAITING_FOR_RESOURCES'])
-  process = begin('run.sh', *job.words)
-  wait_for(lambda: len(cluster.calls('describe')) > 3)
-  process.terminate()
-  assert process.wait(60) == 75
-  assert changes(cluster) == ['create', 'delete']
-
-
 @pytest.mark.thorough
 def test_run_makes_no_other_of_a_vm_that_was_deleted(
   cluster, job, run, said, at_work
@@ -314,19 +278,6 @@ def test_a_worker_that_started_anew_is_set_up_and_all_start_again(
   assert changes(cluster) == ['create', 'copy', 'start', *again]
   assert len(job.starts) == 4
   assert (home / 'mounts').read_text() == 'mounted\n' * 2
-
-
-def test_a_failure_counts_though_another_worker_is_lost(
-  cluster, job, begin, said, wait_for
-):
-  job.ends_with('wait', 0)
-  process = begin('run.sh', *job.words)
-  pids = pids_of(cluster, job, wait_for)
-  os.kill(pids[0], signal.SIGKILL)
-  wait_for(lambda: ': exit 137' in said())
-  os.killpg(os.getpgid(pids[1]), signal.SIGKILL)
-  assert process.wait(60) == 137
-  assert len(job.starts) == 2
 
 
 def pids_of(cluster, job, wait_for):
@@ -364,12 +315,3 @@ def test_what_has_changed_is_set_up_but_not_under_a_run(
   assert process.wait(60) == 75
   assert run('run.sh', *job.words) == 0
   assert changes(cluster) == ['create', *once * 2, 'stop', *once]
-
-
-def test_logs_are_followed(job, run, begin, said, wait_for):
-  job.ends_with(0)
-  assert run('run.sh', *job.words) == 0
-  process = begin('logs.sh')
-  wait_for(lambda: 'out 0' in said())
-  os.killpg(process.pid, signal.SIGTERM)
-  assert process.wait(60)

@@ -29,11 +29,7 @@ from xjax.core.errors import UserError
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _PORT = flags.DEFINE_integer(
-  'port',
-  8000,
-  'The port; 0 chooses a free one.',
-  lower_bound=0,
-  upper_bound=65535,
+  'port', 8000, 'The port; 0 chooses a free one.', 0, 65535
 )
 _HOST = flags.DEFINE_string(
   'host',
@@ -45,24 +41,20 @@ _LABELS = flags.DEFINE_string(
   'labels', '', 'File of further labels to score, besides those of the run.'
 )
 _MAX_BODY_MB = flags.DEFINE_integer(
-  'max_body_mb',
-  8,
-  'The longest body of a request, in MiB.',
-  lower_bound=1,
-  upper_bound=256,
+  'max_body_mb', 8, 'The longest body of a request, in MiB.', 1, 256
 )
 _MAX_WAITING = flags.DEFINE_integer(
   'max_waiting',
   1024,
   'The largest number of documents of a request, and of all that wait.',
-  lower_bound=1,
+  1,
 )
 _TIMEOUT = flags.DEFINE_float(
   'timeout',
   30,
   'The longest time for the answer of a request, in seconds.',
-  lower_bound=0.1,
-  upper_bound=86400,
+  0.1,
+  86400,
 )
 flags.register_validator('timeout', math.isfinite, 'not a number of seconds')
 _ALLOWED_HOSTS = flags.DEFINE_list(
@@ -89,15 +81,8 @@ def main() -> None:
     documents=_MAX_WAITING.value,
     seconds=_TIMEOUT.value,
   )
-  serve(
-    _WORKDIR.value,
-    _HOST.value,
-    _PORT.value,
-    _LABELS.value,
-    _STEP.value,
-    limits,
-    _ALLOWED_HOSTS.value,
-  )
+  where, model = (_HOST.value, _PORT.value), (_LABELS.value, _STEP.value)
+  serve(_WORKDIR.value, *where, *model, limits, _ALLOWED_HOSTS.value)
 
 
 if __name__ == '__main__':
