@@ -30,14 +30,10 @@ _TEXTS = tuple(f'{{"text": "nipa buvu {number}"' for number in range(40))
 
 
 class AttackedCommand(abc.ABC):
-  """A command, and how its results are compared.
-
-  Attributes:
-    name: name in the table.
-    mine: files that a user may put into the workdir, by path.
-  """
+  """A command, and how its results are compared."""
 
   name: str
+  # Files that a user may put into the workdir, by path.
   mine: tuple[str, ...] = ('notes.txt', '.metrics.jsonl.swp')
 
   @abc.abstractmethod

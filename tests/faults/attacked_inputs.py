@@ -94,26 +94,17 @@ class Changed(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-  """Holds a kind of input.
+  """Holds a kind of input."""
 
-  Attributes:
-    files: file name -> sound content. One of the files is changed.
-    read: reads the folder. It returns the number of documents that were read
-      from the first file, or None if the input has no documents.
-    n_documents: returns the number of documents in the first file.
-  """
-
-  files: dict[str, bytes]
+  files: dict[str, bytes]  # name -> sound content; one of them is changed
+  # Reads the folder, and returns the number of documents that were read from
+  # the first file, or None if the input has no documents.
   read: Callable[[pathlib.Path], int | None]
-  n_documents: Callable[[bytes], int] = n_documents
+  n_documents: Callable[[bytes], int] = n_documents  # in the first file
 
 
 def kinds(runs: pathlib.Path) -> dict[str, Kind]:
-  """Returns all kinds of inputs, by name.
-
-  Args:
-    runs: the folder that finished_runs has filled.
-  """
+  """Returns all kinds of inputs; finished_runs has filled the folder `runs`."""
   return file_kinds() | _parts_of_runs(runs)
 
 
@@ -187,11 +178,11 @@ def _laws(path: pathlib.Path) -> None:
   from xjax.data.formats.corpus_builder import CorpusBuilder
 
   faults = Faults()
-  source = eurlex57k._find_source(path / 'f.zip', faults)
+  splits, concepts = eurlex57k._find_files(path / 'f.zip', faults)
   builder = CorpusBuilder(str(path), faults)
-  builder.describe(eurlex57k.read_concepts, source.concepts)
+  builder.describe(eurlex57k.read_concepts, concepts)
   read = eurlex57k.Eurlex57kData().read_record
-  for name, files in source.splits.items():
+  for name, files in splits.items():
     builder.read(name, path, eurlex57k._records(files, faults), read)
   builder.corpus()
 

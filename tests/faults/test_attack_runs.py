@@ -58,20 +58,12 @@ PRELOADED = (
 
 
 class Attacks:
-  """Attacks commands, and notes faults.
-
-  Attributes:
-    faults: tracebacks, deaths by a signal that nobody has sent, hangs, results
-      that differ, files of the user that are gone, temporary files.
-  """
+  """Attacks commands at moments that `rng` draws, and notes faults."""
 
   def __init__(self, folder: pathlib.Path, rng: random.Random) -> None:
-    """Runs each command without an attack.
-
-    Args:
-      folder: the folder of all files.
-      rng: draws the moments.
-    """
+    """Runs each command without an attack."""
+    # Tracebacks, deaths by a signal that nobody has sent, hangs, results that
+    # differ, files of the user that are gone, temporary files.
     self.faults: list[str] = []
     self._folder, self._rng = folder, rng
     self._processes = multiprocessing.get_context('forkserver')

@@ -73,6 +73,125 @@ def tensor(shape, end, dtype='F32'):
   return {'dtype': dtype, 'shape': shape, 'data_offsets': [0, end]}
 
 
+def text(name: str, data: bytes):
+  return lambda folder: (folder / name).write_bytes(data)
+
+
+def config(**fields):
+  return text('config.json', json.dumps(BERT | fields).encode())
+
+
+def remove(*names: str):
+  return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def cut(name: str, kept: int):
+  return lambda f: (f / name).write_bytes((f / name).read_bytes()[:kept])
+
+
+def link(name: str, target: str):
+  """The file is beside the folder, which has a link."""
+
+  def change(folder):
+    (folder / name).rename(folder.parent / 'secret')
+    (folder / name).symlink_to(target)
+
+  return change
+
+
+def replace(name: str, make):
+  def change(folder):
+    (folder / name).unlink()
+    make(folder / name)
+
+  return change
+
+
+def elsewhere(name: str):
+  """The index lists a file outside of the folder."""
+
+  def change(folder):
+    (folder / SHARDS[0]).rename(folder.parent / 'secret.safetensors')
+    file = name.format(outside=folder.parent)
+    listed = {n: file if f == SHARDS[0] else f for n, f in LISTED.items()}
+    put_json(folder / INDEX, {'weight_map': listed})
+
+  return change
+
+
+def value(number: float):
+  def change(folder):
+    word = TENSORS[WORD].copy()
+    word[3, 1] = number
+    save_file(TENSORS | {WORD: word}, folder / WEIGHTS)
+
+  return change
+
+
+def swap(folder) -> None:
+  swapped = LISTED | {FIRST[0]: SHARDS[1], 'absent': SHARDS[0]}
+  del swapped[FIRST[1]]
+  put_json(folder / INDEX, {'weight_map': swapped})
+
+
+DAMAGED = 'is damaged, or not a safetensors file'
+NO_NAME = 'is not the name of a file in this folder'
+NOT_FINITE = f'not finite (NaN, infinity, or beyond float32) in: {WORD}'
+ONE_FILE = [
+  (remove('config.json'), 'config.json: there is no such file'),
+  (text('config.json', b''), 'config.json: not JSON'),
+  (text('config.json', b'[1]'), 'config.json: a list, not a JSON object'),
+  (text('config.json', b'{}'), 'config.json: "model_type" is missing'),
+  (text('config.json', b'{"a": 1e999}'), 'holds a number too large for float'),
+  (text('config.json', b'{"a": "\\ud800"}'), 'holds a broken Unicode char'),
+  (config(hidden_size=2**60), '"hidden_size" is 1152921504606846976; it must'),
+  (config(num_hidden_layers=-1), '"num_hidden_layers" is -1; it must be'),
+  (remove(WEIGHTS), f'has neither {WEIGHTS} nor {INDEX}'),
+  *((cut(WEIGHTS, kept), f'{WEIGHTS}: {DAMAGED}') for kept in (0, 8, -1)),
+  *(
+    (text(WEIGHTS, data), DAMAGED)
+    for data in (
+      (2**62).to_bytes(8, 'little') + b'{}',
+      header({WORD: tensor([2**62, 8], 4)}, b'1234'),
+      header({WORD: tensor([11, 4], 4)}, b'1234'),
+      header({WORD: tensor([1], 2**40)}, b'1234'),
+      header({WORD: tensor([1], 4, 'object')}, b'1234'),
+      header({WORD: tensor([1], 4), 'b': tensor([1], 4)}, b'1234'),
+    )
+  ),
+  *(
+    (
+      text(WEIGHTS, header({WORD: tensor([1], size, dtype)}, bytes(size))),
+      f'{WORD} is {dtype}, not of a floating type',
+    )
+    for dtype, size in (('I64', 8), ('F8_E4M3', 1))
+  ),
+  (value(np.nan), NOT_FINITE),
+  (value(np.inf), NOT_FINITE),
+  (link('config.json', '../secret'), 'secret, outside the folder'),
+  (link(WEIGHTS, '../secret'), 'secret, outside the folder'),
+  (link(WEIGHTS, 'nothing'), f'{WEIGHTS}: there is no such file'),
+  (link(WEIGHTS, WEIGHTS), f'{WEIGHTS}: there is no such file'),
+  (replace(WEIGHTS, os.mkdir), f'{WEIGHTS}: is not a file'),
+  (replace(WEIGHTS, os.mkfifo), f'{WEIGHTS}: is not a file'),
+]
+SHARDED = [
+  (remove(*SHARDS), f'{SHARDS[0]}: there is no such file'),
+  (text(INDEX, b'[]'), f'{INDEX}: a list, not a JSON object'),
+  (text(INDEX, b'{}'), f'{INDEX}: "weight_map" is missing; it must list'),
+  (text(INDEX, b'{"weight_map": ["a"]}'), '"weight_map" is ["a"]; it must li'),
+  (text(INDEX, b'{"weight_map": {"a": 3}}'), 'the file of "a" is 3, not a fil'),
+  (elsewhere('../secret.safetensors'), NO_NAME),
+  (elsewhere('{outside}/secret.safetensors'), NO_NAME),
+  (elsewhere('sub/../../secret.safetensors'), NO_NAME),
+  (elsewhere(''), NO_NAME),
+  (elsewhere('a\0b'), NO_NAME),
+  (link(SHARDS[0], '../secret'), 'secret, outside the folder'),
+  (swap, f'{INDEX}: does not match the shards: "{FIRST[0]}" is in'),
+  (cut(SHARDS[1], -4), f'{SHARDS[1]}: {DAMAGED}'),
+]
+
+
 def fault(folder: pathlib.Path) -> str:
   with pytest.raises(DataError) as error:
     ModelFolder.at(str(folder)).parameters()
@@ -82,40 +201,17 @@ def fault(folder: pathlib.Path) -> str:
 
 
 @pytest.mark.parametrize(
-  ('data', 'said'),
+  ('kind', 'number'),
   [
-    (None, 'config.json: there is no such file'),
-    (b'', 'config.json: not JSON'),
-    (b'[1]', 'config.json: a list, not a JSON object'),
-    (b'{}', 'config.json: "model_type" is missing'),
-    (
-      b'{"initializer_range": 1e999}',
-      'config.json: holds a number too large for float64',
-    ),
-    (
-      b'{"_name_or_path": "\\ud800"}',
-      'json: holds a broken Unicode character (half of a surrogate pair)',
-    ),
-    (
-      json.dumps(BERT | {'hidden_size': 2**60}).encode(),
-      'config.json: "hidden_size" is 1152921504606846976; it must be',
-    ),
-    (
-      json.dumps(BERT | {'num_hidden_layers': -1}).encode(),
-      'config.json: "num_hidden_layers" is -1; it must be',
-    ),
+    *(('folder', i) for i in range(len(ONE_FILE))),
+    *(('sharded', i) for i in range(len(SHARDED))),
   ],
 )
-def test_config(data, said, folder):
-  (folder / 'config.json').unlink()
-  if data is not None:
-    (folder / 'config.json').write_bytes(data)
+def test_a_broken_folder_is_one_error(kind, number, request):
+  folder = request.getfixturevalue(kind)
+  change, said = (ONE_FILE if kind == 'folder' else SHARDED)[number]
+  change(folder)
   assert said in fault(folder)
-
-
-def test_no_weights_at_all(folder):
-  (folder / WEIGHTS).unlink()
-  assert f'has neither {WEIGHTS} nor {INDEX}' in fault(folder)
 
 
 def bomb(path: pathlib.Path) -> bytes:
@@ -158,38 +254,6 @@ def test_pickles_are_not_opened(name, pack, said, more, folder, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-@pytest.mark.parametrize('kept', [0, 8, -1])
-def test_truncated_weights(kept, folder):
-  data = (folder / WEIGHTS).read_bytes()[:kept]
-  (folder / WEIGHTS).write_bytes(data)
-  said = fault(folder)
-  assert f'{WEIGHTS}: is damaged, or not a safetensors file' in said
-  assert 'download or convert it again' in said
-
-
-@pytest.mark.parametrize(
-  'data',
-  [
-    (2**62).to_bytes(8, 'little') + b'{}',
-    header({WORD: tensor([2**62, 8], 4)}, b'1234'),
-    header({WORD: tensor([11, 4], 4)}, b'1234'),
-    header({WORD: tensor([1], 2**40)}, b'1234'),
-    header({WORD: tensor([1], 4, 'object')}, b'1234'),
-    header({WORD: tensor([1], 4), 'b': tensor([1], 4)}, b'1234'),
-  ],
-)
-def test_headers_that_lie(data, folder):
-  (folder / WEIGHTS).write_bytes(data)
-  assert 'is damaged, or not a safetensors file' in fault(folder)
-
-
-@pytest.mark.parametrize(('dtype', 'size'), [('I64', 8), ('F8_E4M3', 1)])
-def test_types_that_are_no_floats(dtype, size, folder):
-  data = header({WORD: tensor([1], size, dtype)}, bytes(size))
-  (folder / WEIGHTS).write_bytes(data)
-  assert f'{WORD} is {dtype}, not of a floating type' in fault(folder)
-
-
 def test_tensors_that_are_not_those_of_the_config(folder):
   tensors = dict(TENSORS, odd=np.zeros(3, np.float32))
   tensors[WORD] = tensors[WORD][:10]
@@ -203,73 +267,6 @@ def test_tensors_that_are_not_those_of_the_config(folder):
   ]
 
 
-@pytest.mark.parametrize('value', [np.nan, np.inf])
-def test_values_that_are_not_finite(value, folder):
-  word = TENSORS[WORD].copy()
-  word[3, 1] = value
-  save_file(TENSORS | {WORD: word}, folder / WEIGHTS)
-  assert f'not finite (NaN, infinity, or beyond float32) in: {WORD}' in fault(
-    folder
-  )
-
-
-def test_missing_shards(sharded):
-  for shard in SHARDS:
-    (sharded / shard).unlink()
-  assert f'{SHARDS[0]}: there is no such file' in fault(sharded)
-
-
-@pytest.mark.parametrize(
-  ('index', 'said'),
-  [
-    (b'[]', 'a list, not a JSON object'),
-    (b'{}', '"weight_map" is missing; it must list'),
-    (b'{"weight_map": {}}', '"weight_map" is {}; it must list'),
-    (b'{"weight_map": ["a"]}', '"weight_map" is ["a"]; it must list'),
-    (b'{"weight_map": {"a": 3}}', 'the file of "a" is 3, not a file name'),
-    (
-      b'{"weight_map": {"a": null}}',
-      'the file of "a" is missing, not a file name',
-    ),
-  ],
-)
-def test_indices_that_are_none(index, said, sharded):
-  (sharded / INDEX).write_bytes(index)
-  assert f'{INDEX}: {said}' in fault(sharded)
-
-
-@pytest.mark.parametrize(
-  'name',
-  [
-    '../secret.safetensors',
-    '{outside}/secret.safetensors',
-    'sub/../../secret.safetensors',
-    '',
-    'a\0b',
-  ],
-)
-def test_indices_that_point_elsewhere(name, sharded, tmp_path):
-  (sharded / SHARDS[0]).rename(tmp_path / 'secret.safetensors')
-  name = name.format(outside=tmp_path)
-  listed = {n: name if f == SHARDS[0] else f for n, f in LISTED.items()}
-  put_json(sharded / INDEX, {'weight_map': listed})
-  assert 'is not the name of a file in this folder' in fault(sharded)
-
-
-@pytest.mark.parametrize(
-  ('kind', 'name'),
-  [('folder', 'config.json'), ('folder', WEIGHTS), ('sharded', SHARDS[0])],
-)
-def test_links_that_lead_elsewhere(kind, name, request, tmp_path):
-  path = request.getfixturevalue(kind) / name
-  path.rename(tmp_path / 'secret')
-  path.symlink_to(pathlib.Path('..', 'secret'))
-  said = fault(path.parent)
-  assert (
-    f'{path}: is a link to {tmp_path / "secret"}, outside the folder' in said
-  )
-
-
 def test_links_out_of_a_cache(folder, tmp_path):
   snapshot = tmp_path / 'models--a' / 'snapshots' / 'c'
   snapshot.parent.mkdir(parents=True)
@@ -277,33 +274,3 @@ def test_links_out_of_a_cache(folder, tmp_path):
   (snapshot / WEIGHTS).rename(tmp_path / 'secret')
   (snapshot / WEIGHTS).symlink_to(tmp_path / 'secret')
   assert 'outside the folder' in fault(snapshot)
-
-
-@pytest.mark.parametrize('target', ['nothing', WEIGHTS])
-def test_links_that_lead_nowhere(target, folder):
-  (folder / WEIGHTS).unlink()
-  (folder / WEIGHTS).symlink_to(target)
-  assert f'{WEIGHTS}: there is no such file' in fault(folder)
-
-
-def test_folders_and_pipes_are_no_files(folder):
-  for make in (os.mkdir, os.mkfifo):
-    (folder / WEIGHTS).unlink(missing_ok=True)
-    make(folder / WEIGHTS)
-    assert f'{WEIGHTS}: is not a file' in fault(folder)
-    (folder / WEIGHTS).rename(folder / make.__name__)
-
-
-def test_shards_that_hold_something_else(sharded):
-  moved = FIRST[0]
-  swapped = LISTED | {moved: SHARDS[1], 'absent': SHARDS[0]}
-  del swapped[FIRST[1]]
-  put_json(sharded / INDEX, {'weight_map': swapped})
-  said = fault(sharded)
-  assert f'{INDEX}: does not match the shards: "{moved}" is in' in said
-
-
-def test_a_damaged_shard_is_named(sharded):
-  data = (sharded / SHARDS[1]).read_bytes()
-  (sharded / SHARDS[1]).write_bytes(data[:-4])
-  assert f'{sharded / SHARDS[1]}: is damaged, or not a' in fault(sharded)

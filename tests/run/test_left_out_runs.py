@@ -114,10 +114,10 @@ def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
   space = fit(with_list(config, str(path)), tmp_path / 'b').corpus.label_space
   # A concept without documents is no unknown label.
   assert [space.ids[i] for i in space.left_out.tolist()] == ['c01']
-  assert '2 ids are ignored' in caplog.text and "'wrong'" in caplog.text
+  assert '2 ids ignored' in caplog.text and "'wrong'" in caplog.text
   caplog.clear()
   evaluate_split(linear[0].workdir, 'dev', leave_out=str(path))
-  assert '2 ids are ignored' in caplog.text and "'wrong'" in caplog.text
+  assert '2 ids ignored' in caplog.text and "'wrong'" in caplog.text
   path.write_text('wrong\n')
   with pytest.raises(DataError, match='has none of these labels'):
     evaluate_split(linear[0].workdir, 'dev', leave_out=str(path))

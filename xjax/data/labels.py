@@ -202,10 +202,9 @@ def known_left_out(
     )
   if unknown:
     logging.warning(
-      '%s: %s %s ignored, because %s has no such label: %s',
+      '%s: %s ignored, because %s has no such label: %s',
       source,
       plural(len(unknown), 'id'),
-      'is' if len(unknown) == 1 else 'are',
       where,
       _shown(unknown),
     )

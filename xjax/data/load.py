@@ -39,7 +39,6 @@ from xjax.data.quality import twins_warning
 from xjax.data.schema import Corpus, Document, LabelSpace
 from xjax.data.vectors.feature_files import add_features
 
-_IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
 _LEAVE_OUT = 'config.eval.leave_out'
 
 
@@ -153,15 +152,9 @@ def _fingerprint(
 ) -> str:
   splits = [[name, raw.splits[name].digest] for name in names]
   sizes = [space.n_train, space.n_trained, space.n_held_out]
-  # The JSON of [splits, zones, sizes, ids] is hashed piece by piece. A list of
-  # all ids could need much memory.
-  digest = hashlib.sha256(json.dumps([splits, zones, sizes])[:-1].encode())
-  digest.update(b', [')
-  for start in range(0, len(space), _IDS_AT_ONCE):
-    ids = list(space.ids[start : start + _IDS_AT_ONCE])
-    digest.update(b', ' if start else b'')
-    digest.update(json.dumps(ids)[1:-1].encode())
-  digest.update(b']]')
+  digest = hashlib.sha256(json.dumps([splits, zones, sizes]).encode())
+  digest.update(np.diff(space.ids.offsets).astype(np.int64))
+  digest.update(np.ascontiguousarray(space.ids.bytes()))
   return digest.hexdigest()
 
 

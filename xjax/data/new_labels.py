@@ -19,7 +19,6 @@ from xjax.data.files.json_lines import (
 from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
 
-_JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
 # The pattern also matches a list of JSON objects, so that the error can say
 # that lines must be objects. No label name matches the pattern.
 _JSON = re.compile(rb'\{|\[\s*[{"]|\[$')
@@ -41,8 +40,7 @@ def read_new_labels(
     lines = (line.strip() for _, line in numbered_lines(file, path))
     first = next(filter(None, lines), b'')
     file.seek(0)
-    as_json = path.endswith(_JSON_ENDINGS) or _JSON.match(first)
-    plain = '' if as_json else 'name'
+    plain = '' if _JSON.match(first) else 'name'
     for _, fields in read_records(file, faults, path, plain):
       name = fields.text('name')
       if not fields.faults:

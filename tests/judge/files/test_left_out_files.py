@@ -76,5 +76,5 @@ def test_unknown_ids_are_ignored_with_a_warning(files, caplog):
   path.write_text('3\n95\n96\n97\n98\n')
   found = read(files / 'whole.npz', files / 'whole_gold.npz', path)
   assert found.left_out.tolist() == [3]
-  assert '4 ids are ignored' in caplog.text
+  assert '4 ids ignored' in caplog.text
   assert "'95', '96', '97', ..." in caplog.text

@@ -159,16 +159,13 @@ def differences(ids: Mapping[str, Collection[str]]) -> list[str]:
 _Files = pathlib.Path | list[pathlib.Path | zipfile.Path]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-  """Holds the files of one copy of EURLEX57K."""
+def _find_files(
+  path: pathlib.Path, faults: Faults
+) -> tuple[dict[str, _Files], pathlib.Path | None]:
+  """Finds the splits and concepts of an archive, or of a folder.
 
-  splits: Mapping[str, _Files]
-  concepts: pathlib.Path | None
-
-
-def _find_source(path: pathlib.Path, faults: Faults) -> _Source:
-  """Finds a copy: an archive, or a folder with it, its files or JSON lines."""
+  The folder has the archive, its files, or JSON lines.
+  """
   folder = path.parent if path.is_file() else path
   places = (folder, folder / 'dataset', folder.parent)
   concepts = [p / CONCEPTS for p in places if (p / CONCEPTS).is_file()]
@@ -187,7 +184,7 @@ def _find_source(path: pathlib.Path, faults: Faults) -> _Source:
     splits = _files_in(root / 'dataset') or _files_in(root)
   if not splits:
     raise DataError(f'{path}: no EURLEX57K here; {_EXPECTED}')
-  return _Source(splits, concepts[0] if concepts else None)
+  return splits, concepts[0] if concepts else None
 
 
 def _files_in(root: pathlib.Path | zipfile.Path) -> dict[str, _Files]:
@@ -230,9 +227,9 @@ def _key(data: Eurlex57kData) -> str:
   stamp: Any = ARCHIVE_URL
   if data.dir:
     # Faults are dropped here, because they are reported when files are read.
-    source = _find_source(find_source(data.dir), Faults())
-    files = {source.concepts} - {None}
-    for split in source.splits.values():
+    splits, concepts = _find_files(find_source(data.dir), Faults())
+    files = {concepts} - {None}
+    for split in splits.values():
       for file in [split] if isinstance(split, pathlib.Path) else split:
         inside = isinstance(file, zipfile.Path)
         files.add(pathlib.Path(file.root.filename) if inside else file)
@@ -250,13 +247,13 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
   with contextlib.redirect_stdout(sys.stderr):
     downloads = [] if data.dir else _download(default_cache_dir(data))
     found = downloads[0] if downloads else find_source(data.dir)
-    source = _find_source(found, faults)
-    concepts = downloads[1] if downloads else source.concepts
+    files_of, concepts = _find_files(found, faults)
+    concepts = downloads[1] if downloads else concepts
     name = data.dir or ARCHIVE_URL
     builder = CorpusBuilder(name, faults, folder.parent)
     if concepts:
       builder.describe(read_concepts, concepts)
-    for split, files in source.splits.items():
+    for split, files in files_of.items():
       records = _records(files, faults)
       builder.read(split, f'{name}: {split}', records, data.read_record)
     raw = builder.corpus()
