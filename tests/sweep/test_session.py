@@ -48,26 +48,6 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     assert shown in str(error.value)
 
 
-def test_the_next_start_removes_what_a_killed_sweep_left(tmp_path):
-  folder, dead = SweepFolder.at(tmp_path), f'xjax-{2**22 + 1}-abcdefgh.tmp'
-  removed = '.sweep.json', '.sweep.db', '.best.py', 'configs/.0000.py'
-  # Other machines may train in the folders of trials.
-  kept = '.mine', '.sweep.json.mine.tmp', 'trials/0000/.labels.jsonl'
-  for name in (*removed, *kept):
-    path = tmp_path / (name if 'mine.tmp' in name else f'{name}.{dead}')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-  with folder.lock():
-    files = {
-      p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob('*.tmp')
-    }
-    assert files == {
-      f'.mine.{dead}',
-      '.sweep.json.mine.tmp',
-      f'trials/0000/.labels.jsonl.{dead}',
-    }
-
-
 OTHERS = {
   'config.data.dir: "a" -> "b"': {'data.dir': 'b'},
   'config.model.encoder.folder: "a" -> "b"': {'model.encoder.folder': 'b'},
@@ -88,16 +68,6 @@ def test_all_trials_read_the_same_in_one_order(shown, tmp_path):
   units = UNITS if changed else {'model.encoder.units': (16, 8)}
   with pytest.raises(ConfigError, match=re.escape(shown)):
     folder.open(Sweep(Grid(units)), override(config, changed), 1)
-
-
-def test_keeps_others_out(tmp_path):
-  folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.lock():
-    with pytest.raises(ConfigError, match='another process is running'):
-      with folder.lock():
-        pass
-  with folder.lock():
-    pass
 
 
 def test_refuses_what_is_no_sweep(tmp_path):

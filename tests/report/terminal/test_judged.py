@@ -6,7 +6,6 @@ import json
 import re
 
 import numpy as np
-import pytest
 
 from tests.report.conftest import texts
 from xjax.core.types import Ragged, ScoreKind
@@ -146,47 +145,6 @@ def test_the_files(tmp_path):
   assert [json.loads(line)['id'] for line in lines] == [
     f'd{i}' for i in range(30)
   ]
-
-
-def test_latex(tmp_path):
-  odd = {'50%_odd & more': np.arange(6) % 2 == 1}
-  criteria, metrics = judged(XJAX, PECOS, slices=odd, replicates=20)
-  write_judgement(tmp_path, predictions(), criteria, metrics)
-  tex = (tmp_path / 'metrics.tex').read_text()
-  assert tex.count('\\begin{tabular}') == tex.count('\\end{tabular}') == 2
-  assert [line for line in tex.splitlines() if line[0] == '%'] == [
-    '% protocol xjax',
-    '% protocol pecos',
-  ]
-  first, _ = tex.split('% protocol pecos')
-  assert '\\begin{tabular}{lrrrrr}' in first
-  header, *rows = [line for line in first.splitlines() if ' & ' in line]
-  assert header.endswith('& 50\\%\\_odd \\& more \\\\')
-  # Every row has as many cells, and LaTeX reads no bracket as an argument.
-  assert {len(re.findall(r'(?<!\\)&', row)) for row in (header, *rows)} == {5}
-  assert all(row.endswith(' \\\\') for row in rows)
-  assert not re.search(r'(?<!\{)\[', first)
-  assert 'n\\_docs & ' in first
-  assert any(row.startswith('macro-F1@2{[}1-9] & ') for row in rows)
-
-
-def test_what_was_there_is_replaced_or_stays_whole(tmp_path, monkeypatch):
-  criteria, metrics = judged()
-  for name in FILES:
-    (tmp_path / name).write_text('old')
-
-  def broken(*_):
-    yield '{"id": "d0"}'
-    raise RuntimeError('no more')
-
-  with monkeypatch.context() as patched:
-    patched.setattr('xjax.report.terminal.judged.document_lines', broken)
-    with pytest.raises(RuntimeError, match='no more'):
-      write_judgement(tmp_path, predictions(), criteria, metrics)
-  assert sorted(path.name for path in tmp_path.iterdir()) == FILES
-  assert (tmp_path / 'documents.jsonl').read_text() == 'old'
-  write_judgement(tmp_path, predictions(), criteria, metrics)
-  assert b'old' not in {path.read_bytes() for path in tmp_path.iterdir()}
 
 
 def values(n_docs, n_labels, **metrics):
