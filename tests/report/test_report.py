@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from tests.report.conftest import (
-  DEV,
   Reader,
   changed,
-  edited,
   make_workdir,
   predictions,
 )
@@ -171,18 +169,6 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
 
 def results_text(groups):
   return sections(build_page(groups, 'c', ''))['Results'][0].text
-
-
-def test_a_metric_that_is_not_imported_is_shown_but_not_tested(workdir):
-  paths = workdir('one', 1), workdir('two', 2, units=8)
-  with edited(paths[0] / DEV) as metrics:
-    metrics['xjax']['all']['own-HR@5'] = 0.9
-  page = report(paths, 'c', metrics=['P@5', 'own-HR@5'])
-  values = [row[-1].text for row in page.results.rows if row[0].text == 'all']
-  assert values == ['0.900']
-  said, table, why = sections(page)['Results']
-  assert 'no module in --import defines it: own-HR@5.' in said.text
-  assert any('two was judged without own-HR@5' in x.text for x in why.blocks)
 
 
 def test_the_recalls_of_a_search_are_on_the_page(predictions_of, tmp_path):

@@ -5,16 +5,13 @@ import pathlib
 
 import pytest
 
-from xjax.core.errors import DataError
 from xjax.report.runs import (
   Estimate,
   Group,
   JudgedRun,
-  common_protocol,
   estimate,
   group_by_seed,
   group_metrics,
-  protocols,
 )
 
 CONFIG = {'model': {'units': 16}, 'data': {'dir': 'x'}}
@@ -83,22 +80,3 @@ def test_metrics_of_a_group():
   assert found['P@1'].mean == pytest.approx(0.6)
   assert found['P@1'].error == pytest.approx(0.1)
   assert found['n_docs'] == Estimate(9, 0.0, 2)
-
-
-def test_protocols_are_told_from_what_stands_beside_them():
-  slices = {'all': {'P@1': 1.0}}
-  metrics = {
-    'pyxclib': slices,
-    'xjax': slices,
-    'notes': {'all': {'P@3': 'why'}},
-    'intervals': {'xjax': {'all': {'P@1': [0, 1]}}},
-    'seed': 3,
-    'differences': {'P@1': 'a sentence'},
-  }
-  assert protocols(metrics) == ['pyxclib', 'xjax']
-  ours = run('a', metrics=metrics)
-  assert common_protocol([ours]) == 'xjax'
-  theirs = run('b', metrics={'pyxclib': slices})
-  assert common_protocol([ours, theirs]) == 'pyxclib'
-  with pytest.raises(DataError, match='a: pyxclib, xjax; c: lmtc'):
-    common_protocol([ours, run('c', metrics={'lmtc': slices})])

@@ -73,8 +73,8 @@ def test_tpe_draws_from_the_space_and_follows_from_its_seed(tmp_path):
   def rate(values):
     return values['train.learning_rate']
 
-  def rows(name, seed, stop=8):
-    search = Tpe(space, n_trials=8, seed=seed, startup_trials=3)
+  def rows(name, seed, stop=5):
+    search = Tpe(space, n_trials=5, seed=seed, startup_trials=2)
     return drawn(tmp_path / f'{name}.db', search, stop, rate)
 
   first = rows('first', 0)
@@ -82,10 +82,10 @@ def test_tpe_draws_from_the_space_and_follows_from_its_seed(tmp_path):
     assert row['data.zones'] in SPACE['data.zones']
     assert 1e-4 <= row['train.learning_rate'] <= 1e-1
     assert type(row['model.encoder.layers']) is int
-  assert len({row['train.learning_rate'] for row in first}) == 8
+  assert len({row['train.learning_rate'] for row in first}) == 5
   assert rows('other', 1, 2) != first[:2]
   # Opened anew after each: what is drawn depends on the trials alone.
-  again = [row for stop in range(1, 9) for row in rows('again', 0, stop)]
+  again = [row for stop in range(1, 6) for row in rows('again', 0, stop)]
   assert again == first
 
 

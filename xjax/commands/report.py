@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
   from xjax.report.page.page import save_report
-  from xjax.report.report import AS_JUDGED, report
+  from xjax.report.report import report
 
   command = f'xjax report {shlex.join(sys.argv[1:])}'
   page = report(
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
     _NAMES.value,
     _DATASET.value,
     judging.files(),
-    judging.judge_request(without=('metrics',)) or AS_JUDGED,
+    judging.judge_request(without=('metrics',)),
     _METRICS.value,
   )
   paths = _OUTPUT.value, _MARKDOWN.value, _LATEX.value

@@ -9,8 +9,7 @@ from absl import logging
 from xjax.core.errors import ConfigError
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
-from xjax.judge.metrics.metric import kind_of
-from xjax.judge.metrics.protocols import XJAX
+from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import (
@@ -36,9 +35,9 @@ from xjax.report.runs import (
   JudgedRun,
   check_names,
   check_same_documents,
-  common_protocol,
   group_by_seed,
   group_metrics,
+  protocols,
 )
 from xjax.report.sources import OWN, read_runs
 from xjax.report.table import Table
@@ -68,7 +67,6 @@ from xjax.report.terminal.judged import recall_lines
 
 _ROUNDING = 0.15  # 2,812,281 labels are called 3M
 _FEW_FIELDS = 15  # a longer table of fields is folded
-AS_JUDGED = JudgeRequest()  # requests nothing, so saved metrics are kept
 
 
 def report(
@@ -78,7 +76,7 @@ def report(
   names: Sequence[str] = (),
   dataset: str = '',
   files: JudgeFiles = OWN,
-  request: JudgeRequest = AS_JUDGED,
+  request: JudgeRequest | None = None,
   metrics: Sequence[str] = (),
 ) -> Page:
   """Reads systems and builds the page that reports on them.
@@ -94,6 +92,7 @@ def report(
       f'--dataset={dataset}: no published numbers for this dataset; choose one '
       'of: ' + ', '.join(datasets())
     )
+  request = request or JudgeRequest()
   depth = max((DEPTH, *request.ks))
   runs = read_runs(arguments, split, names, files, depth)
   check_same_documents(runs)
@@ -113,7 +112,8 @@ def build_page(
   colours = system_colours([group.name for group in groups])
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
-  protocol = common_protocol([run for group in groups for run in group.runs])
+  judged = protocols(first.metrics)
+  protocol = PROTOCOL if PROTOCOL in judged else judged[0]
   columns = main_columns(
     [group_metrics(group, protocol) for group in groups], metrics
   )
@@ -216,8 +216,8 @@ def _costs(groups: Sequence[Group]) -> list[Block]:
 def _results(
   groups: Sequence[Group], results: Table, protocol: str
 ) -> list[Block]:
-  metrics, cells = results.columns[results.n_text :], sum(results.rows, [])
-  notes = list(map(Text, note_lines(groups, metrics, protocol)))
+  cells = sum(results.rows, [])
+  notes = list(map(Text, note_lines(groups)))
   said = [f'Protocol {protocol}.']
   better = (
     'significantly better than the values of all other systems (paired '
@@ -233,12 +233,6 @@ def _results(
   if any(cell.spread is not None for cell in cells):
     said.append(
       '± is one standard error over seeds, or half of a bootstrap interval.'
-    )
-  unknown = [name for name in metrics if kind_of(name) not in XJAX.kinds]
-  if unknown and len(groups) > 1:
-    said.append(
-      f'Not tested, because no module in --import defines it: '
-      f'{", ".join(unknown)}.'
     )
   if empty := empty_slices(group_metrics(group, protocol) for group in groups):
     said.append(f'Slices without values are left out: {", ".join(empty)}.')

@@ -14,7 +14,6 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Label
 from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
@@ -143,29 +142,6 @@ def estimate(values: Sequence[float | int | None]) -> Estimate:
 def protocols(metrics: Mapping[str, Any]) -> list[str]:
   """Returns the protocols of a metrics.json, in the order of the file."""
   return [name for name in metrics if name in PROTOCOLS]
-
-
-def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-  """Returns (protocol, slice, metric, value) for every metric of a run."""
-  return [
-    (protocol, name, metric, value)
-    for protocol in protocols(metrics)
-    for name, values in metrics[protocol].items()
-    for metric, value in values.items()
-  ]
-
-
-def common_protocol(runs: Sequence[JudgedRun]) -> str:
-  """Returns a protocol by which all runs were judged; 'xjax' if possible."""
-  first, *others = (protocols(run.metrics) for run in runs)
-  common = [name for name in first if all(name in o for o in others)]
-  if not common:
-    raise DataError(
-      'the systems were judged by different protocols ('
-      + '; '.join(f'{r.name}: {", ".join(protocols(r.metrics))}' for r in runs)
-      + '); judge all systems by one protocol with --protocol=NAME'
-    )
-  return PROTOCOL if PROTOCOL in common else common[0]
 
 
 def group_metrics(

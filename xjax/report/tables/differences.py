@@ -11,7 +11,6 @@ from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.metric import is_weighed
 from xjax.report.comparison import Compared, SeedEstimate
-from xjax.report.runs import protocols
 from xjax.report.table import (
   MISSING,
   Cell,
@@ -75,12 +74,6 @@ def _remarks(compared: Compared) -> Iterator[str]:
   )
   yield from _weight_remarks(compared)
   for group in compared.groups:
-    judged = protocols(group.first.metrics)
-    if judged and judged != [PROTOCOL]:
-      yield (
-        f'{group.name} was judged under {", ".join(judged)}; all values here '
-        f'are under {PROTOCOL}'
-      )
     tested = compared.tested[group.name].predictions
     if tested.is_approximate:
       yield (

@@ -191,19 +191,10 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
-def note_lines(
-  groups: Sequence[Group], columns: Sequence[str], protocol: str
-) -> list[str]:
+def note_lines(groups: Sequence[Group]) -> list[str]:
   """Returns a line for each run and reason why values are missing."""
   lines = []
   for run in (run for group in groups for run in group.runs):
-    judged = _union(run.metrics.get(protocol, {}).values())
-    if absent := [metric for metric in columns if metric not in judged]:
-      lines.append(
-        f'{run.name} was judged without {_shorten(absent)}; judge it again '
-        'with `xjax evaluate`, with these --metrics and --ks, and give the '
-        'module of a metric of your own in --import'
-      )
     missing = missing_lines(run.metrics.get(NOTES, {}))
     lines += [f'{run.name}, {line}' for line in missing]
   return lines
