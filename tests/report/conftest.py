@@ -175,11 +175,13 @@ def workdir(tmp_path) -> Maker:
   )
 
 
-@pytest.fixture
-def undrawn(monkeypatch) -> None:
+@pytest.fixture(scope='module')
+def undrawn() -> Iterator[None]:
   """Leaves the pictures of a page blank, which saves most of its time."""
-  name = 'xjax.report.figures.plots._svg_text'
-  monkeypatch.setattr(name, lambda axes: '<svg/>')
+  with pytest.MonkeyPatch.context() as patch:
+    name = 'xjax.report.figures.plots._svg_text'
+    patch.setattr(name, lambda axes: '<svg/>')
+    yield
 
 
 @pytest.fixture

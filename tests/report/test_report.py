@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures('undrawn')
 
 
 @pytest.fixture(scope='module')
-def page(tmp_path_factory):
+def page(tmp_path_factory, undrawn):
   """Two seeds of one system, and a file of another."""
   folder = tmp_path_factory.mktemp('page')
   predictions(5, ScoreKind.MARGIN).save(folder / 'other.npz')
