@@ -193,7 +193,7 @@ def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
       'entries in a bin is correct. A system is too confident if its points '
       'are below the diagonal. ECE, the expected calibration error, is the '
       'mean distance from the diagonal, weighted by the number of entries in a '
-      'bin, which the bars show. '
+      'bin. '
       f'{ECE_ABOVE} is the ECE of the entries with probability above {ABOVE}.'
       + ' If a system has several runs, the first run is shown.' * several
       + _ON_DEV * on_dev

@@ -227,12 +227,9 @@ def error_text(diagram: Reliability) -> str:
 def reliability_diagram(
   system: str, kinds: Mapping[str, Reliability], colour: str
 ) -> str:
-  """Draws raw and calibrated probabilities, with the size of each bin."""
-  with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_THIRD, 4.6))
-    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    _label(axes, _cut(system), '', 'share correct')
-    _label(below, '', 'predicted probability', 'entries')
+  """Draws the share of right entries by raw and calibrated probability."""
+  texts = _cut(system), 'predicted probability', 'share correct'
+  with _drawing(*texts, (_THIRD, 4.0)) as axes:
     axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
     for i, (kind, diagram) in enumerate(kinds.items()):
       filled = diagram.counts > 0
@@ -247,18 +244,6 @@ def reliability_diagram(
         # The panel is too narrow for both errors on one line.
         label=f'{kind}: {ECE} {error_text(diagram)}'.replace(', ', '\n'),
       )
-      width = np.diff(diagram.edges) / len(kinds)
-      below.bar(
-        diagram.edges[:-1] + i * width,
-        diagram.counts,
-        0.9 * width,
-        align='edge',
-        color=colour if not i else 'white',
-        edgecolor=colour,
-      )
-    below.set_yscale('log')
-    below.set_ylim(bottom=0.8)  # so that one entry is a visible bar
-    below.grid(visible=False, axis='x')
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
     axes.legend(loc='best', fontsize=8.5)

@@ -21,7 +21,7 @@ import re
 
 from xjax.judge.judge import judge
 from xjax.judge.metrics.metric import Protocol, kind_of
-from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PYXCLIB, XJAX
+from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 from xjax.report.page.page import Fold, Text
 from xjax.report.runs import Estimate, Group, group_metrics
 from xjax.report.table import Cell, Table, number_cell
@@ -34,69 +34,31 @@ _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')
 class Paper:
   file: str  # name in papers/, without its suffix
   authors: str
-  year: int | None  # None if the paper has no date
+  year: str  # '' if the paper has no date
   title: str
-  protocol: Protocol = XJAX  # XJAX if no convention that differs is mentioned
-  deviates: bool = False  # whether ± is a deviation, with ddof 0, not an error
+  protocol: Protocol  # XJAX if no convention that differs is mentioned
+  deviates: bool  # whether ± is a deviation, with ddof 0, not an error
 
   def __str__(self) -> str:
-    return f'{self.authors} {self.year}' if self.year else self.authors
+    return f'{self.authors} {self.year}'.rstrip()
 
 
-PAPERS = (
-  Paper(
-    'chalkidis2019',
-    'Chalkidis et al.',
-    2019,
-    'Large-Scale Multi-Label Text Classification on EU Legislation',
-    LMTC,
-  ),
-  Paper(
-    'tail_labels',
-    'Anonymous ACL submission',
-    None,
-    'Re-evaluating Extreme Multi-label Text Classification Methods in Tail '
-    'Label Prediction',
-  ),
-  Paper(
-    'bertalis',
-    'Bertalis et al. (preprint)',
-    None,
-    'Hierarchical Text Classification (HTC) vs. eXtreme Multilabel '
-    'Classification (XML): Two Sides of the Same Medal',
-  ),
-  Paper(
-    'hauss',
-    'Hauss et al. (published version of Bertalis et al.)',
-    None,
-    'On the Transferability Between Extreme Multi-Label and Hierarchical Text '
-    'Classification, doi 10.1145/3820755.3832808, as transcribed in RESULTS.md '
-    'of https://github.com/FloHauss/XMC_HTC',
-    deviates=True,
-  ),
-  Paper(
-    'wang2022',
-    'Wang et al.',
-    2022,
-    'Incorporating Hierarchy into Text Encoder: a Contrastive Learning '
-    'Approach for Hierarchical Text Classification',
-  ),
-  Paper(
-    'schultheis2022',
-    'Schultheis et al.',
-    2022,
-    'Beyond Standard Performance Measures in Extreme Multi-label '
-    'Classification',
-    NAPKINXC,
-  ),
-  Paper(
-    'bhatia2016',
-    'Bhatia et al.',
-    2016,
-    'The Extreme Classification Repository: Multi-label Datasets & Code',
-    PYXCLIB,
-  ),
-)
+@functools.cache
+def papers() -> tuple[Paper, ...]:
+  """Returns the papers of papers/index.csv."""
+  return tuple(
+    Paper(
+      **{name: row[name] for name in ('file', 'authors', 'year', 'title')},
+      protocol=PROTOCOLS[row['protocol']],
+      deviates=bool(row['deviates']),
+    )
+    for row in _rows('index')
+  )
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+  path = importlib.resources.files('xjax.report') / 'papers' / f'{name}.csv'
+  return list(csv.DictReader(path.read_text('utf-8').splitlines()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,13 +76,8 @@ class PublishedRow:
 
 @functools.cache
 def published() -> tuple[PublishedRow, ...]:
-  """Returns the rows of all papers, in the order of PAPERS."""
-  folder = importlib.resources.files('xjax.report') / 'papers'
-  rows = []
-  for paper in PAPERS:
-    text = (folder / f'{paper.file}.csv').read_text('utf-8')
-    rows += [_row(paper, row) for row in csv.DictReader(text.splitlines())]
-  return tuple(rows)
+  """Returns the rows of all papers, in the order of papers()."""
+  return tuple(_row(p, row) for p in papers() for row in _rows(p.file))
 
 
 def _row(paper: Paper, row: Mapping[str, str]) -> PublishedRow:
