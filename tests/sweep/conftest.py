@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import functools
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import sqlalchemy
 import sqlalchemy.event
 
 from xjax.models.contract import Config
-from xjax.sweep import workers
+from xjax.sweep import store, workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepFolder, SweepSession
@@ -90,6 +92,23 @@ def no_disk() -> Iterator[None]:
   sqlalchemy.event.remove(*event)
 
 
+CREATE = store._create
+
+
+@pytest.fixture(scope='session')
+def empty_store(tmp_path_factory):
+  path = tmp_path_factory.mktemp('store') / 'sweep.db'
+  CREATE(path)
+  return path
+
+
+@pytest.fixture(autouse=True)
+def copied_store(empty_store, monkeypatch) -> None:
+  """Copies one empty database, because Optuna takes long to create one."""
+  copy = functools.partial(shutil.copy, empty_store)
+  monkeypatch.setattr(store, '_create', copy)
+
+
 @pytest.fixture
 def stand_in(tmp_path) -> tuple[str, ...]:
   """Returns the words of a command that replaces xjax train."""
@@ -120,7 +139,7 @@ def run(session, workers=1):
 # The sweep of session_of in a process of its own, to be killed.
 SWEEP = """
 import json, sys
-from xjax.sweep import workers
+from xjax.sweep import store, workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.session import SweepFolder
 from xjax.sweep.launchers import Launcher

@@ -10,6 +10,7 @@ import optuna
 import pytest
 
 from tests.sweep.conftest import (
+  CREATE,
   FAIL,
   RATE,
   WAIT,
@@ -19,7 +20,7 @@ from tests.sweep.conftest import (
   wait_for,
 )
 from xjax.core.errors import DataError
-from xjax.sweep import workers
+from xjax.sweep import store, workers
 from xjax.sweep.config import (
   Grid,
   Listed,
@@ -176,6 +177,7 @@ def test_a_kill_while_the_store_is_created_leaves_no_store(
   def killed(*_, **__):
     raise SystemExit
 
+  monkeypatch.setattr(store, '_create', CREATE)
   with monkeypatch.context() as patch:
     patch.setattr(optuna.storages.RDBStorage, 'create_new_study', killed)
     with pytest.raises(SystemExit):
