@@ -101,7 +101,7 @@ class SweepFolder:
 
     Fields that a resumed run may change can also differ, except train.steps and
     the paths of what all trials read. A ConfigError shows differences; a
-    DataError says that sweep.json is damaged, or missing beside trials.
+    DataError says that sweep.json is damaged.
     """
     search = sweep.search
     if isinstance(search, Tpe):  # whose number of trials may change
@@ -113,11 +113,6 @@ class SweepFolder:
     }
     if self.sweep.exists():
       self._compare(read_json(self.sweep), described, config)
-    elif self.store.exists():
-      raise DataError(
-        f'{self.path}: has a sweep.db but no sweep.json; restore sweep.json, '
-        'or choose another folder'
-      )
     write_json(self.sweep, described)
 
   def _compare(
