@@ -12,12 +12,12 @@ from tests.extending.systems import KS, drawn_rows, predictions
 from xjax.judge.comparison import compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import bootstrap_sums, sum_names
 from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice import Slice
+from xjax.judge.slice_statistics import SliceStatistics
 from xjax.report.terminal.judged import (
   judgement_text,
   plain_slice_table,

@@ -11,7 +11,6 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import (
   bootstrap,
   bootstrap_sums,
@@ -20,9 +19,11 @@ from xjax.judge.intervals import (
   sum_names,
 )
 from xjax.judge.judge import judge, judged_slices, thresholds
+from xjax.judge.metrics import resampling
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
 from xjax.judge.slice import Slice
+from xjax.judge.slice_statistics import SliceStatistics
 
 N, L, K, TUNED = 40, 30, 6, 0.1
 
@@ -125,6 +126,17 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
     values = judged(drawn, slice_name, protocol)
     for name, measure in table.items():
       assert_same(measure, sums, r, values[name], name)
+
+
+def test_blocks_do_not_matter(monkeypatch):
+  evidence = evidence_of(predictions(1), 'all')
+  names = sum_names(table_of_values(evidence).values())
+  (whole,) = bootstrap_sums([evidence], names, 5, 12)
+  monkeypatch.setattr(resampling, '_WEIGHTS', 4 * N)
+  (blocks,) = bootstrap_sums([evidence], names, 5, 12)
+  assert set(whole) == set(blocks) == names
+  for name in names:
+    np.testing.assert_allclose(whole[name], blocks[name], rtol=1e-13)
 
 
 def test_the_jackknife_leaves_documents_out():

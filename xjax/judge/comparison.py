@@ -9,14 +9,14 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import (
   ReplicateSums,
   bootstrap_sums,
-  label_f1,
+  clip_interval,
   randomized_sums,
   replicate_interval,
   sum_names,
+  value_range,
 )
 from xjax.judge.judge import judge_slice, judged_slices, thresholds
 from xjax.judge.metrics.metric import Measure
@@ -30,6 +30,7 @@ from xjax.judge.metrics.significance import (
 )
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
+from xjax.judge.slice_statistics import SliceStatistics
 
 # A bin with fewer labels gets no t-test, because the test would say little (see
 # the paper on binned macro-F1, section 5.2).
@@ -287,12 +288,9 @@ class _Part:
     )
 
   def _largest_difference(self, metric: str, who: str) -> float:
-    if not self.table[metric].metric.is_share:
-      return np.inf
     values = [self._replicates(metric, x) for x in (who, self.baseline)]
-    # Some metrics with is_share, such as PSP-raw, can be above 1.
-    least, most = np.nanmin(values), np.nanmax(values)
-    return max(1.0, float(most)) - min(0.0, float(least))
+    least, most = value_range(self.table[metric], np.concatenate(values))
+    return most - least
 
   def _interval(
     self, values_R: np.ndarray, value: float, metric: str
@@ -308,7 +306,7 @@ class _Part:
     """Yields the gain of each system in each bin, at the largest cut-off."""
     binned = self.plan.bin_metrics(self.evidence[self.baseline].bins)
     f1 = {
-      who: label_f1(evidence, self.plan.end)
+      who: evidence.label_f1(self.plan.end)
       for who, evidence in self.evidence.items()
       if binned
     }
@@ -336,20 +334,6 @@ class _Part:
     if row.n_labels < FEWEST_LABELS:
       return row
     return dataclasses.replace(row, t_p=paired_t_p(ours_L, theirs_L))
-
-
-def clip_interval(
-  interval: Interval, value: float, least: float, most: float
-) -> Interval:
-  """Limits an interval to possible values, and makes it include `value`.
-
-  Rounding may put `value` just outside, for example if all replicates are
-  equal.
-  """
-  low, high = max(interval.low, least), min(interval.high, most)
-  return dataclasses.replace(
-    interval, low=min(low, value), high=max(high, value)
-  )
 
 
 def _correct_p_values(

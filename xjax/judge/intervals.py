@@ -1,24 +1,27 @@
 """Computes bootstrap intervals, and the sums that randomization tests need."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import concurrent.futures
 import dataclasses
 import itertools
 
+from jaxtyping import Float, Int, Shaped
 import numpy as np
+import scipy.sparse
 
-from xjax.core.types import PAD
-from xjax.judge.evidence import SliceStatistics
-from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.metric import (
   CORRECT,
+  DOCUMENTS,
   GOLD,
+  GOLD_LABELS,
   PREDICTED,
+  UP_TO_LARGEST,
+  WITH_GOLD,
   LabelMetric,
   Measure,
+  PerLabel,
 )
-from xjax.judge.metrics.outcomes import Decisions, Outcomes
 from xjax.judge.metrics.resampling import (
-  Reweighing,
   draws,
   leave_outs,
   n_groups,
@@ -26,6 +29,7 @@ from xjax.judge.metrics.resampling import (
   swaps,
 )
 from xjax.judge.metrics.significance import Interval, interval
+from xjax.judge.slice_statistics import SliceStatistics
 
 # Name of a sum -> float64, its value in each replicate.
 ReplicateSums = dict[str, np.ndarray]
@@ -66,24 +70,36 @@ def intervals(
       n_docs = len(evidence.part)
       ends = replicate_interval(values_R, value, level, n_docs, measure)
       if ends is not None:
-        by_metric[name] = _clip_interval(ends, values_R, value, measure)
+        limits = value_range(measure, values_R)
+        by_metric[name] = clip_interval(ends, value, *limits)
   return by_metric
 
 
-def _clip_interval(
-  ends: Interval, values_R: np.ndarray, value: float, measure: Measure
-) -> Interval:
-  """Limits an interval to possible values, and makes it include the value."""
-  # Some metrics can leave this range: PSP-raw can be above 1, and a metric with
-  # negative weights of the user can be below 0. So the limits are moved to
-  # include all replicates. Entropy is not a share and has no upper limit.
-  most = max(1.0, float(np.nanmax(values_R)))
-  most = most if measure.metric.is_share else np.inf
+def value_range(measure: Measure, values_R: np.ndarray) -> tuple[float, float]:
+  """Returns the smallest and the largest possible value of a metric.
+
+  Some metrics can leave the range from 0 to 1: PSP-raw can be above 1, and a
+  metric with negative weights of the user can be below 0. So the limits are
+  moved to include all replicates. Entropy is not a share and has no upper
+  limit.
+  """
   least = min(0.0, float(np.nanmin(values_R)))
+  if not measure.metric.is_share:
+    return least, np.inf
+  return least, max(1.0, float(np.nanmax(values_R)))
+
+
+def clip_interval(
+  interval: Interval, value: float, least: float, most: float
+) -> Interval:
+  """Limits an interval to possible values, and makes it include `value`.
+
+  Rounding may put `value` just outside, for example if all replicates are
+  equal.
+  """
+  low, high = max(interval.low, least), min(interval.high, most)
   return dataclasses.replace(
-    ends,
-    low=max(min(ends.low, value), least),
-    high=min(max(ends.high, value), most),
+    interval, low=min(low, value), high=max(high, value)
   )
 
 
@@ -112,17 +128,13 @@ def bootstrap_sums(
   """
   if not names:
     return [{} for _ in systems]
-  after = [outcomes(evidence, names) for evidence in systems]
-  n_docs = len(after[0])
+  n_docs = len(systems[0].part)
   columns = itertools.chain(
     itertools.islice(draws(seed, n_docs), replicates), leave_outs(seed, n_docs)
   )
-  return resample(
-    [Reweighing(names, drawn.zeros(), drawn) for drawn in after],
-    columns,
-    replicates + n_groups(n_docs),
-    'bootstrap',
-  )
+  n_replicates = replicates + n_groups(n_docs)
+  reweighed = [Reweighed(names, system) for system in systems]
+  return _resampled(reweighed, columns, n_replicates, 'bootstrap')
 
 
 def replicate_interval(
@@ -156,79 +168,253 @@ def randomized_sums(
   """
   if not names:
     return {}, {}
-  a, b = outcomes(ours, names), outcomes(theirs, names)
-  first, second = resample(
-    [Reweighing(names, a, b), Reweighing(names, b, a)],
-    swaps(seed, len(a)),
-    iterations,
-    'randomization',
-  )
+  both = Reweighed(names, theirs, ours), Reweighed(names, ours, theirs)
+  columns = swaps(seed, len(ours.part))
+  first, second = _resampled(both, columns, iterations, 'randomization')
   return first, second
 
 
-def outcomes(evidence: SliceStatistics, names: Collection[str]) -> Outcomes:
-  """Returns what a system predicted, for the sums of these names."""
-  form = evidence.form
-  # Only the terms of requested sums are computed, because each further term
-  # takes time.
-  metrics = tuple(
+def _resampled(
+  systems: Sequence['Reweighed'],
+  columns: Iterator[np.ndarray],
+  n_replicates: int,
+  task: str,
+) -> list[ReplicateSums]:
+  functions = [system.sums for system in systems]
+  n_counted = max(system.n_counted for system in systems)
+  n_docs = systems[0].n_docs
+  return resample(functions, columns, n_docs, n_counted, n_replicates, task)
+
+
+class Reweighed:
+  """Computes sums as functions of the documents' weights.
+
+  Sums over documents and counts of labels are linear: a document of weight w
+  adds w times the difference between what it adds to `after` and to `before`.
+  The terms of labels are computed from the counts. Fixed sums never change.
+  """
+
+  def __init__(
+    self,
+    names: Collection[str],
+    after: SliceStatistics,
+    before: SliceStatistics | None = None,
+  ):
+    """Prepares the sums with these names.
+
+    `after` has the outcomes where all weights are 1, and `before` those where
+    all weights are 0; None for no outcomes, as in a bootstrap.
+    """
+    both = [after] if before is None else [after, before]
+    self.n_docs = len(after.part)
+    self._fixed = {n: v for n, v in after.fixed.items() if n in names}
+    rows = [_document_rows(x, names) for x in both]
+    self._terms = tuple(rows[0])
+    self._rows = _Linear.of(
+      [
+        np.reshape([of[name] for name in self._terms], (-1, self.n_docs))
+        for of in rows
+      ]
+    )
+    self._largest = {
+      f'{UP_TO_LARGEST}{end}': [_up_to_largest(x, end) for x in both]
+      for end in after.ends
+      if f'{UP_TO_LARGEST}{end}' in names
+    }
+    gold = [_gold_matrix(x) for x in both]
+    self._all_gold = None
+    if GOLD_LABELS in names:
+      some = _occurring(gold)
+      self._all_gold = _Linear.of([matrix[some] for matrix in gold])
+    requested = {end: _requested(names, end, after) for end in after.ends}
+    ends = [end for end, sums in requested.items() if sums]
+    only_correct = all(
+      each.metric.only_correct for sums in requested.values() for each in sums
+    )
+    # [(correct, predicted) of each system] of each set of decisions.
+    decided = {end: [_decided_matrices(x, end) for x in both] for end in ends}
+    # Other labels would add 0 to every sum.
+    labels_H = _occurring(
+      [correct for pairs in decided.values() for correct, _ in pairs]
+      if only_correct
+      else [*(x for pairs in decided.values() for _, x in pairs), *gold]
+    )
+    self.n_counted = len(labels_H)
+    self._gold = _Linear.of([matrix[labels_H] for matrix in gold])
+    self._sets = [
+      _LabelSums(
+        *(_Linear.of([m[labels_H] for m in ms]) for ms in zip(*decided[end])),
+        end,
+        requested[end],
+        {name: mask[labels_H] for name, mask in after.bins.items()},
+      )
+      for end in ends
+    ]
+
+  def sums(
+    self, weights_NR: Int[np.ndarray, 'N R']
+  ) -> dict[str, np.ndarray | int | float]:
+    """Returns the sums, float64 [R]; a fixed sum is one number."""
+    rows_MR = self._rows.at(weights_NR.astype(np.float64))
+    sums = {**self._fixed, **dict(zip(self._terms, rows_MR, strict=True))}
+    for name, (after_N, *before) in self._largest.items():
+      others_N1 = before[0][:, None] if before else 0
+      largest_NR = np.where(weights_NR > 0, after_N[:, None], others_N1)
+      sums[name] = largest_NR.max(0).astype(np.float64)
+    if self._all_gold is not None:
+      counts = self._all_gold.at(weights_NR)
+      sums[GOLD_LABELS] = np.count_nonzero(counts, 0).astype(np.float64)
+    gold_HR = self._gold.at(weights_NR).astype(np.float64)
+    # NumPy and SciPy use one core for each set of decisions.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+      for found in pool.map(lambda x: x.at(weights_NR, gold_HR), self._sets):
+        sums |= found
+    return sums
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Linear:
+  """Computes rows of numbers as linear functions of the documents' weights."""
+
+  base_H1: np.ndarray  # where all weights are 0
+  change_HN: np.ndarray | scipy.sparse.csr_array  # if a weight is 1
+
+  @classmethod
+  def of(
+    cls, parts: Sequence[np.ndarray | scipy.sparse.csr_array]
+  ) -> '_Linear':
+    """Makes it from what documents add [H, N], after and maybe before."""
+    after_HN, *before = parts
+    if not before:
+      return cls(np.zeros((after_HN.shape[0], 1), after_HN.dtype), after_HN)
+    base_H = np.asarray(before[0].sum(1), after_HN.dtype)
+    return cls(base_H[:, None], after_HN - before[0])
+
+  def at(self, weights_NR: np.ndarray) -> Shaped[np.ndarray, 'H R']:
+    # For 1,000 replicates of 1.65 million decisions, SciPy takes 1.2 s on one
+    # core; XLA's gather and sorted segment sum take 2.7 to 3.5 s on two cores.
+    rows_HR = self.change_HN @ weights_NR
+    rows_HR += self.base_H1
+    return rows_HR
+
+
+@dataclasses.dataclass(frozen=True)
+class _RequestedSum:
+  metric: LabelMetric
+  name: str  # of the sum
+  bins: tuple[str, ...]  # over which it is computed, besides all labels
+
+
+def _requested(
+  names: Collection[str], end: str, statistics: SliceStatistics
+) -> list[_RequestedSum]:
+  requested = []
+  for metric in statistics.by_label:
+    for name in metric.sums():
+      bins = [b for b in statistics.bins if f'{name}{end}[{b}]' in names]
+      if bins or f'{name}{end}' in names:
+        requested.append(_RequestedSum(metric, name, tuple(bins)))
+  return requested
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _LabelSums:
+  """Computes sums over labels for one set of decisions."""
+
+  correct: _Linear  # counts of each label
+  predicted: _Linear
+  end: str
+  requested: Sequence[_RequestedSum]
+  bins: Mapping[str, np.ndarray]  # bool [H]
+
+  def at(
+    self, weights_NR: Int[np.ndarray, 'N R'], gold_HR: Float[np.ndarray, 'H R']
+  ) -> dict[str, np.ndarray]:
+    n_docs, sums = len(weights_NR), {}
+    correct_HR, predicted_HR = (
+      counts.at(weights_NR).astype(np.float64)
+      for counts in (self.correct, self.predicted)
+    )
+    labels = PerLabel(correct_HR, predicted_HR, gold_HR, n_docs)
+    for each in self.requested:
+      with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
+        terms_HR = each.metric.sums()[each.name](labels)
+      every_H, name = np.ones(len(gold_HR)), f'{each.name}{self.end}'
+      rows_FH = np.stack([every_H, *(self.bins[b] for b in each.bins)])
+      names = name, *(f'{name}[{bin_}]' for bin_ in each.bins)
+      sums |= zip(names, rows_FH @ terms_HR, strict=True)
+    return sums
+
+
+def _document_rows(
+  statistics: SliceStatistics, names: Collection[str]
+) -> dict[str, np.ndarray]:
+  """Returns what each document adds to the sums of these names, float64 [N]."""
+  gold = statistics.part.gold
+  rows = {
+    DOCUMENTS: np.ones(len(gold)),
+    WITH_GOLD: (gold.lengths > 0).astype(np.float64),
+    GOLD: gold.lengths.astype(np.float64),
+    **statistics.path_terms,
+  }
+  for end in statistics.ends:
+    if {f'{PREDICTED}{end}', f'{CORRECT}{end}'} & set(names):
+      decided = statistics.decisions(end)
+      for name, docs in (
+        (f'{PREDICTED}{end}', decided.docs),
+        (f'{CORRECT}{end}', decided.docs[decided.hits]),
+      ):
+        counts = np.bincount(docs, minlength=len(gold))
+        rows[name] = counts.astype(np.float64)
+  # Only the terms of requested sums are computed, because each takes time.
+  metrics = [
     metric
-    for metric in form.metrics
-    if any(
-      f'{name}{end}' in names
-      for name in metric.sums()
-      for end in form.ends(metric)
-    )
-  )
-  narrow = dataclasses.replace(form, metrics=metrics)
-  values = dataclasses.replace(evidence, form=narrow).terms()
-  gold = evidence.part.gold
-  terms = {
-    name: row
-    for name, row in zip(narrow.terms, values, strict=True)
-    if name in names
-  }
-  rows = evidence.path_terms
-  terms |= {name: rows[name] for name in rows if name in names}
-  terms[GOLD] = gold.lengths.astype(np.float64)
-  sets = _decisions(evidence)
-  for end, decisions in sets.items():
-    terms[f'{PREDICTED}{end}'] = decisions.per_document(len(gold))
-    terms[f'{CORRECT}{end}'] = decisions.correct().per_document(len(gold))
-  return Outcomes(
-    terms=terms,
-    sets=sets,
-    gold=gold,
-    mask=evidence.part.mask,
-    bins=evidence.bins,
-    fixed=evidence.fixed,
-    metrics=evidence.metrics,
-  )
+    for metric in statistics.by_document
+    if any(name.partition('@')[0] in metric.sums() for name in names)
+  ]
+  terms = statistics.document_terms(metrics)
+  rows |= {name: values_N for name, (values_N, _) in terms.items()}
+  return {name: row for name, row in rows.items() if name in names}
 
 
-def label_f1(evidence: SliceStatistics, end: str) -> np.ndarray:
-  """Computes the F1 of each label, float64 [L], at a suffix such as `@5`."""
-  decisions, n_labels = _decisions(evidence)[end], len(evidence.part.mask)
-  counts = (
-    np.bincount(labels, minlength=n_labels).astype(np.float64)
-    for labels in (
-      decisions.correct().labels,
-      decisions.labels,
-      evidence.part.gold.values,
-    )
-  )
-  return f_beta(*counts)
+def _up_to_largest(statistics: SliceStatistics, end: str) -> np.ndarray:
+  """Counts, for each document, the labels up to its largest index."""
+  gold, decided = statistics.part.gold, statistics.decisions(end)
+  upto_L, largest_N = np.cumsum(statistics.part.mask), np.zeros(len(gold), int)
+  owners = np.repeat(np.arange(len(gold)), gold.lengths)
+  for docs, labels in ((decided.docs, decided.labels), (owners, gold.values)):
+    np.maximum.at(largest_N, docs, upto_L[labels])
+  return largest_N
 
 
-def _decisions(evidence: SliceStatistics) -> dict[str, Decisions]:
-  part = evidence.part
-  lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
-  listed_NK = lists.ids != PAD
-  places_K = np.arange(lists.ids.shape[1])
-  chosen = {f'@{k}': listed_NK & (places_K < k) for k in evidence.form.ks}
-  for end, threshold in evidence.thresholds.items():
-    chosen[end] = listed_NK & (lists.scores.astype(np.float64) > threshold)
-  return {
-    end: Decisions(np.nonzero(in_NK)[0], lists.ids[in_NK], hits_NK[in_NK])
-    for end, in_NK in chosen.items()
-  }
+def _gold_matrix(statistics: SliceStatistics) -> scipy.sparse.csr_array:
+  gold = statistics.part.gold
+  docs = np.repeat(np.arange(len(gold)), gold.lengths)
+  return _matrix(docs, gold.values, statistics)
+
+
+def _decided_matrices(
+  statistics: SliceStatistics, end: str
+) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
+  """Returns the correct decisions and all decisions of a set."""
+  decided = statistics.decisions(end)
+  docs, labels, hits = decided.docs, decided.labels, decided.hits
+  correct = _matrix(docs[hits], labels[hits], statistics)
+  return correct, _matrix(docs, labels, statistics)
+
+
+def _matrix(
+  docs: np.ndarray, labels: np.ndarray, statistics: SliceStatistics
+) -> scipy.sparse.csr_array:
+  """Returns int32 [L, N] with a 1 for each pair."""
+  ones, places = np.ones(len(docs), np.int32), (labels, docs.astype(np.int32))
+  shape = len(statistics.part.mask), len(statistics.part)
+  return scipy.sparse.csr_array((ones, places), shape=shape)
+
+
+def _occurring(
+  matrices: Sequence[scipy.sparse.csr_array],
+) -> Int[np.ndarray, ' H']:
+  """Returns the rows that have an entry in a matrix, ascending."""
+  lengths = [np.diff(matrix.indptr) for matrix in matrices]
+  return np.flatnonzero(sum(lengths)) if lengths else np.zeros(0, np.int64)

@@ -13,7 +13,6 @@ from xjax.core.progress import Progress
 from xjax.core.types import PAD, ScoreKind
 from xjax.judge.calibration import reliability_of
 from xjax.judge.criteria import Criteria
-from xjax.judge.evidence import SliceStatistics
 from xjax.judge.intervals import bootstrap
 from xjax.judge.metrics.calibration_error import ABOVE
 from xjax.judge.metrics.metric import WITH_GOLD, Measure, Protocol
@@ -22,6 +21,7 @@ from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Predictions
 from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
+from xjax.judge.slice_statistics import SliceStatistics
 
 PROTOCOL = XJAX.name
 # A result of judge has these keys in addition to the names of protocols. NOTES
@@ -266,8 +266,9 @@ def judge_slice(
         reasons[name] = reason
   if any('[level=' in name for name in values):
     values |= evidence.level_counts
-  deepest = max(evidence.form.ks)
-  if part.is_cut and (n_short := part.n_short(deepest)):
+  deepest = max(evidence.ks)
+  n_short = int(part.hides_up_to(deepest).sum())
+  if part.is_cut and n_short:
     reasons[LISTS] = (
       f'cut from lists of other slices, with at most {part.depth} labels each; '
       f'{n_short:,} of {len(part):,} documents ({n_short / len(part):.1%}) '
@@ -311,12 +312,7 @@ def document_lines(
   evidence = SliceStatistics.of(
     part, criteria, criteria.protocols, {}, predictions.n_train
   )
-  table = {
-    name: measure
-    for name, measure in criteria.table(protocol, (), ()).items()
-    if all(s in evidence.form.terms for s in measure.sums)
-  }
-  values = _values(evidence, table)
+  values = _document_values(evidence, criteria.table(protocol, (), ()))
   for start in range(0, len(predictions), _ROWS):
     block = slice(start, start + _ROWS)
     columns = {name: rows[block].tolist() for name, rows in values.items()}
@@ -337,19 +333,17 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
   return [predictions.labels[i] for i in labels.tolist()]
 
 
-def _values(
-  evidence: SliceStatistics, table: dict[str, Measure]
+def _document_values(
+  evidence: SliceStatistics, table: Mapping[str, Measure]
 ) -> dict[str, np.ndarray]:
-  """Returns the values of each metric for all documents; NaN if not known."""
-  terms_MN, known_MN = evidence.documents()
-  rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
-  known = dict(zip(evidence.form.terms, known_MN, strict=True))
+  """Returns the values of document metrics; NaN if they are not known."""
   with_gold_N = evidence.part.gold.lengths > 0
-  rows[WITH_GOLD] = with_gold_N.astype(np.float64)
+  terms = evidence.document_terms(evidence.by_document)
+  terms[WITH_GOLD] = with_gold_N.astype(np.float64), with_gold_N
+  rows = {name: row_N for name, (row_N, _) in terms.items()}
   values = {}
   for name, measure in table.items():
-    known_N = with_gold_N.copy()
-    for sum_name in measure.sums:
-      known_N &= known.get(sum_name, True)
-    values[name] = np.where(known_N, measure.value(rows), np.nan)
+    if all(sum_ in terms for sum_ in measure.sums):
+      known_N = np.all([with_gold_N, *(terms[x][1] for x in measure.sums)], 0)
+      values[name] = np.where(known_N, measure.value(rows), np.nan)
   return values

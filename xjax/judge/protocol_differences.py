@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from xjax.judge.evidence import SliceStatistics
 from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
@@ -20,6 +19,7 @@ from xjax.judge.metrics.metric import (
   kind_of,
   metric_classes,
 )
+from xjax.judge.slice_statistics import SliceStatistics
 
 # Two values count as equal if they differ by at most this number, because
 # rounding depends on the order of summation.

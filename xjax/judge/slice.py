@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -9,24 +10,19 @@ from xjax.core.allocation import power_of_two
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.metrics.label_sums import LabelTable
-from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut_gold
-from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Predictions
 
-ROWS = 8192  # a block has at most this many documents
-# Blocks are padded to at least _FEWEST_ROWS rows, and rows to at least
-# _FEWEST_GOLD gold labels, because few different shapes mean few traces.
+_ROWS = 8192  # a block has at most this many documents
+# The order in which NumPy sums numbers depends on the shape of an array. So
+# that figures stay the same to the last bit, blocks are padded to at least
+# _FEWEST_ROWS rows, and rows to at least _FEWEST_GOLD gold labels.
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8
 _ENTRIES = 1 << 19  # a block has at most this many gold labels, with padding
 _NONE = np.float32(-np.inf)
-# A slice is small if its lists and gold have at most this many entries. With
-# lists of 50 labels, slices of up to 75,000 documents are small.
-_NUMPY_UP_TO = 1 << 22
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Slice:
   lists: LabelLists
   # float32 [N], bounds scores outside the list; -inf if it is whole.
@@ -79,32 +75,32 @@ class Slice:
   def depth(self) -> int:
     return self.lists.ids.shape[1]
 
-  @property
-  def is_small(self) -> bool:
-    """Returns whether NumPy computes sums sooner than XLA compiles them."""
-    return self.lists.ids.size + len(self.gold.values) <= _NUMPY_UP_TO
+  @functools.cached_property
+  def is_whole(self) -> np.ndarray:
+    """Returns which lists have all labels that can be listed, bool [N]."""
+    return np.isneginf(self.floor)
 
-  def n_short_above(self, threshold: float) -> int:
-    """Counts the lists that may lack labels with scores above a threshold."""
-    return int((self.floor.astype(np.float64) > threshold).sum())
+  def hides_above(self, threshold: float) -> np.ndarray:
+    """Returns which lists may lack labels with scores above a threshold."""
+    return self.floor.astype(np.float64) > threshold
+
+  def hides_up_to(self, k: int) -> np.ndarray:
+    """Returns which lists have fewer than k labels, but not all."""
+    return (self.lists.lengths < k) & ~self.is_whole
 
   @property
   def listable(self) -> np.ndarray:
     """Returns the labels of the slice that can be listed, bool [L]."""
     return self.mask & (np.arange(len(self.mask)) < self.n_scored)
 
-  def n_short(self, k: int) -> int:
-    """Counts the lists with fewer than k labels, but not those with all."""
-    return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
-
-  def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields the rows and documents of blocks; each document is in one block.
+  def blocks(self) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Yields blocks of documents: their rows, and the padded shape of the gold.
 
     Documents are sorted by number of gold labels, so that few rows of a block
-    need much padding. In a block, padding rows come last.
+    need much padding. Both sizes are padded to a power of two.
     """
     order = np.argsort(self.gold.lengths, kind='stable')
-    most = min(ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
+    most = min(_ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
     start = 0
     while start < len(order):
       size = most
@@ -112,23 +108,12 @@ class Slice:
       while size > 1 and size * self._width(order[start:][:size]) > _ENTRIES:
         size //= 2
       rows = order[start : start + size]
-      yield rows, self._block(rows, size)
+      yield rows, size, self._width(rows)
       start += size
 
   def _width(self, rows: np.ndarray) -> int:
     """Returns the padded number of gold labels; the last row has the most."""
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
-
-  def _block(self, rows: np.ndarray, size: int) -> DocumentBlock:
-    padded = np.append(rows, np.full(size - len(rows), PAD))
-    lists_B = np.maximum(padded, 0)
-    return DocumentBlock(
-      ids_BK=self.lists.ids[lists_B],
-      gold_BP=self.gold.padded(padded, self._width(rows), PAD),
-      mask_B=padded != PAD,
-      floor_B=self.floor[lists_B],
-      scores_BK=self.lists.scores[lists_B],
-    )
 
   def best_threshold(self) -> float:
     """Returns the threshold with the best micro-F1, in the unit of the scores.
@@ -207,67 +192,3 @@ def _floor(predictions: Predictions, name: str) -> np.ndarray:
   if predictions.is_approximate:
     return lists.last_score(n_listable)
   return lists.floor(n_listable)
-
-
-# If the label space has at most this many labels, each label has a place in the
-# count arrays, so all slices have arrays of the same size and share compiled
-# programs. In a larger label space, places for all labels would take too much
-# memory: hundreds of bytes per label.
-_COUNT_ALL_UP_TO = 1 << 16
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SeenLabels:
-  """Assigns a place in the count arrays to each label that is listed or gold.
-
-  Other labels add 0 to every sum.
-  """
-
-  # int [H], ascending, then 0; None: a label's place is its index.
-  labels_H: np.ndarray | None
-  # int32 [L], any number for a label without a place.
-  places_L: np.ndarray | None
-  n_places: int  # H
-
-  @classmethod
-  def all_labels(cls, part: Slice) -> 'SeenLabels':
-    """Gives a place to every label of the label space."""
-    return cls(None, None, len(part.mask))
-
-  @classmethod
-  def of(cls, part: Slice) -> 'SeenLabels':
-    """Gives places to labels that occur, or to all labels if they are few."""
-    whole = cls.all_labels(part)
-    if whole.n_places <= _COUNT_ALL_UP_TO:
-      return whole
-    seen_L = np.zeros(len(part.mask), bool)
-    for ids in (*part.lists.ids.T, part.gold.values):
-      seen_L[ids[ids != PAD]] = True
-    labels = np.flatnonzero(seen_L)
-    size = power_of_two(len(labels))  # few sizes mean few compiled programs
-    if size >= whole.n_places:
-      return whole
-    filled_H = np.append(labels, np.zeros(size - len(labels), labels.dtype))
-    return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
-
-  def documents(self, documents: DocumentBlock) -> DocumentBlock:
-    return dataclasses.replace(
-      documents,
-      ids_BK=self._places(documents.ids_BK),
-      gold_BP=self._places(documents.gold_BP),
-    )
-
-  def _places(self, labels: np.ndarray) -> np.ndarray:
-    if self.places_L is None:
-      return labels
-    return np.where(labels == PAD, np.int32(PAD), self.places_L[labels])
-
-  def weights(self, weights: Weights) -> Weights:
-    """Returns weights with an entry per place instead of per label."""
-    if self.labels_H is None:
-      return weights
-    arrays = weights.labels_L, weights.ranks_LK
-    return Weights(*(x if x is None else x[self.labels_H] for x in arrays))
-
-  def table(self, table: LabelTable) -> LabelTable:
-    return table if self.labels_H is None else table.take(self.labels_H)

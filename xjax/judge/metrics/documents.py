@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse
 
 from xjax.judge.metrics.diversity import intra_list_diversity
-from xjax.judge.metrics.exact import Array
 from xjax.judge.metrics.metric import (
   DocumentMetric,
   Needs,
@@ -35,7 +34,7 @@ class Precision(DocumentMetric):
 
   name = 'P@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.hits_BJ
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
@@ -47,7 +46,7 @@ class Recall(DocumentMetric):
 
   name = 'R@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.hits_BJ / lists.some_gold_B1
 
 
@@ -59,7 +58,7 @@ class RecallAtMost(DocumentMetric):
 
   name = 'RP@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.hits_BJ / lists.best_hits_BJ
 
 
@@ -68,7 +67,7 @@ class NDCG(DocumentMetric):
 
   name = 'nDCG@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.dcg_BJ / lists.ideal_BJ
 
 
@@ -77,12 +76,12 @@ class RPrecision(DocumentMetric):
 
   name = 'R-Precision'
 
-  def over(self, lists: RankedLists) -> Float[Array, ' B']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, ' B']:
     among_BK = np.arange(lists.hits_BK.shape[1]) < lists.gold_B[:, None]
     hits_B = (lists.hits_BK & among_BK).sum(-1)
     return hits_B / lists.some_gold_B1[:, 0]
 
-  def known(self, lists: RankedLists) -> Bool[Array, ' B']:
+  def known(self, lists: RankedLists) -> Bool[np.ndarray, ' B']:
     return (lists.listed_B >= lists.gold_B) | lists.complete_B
 
 
@@ -91,8 +90,8 @@ class Hit(DocumentMetric):
 
   name = 'Hit@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
-    return (lists.hits_BJ > 0).astype(lists.hits_BJ.dtype)
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
+    return (lists.hits_BJ > 0).astype(np.float64)
 
 
 class FullNDCG(DocumentMetric):
@@ -103,7 +102,7 @@ class FullNDCG(DocumentMetric):
 
   name = 'nDCG-full@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.dcg_BJ
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
@@ -125,10 +124,10 @@ class PSP(_Weighed):
 
   name = 'PSP@k'
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_hits_BJ
 
-  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_best_BJ
 
 
@@ -151,10 +150,10 @@ class PSnDCG(_Weighed):
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psndcg is Ratio.SUMS
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_dcg_BJ
 
-  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_best_dcg_BJ
 
 
@@ -166,10 +165,10 @@ class PSnDCGOfMeans(_Weighed):
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psndcg is Ratio.MEANS
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_dcg_BJ / lists.ideal_BJ
 
-  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_best_dcg_BJ / lists.ideal_BJ
 
 
@@ -189,10 +188,10 @@ class NormalPSR(_Weighed):
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psr is Recalled.WEIGHT
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_hits_BJ / lists.gold_weight_B1
 
-  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_best_BJ / lists.gold_weight_B1
 
 
@@ -212,10 +211,10 @@ class NormalPSRByCount(_Weighed):
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psr is Recalled.COUNT
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_hits_BJ / lists.some_gold_B1
 
-  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_best_BJ / lists.some_gold_B1
 
 
@@ -243,10 +242,10 @@ class Diversity(DocumentMetric):
     diversity = intra_list_diversity(ids_NK, ks, vectors_LD)
     return np.stack([diversity[k] for k in ks], axis=1)
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.outside[self.name]
 
-  def known(self, lists: RankedLists) -> Bool[Array, 'B J']:
+  def known(self, lists: RankedLists) -> Bool[np.ndarray, 'B J']:
     return lists.deep_BJ | lists.whole_B[:, None]
 
 
@@ -256,9 +255,9 @@ class Weighted(DocumentMetric):
   name = 'weighted@k'
   needs = Needs.RANK_WEIGHTS
 
-  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
-    ranks_LK = lists.weights.ranks_LK
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
+    ranks_LK = lists.ranks_LK
     depth = min(ranks_LK.shape[1], lists.ids_BK.shape[1])
     ids_BK, hits_BK = lists.ids_BK[:, :depth], lists.hits_BK[:, :depth]
-    gain_BK = ranks_LK[lists.xp.maximum(ids_BK, 0), np.arange(depth)]
-    return lists.first(lists.xp.where(hits_BK, gain_BK, 0))
+    gain_BK = ranks_LK[np.maximum(ids_BK, 0), np.arange(depth)]
+    return lists.first(np.where(hits_BK, gain_BK, 0))

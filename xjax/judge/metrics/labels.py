@@ -8,7 +8,6 @@ import dataclasses
 from jaxtyping import Float
 import numpy as np
 
-from xjax.judge.metrics.exact import Array, namespace
 from xjax.judge.metrics.metric import (
   CORRECT,
   GOLD,
@@ -24,11 +23,11 @@ from xjax.judge.metrics.metric import (
 
 
 def f_beta(
-  correct_L: Float[Array, '*R L'],
-  predicted_L: Float[Array, '*R L'],
-  gold_L: Float[Array, '*R L'],
+  correct_L: Float[np.ndarray, 'L ...'],
+  predicted_L: Float[np.ndarray, 'L ...'],
+  gold_L: Float[np.ndarray, 'L ...'],
   beta: float = 1.0,
-) -> Float[Array, '*R L']:
+) -> Float[np.ndarray, 'L ...']:
   """Computes (1 + beta^2) TP / (beta^2 gold + predicted); 0 / 0 counts as 0.
 
   With beta = 1, this is the F1 of "Re-evaluating Extreme Multi-label Text
@@ -37,11 +36,11 @@ def f_beta(
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L
-  some_L = namespace(both_L).where(both_L > 0, both_L, 1)
+  some_L = np.where(both_L > 0, both_L, 1)
   return (1 + square) * correct_L / some_L
 
 
-def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
+def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[np.ndarray, 'L ...']:
   return f_beta(labels.correct_L, labels.predicted_L, labels.gold_L, beta)
 
 
@@ -56,9 +55,7 @@ class MicroF1AtThreshold(LabelMetric):
   def over_name(self, end: str) -> str:
     return f'{CORRECT}{end}'
 
-  def under_names(
-    self, protocol: Protocol, end: str, k: int
-  ) -> tuple[str, ...]:
+  def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
     return f'{PREDICTED}{end}', GOLD
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
@@ -71,7 +68,7 @@ class MacroF1AtThreshold(LabelMetric):
   name = 'macro-F1'
   only_correct = True
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels)
 
 
@@ -81,12 +78,10 @@ class WeightedF1(LabelMetric):
   name = 'weighted-F1'
   only_correct = True
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels) * labels.gold_L
 
-  def under_names(
-    self, protocol: Protocol, end: str, k: int
-  ) -> tuple[str, ...]:
+  def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
     return (GOLD,)
 
 
@@ -118,8 +113,8 @@ class MacroPrecision(_Macro):
 
   name = 'macro-P@k'
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return labels.correct_L / labels.xp.maximum(labels.predicted_L, 1)
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+    return labels.correct_L / np.maximum(labels.predicted_L, 1)
 
 
 class MacroRecall(_Macro):
@@ -128,8 +123,8 @@ class MacroRecall(_Macro):
   name = 'macro-R@k'
   ignores_wrong = True
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return labels.correct_L / labels.xp.maximum(labels.gold_L, 1)
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+    return labels.correct_L / np.maximum(labels.gold_L, 1)
 
 
 class MacroFHalf(_Macro):
@@ -137,7 +132,7 @@ class MacroFHalf(_Macro):
 
   name = 'macro-F0.5@k'
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels, 0.5)
 
 
@@ -146,7 +141,7 @@ class MacroFTwo(_Macro):
 
   name = 'macro-F2@k'
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels, 2.0)
 
 
@@ -162,8 +157,8 @@ class Coverage(LabelMetric):
   def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
     return protocol.coverage_over
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return (labels.correct_L > 0).astype(labels.correct_L.dtype)
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+    return (labels.correct_L > 0).astype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,12 +181,12 @@ class AlphaCoverage(LabelMetric):
   def label(self) -> str:
     return f'coverage[a={self.alpha:g}]@k'
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
     # Because of rounding, correct_L >= alpha * gold_L would be wrong: 51 / 75
     # and 0.68 are the same float, but 0.68 * 75 is more than 51.
-    recall_L = labels.correct_L / labels.xp.maximum(labels.gold_L, 1)
+    recall_L = labels.correct_L / np.maximum(labels.gold_L, 1)
     enough_L = (recall_L >= self.alpha) & (labels.correct_L > 0)
-    return enough_L.astype(labels.correct_L.dtype)
+    return enough_L.astype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,11 +209,10 @@ class SampledCoverage(LabelMetric):
   def label(self) -> str:
     return f'coverage[n={self.n_drawn}]@k'
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    xp = labels.xp
-    share_L = xp.minimum(labels.correct_L / xp.maximum(labels.n_docs, 1), 1)
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+    share_L = np.minimum(labels.correct_L / max(labels.n_docs, 1), 1)
     # If a share is small, 1 - share is rounded, but log1p(-share) is accurate.
-    return -xp.expm1(self.n_drawn * xp.log1p(-share_L))
+    return -np.expm1(self.n_drawn * np.log1p(-share_L))
 
 
 class Entropy(LabelMetric):
@@ -233,13 +227,11 @@ class Entropy(LabelMetric):
   is_share = False
   only_correct = ignores_wrong = True
 
-  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    xp, correct_L = labels.xp, labels.correct_L
-    return correct_L * xp.log2(xp.maximum(correct_L, 1))
+  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+    correct_L = labels.correct_L
+    return correct_L * np.log2(np.maximum(correct_L, 1))
 
-  def under_names(
-    self, protocol: Protocol, end: str, k: int
-  ) -> tuple[str, ...]:
+  def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
     return (f'{CORRECT}{end}',)
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:

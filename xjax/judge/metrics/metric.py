@@ -14,17 +14,14 @@ import functools
 import itertools
 import re
 import sys
-import types
 from typing import Any, ClassVar, Self
 
-import jax
 from jaxtyping import Bool, Float, Int
 import numpy as np
 import scipy.sparse
 
 from xjax.core.config_part import import_modules
 from xjax.core.errors import ConfigError
-from xjax.judge.metrics.exact import Array, namespace
 from xjax.judge.metrics.ranking import RankedLists
 
 # Names of sums over documents: the number of all documents, the number of
@@ -227,20 +224,8 @@ class Metric:
     return functions
 
   def sum_of(self, part: str) -> str:
-    """Returns the name of the sum of a method, 'over' or 'under'.
-
-    A class whose body says `over = Other.over` shares the sum of Other. A class
-    that only inherits a method does not, because the method may depend on the
-    class.
-    """
-    owner = type(self)
-    shared = vars(owner).get(part)
-    name = shared.__qualname__ if shared else f'{owner.__qualname__}.{part}'
-    module = (shared or owner).__module__
-    prefix = '' if module.startswith('xjax.') else f'{module}.'
-    fields = dataclasses.asdict(self).items()
-    values = ''.join(f'[{field}={value}]' for field, value in fields)
-    return f'{prefix}{name}{values}'
+    """Returns the name of the sum of a method, 'over' or 'under'."""
+    return f'{type(self).__module__}.{self}.{part}'
 
 
 class DocumentMetric(Metric):
@@ -266,7 +251,9 @@ class DocumentMetric(Metric):
     """
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
-  def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
+  def known(
+    self, lists: RankedLists
+  ) -> Bool[np.ndarray, ' B'] | Bool[np.ndarray, 'B J']:
     """Returns whether each list is long enough, in the shape of `over`."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
@@ -284,26 +271,21 @@ class DocumentMetric(Metric):
         yield Measure(name, self, over, (below,), k)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PerLabel:
-  """Holds each label's counts, float64; leading axes *R are replicates."""
+  """Holds each label's counts of documents, [L] or, in R replicates, [L, R]."""
 
-  correct_L: Float[Array, '*R L']  # documents with the label predicted and gold
-  predicted_L: Float[Array, '*R L']  # documents with the label predicted
-  gold_L: Float[Array, '*R L']  # documents with the label gold
-  n_docs: Array  # number of all documents
-
-  @property
-  def xp(self) -> types.ModuleType:
-    return namespace(self.correct_L)
+  correct_L: Float[np.ndarray, 'L ...']  # the label is predicted and gold
+  predicted_L: Float[np.ndarray, 'L ...']
+  gold_L: Float[np.ndarray, 'L ...']
+  n_docs: int  # all documents
 
 
 class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
-  `over(labels)` and `under(labels)` return float [*R, L], the shape of
-  PerLabel's arrays. A label's term depends only on its counts and the number of
+  `over(labels)` and `under(labels)` return floats in the shape of PerLabel's
+  arrays. A label's term depends only on its counts and the number of
   all documents, and is 0 for a label that is neither predicted nor gold.
   Without `under`, the value is the mean over labels.
 
@@ -327,22 +309,17 @@ class LabelMetric(Metric):
   def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
     return AveragedLabels.ALL
 
-  def under_names(
-    self, protocol: Protocol, end: str, k: int
-  ) -> tuple[str, ...]:
+  def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
     """Returns the names of the sums that add up to the denominator."""
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
-    averaged_labels = (
-      self.averaged_labels(protocol) if k else AveragedLabels.ALL
-    )
-    return (
-      {
-        AveragedLabels.ALL: LABELS,
-        AveragedLabels.GOLD: GOLD_LABELS,
-        AveragedLabels.UP_TO_LARGEST: f'{UP_TO_LARGEST}{end}',
-      }[averaged_labels],
-    )
+    match self.averaged_labels(protocol):
+      case AveragedLabels.ALL:
+        return (LABELS,)
+      case AveragedLabels.GOLD:
+        return (GOLD_LABELS,)
+      case AveragedLabels.UP_TO_LARGEST:
+        return (f'{UP_TO_LARGEST}{end}',)
 
   def over_name(self, end: str) -> str:
     return f'{self.sum_of("over")}{end}'
@@ -353,18 +330,17 @@ class LabelMetric(Metric):
     """Yields a measure per threshold, or per cut-off, and then per bin."""
     if not self.has_cut_off():
       for end in points.thresholds:
-        under = self.under_names(protocol, end, 0)
+        under = self.under_names(protocol, end)
         yield Measure(f'{self.label}{end}', self, self.over_name(end), under, 0)
       return
-    for k in points.ks:
-      end = f'@{k}'
-      name, over = self.label.replace(AT_K, end), self.over_name(end)
-      yield Measure(name, self, over, self.under_names(protocol, end, k), k)
-    for k in points.ks if self.is_binned else ():
-      name, over = self.label.replace(AT_K, f'@{k}'), self.over_name(f'@{k}')
+    by_k = [(k, f'@{k}', self.label.replace(AT_K, f'@{k}')) for k in points.ks]
+    for k, end, name in by_k:
+      under = self.under_names(protocol, end)
+      yield Measure(name, self, self.over_name(end), under, k)
+    for k, end, name in by_k if self.is_binned else ():
       for bin_ in points.bins:
-        under = f'{LABELS}[{bin_}]'
-        yield Measure(f'{name}[{bin_}]', self, f'{over}[{bin_}]', (under,), k)
+        over, under = f'{self.over_name(end)}[{bin_}]', f'{LABELS}[{bin_}]'
+        yield Measure(f'{name}[{bin_}]', self, over, (under,), k)
 
 
 @dataclasses.dataclass(frozen=True)

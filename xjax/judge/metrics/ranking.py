@@ -3,40 +3,23 @@
 from collections.abc import Mapping
 import dataclasses
 import functools
-import types
 
-import jax
 from jaxtyping import Bool, Float, Int, Shaped
 import numpy as np
 
 from xjax.core.types import PAD
-from xjax.judge.metrics.exact import Array, namespace, real_dtype
-
-# JAX sorts rows of at most this many values by comparing all pairs of values.
-# For short rows on a CPU, this is many times faster than jnp.sort.
-_PAIRS = 64
 
 
 def hits(
-  ids_BK: Int[Array, 'B K'],
-  gold_BP: Int[Array, 'B P'],
-) -> Bool[Array, 'B K']:
+  ids_BK: Int[np.ndarray, 'B K'],
+  gold_BP: Int[np.ndarray, 'B P'],
+) -> Bool[np.ndarray, 'B K']:
   """Returns which entries of the lists are gold; PAD is never gold."""
-  # Labels are compared as integers, because different labels above 2^24 may be
-  # equal as float32.
   same = ids_BK[:, :, None] == gold_BP[:, None, :]
   return same.any(-1) & (ids_BK != PAD)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Weights:
-  labels_L: Array | None = None  # float64, inverse propensities or a user's
-  ranks_LK: Array | None = None  # float64 by place, for weighted@k
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class RankedLists:
   """Holds the ranked and the gold labels of documents, padded with PAD.
 
@@ -44,141 +27,131 @@ class RankedLists:
   weight that the user supplies.
   """
 
-  ids_BK: Array  # int32
-  gold_BP: Array  # each once, in any order
-  whole_B: Array  # whether every listable label is listed
-  hits_BK: Array  # whether the entry is gold
-  gold_B: Array  # g
-  listed_B: Array  # length of the list
-  weights: Weights
-  outside: Mapping[str, Array]  # float64 [B, J] from a metric's from_lists
-  ks: tuple[int, ...] = dataclasses.field(metadata={'static': True})
-
-  @classmethod
-  def of(
-    cls,
-    ids_BK: Int[Array, 'B K'],
-    gold_BP: Int[Array, 'B P'],
-    whole_B: Bool[Array, ' B'],
-    ks: tuple[int, ...] = (),
-    weights: Weights | None = None,
-    outside: Mapping[str, Array] | None = None,
-  ) -> 'RankedLists':
-    return cls(
-      ids_BK=ids_BK,
-      gold_BP=gold_BP,
-      whole_B=whole_B,
-      hits_BK=hits(ids_BK, gold_BP),
-      gold_B=(gold_BP != PAD).sum(-1),
-      listed_B=(ids_BK != PAD).sum(-1),
-      weights=weights or Weights(),
-      outside=outside or {},
-      ks=ks,
-    )
-
-  @property
-  def xp(self) -> types.ModuleType:
-    return namespace(self.ids_BK)
-
-  @property
-  def _real(self) -> type:
-    return real_dtype(self.xp)
-
-  def first(self, values_BK: Shaped[Array, 'B K']) -> Float[Array, 'B J']:
-    """Sums the first k values for each cut-off k, exactly for integers."""
-    places = np.arange(values_BK.shape[1])[:, None]
-    prefix_KJ = (places < np.asarray(self.ks)).astype(self._real)
-    return values_BK.astype(self._real) @ prefix_KJ
-
-  def discounted(self, values_BK: Shaped[Array, 'B K']) -> Float[Array, 'B J']:
-    """Sums the first k values, where place i is divided by log2(i + 1)."""
-    return self.first(
-      values_BK * discounts(values_BK.shape[1]).astype(self._real)
-    )
+  ids_BK: Int[np.ndarray, 'B K']
+  gold_BP: Int[np.ndarray, 'B P']  # each once, in any order
+  whole_B: Bool[np.ndarray, ' B']  # whether every listable label is listed
+  ks: tuple[int, ...]
+  weights_L: Float[np.ndarray, ' L'] | None = None
+  ranks_LK: Float[np.ndarray, 'L places'] | None = (
+    None  # by place, for weighted@k
+  )
+  # By name of the metric: [B, J], from DocumentMetric.from_lists.
+  outside: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   @functools.cached_property
-  def hits_BJ(self) -> Float[Array, 'B J']:
+  def hits_BK(self) -> Bool[np.ndarray, 'B K']:
+    """Returns whether each entry is gold."""
+    return hits(self.ids_BK, self.gold_BP)
+
+  @functools.cached_property
+  def gold_B(self) -> Int[np.ndarray, ' B']:
+    """Returns g, the number of gold labels."""
+    return (self.gold_BP != PAD).sum(-1)
+
+  @functools.cached_property
+  def listed_B(self) -> Int[np.ndarray, ' B']:
+    """Returns the length of each list."""
+    return (self.ids_BK != PAD).sum(-1)
+
+  def first(
+    self, values_BK: Shaped[np.ndarray, 'B K']
+  ) -> Float[np.ndarray, 'B J']:
+    """Sums the first k values for each cut-off k, exactly for integers."""
+    places = np.arange(values_BK.shape[1])[:, None]
+    prefix_KJ = (places < np.asarray(self.ks)).astype(np.float64)
+    return values_BK.astype(np.float64) @ prefix_KJ
+
+  def discounted(
+    self, values_BK: Shaped[np.ndarray, 'B K']
+  ) -> Float[np.ndarray, 'B J']:
+    """Sums the first k values, where place i is divided by log2(i + 1)."""
+    return self.first(values_BK * discounts(values_BK.shape[1]))
+
+  @functools.cached_property
+  def hits_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns the number of hits: gold labels among the first k labels."""
     return self.first(self.hits_BK)
 
   @functools.cached_property
-  def dcg_BJ(self) -> Float[Array, 'B J']:
+  def dcg_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns DCG, the sum of 1 / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.hits_BK)
 
   @functools.cached_property
-  def some_gold_B1(self) -> Int[Array, 'B 1']:
+  def some_gold_B1(self) -> Int[np.ndarray, 'B 1']:
     """Returns the number of gold labels, or 1 for a document without gold."""
-    return self.xp.maximum(self.gold_B, 1)[:, None]
+    return np.maximum(self.gold_B, 1)[:, None]
 
   @functools.cached_property
-  def best_hits_BJ(self) -> Int[Array, 'B J']:
+  def best_hits_BJ(self) -> Int[np.ndarray, 'B J']:
     """Returns min(k, g), the largest number of hits, for g of at least 1."""
-    return self.xp.minimum(self.some_gold_B1, np.asarray(self.ks))
+    return np.minimum(self.some_gold_B1, np.asarray(self.ks))
 
   @functools.cached_property
-  def ideal_BJ(self) -> Float[Array, 'B J']:
+  def ideal_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns the DCG of a list of min(k, g) hits, where g is at least 1."""
     ideal = np.cumsum(np.append(0, discounts(max(self.ks))))
-    return self.xp.asarray(ideal, self._real)[self.best_hits_BJ]
+    return ideal[self.best_hits_BJ]
 
-  def weights_of(self, ids_BK: Int[Array, 'B K']) -> Float[Array, 'B K']:
-    weights_L = self.xp.asarray(self.weights.labels_L, self._real)
-    weights_BK = weights_L[self.xp.maximum(ids_BK, 0)]
-    return self.xp.where(ids_BK != PAD, weights_BK, 0)
+  def weights_of(
+    self, ids_BK: Int[np.ndarray, 'B K']
+  ) -> Float[np.ndarray, 'B K']:
+    return np.where(ids_BK != PAD, self.weights_L[np.maximum(ids_BK, 0)], 0)
 
   @functools.cached_property
-  def gains_BK(self) -> Float[Array, 'B K']:
+  def gains_BK(self) -> Float[np.ndarray, 'B K']:
     """Returns the label weight of each gold entry, and 0 for other entries."""
-    return self.xp.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
+    return np.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
 
   @functools.cached_property
-  def gold_weights_BP(self) -> Float[Array, 'B P']:
+  def gold_weights_BP(self) -> Float[np.ndarray, 'B P']:
     return self.weights_of(self.gold_BP)
 
   @functools.cached_property
-  def best_gains_BK(self) -> Float[Array, 'B K']:
+  def best_gains_BK(self) -> Float[np.ndarray, 'B K']:
     """Returns the largest weights of gold labels, descending, padded with 0."""
-    return _largest_first(self.gold_weights_BP, max(self.ks))
+    k = max(self.ks)
+    largest = -np.sort(-self.gold_weights_BP, axis=-1)[:, :k]
+    return np.pad(largest, ((0, 0), (0, k - largest.shape[1])))
 
   @functools.cached_property
-  def weighed_hits_BJ(self) -> Float[Array, 'B J']:
+  def weighed_hits_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns the sum of the weights of the hits among the first k labels."""
     return self.first(self.gains_BK)
 
   @functools.cached_property
-  def weighed_best_BJ(self) -> Float[Array, 'B J']:
+  def weighed_best_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns the sum of the k largest weights of gold labels."""
     return self.first(self.best_gains_BK)
 
   @functools.cached_property
-  def weighed_dcg_BJ(self) -> Float[Array, 'B J']:
+  def weighed_dcg_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns the sum of weight / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.gains_BK)
 
   @functools.cached_property
-  def weighed_best_dcg_BJ(self) -> Float[Array, 'B J']:
+  def weighed_best_dcg_BJ(self) -> Float[np.ndarray, 'B J']:
     """Returns the weighted DCG of gold labels in descending order of weight."""
     return self.discounted(self.best_gains_BK)
 
   @functools.cached_property
-  def gold_weight_B1(self) -> Float[Array, 'B 1']:
+  def gold_weight_B1(self) -> Float[np.ndarray, 'B 1']:
     """Returns the sum of the gold labels' weights, always above 0."""
     # Documents without gold get the smallest normal float, to divide by.
-    tiny = float(np.finfo(self._real).tiny)
-    return self.xp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
+    sums_B1 = self.gold_weights_BP.sum(-1, keepdims=True)
+    return np.maximum(sums_B1, np.finfo(np.float64).tiny)
 
   @functools.cached_property
-  def complete_B(self) -> Bool[Array, ' B']:
+  def complete_B(self) -> Bool[np.ndarray, ' B']:
     """Returns whether the list has all gold labels, or all listable labels."""
     return self.whole_B | (self.hits_BK.sum(-1) == self.gold_B)
 
   @functools.cached_property
-  def deep_BJ(self) -> Bool[Array, 'B J']:
+  def deep_BJ(self) -> Bool[np.ndarray, 'B J']:
     return self.listed_B[:, None] >= np.asarray(self.ks)
 
   @functools.cached_property
-  def known_BJ(self) -> Bool[Array, 'B J']:
+  def known_BJ(self) -> Bool[np.ndarray, 'B J']:
     """Returns whether all hits among the first k are known.
 
     They are if the list has k entries, all listable labels, or all gold labels.
@@ -189,19 +162,3 @@ class RankedLists:
 def discounts(n: int) -> Float[np.ndarray, ' n']:
   """Returns the discounts 1 / log2(i + 1) of the places i = 1 .. n."""
   return 1 / np.log2(np.arange(2, n + 2))
-
-
-def _largest_first(
-  values_BP: Float[Array, 'B P'], n: int
-) -> Float[Array, 'B n']:
-  """Returns the n largest values of each row, descending, padded with 0."""
-  xp, width = namespace(values_BP), values_BP.shape[1]
-  if xp is np or width > _PAIRS:
-    largest = -xp.sort(-values_BP, axis=-1)[:, :n]
-    return xp.pad(largest, ((0, 0), (0, max(n - width, 0))))
-  values, others = values_BP[:, :, None], values_BP[:, None, :]
-  earlier = xp.arange(width) < xp.arange(width)[:, None]
-  rank_BP = ((others > values) | ((others == values) & earlier)).sum(-1)
-  # Each place has one value, and a sum of one number and zeros is exact.
-  at_place = rank_BP[:, :, None] == xp.arange(n)
-  return xp.where(at_place, values, 0).sum(1)

@@ -1,0 +1,98 @@
+"""Terms of documents and labels, and what lists of a slice may hide."""
+
+import numpy as np
+import pytest
+
+from tests.judge.systems import system
+from xjax.core.types import PAD
+from xjax.judge.criteria import Criteria
+from xjax.judge.metrics.labels import AlphaCoverage
+from xjax.judge.metrics.metric import GOLD_LABELS, PerLabel
+from xjax.judge.metrics.protocols import XJAX
+from xjax.judge.metrics.ranking import RankedLists
+from xjax.judge.slice import Slice
+from xjax.judge.slice_statistics import SliceStatistics
+
+L, K = 12, 6
+
+
+def statistics(found, ks=(1, 3, 6), cuts=()):
+  part = Slice.of(found, 'all', found.masks['all'])
+  criteria = Criteria(ks)
+  return SliceStatistics.of(part, criteria, [XJAX], dict(cuts), 50)
+
+
+def documents(n_docs=24):
+  """Returns random documents, some without gold, some with short lists."""
+  rng = np.random.default_rng(0)
+  ids = np.full((n_docs, K), PAD, np.int32)
+  scores = np.full((n_docs, K), -np.inf, np.float32)
+  golds = []
+  for row in range(n_docs):
+    n = rng.integers(0, K + 1)
+    ids[row, :n] = rng.choice(L, n, replace=False)
+    scores[row, :n] = np.sort(rng.integers(-4, 5, n))[::-1] / 2
+    golds.append(rng.choice(L, rng.integers(0, 5), replace=False))
+  return system(ids, scores, golds, np.arange(L) * 5)
+
+
+def test_a_document_adds_the_same_beside_any_others():
+  found = documents()
+  every = statistics(found)
+  terms = every.document_terms(every.by_document)
+  assert len(terms) > 40
+  for row in range(24):
+    alone = statistics(found.of_documents(np.arange(24) == row))
+    for name, (value, known) in alone.document_terms(alone.by_document).items():
+      values_N, known_N = terms[name]
+      np.testing.assert_allclose(values_N[row], value[0], rtol=1e-15)
+      assert known_N[row] == known[0]
+
+
+def test_ids_beyond_float32_are_told_apart():
+  big = 2**24
+  ids = np.array([[big, big + 1, big + 3, 2**31 - 1]], np.int32)
+  gold = np.array([[big + 1, big + 2, 2**31 - 2]], np.int32)
+  lists = RankedLists(ids, gold, np.ones(1, bool), (1, 2, 4))
+  assert lists.hits_BJ.tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.parametrize('width', [3, 100])
+def test_the_best_of_much_gold(width):
+  rng = np.random.default_rng(width)
+  weights = 1 + rng.integers(0, 9, 300).astype(np.float64)  # many are the same
+  gold = np.full((20, width), PAD, np.int32)
+  for row, n in enumerate(rng.integers(0, width + 1, 20)):
+    gold[row, :n] = rng.choice(300, n, replace=False)
+  ids = np.array([rng.permutation(300)[:7] for _ in range(20)], np.int32)
+  lists = RankedLists(ids, gold, np.ones(20, bool), (1, 5, 7), weights)
+  for row in range(20):
+    best = np.sort(weights[gold[row][gold[row] != PAD]])[::-1]
+    for j, k in enumerate(lists.ks):
+      assert lists.weighed_best_BJ[row, j] == best[:k].sum()
+      gains = best[:k] / np.log2(np.arange(2, len(best[:k]) + 2))
+      dcg = lists.weighed_best_dcg_BJ[row, j]
+      assert dcg == pytest.approx(gains.sum())
+
+
+def test_a_list_that_may_hide_decisions_is_counted():
+  ids = np.array([[0, 1], [0, PAD], [0, 2]], np.int32)
+  scores = np.array([[3, 1], [3, -np.inf], [3, 1]], np.float32)
+  golds = [[0, 2], [0, 3], [0]]
+  found = system(ids, scores, golds, [1] * 4)
+  each = statistics(found, (1, 3), {'': 0.5, '-tuned': 1.0})
+  counts = {name: n for name, (n, _) in each.short.items()}
+  # Up to 3, and above a half, the first list and the last may go on; nothing
+  # more is above 1. All gold labels of the last document are listed.
+  for name, n in {'@1': 0, '@3': 2, '': 2, '-tuned': 0}.items():
+    assert counts.get(f'predicted{name}', 0) == n
+    assert counts.get(f'correct{name}', 0) == n // 2
+  precision = {n[-2:]: m for n, m in counts.items() if '.Precision()' in n}
+  assert precision == {'@3': 1}
+  assert each.sums[GOLD_LABELS] == 3
+
+
+def test_a_recall_that_is_met_to_the_last_bit():
+  for correct, gold, alpha in ((51, 75, 0.68), (7, 10, 0.7), (1, 3, 1 / 3)):
+    counts = (np.full(1, float(n)) for n in (correct, correct, gold))
+    assert AlphaCoverage(alpha).over(PerLabel(*counts, 100)) == [1]

@@ -1,0 +1,452 @@
+"""Computes the sums that a slice's metrics need, and finds unknown sums."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
+import functools
+import math
+
+from jaxtyping import Bool, Float, Int
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import propensity_weights
+from xjax.judge.criteria import Criteria
+from xjax.judge.metrics.hierarchical import HierarchicalMetric, PathDecisions
+from xjax.judge.metrics.label_sums import in_bins, label_sums
+from xjax.judge.metrics.labels import f_beta
+from xjax.judge.metrics.metric import (
+  CORRECT,
+  DOCUMENTS,
+  GOLD,
+  GOLD_LABELS,
+  LABELS,
+  OPTIONAL,
+  WITH_GOLD,
+  DocumentMetric,
+  LabelMetric,
+  Measure,
+  Metric,
+  Needs,
+  PerLabel,
+  Protocol,
+)
+from xjax.judge.metrics.ranking import RankedLists
+from xjax.judge.slice import Slice
+
+_NO_GOLD = 'no document has a gold label here'
+_MARGINS = 'the scores are margins, not probabilities'
+_ABOVE = 'may have more labels above the threshold than the {} saved'
+_FLAT = 'no label has a parent; --labels=FILE adds parents from a file'
+# With fewer than 3 training documents, the constant C of the propensity formula
+# is negative.
+_LEAST_TRAIN = 3
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Decisions:
+  """Holds the labels assigned to documents, as a flat list of pairs."""
+
+  docs: Int[np.ndarray, ' decisions']  # rows of documents
+  labels: Int[np.ndarray, ' decisions']  # int32
+  hits: Bool[np.ndarray, ' decisions']  # the label is gold
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SliceStatistics:
+  """Holds everything that the metrics of one slice depend on."""
+
+  part: Slice
+  ks: tuple[int, ...]  # ascending
+  by_document: tuple[DocumentMetric, ...]
+  by_label: tuple[LabelMetric, ...]
+  by_path: tuple[HierarchicalMetric, ...]
+  cuts: Mapping[str, float | None]  # suffix of an F1 metric -> threshold
+  # Frequency bin -> bool [L]; only for the slice of all labels.
+  bins: Mapping[str, np.ndarray]
+  weights_L: np.ndarray | None  # float64, inverse propensities
+  ranks_LK: np.ndarray | None  # see Criteria
+  # Metric of similarity -> float64 [N, J], by cut-off.
+  outside: Mapping[str, np.ndarray]
+  absent: str  # why there are no propensities; '' if there are
+  hierarchy: Hierarchy | None  # None if no label has a parent
+  # Those that have labels; only the slice of all labels has any.
+  levels: tuple[int, ...]
+
+  @classmethod
+  def of(
+    cls,
+    part: Slice,
+    criteria: Criteria,
+    protocols: Sequence[Protocol],
+    cuts: Mapping[str, float | None],
+    n_train: int,
+  ) -> 'SliceStatistics':
+    """Prepares the statistics for the requested metrics.
+
+    Under all protocols, the slice must have exactly these labels.
+    """
+    weights_L, absent = _weights(part, criteria, n_train)
+    bins = _bins(part) if n_train else {}
+    ks = tuple(sorted(criteria.ks))
+    hierarchy = criteria.hierarchy or part.hierarchy
+    levels = _levels(part, hierarchy)
+    metrics = _metrics(criteria, protocols, (tuple(cuts), tuple(bins), levels))
+    given = {
+      Needs.PROPENSITIES: weights_L,
+      Needs.RANK_WEIGHTS: criteria.ranks_LK,
+      Needs.SIMILARITY: criteria.vectors_LD,
+    }
+    by_document = tuple(
+      metric
+      for metric in metrics
+      if isinstance(metric, DocumentMetric)
+      and given.get(metric.needs, metrics) is not None
+    )
+    by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
+    for metric in by_label:
+      _check_adds_zero(metric)
+    return cls(
+      part=part,
+      ks=ks,
+      by_document=by_document,
+      by_label=by_label,
+      by_path=_by_path(metrics, hierarchy, criteria),
+      cuts=cuts,
+      bins=bins,
+      weights_L=weights_L,
+      ranks_LK=criteria.ranks_LK,
+      outside={
+        metric.name: metric.from_lists(part.lists.ids, ks, criteria.vectors_LD)
+        for metric in by_document
+        if metric.needs is Needs.SIMILARITY
+      },
+      absent=absent,
+      hierarchy=hierarchy,
+      levels=levels,
+    )
+
+  @property
+  def thresholds(self) -> dict[str, float]:
+    """Returns the thresholds that are not None, by suffix of the F1 metric."""
+    return {n: cut for n, cut in self.cuts.items() if cut is not None}
+
+  @property
+  def ends(self) -> tuple[str, ...]:
+    """Returns the suffix of each set of decisions; thresholds come last."""
+    if not self.by_label:
+      return ()
+    return *(f'@{k}' for k in self.ks), *self.thresholds
+
+  @functools.cached_property
+  def _hits_NK(self) -> Bool[np.ndarray, 'N K']:
+    return self.part.lists.hits(self.part.gold, len(self.part.mask))
+
+  def decisions(self, end: str) -> Decisions:
+    """Returns the labels assigned at a cut-off '@k', or above a threshold."""
+    ids_NK, scores_NK = self.part.lists.ids, self.part.lists.scores
+    chosen_NK = ids_NK != PAD
+    if end in self.thresholds:
+      chosen_NK &= scores_NK.astype(np.float64) > self.thresholds[end]
+    else:
+      chosen_NK[:, int(end[1:]) :] = False
+    docs = np.nonzero(chosen_NK)[0]
+    return Decisions(docs, ids_NK[chosen_NK], self._hits_NK[chosen_NK])
+
+  @functools.cached_property
+  def _gold_L(self) -> Float[np.ndarray, ' L']:
+    return self._counts(self.part.gold.values)
+
+  def _counts(self, labels: np.ndarray) -> Float[np.ndarray, ' L']:
+    counts_L = np.bincount(labels, minlength=len(self.part.mask))
+    return counts_L.astype(np.float64)
+
+  def label_counts(self, end: str) -> PerLabel:
+    """Counts the decisions of a set about each label."""
+    decided = self.decisions(end)
+    return PerLabel(
+      self._counts(decided.labels[decided.hits]),
+      self._counts(decided.labels),
+      self._gold_L,
+      len(self.part),
+    )
+
+  def label_f1(self, end: str) -> Float[np.ndarray, ' L']:
+    """Computes the F1 of each label for a set of decisions, such as `@5`."""
+    counts = self.label_counts(end)
+    return f_beta(counts.correct_L, counts.predicted_L, counts.gold_L)
+
+  def _term_blocks(
+    self, metrics: Iterable[DocumentMetric]
+  ) -> Iterator[tuple[np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]]:
+    """Yields rows of documents, and sum -> what each of these adds.
+
+    What they add is float64 [B], 0 without gold, and bool [B], False where the
+    list is too short for the value. B may be larger than the number of rows.
+    """
+    for rows, size, width in self.part.blocks():
+      padded = np.append(rows, np.full(size - len(rows), PAD))
+      filled = np.maximum(padded, 0)
+      lists = RankedLists(
+        self.part.lists.ids[filled],
+        self.part.gold.padded(padded, width, PAD),
+        self.part.is_whole[filled],
+        self.ks,
+        self.weights_L,
+        self.ranks_LK,
+        {name: values_NJ[filled] for name, values_NJ in self.outside.items()},
+      )
+      terms = {}
+      with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
+        for metric in metrics:
+          terms |= _terms(metric, lists)
+      yield rows, terms
+
+  def document_terms(
+    self, metrics: Iterable[DocumentMetric]
+  ) -> dict[str, tuple[Float[np.ndarray, ' N'], Bool[np.ndarray, ' N']]]:
+    """Returns what every document adds to the metrics' sums, by their names.
+
+    The second array is False where a list is too short for the value.
+    """
+    n, terms = len(self.part), {}
+    for rows, block in self._term_blocks(metrics):
+      for name, (values_B, known_B) in block.items():
+        if name not in terms:
+          terms[name] = np.zeros(n), np.zeros(n, bool)
+        terms[name][0][rows] = values_B[: len(rows)]
+        terms[name][1][rows] = known_B[: len(rows)]
+    return terms
+
+  @functools.cached_property
+  def _document_sums(self) -> tuple[dict[str, float], dict[str, int]]:
+    """Returns the sums over documents, and how many documents are unknown."""
+    sums: dict[str, float] = {}
+    unknown: dict[str, int] = {}
+    for rows, terms in self._term_blocks(self.by_document):
+      has_gold = self.part.gold.lengths[rows] > 0
+      for name, (values_B, known_B) in terms.items():
+        n_unknown = int((has_gold & ~known_B[: len(rows)]).sum())
+        sums[name] = sums.get(name, 0.0) + float(values_B.sum())
+        unknown[name] = unknown.get(name, 0) + n_unknown
+    return sums, unknown
+
+  @functools.cached_property
+  def fixed(self) -> dict[str, int]:
+    """Returns the number of labels in the slice and in each bin."""
+    counts = {f'{LABELS}[{n}]': int(m.sum()) for n, m in self.bins.items()}
+    return {LABELS: self.part.n_labels, **counts}
+
+  @functools.cached_property
+  def _label_sums(self) -> dict[str, dict[str, float]]:
+    """Returns the sums over labels, by name, of each set of decisions."""
+    return {
+      end: label_sums(
+        self.label_counts(end), end, self.by_label, self.part.mask, self.bins
+      )
+      for end in self.ends
+    }
+
+  @functools.cached_property
+  def sums(self) -> dict[str, float]:
+    """Returns all sums over documents and over labels, by name."""
+    part = self.part
+    sums = {DOCUMENTS: len(part), WITH_GOLD: part.n_with_gold}
+    sums |= {**self._document_sums[0], **self.fixed}
+    sums[GOLD] = len(part.gold.values)
+    sums[GOLD_LABELS] = np.count_nonzero(self._gold_L)
+    for by_name in self._label_sums.values():
+      sums |= by_name
+    rows = self.path_terms
+    return sums | {name: float(row_N.sum()) for name, row_N in rows.items()}
+
+  @functools.cached_property
+  def path_terms(self) -> dict[str, np.ndarray]:
+    """Returns what each document adds to hierarchical sums, by name."""
+    part, hierarchy = self.part, self.hierarchy
+    if hierarchy is None or not self.by_path:
+      return {}
+    lists, terms = (part.lists.ids, part.lists.scores), {}
+    for end, threshold in self.thresholds.items():
+      decisions = PathDecisions.above(
+        *lists, threshold, part.gold, hierarchy, part.listable, part.left_out
+      )
+      for metric in self.by_path:
+        for name, function in metric.sums().items():
+          terms[f'{name}{end}'] = function(decisions)
+    return terms
+
+  @property
+  def level_counts(self) -> dict[str, int]:
+    """Returns the numbers of labels and of gold labels at each level."""
+    counts, part = {}, self.part
+    for level in self.levels:
+      labels_L = self.hierarchy.levels[: len(part.mask)] == level
+      n_gold = int(labels_L[part.gold.values].sum())
+      counts[f'n_labels[level={level}]'] = int((labels_L & part.mask).sum())
+      counts[f'n_gold[level={level}]'] = n_gold
+    return counts
+
+  @functools.cached_property
+  def short(self) -> dict[str, tuple[int, str]]:
+    """Returns (number of documents with too short lists, reason) by sum."""
+    part = self.part
+    too_short = f'need a list deeper than the {part.depth} labels saved'
+    above = _ABOVE.format(part.depth)
+    short = {
+      name: (n, f'{n:,} of {part.n_with_gold:,} documents {too_short}')
+      for name, n in self._document_sums[1].items()
+      if n
+    }
+    for end in self.ends:
+      found_all_N = self._hits_NK.sum(-1) == part.gold.lengths
+      if end in self.thresholds:
+        hides_N, reason = part.hides_above(self.thresholds[end]), above
+      else:
+        hides_N, reason = part.hides_up_to(int(end[1:])), too_short
+      n_short, n_uncertain = hides_N.sum(), (hides_N & ~found_all_N).sum()
+      for name in self._label_sums[end]:
+        # All correct decisions can be known even if some wrong decisions are
+        # unknown.
+        is_correct = name.removesuffix(end) in self._correct_only
+        if n := int(n_uncertain if is_correct else n_short):
+          short[name] = n, f'{n:,} of {len(part):,} documents {reason}'
+    for end, threshold in self.thresholds.items() if self.path_terms else ():
+      # A wrong label may have ancestors that are gold, so every sum needs all
+      # labels above the threshold.
+      if n := int(part.hides_above(threshold).sum()):
+        reason = f'{n:,} of {len(part):,} documents {above}'
+        names = (name for metric in self.by_path for name in metric.sums())
+        short |= {f'{name}{end}': (n, reason) for name in names}
+    return short
+
+  @property
+  def _correct_only(self) -> set[str]:
+    """Returns the names of label sums that ignore wrong decisions."""
+    metrics = [metric for metric in self.by_label if metric.ignores_wrong]
+    return {CORRECT, *(name for metric in metrics for name in metric.sums())}
+
+  def is_requested(self, measure: Measure) -> bool:
+    """Returns whether a metric was requested.
+
+    A metric that needs a file is requested by supplying the file, and one that
+    needs a hierarchy if there is one, or by name.
+    """
+    if all(name in self.sums for name in measure.sums):
+      return True
+    metric = measure.metric
+    return metric.needs not in OPTIONAL or metric in self.by_path
+
+  def missing(self, measure: Measure) -> str:
+    """Returns why a metric has no value, or '' if it has a value."""
+    if not self.part.n_with_gold:
+      return _NO_GOLD
+    if any(name not in self.sums for name in measure.sums):
+      need = measure.metric.needs
+      if need is Needs.HIERARCHY and self.hierarchy is None:
+        return _FLAT
+      return self.absent if need is Needs.PROPENSITIES else _MARGINS
+    short = [self.short[name] for name in measure.sums if name in self.short]
+    return max(short)[1] if short else ''
+
+  def not_a_number(self, measure: Measure) -> str:
+    """Returns why the value of a metric is NaN."""
+    metric = type(measure.metric).__qualname__
+    if any(math.isnan(self.sums[name]) for name in measure.under):
+      return f'{metric}.under returned NaN'
+    if math.isnan(self.sums[measure.over]):
+      return f'{metric}.over returned NaN'
+    is_zero = not any(self.sums[name] for name in measure.under)
+    return 'the denominator is 0' if is_zero else f'{metric}.value is NaN'
+
+
+def _terms(
+  metric: DocumentMetric, lists: RankedLists
+) -> dict[str, tuple[Float[np.ndarray, ' B'], Bool[np.ndarray, ' B']]]:
+  """Returns what documents add to a metric's sums, and whether it is known."""
+  ends = [f'@{k}' for k in lists.ks] if metric.has_cut_off() else ['']
+  shape, terms = (len(lists.ids_BK), len(ends)), {}
+  known_BJ = metric.known(lists).reshape(shape)
+  for name, function in metric.sums().items():
+    values = function(lists)
+    if values.shape not in (shape, shape[: 1 + (len(ends) > 1)]):
+      raise ValueError(
+        f'{function.__qualname__} returned an array of shape {values.shape}; '
+        f'expected [B, J]={[*shape]}: a row per document and, for a metric '
+        'with @k, a column per cut-off'
+      )
+    has_gold_B1 = lists.gold_B[:, None] > 0
+    values_BJ = np.where(has_gold_B1, values.reshape(shape), 0.0)
+    for j, end in enumerate(ends):
+      terms[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
+  return terms
+
+
+def _weights(
+  part: Slice, criteria: Criteria, n_train: int
+) -> tuple[np.ndarray | None, str]:
+  """Returns inverse propensities, and why there are none, or ''."""
+  if criteria.weights_L is not None:
+    return criteria.weights_L, ''
+  if not n_train:
+    return None, 'propensities need the training labels'
+  if n_train < _LEAST_TRAIN:
+    return None, f'propensities need at least {_LEAST_TRAIN} training documents'
+  weights_L = propensity_weights(
+    part.train_counts, n_train, *criteria.propensity
+  )
+  return weights_L, ''
+
+
+def _bins(part: Slice) -> dict[str, np.ndarray]:
+  if not part.is_all:
+    return {}
+  bins = in_bins(part.train_counts).items()
+  inside = {name: mask & part.mask for name, mask in bins}
+  return {name: mask for name, mask in inside.items() if mask.any()}
+
+
+def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
+  """Returns the levels that have labels; () if the slice lacks labels."""
+  if hierarchy is None or not part.is_all:
+    return ()
+  levels_L = hierarchy.levels[: len(part.mask)]
+  return tuple(np.unique(levels_L[part.mask]).tolist())
+
+
+def _metrics(
+  criteria: Criteria, protocols: Sequence[Protocol], points: tuple
+) -> tuple[Metric, ...]:
+  """Returns each metric once; `points`: arguments of Criteria.table."""
+  tables = (criteria.table(protocol, *points) for protocol in protocols)
+  measures = (measure for table in tables for measure in table.values())
+  return tuple(dict.fromkeys(measure.metric for measure in measures))
+
+
+def _by_path(
+  metrics: Iterable[Metric], hierarchy: Hierarchy | None, criteria: Criteria
+) -> tuple[HierarchicalMetric, ...]:
+  named = set(criteria.kinds)
+  return tuple(
+    metric
+    for metric in metrics
+    if isinstance(metric, HierarchicalMetric)
+    and (hierarchy or named & set(metric.kinds()))
+  )
+
+
+@functools.cache
+def _check_adds_zero(metric: LabelMetric) -> None:
+  """Checks that a label adds 0 to a metric's sums if all its counts are 0.
+
+  Labels that are neither predicted nor gold may be left out of the sums.
+  """
+  none = PerLabel(*[np.zeros(1)] * 3, n_docs=1)
+  with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
+    values = [function(none) for function in metric.sums().values()]
+  if any(float(value_L[0]) for value_L in values):
+    raise ConfigError(
+      f'{type(metric).__qualname__}: {metric.name} must add 0 for a label '
+      'that is neither predicted nor gold'
+    )
