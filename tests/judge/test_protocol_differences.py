@@ -172,7 +172,3 @@ def test_why_a_protocol_of_its_own_has_no_value():
   assert bare[REASONS]['napkinxc']['all']['PSP@1'] == (
     'propensities need the training labels'
   )
-
-
-NUMBERS = {'without_gold': 34, 'labels': 100, 'gold_labels': 60}
-NUMBERS |= {'up_to_largest': 90, 'between': 7}

@@ -1,6 +1,6 @@
 """Explains by counts why a metric differs between two protocols."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,35 +24,22 @@ from xjax.judge.slice_statistics import SliceStatistics
 # Two values count as equal if they differ by at most this number, because
 # rounding depends on the order of summation.
 _SAME = 1e-9
-
-
-def facts_of(evidence: SliceStatistics) -> dict[str, Any]:
-  """Returns the counts that fill the fields of explanations (see reasons)."""
-  part, sums = evidence.part, evidence.sums
-  return {
-    'without_gold': len(part) - part.n_with_gold,
-    'labels': part.n_labels,
-    'gold_labels': int(sums[GOLD_LABELS]),
-    'train_counts': part.train_counts,
-    **{
-      name.replace(UP_TO_LARGEST, 'up_to_largest'): int(value)
-      for name, value in sums.items()
-      if name.startswith(UP_TO_LARGEST)
-    },
-  }
+# What protocols do, as the sentences say it.
+_WITHOUT_GOLD = {True: 'skipped', False: 'counted as 0'}
+_DIVISOR = {Recalled.WEIGHT: 'the weights', Recalled.COUNT: 'the number'}
 
 
 def differences(
   metrics: Mapping[str, Mapping[str, Mapping[str, Any]]],
   protocols: Sequence[Protocol],
-  facts: Mapping[str, Mapping[str, Any]],
+  facts: Mapping[str, Mapping[Any, Any]],
   missing: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, dict[str, dict[str, str]]]:
   """Explains why metrics differ from the same metrics of the first protocol.
 
   Args:
     metrics: protocol -> slice -> metric -> value.
-    facts: slice -> counts of the slice, from facts_of.
+    facts: slice -> numbers of its documents and labels, from facts_of.
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
@@ -67,13 +54,9 @@ def differences(
       ours, texts = metrics[first.name][name], {}
       for metric, value in values.items():
         if metric in ours and _differ(ours[metric], value):
-          counts = _counts(facts[name], metric, first, other)
-          sentences = [
-            _singular(sentence.format(**counts))
-            for sentence in reasons(metric, first, other, name)
-          ]
           # A reason about 0 documents or labels does not explain a difference.
-          if told := [s for s in sentences if not s.startswith('0 ')]:
+          found = _reasons(metric, name, (first, other), facts[name])
+          if told := [why for why in found if not why.startswith('0 ')]:
             texts[metric] = '; '.join(told)
       for metric, reason in missing[other.name][name].items():
         # If the first protocol has no value either, its notes say why.
@@ -86,15 +69,17 @@ def differences(
   return by_protocol
 
 
-def _singular(sentence: str) -> str:
-  """Returns the sentence in the singular if it starts with the count 1."""
-  for many, one in (
-    ('documents have', 'document has'),
-    ('labels are', 'label is'),
-  ):
-    if sentence.startswith(f'1 {many} '):
-      return sentence.replace(many, one, 1)
-  return sentence
+def facts_of(evidence: SliceStatistics) -> dict[Any, Any]:
+  """Returns the numbers of documents and labels that reasons name."""
+  part, sums = evidence.part, evidence.sums
+  largest = {n: int(x) for n, x in sums.items() if n.startswith(UP_TO_LARGEST)}
+  return {
+    'without gold': len(part) - part.n_with_gold,
+    'train counts': part.train_counts,
+    AveragedLabels.ALL: part.n_labels,
+    AveragedLabels.GOLD: int(sums[GOLD_LABELS]),
+    **largest,
+  }
 
 
 def _differ(ours: Any, theirs: Any) -> bool:
@@ -103,89 +88,77 @@ def _differ(ours: Any, theirs: Any) -> bool:
   return abs(ours - theirs) > _SAME
 
 
-def _counts(
-  facts: Mapping[str, Any], metric: str, first: Protocol, other: Protocol
-) -> dict[str, Any]:
-  """Returns the texts that fill the fields of one metric's explanations."""
-  k = metric.partition('@')[2]
-  low, high = sorted((first.frequent_from, other.frequent_from))
-  counts = facts['train_counts']
-  between = int(np.sum((counts >= low) & (counts < high)))
-  fields = {n: v for n, v in facts.items() if isinstance(v, int)}
-  fields |= {
-    'between': between,
-    'up_to_largest': fields.get(f'up_to_largest@{k}'),
-  }
-  return {n: '' if v is None else f'{v:,}' for n, v in fields.items()}
-
-
-def reasons(
-  metric: str, first: Protocol, other: Protocol, slice_name: str = 'all'
-) -> tuple[str, ...]:
-  """Returns a text for each reason why two protocols may differ in a metric.
-
-  The texts are sentences with fields for str.format. Each field is a number:
-
-  - {without_gold}: documents that have no gold in the slice.
-  - {labels}: all labels of the slice.
-  - {gold_labels}: labels of the slice that are gold for some document.
-  - {up_to_largest}: labels up to the largest index that is gold or listed.
-  - {between}: labels that are frequent under only one of the two protocols.
-  """
-  kind, pair = kind_of(metric), (first, other)
-  us, them = first.name, other.name
-  instance, sentences = _metric_of(kind), []
+def _reasons(
+  metric: str,
+  slice_name: str,
+  pair: tuple[Protocol, Protocol],
+  facts: Mapping[Any, Any],
+) -> Iterator[str]:
+  """Yields a sentence for each reason why two protocols differ in a metric."""
+  kind, (us, them) = kind_of(metric), (protocol.name for protocol in pair)
+  instance = _metrics_by_kind().get(kind)
   ours, theirs = (protocol.frequent_from for protocol in pair)
   if ours != theirs and slice_name in ('frequent', 'few'):
-    sentences.append(
-      '{between} labels are frequent under only one of the protocols: '
-      f'{us} requires {ours} training documents, {them} requires {theirs}'
+    counts = facts['train counts']
+    low, high = sorted((ours, theirs))
+    n = int(np.sum((counts >= low) & (counts < high)))
+    yield (
+      f'{_number(n, "label is", "labels are")} frequent under only one of the '
+      f'protocols: {us} requires {ours} training documents, {them} requires '
+      f'{theirs}'
     )
   ours, theirs = (_WITHOUT_GOLD[p.skip_without_gold] for p in pair)
-  is_mean = (
-    isinstance(instance, DocumentMetric) and type(instance).under is None
-  )
+  is_mean = isinstance(instance, DocumentMetric) and instance.under is None
   if ours != theirs and (is_mean or kind in ('n_docs', 'n_skipped')):
-    sentences.append(
-      '{without_gold} documents have no gold label: '
-      f'{ours} by {us}, {theirs} by {them}'
+    n = facts['without gold']
+    yield (
+      f'{_number(n, "document has", "documents have")} no gold label: {ours} '
+      f'by {us}, {theirs} by {them}'
     )
-  if first.psndcg != other.psndcg and kind == 'PSnDCG@k':
-    divides, not_ = (us, them) if first.psndcg is Ratio.MEANS else (them, us)
-    sentences.append(
+  ours, theirs = (protocol.psndcg for protocol in pair)
+  if ours != theirs and kind == 'PSnDCG@k':
+    divides, not_ = (us, them) if ours is Ratio.MEANS else (them, us)
+    yield (
       'the terms of a document are first divided by its ideal DCG in '
       f'{divides}, but not in {not_}'
     )
   ours, theirs = (_DIVISOR[protocol.psr] for protocol in pair)
   if ours != theirs and kind in ('PSR@k', 'PSR-norm@k'):
-    sentences.append(
+    yield (
       f"a document's hits are divided by {ours} of its gold labels in {us}, "
       f'by {theirs} of its gold labels in {them}'
     )
   if isinstance(instance, LabelMetric) and instance.has_cut_off():
-    ours, theirs = (_AVERAGED[instance.averaged_labels(p)] for p in pair)
+    end = metric[metric.index('@') :].partition('[')[0]
+    ours, theirs = (
+      _averaged(instance.averaged_labels(protocol), end, facts)
+      for protocol in pair
+    )
     if ours != theirs:
       subject = 'coverage' if kind == 'coverage@k' else 'the mean'
-      sentences.append(
-        f'{subject} in {us} is over {ours}, in {them} over {theirs}'
+      yield f'{subject} in {us} is over {ours}, in {them} over {theirs}'
+
+
+def _number(n: int, one: str, many: str) -> str:
+  return f'{n:,} {one if n == 1 else many}'
+
+
+def _averaged(
+  averaged: AveragedLabels, end: str, facts: Mapping[Any, Any]
+) -> str:
+  match averaged:
+    case AveragedLabels.ALL:
+      return f'all {facts[averaged]:,} labels'
+    case AveragedLabels.GOLD:
+      return f'the {facts[averaged]:,} labels that are gold for a document'
+    case AveragedLabels.UP_TO_LARGEST:
+      return (
+        f'the {facts[f"{UP_TO_LARGEST}{end}"]:,} labels up to the largest '
+        'index that is gold or listed'
       )
-  return tuple(sentences)
 
 
-# What protocols do, as the sentences say it.
-_WITHOUT_GOLD = {True: 'skipped', False: 'counted as 0'}
-_DIVISOR = {Recalled.WEIGHT: 'the weights', Recalled.COUNT: 'the number'}
-_AVERAGED = {
-  AveragedLabels.ALL: 'all {labels} labels',
-  AveragedLabels.GOLD: 'the {gold_labels} labels that are gold for a document',
-  AveragedLabels.UP_TO_LARGEST: (
-    'the {up_to_largest} labels up to the largest index that is gold or listed'
-  ),
-}
-
-
-def _metric_of(kind: str) -> Metric | None:
-  metrics = (
-    metric for cls in metric_classes() for metric in cls.variants(SumLayout())
-  )
-  return next((metric for metric in metrics if metric.name == kind), None)
+def _metrics_by_kind() -> dict[str, Metric]:
+  form = SumLayout()
+  every = [metric for cls in metric_classes() for metric in cls.variants(form)]
+  return {metric.name: metric for metric in reversed(every)}
