@@ -8,13 +8,12 @@ import math
 from jaxtyping import Bool, Float, Int
 import numpy as np
 
-from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.hierarchical import HierarchicalMetric, PathDecisions
-from xjax.judge.metrics.label_sums import in_bins, label_sums
+from xjax.judge.metrics.label_sums import check_adds_zero, in_bins, label_sums
 from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.metric import (
   CORRECT,
@@ -106,7 +105,7 @@ class SliceStatistics:
     )
     by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
     for metric in by_label:
-      _check_adds_zero(metric)
+      check_adds_zero(metric)
     return cls(
       part=part,
       ks=ks,
@@ -434,19 +433,3 @@ def _by_path(
     if isinstance(metric, HierarchicalMetric)
     and (hierarchy or named & set(metric.kinds()))
   )
-
-
-@functools.cache
-def _check_adds_zero(metric: LabelMetric) -> None:
-  """Checks that a label adds 0 to a metric's sums if all its counts are 0.
-
-  Labels that are neither predicted nor gold may be left out of the sums.
-  """
-  none = PerLabel(*[np.zeros(1)] * 3, n_docs=1)
-  with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
-    values = [function(none) for function in metric.sums().values()]
-  if any(float(value_L[0]) for value_L in values):
-    raise ConfigError(
-      f'{type(metric).__qualname__}: {metric.name} must add 0 for a label '
-      'that is neither predicted nor gold'
-    )

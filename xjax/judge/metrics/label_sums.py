@@ -1,10 +1,12 @@
 """Computes sums over labels from each label's counts."""
 
 from collections.abc import Mapping, Sequence
+import functools
 
 from jaxtyping import Bool, Int
 import numpy as np
 
+from xjax.core.errors import ConfigError
 from xjax.judge.metrics.metric import (
   CORRECT,
   PREDICTED,
@@ -70,3 +72,19 @@ def label_sums(
   largest = np.cumsum(mask_L)[seen_L].max(initial=0)
   sums[f'{UP_TO_LARGEST}{end}'] = float(largest)
   return sums
+
+
+@functools.cache
+def check_adds_zero(metric: LabelMetric) -> None:
+  """Checks that a label adds 0 to a metric's sums if all its counts are 0.
+
+  Labels that are neither predicted nor gold may be left out of the sums.
+  """
+  none = PerLabel(*[np.zeros(1)] * 3, n_docs=1)
+  with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
+    values = [function(none) for function in metric.sums().values()]
+  if any(float(value_L[0]) for value_L in values):
+    raise ConfigError(
+      f'{type(metric).__qualname__}: {metric.name} must add 0 for a label '
+      'that is neither predicted nor gold'
+    )
