@@ -59,25 +59,12 @@ def ranked():
   return result
 
 
-def trained(mesh):
-  """The loss and its gradients."""
-
-  def run(model, documents):
-    graphdef, params = nnx.split(model)
-
-    def total(params):
-      return loss_of(nnx.merge(graphdef, params), documents)
-
-    return jax.value_and_grad(total, allow_int=True)(params)
-
-  with jax.set_mesh(mesh_of(mesh)):
-    run, params = compiled(run, FULL)
-    return jax.tree.map(np.asarray, run(params, batch()))
-
-
 @pytest.fixture(scope='module')
-def one_device():
-  return trained((1, 1))
+def total():
+  """The loss of the batch."""
+  with jax.set_mesh(mesh_of()):
+    run, params = compiled(loss_of, FULL)
+    return float(run(params, batch()))
 
 
 def test_a_full_list_starts_with_the_emitted_labels_and_others_have_no_more(
@@ -97,7 +84,7 @@ def test_a_full_list_starts_with_the_emitted_labels_and_others_have_no_more(
   assert np.isfinite(full_scores).all()
 
 
-def test_documents_are_scored_and_learnt_alone(ranked, one_device):
+def test_documents_are_scored_and_learnt_alone(ranked, total):
   """Neither other documents nor padding change anything."""
   ids, scores = ranked[Ranking.FULL]
   parts = [batch(T + 4, slice(i, i + 1)) for i in range(8)]
@@ -112,28 +99,42 @@ def test_documents_are_scored_and_learnt_alone(ranked, one_device):
     np.testing.assert_array_equal(own_ids[0, 0], ids[i])
     np.testing.assert_allclose(own[0, 0], scores[i], atol=1e-5)
   losses = [loss for _, loss in found]
-  np.testing.assert_allclose(sum(losses), one_device[0], rtol=1e-5)
+  np.testing.assert_allclose(sum(losses), total, rtol=1e-5)
   assert losses[7] == 0  # this row only fills the batch
   assert min(losses[:7]) > 0
 
 
-@pytest.mark.parametrize(
-  'mesh', [(2, 4), pytest.param((4, 2), marks=pytest.mark.thorough)]
-)
-def test_devices_give_the_same_loss_and_lists(mesh, ranked, one_device):
-  results = trained(mesh)
-  for x, y in zip(jax.tree.leaves(results), jax.tree.leaves(one_device)):
-    if x.dtype == np.float32:
-      assert np.abs(x - y).max() <= 1e-5 * (1 + np.abs(y).max())
-  with jax.set_mesh(mesh_of(mesh)):
+def test_devices_give_the_same_lists(ranked):
+  with jax.set_mesh(mesh_of((2, 4))):
     run, params = compiled(lists, FULL)
     ids, scores = run(params, batch())
   np.testing.assert_array_equal(ids[0], ranked[Ranking.FULL][0])
   np.testing.assert_allclose(scores[0], ranked[Ranking.FULL][1], atol=1e-5)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize('mesh', [(2, 4), (4, 2)])
+def test_devices_give_the_same_loss(mesh):
+  def run(model, documents):
+    graphdef, params = nnx.split(model)
+
+    def total(params):
+      return loss_of(nnx.merge(graphdef, params), documents)
+
+    return jax.value_and_grad(total, allow_int=True)(params)
+
+  found = []
+  for shape in ((1, 1), mesh):
+    with jax.set_mesh(mesh_of(shape)):
+      program, params = compiled(run, FULL)
+      found.append(jax.tree.map(np.asarray, program(params, batch())))
+  for y, x in zip(*map(jax.tree.leaves, found)):
+    if x.dtype == np.float32:
+      assert np.abs(x - y).max() <= 1e-5 * (1 + np.abs(y).max())
+
+
 @pytest.mark.parametrize(('masked', 'rate'), [(0.5, 0.0), (0.0, 0.2)])
-def test_the_key_decides_dropout_and_masked_levels(masked, rate, one_device):
+def test_the_key_decides_dropout_and_masked_levels(masked, rate, total):
 
   def loss_with(model, key):
     return loss_of(model, batch(), nnx.Rngs(dropout=key))
@@ -142,7 +143,7 @@ def test_the_key_decides_dropout_and_masked_levels(masked, rate, one_device):
     run, params = compiled(loss_with, HBGLConfig(masked=masked), rate=rate)
     losses = [float(run(params, jax.random.key(i))) for i in (0, 1, 0)]
   assert losses[0] == losses[2]
-  assert len({*losses, float(one_device[0])}) == 3
+  assert len({*losses, total}) == 3
 
 
 def test_levels_without_labels_are_left_out():
