@@ -42,33 +42,19 @@ def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(**_temporary(path))
   try:
-    with _rename_at_end(handle, name, path, mode) as file:
-      yield file
-  except OSError as error:
-    if error.filename is not None and str(error.filename) not in (
-      name,
-      str(path),
-    ):
-      raise
-    with writing(path):  # names the path in the error
-      raise
-
-
-@contextlib.contextmanager
-def _rename_at_end(
-  handle: int, name: str, path: pathlib.Path, mode: str
-) -> Iterator[IO[Any]]:
-  """Opens a temporary file, then renames it, or deletes it after an error."""
-  encoding = None if 'b' in mode else 'utf-8'
-  try:
+    encoding = None if 'b' in mode else 'utf-8'
     with os.fdopen(handle, mode, encoding=encoding) as file:
       yield file
       file.flush()
       os.fsync(file.fileno())
     os.chmod(name, 0o644)
     os.replace(name, path)
-  except BaseException:
+  except BaseException as error:
     pathlib.Path(name).unlink(missing_ok=True)
+    own = None, name, str(path)
+    if isinstance(error, OSError) and error.filename in own:
+      with writing(path):  # names the path in the error
+        raise
     raise
 
 

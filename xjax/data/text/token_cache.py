@@ -10,7 +10,7 @@ parts:
    and a SHA-256 checksum of the key and of parts 1 and 2
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import functools
 import hashlib
 import itertools
@@ -18,7 +18,7 @@ import json
 import os
 import pathlib
 import struct
-from typing import IO, Protocol
+from typing import Protocol
 
 from absl import logging
 import numpy as np
@@ -94,9 +94,11 @@ def tokenise(
   name = f'{split.name}-{key.hex()[:32]}.ids'
   path = pathlib.Path(cache_dir) / 'tokens' / name
   try:
-    tokens = _read_or_make(
-      path, key, split, lambda ds: _ids(ds, vocab, max_tokens, by_zone)
-    )
+    tokens = _read(path, key)
+    if tokens is None:
+      documents = (split.documents[row] for row in range(len(split)))
+      _write(path, key, split, _ids(documents, vocab, max_tokens, by_zone))
+      tokens = _read(path, key)
   except OSError as error:
     raise UserError(
       f'{path}: cannot be written: {error}; set data.cache_dir to a folder '
@@ -137,66 +139,43 @@ def _warn_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
   )
 
 
-def _read_or_make(
-  path: pathlib.Path,
-  key: bytes,
-  split: Split,
-  encoder: Callable[[Iterable[Document]], Iterable[np.ndarray]],
-) -> Ragged:
-  if path.exists():
-    try:
-      return _read(path, key)
-    except ValueError as error:
-      logging.warning(
-        'the cache file %s is damaged (%s) and is made again', path, error
-      )
-  with atomic_write(path, 'wb') as file:
-    _write(file, key, split, encoder)
-  return _read(path, key)
-
-
 def _write(
-  file: IO[bytes],
-  key: bytes,
-  split: Split,
-  encoder: Callable[[Iterable[Document]], Iterable[np.ndarray]],
+  path: pathlib.Path, key: bytes, split: Split, rows: Iterable[np.ndarray]
 ) -> None:
   """Writes a split's ids document by document, to save memory."""
-  checksum = hashlib.sha256(key)
-  lengths = np.zeros(len(split), _INT32)
-  rows = encoder(split.documents[row] for row in range(len(split)))
-  title = f'tokens of {split.name}'
-  with progress(rows, title, total=len(split)) as ids_by_row:
-    for row, ids in enumerate(ids_by_row):
-      lengths[row] = len(ids)
-      _put(file, checksum, ids.astype(_INT32, copy=False))
-  _put(file, checksum, lengths)
-  total = int(lengths.sum(dtype=np.int64))
-  file.write(_TRAILER.pack(_FORMAT, total, len(split), checksum.digest()))
+  checksum, n = hashlib.sha256(key), len(split)
+  lengths = np.zeros(n, _INT32)
+  with atomic_write(path, 'wb') as file:
+    with progress(rows, f'tokens of {split.name}', total=n) as ids_by_row:
+      for row, ids in enumerate(ids_by_row):
+        lengths[row] = len(ids)
+        data = ids.astype(_INT32, copy=False).data
+        file.write(data)
+        checksum.update(data)
+    file.write(lengths.data)
+    checksum.update(lengths.data)
+    total = int(lengths.sum(dtype=np.int64))
+    file.write(_TRAILER.pack(_FORMAT, total, n, checksum.digest()))
 
 
-def _put(file: IO[bytes], checksum: 'hashlib._Hash', array: np.ndarray) -> None:
-  file.write(array.data)
-  checksum.update(array.data)
-
-
-def _read(path: pathlib.Path, key: bytes) -> Ragged:
-  """Maps a cache file; a ValueError if it is damaged or has another key."""
-  size = path.stat().st_size - _TRAILER.size
-  if size < 0:
-    raise ValueError('cut short')
-  with path.open('rb') as file:
-    file.seek(size)
-    form, total, n, checksum = _TRAILER.unpack(file.read(_TRAILER.size))
-  if form != _FORMAT or min(total, n) < 0 or size != 4 * (total + n):
-    raise ValueError('cut short')
-  stored = np.zeros(0, _INT32)
-  if size:  # an empty file cannot be mapped
-    stored = np.memmap(path, _INT32, 'r', shape=total + n)
-  actual = hashlib.sha256(key)
-  actual.update(stored.data)
-  if actual.digest() != checksum:
-    raise ValueError('wrong checksum')
-  indptr = np.zeros(n + 1, np.int64)
-  np.cumsum(stored[total:], out=indptr[1:])
-  return Ragged(indptr, stored[:total])
+def _read(path: pathlib.Path, key: bytes) -> Ragged | None:
+  """Maps a cache file; None if it is absent, damaged or has another key."""
+  if not path.exists():
+    return None
+  form, total, n, checksum = b'', 0, 0, b''
+  if (size := path.stat().st_size - _TRAILER.size) >= 0:
+    with path.open('rb') as file:
+      file.seek(size)
+      form, total, n, checksum = _TRAILER.unpack(file.read())
+  if form == _FORMAT and min(total, n) >= 0 and size == 4 * (total + n):
+    stored = np.zeros(0, _INT32)
+    if size:  # an empty file cannot be mapped
+      stored = np.memmap(path, _INT32, 'r', shape=total + n)
+    actual = hashlib.sha256(key)
+    actual.update(stored.data)
+    if actual.digest() == checksum:
+      indptr = np.zeros(n + 1, np.int64)
+      np.cumsum(stored[total:], out=indptr[1:])
+      return Ragged(indptr, stored[:total])
+  logging.warning('the cache file %s is damaged and is made again', path)
+  return None
