@@ -97,7 +97,6 @@ def test_rows_of_labels_are_padded_and_divided(shape):
     ([[0], [0], [1], [1]], [((0, 1), 4), ((2, 3), 4)]),
     # The label axis goes on in another process.
     ([[0, 0, 1, 1]], [((0,), 1), ((0,), 1)]),
-    ([[0, 1], [1, 0]], [((0, 1), 2), ((0, 1), 2)]),
     # Both, in whatever order.
     ([[2, 3], [1, 0]], [((1,), 2), ((1,), 2), ((0,), 2), ((0,), 2)]),
     # Rows that lie apart.

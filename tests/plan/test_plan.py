@@ -189,21 +189,18 @@ def plan_of(config, chip='h200', devices=1, labels=100_000, sizes=None):
   return Planner(sizes, CHIPS[chip]).plan(config, devices)
 
 
-def test_remat_and_micro_batches_hold_less():
-  configs = bert(), bert(), bert()
+def test_remat_holds_less():
+  configs = bert(), bert()
   deep = dataclasses.replace(
     sizes_of(bert(), 1000),
     architecture=dataclasses.replace(TINY_BERT, layers=2),
   )
   configs[1].model.encoder.remat = True
-  configs[2].train.accumulate = 4
-  usual, again, micro = (plan_of(config, sizes=deep) for config in configs)
-  activations = [p.held.parts[ACTIVATIONS] for p in (usual, again, micro)]
+  usual, again = (plan_of(config, sizes=deep) for config in configs)
+  activations = [p.held.parts[ACTIVATIONS] for p in (usual, again)]
   assert activations[1] < 0.7 * activations[0]
-  assert activations[2] < 0.7 * activations[0]
   # Operations that are computed again are counted.
   assert again.longest.operations > 1.2 * usual.longest.operations
-  assert micro.longest.operations == usual.longest.operations
 
 
 def moved_by_label(config):

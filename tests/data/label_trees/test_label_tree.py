@@ -33,19 +33,6 @@ def test_nodes_are_numbered_by_depth_and_siblings_keep_their_order():
   assert str(LabelTree.of([-1], [0], 1)) == '1 nodes by depth, 1 label'
 
 
-def test_the_largest_below():
-  values = np.array([1, 9, -np.inf, 2, 3, 99])  # 5 is not in the tree
-  below = small().largest_below(values).tolist()
-  assert below == [9, 3, 9, 1, 3, 9, 2]
-
-
-def test_the_nodes_that_labels_make_positive():
-  labels, nodes = small().positive()
-  pairs = list(zip(labels.tolist(), nodes.tolist(), strict=True))
-  wanted = {0: [1, 3], 1: [2, 5], 2: [1], 3: [2, 5, 6], 4: [1, 4]}
-  assert pairs == [(x, node) for x, nodes in wanted.items() for node in nodes]
-
-
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 40))
 def test_any_tree(make_tree, seed, n_nodes):
@@ -85,16 +72,11 @@ def test_any_tree(make_tree, seed, n_nodes):
   ('parent', 'label', 'says'),
   [
     ([-1, 2, 1], [-1, 0, 1], 'not below the root'),
-    ([-1, 1], [-1, 0], 'not below the root'),
     ([-1, -1], [0, 1], 'exactly one root'),
-    ([1, 0], [0, 1], 'exactly one root'),
-    ([], [], 'exactly one root'),
     ([-1, 7], [-1, 0], 'not a node'),
-    ([-1, -2], [-1, 0], 'not a node'),
     ([-1, 0, 0], [-1, 1, 1], 'a label occurs twice'),
     ([-1, 0, 0], [-1, 1, -1], 'a leaf of the tree has no label'),
     ([-1, 0, 0], [-1, 1, 3], r'not in 0\.\.2'),
-    ([-1, 0, 0], [-1, 1, -2], r'not in 0\.\.2'),
   ],
 )
 def test_what_is_no_tree(parent, label, says):
@@ -126,11 +108,9 @@ def changed(name, at, value):
 DAMAGE = {
   'tree/label: missing': lambda a: a.pop('label'),
   'tree/first_child: is int32': lambda a: a.update(first_child=a['label']),
-  'tree/label: is float64': lambda a: a.update(label=a['label'] * 1.0),
   'tree/n_labels: is -1': lambda a: a.update(n_labels=np.int64(-1)),
   r'tree: .* 0\.\.2': lambda a: a.update(n_labels=np.int64(3)),
   'tree: a label occurs twice': changed('label', 3, 4),
-  'tree: a leaf .* no label': changed('label', 3, NO_LABEL),
   'tree: these arrays are not a tree': changed('first_child', 0, 0),
   'tree: .* not a tree': changed(  # sums of these numbers overflow
     'first_child', slice(2, 6), [2**31 - 1] * 2 + [-(2**31)] * 2

@@ -136,7 +136,7 @@ def brute_gold(levels, level):
     yield {node: nodes.count(node) for node in sorted(set(nodes))}
 
 
-@pytest.mark.parametrize('level', range(3))
+@pytest.mark.parametrize('level', [1, 2])
 def test_gold_of_a_level_on_the_host(level):
   levels = LabelLevels.cut(small())
   rows, counts = levels.gold(level, Ragged.of(GOLD))
@@ -147,7 +147,7 @@ def test_gold_of_a_level_on_the_host(level):
   assert rows.values.dtype == np.int32 and rows.indptr.dtype == np.int64
 
 
-@pytest.mark.parametrize('level', range(3))
+@pytest.mark.parametrize('level', [1, 2])
 def test_gold_of_a_level_on_the_device(level):
   levels = LabelLevels.cut(small())
   positives = Ragged.of(GOLD).padded(np.arange(5), 5, PAD)

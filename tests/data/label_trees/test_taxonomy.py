@@ -67,15 +67,6 @@ def test_no_documents_and_labels_that_the_tree_lacks_say_nothing(gold):
   assert paths(IDS, PARENTS, gold)[PLANT] == [PLANT]
 
 
-def test_no_node_but_those_of_labels_is_predicted():
-  tree = taxonomy_tree(IDS, PARENTS, Ragged.of(CLOSED))
-  assert len(tree) == 1 + 7 and tree.n_labels == 6
-  assert (tree.label == NO_LABEL).sum() == 2  # the root and what is no label
-  labels, nodes = tree.positive()
-  (within,) = np.flatnonzero(tree.label[1:] == NO_LABEL) + 1
-  assert set(labels[nodes == within]) == {OAK, FIR}
-
-
 def test_parents_above_parents_that_are_no_labels():
   parents = {'a': ['x'], 'x': ['y'], 'b': ['y'], 'y': []}
   assert paths(['a', 'b'], parents, []) == {0: [NO, NO, 0], 1: [NO, 1]}
