@@ -235,7 +235,7 @@ def _models() -> dict[str, Kind]:
     'model folder': Kind(
       {
         'config.json': json.dumps(BERT).encode(),
-        'model.safetensors': save(to_hugging_face(weights, bert, 'ours')),
+        'model.safetensors': save(to_hugging_face(weights, bert)),
       },
       lambda path: ModelFolder.at(str(path)).parameters() and None,
     ),

@@ -30,7 +30,7 @@ def sound_tensors():
     path: rng.normal(size=shape).astype(np.float32)
     for path, shape in parameter_shapes(architecture).items()
   }
-  return to_hugging_face(params, architecture, 'ours')
+  return to_hugging_face(params, architecture)
 
 
 TENSORS = sound_tensors()

@@ -5,7 +5,6 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.models.neural.neural_model import NeuralModel
@@ -154,11 +153,3 @@ def test_offsets_are_the_mean_of_the_seen():
   none = {'unseen': seen | True, 'label_priors': priors}
   for kind in SHARED:
     assert described(kind, **none).head.offset[...] == 0
-
-
-def test_unknown_parts():
-  config = small()
-  config.encoder = config.embedding
-  says = 'config.model.encoder=.* must be a kind of Enc'
-  with pytest.raises(ConfigError, match=says):
-    built(config)

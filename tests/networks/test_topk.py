@@ -13,7 +13,7 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.topk import head_topk, restricted_topk
 
 B, L, K = 8, 300, 7
-MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
+MESHES = [(8, 1), (2, 4)]
 
 
 @struct.dataclass
@@ -101,7 +101,7 @@ def assert_same(found, expected):
 EVERYTHING = np.ones((B, L), bool)
 
 
-@pytest.mark.parametrize('chunk', [1, 100, 299, 5000])
+@pytest.mark.parametrize('chunk', [1, 299, 5000])
 def test_chunks_change_nothing(chunk):
   scores = draw()
   ids, found = streamed(scores, chunk=chunk)
@@ -128,8 +128,7 @@ def test_meshes_and_filters(mesh):
   assert_same((ids, found), dense)
 
 
-@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
-def test_fewer_labels_than_k(mesh):
+def test_fewer_labels_than_k(mesh=(2, 4)):
   scores = draw(n_labels=5)
   allowed = np.array([True, True, False, True, False])
   ids, found = streamed(scores, mesh=mesh, allowed=allowed)
@@ -195,7 +194,7 @@ def test_no_array_has_documents_and_all_labels():
     assert f'[{B},{width}' not in text and f',{B},{width}' not in text
 
 
-LARGE, D = 200_000, 4
+LARGE, D = 60_000, 4
 
 
 @pytest.fixture(scope='module')
@@ -230,11 +229,9 @@ def select(large, mesh, chunk, **filters):
 
 LAYOUTS = [
   ((1, 1), 700),
-  ((1, 1), 4096),
   ((1, 1), LARGE),
-  ((8, 1), 30_001),
-  ((2, 4), 2000),
-  ((1, 8), 9000),
+  ((8, 1), 5001),
+  ((1, 8), 2000),
 ]
 
 
@@ -242,16 +239,16 @@ LAYOUTS = [
 @pytest.mark.parametrize('mesh, chunk', LAYOUTS)
 def test_a_large_label_space(large, mesh, chunk):
   rng = np.random.default_rng(4)
-  slices = tuple(rng.random((2, LARGE)) < [[0.5], [1e-4]])
+  slices = tuple(rng.random((2, LARGE)) < [[0.5], [3e-4]])
   allowed_BL = rng.random((B, LARGE)) < 0.7
   ids, scores = select(large, mesh, chunk, slices=slices, allowed=allowed_BL)
   for g, may in enumerate([np.ones(LARGE, bool), *slices]):
     expected = by_definition(large[2], 50, may & allowed_BL)
     assert_same((ids[g], scores[g]), expected)
-  assert (ids[2, :, -1] == PAD).all()  # about 14 labels
+  assert (ids[2, :, -1] == PAD).all()  # about 13 labels
 
 
-@pytest.mark.parametrize('mesh, chunk', [((1, 1), 4096), ((2, 4), 9000)])
+@pytest.mark.parametrize('mesh, chunk', [((2, 4), 9000)])
 def test_a_large_label_space_with_weights(large, mesh, chunk):
   rng = np.random.default_rng(5)
   weights = rng.choice(np.float32([0, 0.5, 1, 2]), LARGE)
@@ -263,8 +260,9 @@ def test_a_large_label_space_with_weights(large, mesh, chunk):
   assert_same(jax.tree.map(lambda x: x[0], found), expected)
 
 
-@pytest.mark.parametrize('n_slices', [0, 4])
-@pytest.mark.parametrize('n_labels', [3_000_000, 3_000_100])
+@pytest.mark.parametrize(
+  ('n_labels', 'n_slices'), [(3_000_000, 0), (3_000_100, 4)]
+)
 def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
   documents, dim, chunk, k = 32, 4, 8192, 50
 

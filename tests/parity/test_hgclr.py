@@ -248,7 +248,7 @@ def peer_of(params):
   architecture = architecture_of(SIZES, 'test')
   fields = {name: x for name, x in SIZES.items() if name != 'model_type'}
   bert = BertModel(PeerConfig(**fields), add_pooling_layer=False).eval()
-  tensors = to_hugging_face(by_path(params), architecture, 'test')
+  tensors = to_hugging_face(by_path(params), architecture)
   bert.load_state_dict({name: torch.tensor(x) for name, x in tensors.items()})
   return Peer(by_path(params), bert)
 

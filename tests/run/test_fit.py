@@ -13,7 +13,6 @@ from tests.fixtures.kills import kill
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
-from xjax.data.text.words import Vocabulary
 from xjax.models.contract import load_config
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -43,14 +42,12 @@ def test_workdir_is_as_described(config, finished):
   assert config.train.steps == 6  # it is not changed
   corpus = load_corpus(config.data, config.seed)
   described = json.loads((folder / 'corpus.json').read_text())
-  vocab = Vocabulary.load(folder / 'features' / 'vocab.txt')
   assert described == {
     'n_train': 40,
     'splits': {'train': 40, 'dev': 16, 'test': 16},
     'digests': {name: s.digest for name, s in corpus.splits.items()},
     'fingerprint': corpus.fingerprint,
     'taxonomy': corpus.label_space.taxonomy_digest,
-    'vocabulary': vocab.digest,
   }
   space = LabelSpace.load(folder / 'labels.jsonl', 40)
   assert space.ids == corpus.label_space.ids
@@ -149,7 +146,7 @@ def test_another_vocabulary_is_refused(config, workdir):
   path = workdir / 'features' / 'vocab.txt'
   first, second, *rest = path.read_text().splitlines(True)
   path.write_text(''.join([second, first, *rest]))
-  with pytest.raises(DataError, match='vocab.txt: is not the vocabulary that'):
+  with pytest.raises(DataError, match='vocab.txt: is not the file that this'):
     fit(config, workdir)
 
 

@@ -104,7 +104,7 @@ def test_a_run_is_not_resumed_with_other_parents(taxonomy, tmp_path, changed):
     write_json(workdir.config, {})
   other = taxonomy(**changed)
   assert other.fingerprint == corpus.fingerprint
-  says = 'was started with another taxonomy: since'
+  says = r'was started on another corpus \(taxonomy differ'
   with pytest.raises(DataError, match=says):
     workdir.record_corpus(other)
 

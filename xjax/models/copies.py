@@ -73,7 +73,7 @@ def unpack_run(packed: bytes) -> TemporaryFolder:
 
 def _copy(run: Run, step: int, target: pathlib.Path) -> None:
   source, saved = run.folder, Workdir.at(target)
-  source.check_still_has_run()
+  source.check_has_run()
   # The proposals for training documents are large, and only training reads
   # them.
   unneeded = shutil.ignore_patterns(source.shortlists.name, 'fold_*.npz')

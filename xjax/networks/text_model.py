@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.config_part import ConfigPart, field
-from xjax.core.errors import ConfigError
 from xjax.core.mesh import documents_second
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.levels import LabelLevels
@@ -87,15 +86,6 @@ class TextModelConfig(ConfigPart, abstract=True):
     the taxonomy (see Hierarchy.of_space, which raises DataError).
     """
     return Hierarchy.of_space(space, self.scored_labels(space))
-
-
-_PARTS = {
-  'embedding': InputConfig,
-  'encoder': EncoderConfig,
-  'pooling': PoolingConfig,
-  'head': HeadConfig,
-  'views': ViewsConfig,
-}
 
 
 class TextModel(nnx.Module):
@@ -310,8 +300,7 @@ def build(
   """Makes a model with fresh parameters, in a mesh context (`jax.set_mesh`).
 
   The label rows of OneVsAll are sharded over all devices, those of other heads
-  over the label axis. All other parameters are replicated. ConfigError is
-  raised if a part of the config has the wrong type.
+  over the label axis. All other parameters are replicated.
 
   Args:
     vocab_size: number of word ids, including those of padding and of unknown
@@ -326,11 +315,6 @@ def build(
     levels: for a head with levels; None divides labels evenly, in their order.
     hierarchy: for a model that reads parents; None: no label has a parent.
   """
-  for name, base in _PARTS.items():
-    if not isinstance(part := getattr(config, name), base):
-      raise ConfigError(
-        f'config.model.{name}={part!r}: must be a kind of {base.__name__}'
-      )
   bias = None if label_priors is None else initial_biases(label_priors)
   none = np.zeros(n_labels, bool)
   unseen, hidden = (none if x is None else x for x in (unseen, hidden))

@@ -292,7 +292,7 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
 
   None: no dev split, or (with a line in the log) dev of another checkpoint.
   """
-  workdir.check_still_has_run()
+  workdir.check_has_run()
   digest = workdir.digests().get(DEV)
   if digest is None:
     return None

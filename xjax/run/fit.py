@@ -12,7 +12,6 @@ from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
 from xjax.models.config_check import check_config
-from xjax.models.config_json import to_json
 from xjax.models.contract import (
   Config,
   Run,
@@ -25,7 +24,6 @@ from xjax.run.open_run import OpenRun
 from xjax.train.preemption import Preemption
 from xjax.train.run_record import RunClock
 from xjax.train.workdir import Workdir
-from xjax.train.writers import write_results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +95,7 @@ def fit(
       opened = OpenRun(run, corpus.label_space, scorer)
       metrics = judge_splits(opened, corpus)
     if is_new:
-      record = clock.finished(steps, model.size(run))
-      write_results(folder.path, to_json(config), metrics, record)
-      clock.save(record)
+      clock.save(clock.finished(steps, model.size(run)))
     method = config.eval.calibration
     return FitResult(
       workdir=folder.path,

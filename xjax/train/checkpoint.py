@@ -11,14 +11,10 @@ checkpoint.json is written last. If it is missing, the process was killed before
 the checkpoint was complete.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 import contextlib
-import functools
-import logging
 import os
 import pathlib
-import re
-import sys
 from typing import Any
 
 import grain
@@ -43,12 +39,6 @@ from xjax.train.state import TrainState
 _SLOTS = 'row_slots'
 _BATCHES = 'batches'  # where the iterator of batches is, in meta
 
-# TensorStore adds the number of the system's error to its messages.
-_NUMBER = re.compile(r"os_error_code='([0-9]+)'")
-_ORBAX = re.compile('[/ ]orbax/|OCDBT')  # in messages of Orbax's tasks
-_CLOSED = 'Event loop is closed'
-_SHOWN = 200  # characters of a message without such a number
-
 
 class Checkpoints(contextlib.AbstractContextManager):
   """Saves and restores checkpoints; leaving the context waits for all saves."""
@@ -67,7 +57,6 @@ class Checkpoints(contextlib.AbstractContextManager):
         self._folder.mkdir(parents=True, exist_ok=True)
       sweep(self._folder)
     barrier('xjax:checkpoints')
-    _hide_tracebacks()
     self._manager = ocp.CheckpointManager(
       self._folder,
       item_names=ARRAYS,
@@ -159,14 +148,14 @@ class Checkpoints(contextlib.AbstractContextManager):
     wanted = _leaves(like)
     for item in wanted.keys() - {'optimizer'}:
       _check_shapes(self._folder / str(step), item, wanted[item])
-    arrays = {
-      item: ocp.args.StandardRestore(leaves) for item, leaves in wanted.items()
-    }
     with Progress(f'reading the checkpoint of step {step}'):
-      items = self._manager.restore(step, args=ocp.args.Composite(**arrays))
+      items = {
+        item: _read_arrays(self._folder / str(step) / item, leaves)
+        for item, leaves in wanted.items()
+      }
     meta = read_meta(self._folder, step)
     iterator.set_state(meta.pop(_BATCHES))
-    optimizer = dict(items['optimizer'])
+    optimizer = items['optimizer']
     means = None
     if like.averages is not None:
       means = from_paths(like.averages, items['averages'])
@@ -304,29 +293,4 @@ def _saving(folder: pathlib.Path) -> Iterator[None]:
     except ValueError as error:
       # TensorStore raises no other type. Orbax also raises it for files that
       # have vanished.
-      text = str(error)
-      number = _NUMBER.search(text)
-      why = os.strerror(int(number[1])) if number else text[:_SHOWN]
-      raise OSError(why if folder.is_dir() else 'it was deleted') from error
-
-
-@functools.cache
-def _hide_tracebacks() -> None:
-  """Hides tracebacks of Orbax's threads and tasks from now on."""
-  # Orbax raises the same errors in the main thread, too. Some of its tasks
-  # print a traceback only when Python exits.
-  for name in ('absl', 'asyncio'):
-    logging.getLogger(name).addFilter(_is_shown)
-  sys.unraisablehook = functools.partial(_show, sys.unraisablehook)
-
-
-def _is_shown(record: logging.LogRecord) -> bool:
-  source = f'{record.pathname} {record.getMessage()}'
-  return not record.exc_info or not _ORBAX.search(source)
-
-
-def _show(shown: Callable[[Any], object], error: Any) -> None:
-  """Shows an error that nothing can catch, unless it is one of Orbax."""
-  closed = error.object is None and str(error.exc_value) == _CLOSED
-  if not closed and 'async_serialize' not in repr(error.object):
-    shown(error)
+      raise OSError(str(error)[:200]) from error

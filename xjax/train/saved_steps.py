@@ -114,42 +114,30 @@ def check_checkpoint(
     raise DataError(f'{workdir.checkpoints / str(step)}: {fault}; {advice}')
 
 
-def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
-  """Returns the step `best`, or `newest` if `best` is None or is lost.
+def keep_best(workdir: Workdir, newest: int, best: int | None) -> int:
+  """Returns the step `best`, or `newest` if `best` is None, lost or damaged.
 
-  If it is lost, this is recorded in the newest checkpoint, which must be
-  intact. All hosts must call this function.
+  In the last case, a warning says so, the newest checkpoint, which must be
+  intact, records it, and a damaged checkpoint is moved to damaged/. All hosts
+  must call this function.
   """
-  if best is None or (workdir.checkpoints / str(best)).is_dir():
-    return newest if best is None else best
-  logging.warning(
-    '%s: the best checkpoint (step %d) is lost; the checkpoint of step %d is '
-    'used instead',
-    workdir.path,
-    best,
-    newest,
-  )
-  barrier('xjax:lost')  # wait until no process looks for the folder
-  if is_host0():
-    meta = read_meta(workdir.checkpoints, newest) | {'best_step': newest}
-    replace_meta(workdir.checkpoints / str(newest), meta)
+  folder = workdir.checkpoints
+  fault = '' if best in (None, newest) else fault_of(folder, best)
+  if fault and is_host0():
+    if (path := folder / str(best)).is_dir():
+      _move_away(path, fault, 'the newest checkpoint')
+    else:
+      logging.warning('%s: the best checkpoint (step %d) is lost', folder, best)
+    meta = read_meta(folder, newest) | {'best_step': newest}
+    replace_meta(folder / str(newest), meta)
   barrier('xjax:best')
-  return newest
+  return newest if fault or best is None else best
 
 
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
   """Returns the position of training of an intact checkpoint."""
   record = pathlib.Path(folder) / str(step) / RECORD
   return json.loads(record.read_text('utf-8'))[_META]
-
-
-def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
-  """Moves a step to damaged/ if it is damaged; all hosts must call this."""
-  fault = fault_of(folder, step)
-  if fault and is_host0():
-    _move_away(pathlib.Path(folder) / str(step), fault, 'the newest checkpoint')
-  barrier('xjax:damaged')
-  return bool(fault)
 
 
 def copy_for_loading(

@@ -36,7 +36,6 @@ from xjax.data.text.words import Vocabulary
 from xjax.judge.files.evaluation import MARK
 from xjax.networks.pretrained.architecture import Architecture, architecture_of
 
-_VOCABULARY = 'vocabulary'  # field of corpus.json
 _REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
@@ -97,14 +96,6 @@ class Workdir:
     if not self.config.exists():
       raise DataError(
         f'{self.path}: this folder has no run of xjax (no config.json)'
-      )
-
-  def check_still_has_run(self) -> None:
-    """Checks that the workdir of a loaded model is where it was."""
-    if not self.config.exists():
-      raise DataError(
-        f'{self.path}: was moved or deleted after the model was loaded; load '
-        'the model again from its new place'
       )
 
   @contextlib.contextmanager
@@ -226,22 +217,15 @@ class Workdir:
       described['taxonomy'] = taxonomy
     # If config.json is absent, these files are from an interrupted start.
     has_run = self.config.exists() and self.corpus.exists()
-    before = dict(read_json(self.corpus) if has_run else described)
-    before.pop(_VOCABULARY, None)
+    before = read_json(self.corpus) if has_run else described
     fields = dict.fromkeys((*before, *described))
     changed = [x for x in fields if before.get(x) != described.get(x)]
-    if changed == ['taxonomy']:
-      raise DataError(
-        f'{self.path}: was started with another taxonomy: since then, parents '
-        'of labels, or concepts that are no labels, have changed in the '
-        'corpus; use a new workdir, or restore the old taxonomy, which is in '
-        f'{self.labels.name} and {self.concepts.name} of the workdir'
-      )
     if changed:
       raise DataError(
-        f'{self.path}: was started on another corpus (before: '
-        f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
-        'workdir, or judge this model on other data with xjax evaluate'
+        f'{self.path}: was started on another corpus ({", ".join(changed)} '
+        f'differ; before: {json.dumps(before)}; now: {json.dumps(described)}). '
+        'The taxonomy is that of labels and concepts, with their parents. Use '
+        'a new workdir, or judge this model on other data with xjax evaluate'
       )
     barrier('xjax:corpus')
     if is_host0():
@@ -259,18 +243,8 @@ class Workdir:
           with atomic_write(self.drawn(name)) as file:
             file.writelines(f'{id_}\n' for id_ in corpus.splits[name].ids)
       if not has_run:
-        self._write_corpus(described)
-
-  def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
-    """Adds a vocabulary's digest to corpus.json if the file has none yet."""
-    described = self._read_corpus()
-    barrier('xjax:described')  # wait until no process reads the file
-    if is_host0() and _VOCABULARY not in described:
-      self._write_corpus({**described, _VOCABULARY: vocab.digest})
-
-  def _write_corpus(self, described: dict[str, Any]) -> None:
-    with self.recording(self.corpus):
-      write_json(self.corpus, described)
+        with self.recording(self.corpus):
+          write_json(self.corpus, described)
 
   def _read_corpus(self) -> dict[str, Any]:
     described = read_json(self.corpus)
@@ -300,12 +274,12 @@ class Workdir:
 
   def vocabulary(self) -> Vocabulary:
     vocab = Vocabulary.load(self.vocab)
-    self._check_digest(self.vocab, vocab.digest)
+    self.check(self.vocab)
     return vocab
 
   def subwords(self) -> Subwords:
     tokenizer = Subwords.load(self.tokenizer)
-    self._check_digest(self.tokenizer, tokenizer.digest)
+    self.check(self.tokenizer)
     return tokenizer
 
   def architecture(self) -> Architecture | None:
@@ -317,11 +291,3 @@ class Workdir:
     architecture = architecture_of(read_json(self.encoder), str(self.encoder))
     self.check(self.encoder)
     return architecture
-
-  def _check_digest(self, path: pathlib.Path, digest: str) -> None:
-    # A run that was killed before record_vocabulary has no digest yet.
-    if self._read_corpus().get(_VOCABULARY, digest) != digest:
-      raise DataError(
-        f'{path}: is not the vocabulary that this run was started with; the '
-        'file has changed, or this version of xjax splits texts in another way'
-      )

@@ -1,12 +1,10 @@
 """Reports training to metrics.jsonl, TensorBoard, the terminal and profiles."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 import contextlib
 import json
 import os
 import pathlib
-import socket
-import struct
 import sys
 import time
 from typing import Any
@@ -19,16 +17,14 @@ from xjax.core.atomic import atomic_write, writing
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 from xjax.judge.criteria import main_metrics
-from xjax.judge.judge import PROTOCOL
-from xjax.train.run_record import RunRecord
 
 # tensorboardX imports PyTorch if it is installed, which takes longer than
 # training a small model. Writing numbers does not need PyTorch.
 _torch = sys.modules.setdefault('torch', None)  # None blocks an import
 try:
+  from tensorboardX.event_file_writer import EventsWriter
   from tensorboardX.proto.event_pb2 import Event, SessionLog
-  from tensorboardX.record_writer import masked_crc32c
-  from tensorboardX.summary import hparams, scalar
+  from tensorboardX.summary import scalar
 finally:
   if _torch is None:
     del sys.modules['torch']
@@ -45,8 +41,8 @@ _METRICS = 'metrics', 'raw_metrics'
 class MetricWriter(contextlib.AbstractContextManager):
   """Appends records to metrics.jsonl and TensorBoard.
 
-  A record is `{"kind": "train" | "judge", "step": int, ...}`. TensorBoard gets
-  the settings of the run and, from each slice, only the main metrics.
+  A record is `{"kind": "train" | "judge", "step": int, ...}`. From each slice,
+  TensorBoard gets only the main metrics and `best_metric`, 'slice/metric'.
 
   If averaged weights are judged, `metrics` of a judge record belong to the
   averaged weights, and `raw_metrics` to the raw weights. Otherwise, `metrics`
@@ -56,34 +52,47 @@ class MetricWriter(contextlib.AbstractContextManager):
   that a killed run wrote after this step are removed.
   """
 
+  # tensorboardX's SummaryWriter writes in a thread. If the disk is full, the
+  # thread prints a traceback and ends, and training waits for it forever.
+  # EventsWriter writes in the thread that calls it, so errors reach the caller.
+
   def __init__(
     self,
     workdir: str | os.PathLike,
     step: int,
     judged: int,
-    config: Mapping[str, Any] | None = None,
+    best_metric: str = '',
   ) -> None:
     """Opens the files of a run after `step` steps."""
     # `judged` is the step of the last judging in the checkpoint. It is less
     # than `step` if this step was not judged before the save.
-    self._file = self._board = None
+    self._file = None
     if not is_host0():
       return
     self._path = pathlib.Path(workdir) / 'metrics.jsonl'
+    self._board, self._best_metric = self._path.with_name('tb'), best_metric
     with writing(self._path):
       if self._path.exists():
         _cut(self._path, {'train': step, 'judge': judged})
       self._file = self._path.open('a', encoding='utf-8')
     try:
-      self._board = _Board(self._path.with_name('tb'), step + 1, config)
+      with writing(self._board):
+        self._board.mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads the files of a folder in the order of their names.
+        # Two files of one second differ in their last digits.
+        prefix, suffix = f'{self._board}/events', f'.{time.time_ns()}'
+        self._events = EventsWriter(prefix, suffix)
+      # TensorBoard then hides what earlier files have after this step.
+      restart = SessionLog(status=SessionLog.START)
+      self._add_events([Event(step=step + 1, session_log=restart)])
     except BaseException:
       self._file.close()
       raise
 
   def __exit__(self, *error: object) -> None:
     if self._file:
-      with writing(self._path), self._file:
-        self._board.close()
+      with writing(self._path), self._file, writing(self._board):
+        self._events.close()
 
   def write(self, kind: str, step: int, **values: Any) -> None:
     """Adds a record to metrics.jsonl, and its numbers to TensorBoard."""
@@ -95,11 +104,14 @@ class MetricWriter(contextlib.AbstractContextManager):
     with writing(self._path):
       self._file.write(f'{line}\n')
       self._file.flush()
-    shown = dict(values)
-    for name in _METRICS:
-      if name in shown:
-        shown[name] = self._board.main(shown[name])
-    self._board.add(dict(_scalars(shown, kind)), step)
+    shown = {
+      name: self._main(value) if name in _METRICS else value
+      for name, value in values.items()
+    }
+    self._add_events(
+      Event(step=step, summary=scalar(name, value))
+      for name, value in _scalars(shown, kind)
+    )
 
   def sync(self) -> None:
     """Writes all records to disk; called before each checkpoint is saved."""
@@ -107,89 +119,24 @@ class MetricWriter(contextlib.AbstractContextManager):
       with writing(self._path):
         os.fsync(self._file.fileno())
 
+  def _add_events(self, events: Iterable[Event]) -> None:
+    with writing(self._board):
+      for event in events:
+        event.wall_time = time.time()
+        self._events.write_event(event)
+      self._events.flush()
 
-class _Board:
-  """Writes numbers for TensorBoard.
-
-  tensorboardX's SummaryWriter writes in a thread. If the disk is full, the
-  thread prints a traceback and ends, and training waits for the thread forever.
-  This class writes in the thread that calls it, so errors reach the caller.
-  """
-
-  def __init__(
-    self,
-    folder: pathlib.Path,
-    first_step: int,
-    config: Mapping[str, Any] | None = None,
-  ) -> None:
-    # TensorBoard reads the files of a folder in the order of their names. Two
-    # files of one second differ in the digits after the point.
-    name = f'events.out.tfevents.{time.time():.6f}.{socket.gethostname()}'
-    self.path = folder / name
-    self._best_metric = ''
-    with writing(self.path):
-      folder.mkdir(parents=True, exist_ok=True)
-      self._file = self.path.open('wb')
-    # TensorBoard then hides what earlier files have from first_step on.
-    restart = SessionLog(status=SessionLog.START)
-    self._write(Event(file_version='brain.Event:2'))
-    self._write(Event(step=first_step, session_log=restart))
-    if config is not None:
-      self._best_metric = config['train'].get('best_metric', '')
-      settings = _settings(config, '')
-      # In TensorBoard, as in its tags, an underscore replaces @.
-      best = f'judge/metrics/{self._best_metric}'.replace('@', '_')
-      names = {best: 0} if self._best_metric else {}
-      for summary in hparams(settings, names)[:2]:
-        self._write(Event(summary=summary))
-
-  def main(self, slices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the main metrics of each slice, and the config's best metric."""
+  def _main(self, slices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the main metrics of each slice, and the best metric."""
     slice_name, _, metric = self._best_metric.partition('/')
-    names = {name: dict.fromkeys(main_metrics(slices[name])) for name in slices}
-    if metric in slices.get(slice_name, {}):
-      names[slice_name][metric] = None
     return {
-      name: {metric: slices[name][metric] for metric in names[name]}
-      for name in slices
+      name: {
+        key: value
+        for key, value in values.items()
+        if key in main_metrics(values) or (name, key) == (slice_name, metric)
+      }
+      for name, values in slices.items()
     }
-
-  def add(self, scalars: Mapping[str, float], step: int) -> None:
-    for name, value in scalars.items():
-      self._write(Event(step=step, summary=scalar(name, value)))
-    with writing(self.path):
-      self._file.flush()
-
-  def close(self) -> None:
-    with writing(self.path):
-      self._file.close()
-
-  def _write(self, event: Event) -> None:
-    event.wall_time = time.time()
-    data = event.SerializeToString()
-    size = struct.pack('<Q', len(data))
-    with writing(self.path):
-      for part in (size, data):
-        self._file.write(part + struct.pack('<I', masked_crc32c(part)))
-
-
-def write_results(
-  workdir: str | os.PathLike,
-  config: Mapping[str, Any],
-  metrics: Mapping[str, Mapping[str, Any]],
-  record: RunRecord,
-) -> None:
-  """Writes the main results of a finished run to TensorBoard, by host 0."""
-  if not is_host0():
-    return
-  board = _Board(pathlib.Path(workdir) / 'tb', record.steps + 1, config)
-  for split, protocols in metrics.items():
-    scalars = dict(_scalars(board.main(protocols[PROTOCOL]), split))
-    board.add(scalars, record.steps)
-  costs = 'seconds', 'peak_memory', 'device_memory', 'model_bytes'
-  values = {name: getattr(record, name) for name in costs}
-  board.add(dict(_scalars(values, 'run')), record.steps)
-  board.close()
 
 
 class TrainingProgress(Progress):
@@ -277,16 +224,3 @@ def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
     elif isinstance(value, int | float):
       scalars.append((f'{path}/{name}', value))
   return scalars
-
-
-def _settings(value: Any, path: str) -> dict[str, str | float | bool]:
-  """Returns the fields of a config by dotted path; lists become JSON."""
-  if isinstance(value, Mapping):
-    fields = {}
-    for name, inner in value.items():
-      fields |= _settings(inner, f'{path}.{name}'.removeprefix('.'))
-    return fields
-  if value is None:
-    return {}
-  simple = isinstance(value, str | int | float)
-  return {path: value if simple else json.dumps(value)}

@@ -91,8 +91,8 @@ FAULTS = [
   ({'pruned_heads': {'0': [1]}}, '"pruned_heads"'),
   ({'position_embedding_type': ''}, '"position_embedding_type"'),
   ({'quantization_config': {'bits': 8}}, '"quantization_config"'),
-  ({'embedding_size': 128}, '"embedding_size" is 128 and "hidden_size"'),
-  ({'num_attention_heads': 7}, r'384, which is not a multiple of .* \(7\)'),
+  ({'embedding_size': 128}, '"embedding_size" is 128; only 384'),
+  ({'num_attention_heads': 7}, '384, which is not a multiple of 7'),
   (
     {'hidden_act': 'silu'},
     '"hidden_act" is "silu"; only these activations are implemented: gelu',
@@ -116,9 +116,9 @@ XLNET_FAULTS = [
   ({'bi_data': True}, '"bi_data" is true; only false'),
   ({'clamp_len': 128}, '"clamp_len" is 128; only -1'),
   ({'summary_type': 'mean'}, '"summary_type" is "mean"; only "last"'),
-  ({'d_head': 32}, r'"d_head" is 32; it must be "d_model" / "n_head" \(64\)'),
-  ({'n_head': 7}, r'"d_model" is 768, which is not a multiple of "n_head"'),
-  ({'d_model': 9, 'n_head': 3}, '"d_model" is 9; it must be even'),
+  ({'d_head': 32}, '"d_head" is 32; only 64 is'),
+  ({'n_head': 7}, '"d_model" is 768, which is not a multiple of 7'),
+  ({'d_model': 9, 'n_head': 3}, '"d_model" is 9, which is not a multiple of 2'),
   ({'n_layer': None}, '"n_layer" is missing'),
   ({'ff_activation': 'swish'}, '"ff_activation" is "swish"; only these'),
   ({'pad_token_id': 32000}, '"vocab_size" is only 32000'),
@@ -165,4 +165,4 @@ def test_sizes_of_xlnet():
 def test_all_faults_are_told_at_once():
   with pytest.raises(DataError) as error:
     architecture_of({'model_type': 'bert', 'hidden_act': 'x'}, 'c')
-  assert len(str(error.value).splitlines()) == 7
+  assert len(str(error.value).splitlines()) == 6

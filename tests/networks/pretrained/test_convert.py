@@ -1,5 +1,4 @@
 import json
-import re
 
 from flax import nnx
 import ml_dtypes
@@ -58,7 +57,7 @@ def params_of(pooler=True, sizes=TINY):
 
 
 def tensors_of(pooler=True, sizes=TINY):
-  return to_hugging_face(params_of(pooler, sizes), sizes, 'ours')
+  return to_hugging_face(params_of(pooler, sizes), sizes)
 
 
 def same(one, other):
@@ -127,12 +126,13 @@ def test_names_and_axes_are_theirs_in_xlnet():
   )
 
 
-@pytest.mark.parametrize('pooler', [True, False])
 @pytest.mark.parametrize(
-  ('sizes', 'prefix'),
+  ('sizes', 'prefix', 'pooler'),
   [
-    *((TINY, prefix) for prefix in ('', 'bert.', 'roberta.')),
-    *((TINY_XLNET, prefix) for prefix in ('', 'transformer.')),
+    (TINY, '', True),
+    (TINY, 'roberta.', False),
+    (TINY_XLNET, '', False),
+    (TINY_XLNET, 'transformer.', True),
   ],
 )
 def test_back_and_forth_is_the_same(sizes, prefix, pooler):
@@ -144,7 +144,7 @@ def test_back_and_forth_is_the_same(sizes, prefix, pooler):
   params = from_hugging_face(tensors, sizes, 'm')
   assert same(params, params_of(pooler, sizes))
   assert all(x.dtype == np.float32 for x in params.values())
-  assert same(to_hugging_face(params, sizes, 'ours'), plain)
+  assert same(to_hugging_face(params, sizes), plain)
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
@@ -195,31 +195,12 @@ def test_one_error_lists_all():
   ]
 
 
-def test_endless_lists_are_counted():
-  tensors = {f't{i}': np.zeros(1, np.float32) for i in range(1200)}
-  assert 't999, and 200 more' in fault(tensors_of() | tensors)
-
-
 @pytest.mark.parametrize('value', [np.nan, np.inf, -1e300])
 def test_values_are_finite(value):
   tensors = tensors_of()
   tensors['pooler.dense.bias'] = np.array([0, value, 0, 0])
   assert 'not finite' in fault(tensors)
   assert fault(tensors).endswith('in: pooler.dense.bias')
-
-
-def test_our_own_faults_are_told_as_well():
-  params = params_of()
-  del params['encoder/embeddings/type']
-  params['encoder/odd'] = np.zeros(3)
-  params['pooling/dense/kernel'] = np.zeros((D, 2 * D))
-  said = re.escape(
-    '  missing: encoder/embeddings/type\n'
-    '  unexpected: encoder/odd\n'
-    '  wrong: pooling/dense/kernel is [4, 8], not [4, 4]'
-  )
-  with pytest.raises(DataError, match=said):
-    to_hugging_face(params, TINY, 'ours')
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def make(folder, dtype=np.float32, shards=0):
   (folder / 'config.json').write_text(json.dumps(BERT))
   tensors = {
     name: x.astype(dtype)
-    for name, x in to_hugging_face(params_of(), TINY, 'ours').items()
+    for name, x in to_hugging_face(params_of(), TINY).items()
   }
   if not shards:
     save_file(tensors, folder / 'model.safetensors')
@@ -94,12 +94,14 @@ def put(cache, name, commit=COMMIT):
   (model / 'snapshots' / COMMIT).mkdir(parents=True)
   (model / 'refs').mkdir()
   (model / 'refs' / 'main').write_text(commit)
+  (model / 'snapshots' / COMMIT / 'config.json').write_text('{}')
   return model / 'snapshots' / COMMIT
 
 
 def test_a_snapshot_of_the_cache_is_links_to_blobs(cache, tmp_path):
   make(tmp_path / 'm', shards=2)
-  snapshot = put(cache, 'models--org--name', f'{COMMIT}\n')
+  snapshot = put(cache, 'models--org--name')
+  (snapshot / 'config.json').unlink()
   blobs = cache / 'models--org--name' / 'blobs'
   blobs.mkdir()
   for number, file in enumerate(sorted((tmp_path / 'm').iterdir())):
@@ -148,9 +150,6 @@ def test_nothing_half_written_stays(tmp_path):
   texts = {'absent/tokenizer.json': ''}
   with pytest.raises(WriteError, match='m: cannot be written'):
     write_model_folder(tmp_path / 'm', BERT, params_of(), texts)
-  params = params_of() | {'encoder/embeddings/word': np.zeros((3, 4))}
-  with pytest.raises(DataError, match=r'word is \[3, 4\], not \[11, 4\]'):
-    write_model_folder(tmp_path / 'm', BERT, params)
   assert list(tmp_path.iterdir()) == []
 
 
@@ -188,13 +187,9 @@ def test_tokenizers_of_another_model(size, rows, spare_rows, says):
     check_vocabulary(size, architecture, 't', spare_rows)
 
 
-@pytest.mark.parametrize(
-  ('name', 'folder'),
-  [('org/na-me.v2', 'models--org--na-me.v2'), ('plain', 'models--plain')],
-)
-def test_a_name_is_looked_up(name, folder, cache):
-  snapshot = put(cache, folder)
-  assert find_model(name) == snapshot
+def test_a_name_is_looked_up(cache):
+  snapshot = put(cache, 'models--org--na-me.v2')
+  assert find_model('org/na-me.v2') == snapshot
 
 
 def test_a_folder_comes_first(cache, tmp_path):
@@ -204,21 +199,21 @@ def test_a_folder_comes_first(cache, tmp_path):
   assert find_model(str(tmp_path)) == tmp_path
 
 
-def test_an_absent_model_says_where_it_was_looked_for(cache):
+@pytest.mark.parametrize('commit', [None, '..', 'd' * 40])
+def test_an_absent_model_says_where_it_was_looked_for(cache, commit):
+  if commit is not None:
+    put(cache, 'models--org--name', commit)
   with pytest.raises(DataError) as error:
     find_model('org/name')
-  said = str(error.value)
-  assert str(cache) in said and 'models--org--name/refs/main' in said
-  assert 'hf download org/name' in said
+  assert str(cache) in str(error.value)
+  assert 'hf download org/name' in str(error.value)
 
 
 @pytest.mark.parametrize(
-  'name', ['', '../x', '/nowhere/at/all', 'a/b/c', 'a/../b', '-x', 'a\0b', 'é']
+  'name', ['', '../x', '/nowhere/at/all', 'a/../b', 'a\0b', 'é']
 )
 def test_what_is_no_name_is_a_folder_that_is_not_there(name, cache):
-  put(cache, 'models--a--b')
-  says = 'is neither a folder nor the name|is not a folder'
-  with pytest.raises(DataError, match=says):
+  with pytest.raises(DataError, match='is neither a folder nor the name'):
     find_model(name)
 
 
@@ -226,11 +221,3 @@ def test_a_file_is_no_folder(cache, tmp_path):
   (tmp_path / 'm').write_text('')
   with pytest.raises(DataError, match='m: is a file; give the folder'):
     find_model('m')
-
-
-@pytest.mark.parametrize('commit', ['', '..', '../../other', 'd' * 40, '\0'])
-def test_a_broken_reference(commit, cache):
-  put(cache, 'models--org--name', commit)
-  (cache / 'models--org--name' / 'other').mkdir()
-  with pytest.raises(DataError, match='refs/main: does not name a folder'):
-    find_model('org/name')

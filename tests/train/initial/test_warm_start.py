@@ -125,14 +125,12 @@ def test_other_shapes_are_skipped_and_told(config, finished, source, caplog):
   np.testing.assert_array_equal(after['head/output'], before['head/output'])
 
 
-@pytest.mark.parametrize(
-  ('ours', 'theirs'),
-  [('config', 'described'), ('described_config', 'finished')],
-)
-def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
+def test_a_head_of_another_kind_starts_afresh(
+  described_config, finished, caplog
+):
   """Checks biases: one head has absolute ones, one adds them to an offset."""
   caplog.set_level(logging.INFO)
-  config, run = map(request.getfixturevalue, (ours, theirs))
+  config, run = described_config, finished
   workdir = Workdir.at(run.workdir)
   source = f'{run.workdir}@{run.best_step}'
   before, after = started(
@@ -189,7 +187,10 @@ def test_rows_that_are_not_trained_stay(described_config, described, caplog):
     np.testing.assert_array_equal(after[name], theirs[name], err_msg=name)
 
 
-@pytest.mark.parametrize('kind', ['finished', 'described'])
+@pytest.mark.parametrize(
+  'kind',
+  ['finished', pytest.param('described', marks=pytest.mark.thorough)],
+)
 def test_descriptors_are_of_the_words_that_were_loaded(
   described_config, kind, request, tmp_path
 ):

@@ -75,9 +75,8 @@ from xjax.train.parameters import from_paths
 from xjax.train.saved_steps import (
   best_step,
   check_checkpoint,
-  chosen_step,
   complete_steps,
-  move_if_damaged,
+  keep_best,
   read_meta,
 )
 from xjax.train.state import StatePlan
@@ -175,16 +174,16 @@ class NeuralModel(TextModelConfig, Model):
     )
     scorer = training.scorer()
     end = training.train(scorer)
-    chosen_step(folder, end.step, end.best_step)
+    best = keep_best(folder, end.step, end.best_step)
     like = plan.abstract.params
     # Opening the run now needs no new programs.
-    run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like)
+    run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like, best)
 
   def open(self, run: Run) -> Scorer:
     """Opens the checkpoint of run.step; None: the best, or else the newest."""
     # Only once: later calls read the files, as another process does.
     if run.step is None and _FITTED in run.made:
-      return run.made.pop(_FITTED)(*self.steps(run))
+      return run.made.pop(_FITTED)()
     config, folder = run.config, run.folder
     space = run.label_space()
     if config.data.tokens.dense:
@@ -253,15 +252,10 @@ def _plan(
 
 
 def _fitted(
-  folder: Workdir, scorer: NeuralScorer, like: nnx.State, end: int, best: int
+  folder: Workdir, scorer: NeuralScorer, like: nnx.State, best: int
 ) -> NeuralScorer:
-  step = best
-  # The newest checkpoint needs no check here. It was verified when the run
-  # started, or it was written later.
-  if step != end and move_if_damaged(folder.checkpoints, step):
-    step = chosen_step(folder, end, best)
-  params = read_params(folder.checkpoints, step, like)
-  scorer.params, scorer.step = from_paths(like, params), step
+  params = read_params(folder.checkpoints, best, like)
+  scorer.params, scorer.step = from_paths(like, params), best
   return scorer
 
 
@@ -329,12 +323,11 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   # same numbers of words.
   if is_host0() and not folder.vocab.exists():
     vocab = first_vocabulary(config, corpus)
-    vocab.save(folder.vocab)
+    with folder.recording(folder.vocab):
+      vocab.save(folder.vocab)
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')
-  vocab = folder.vocabulary()
-  folder.record_vocabulary(vocab)
-  return vocab
+  return folder.vocabulary()
 
 
 def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:

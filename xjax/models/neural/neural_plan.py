@@ -123,7 +123,7 @@ def check_start(run: Run) -> None:
   # Without a complete checkpoint the run starts from the beginning.
   if not steps:
     check_word_vectors(config.model.embedding)
-    check_encoder(config.model, config.data, folder)
+    check_encoder(config.model, config.data)
     if config.train.init_from:
       find_start(config.train.init_from)
 

@@ -22,7 +22,6 @@ from xjax.judge.calibration import cross_fitted
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.predict import predict
 from xjax.losses.loss import LabelWeights
-from xjax.models.config_json import to_json
 from xjax.models.contract import DEV, Config, Run
 from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_scorer import NeuralScorer
@@ -177,7 +176,7 @@ class NeuralTraining:
         checkpoints=checkpoints,
         writer=parts.enter_context(
           MetricWriter(
-            folder.path, position.step, position.judged, to_json(self.config)
+            folder.path, position.step, position.judged, config.best_metric
           )
         ),
         progress=parts.enter_context(

@@ -136,8 +136,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
       f'supported: {kinds}'
     )
   names = _XLNET if model == 'xlnet' else _BERT
-  faults = [*_size_faults(config, names), *_other_faults(config, names)]
-  faults = faults or [*_joint_faults(config, names)]
+  faults = [*_size_faults(config, names)] or [*_other_faults(config, names)]
   if faults:
     raise DataError('\n'.join(f'{where}: {fault}' for fault in faults))
   shared = {
@@ -180,30 +179,27 @@ def small_encoder(
 
 
 def _size_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
-  most_of = {'vocab_size': _VOCABULARY}
-  most_of |= {getattr(names, size): most for size, most in _SIZES.items()}
+  ranges = {'vocab_size': (config.get('vocab_size'), 1, _VOCABULARY)}
+  for size, most in _SIZES.items():
+    name = getattr(names, size)
+    ranges[name] = config.get(name), 1, most
   if names is _BERT:
-    most_of['max_position_embeddings'] = _POSITIONS
-  for name, most in most_of.items():
-    if name not in config:
-      yield f'"{name}" is missing'
-    else:
-      yield from _outside(name, config[name], 1, most)
-  if names is _BERT:
+    name = 'max_position_embeddings'
+    ranges[name] = config.get(name), 1, _POSITIONS
     types = _value_or(config, 'type_vocab_size', 2)
-    yield from _outside('type_vocab_size', types, 1, _TOKEN_TYPES)
-  yield from _outside('pad_token_id', _pad_id(config), 0, _VOCABULARY)
-
-
-def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
-  if type(value) is not int or not least <= value <= most:
-    yield (
-      f'"{name}" is {shown(value)}; it must be a whole number from {least} '
-      f'to {most}'
-    )
+    ranges['type_vocab_size'] = types, 1, _TOKEN_TYPES
+  ranges['pad_token_id'] = _pad_id(config), 0, _VOCABULARY
+  for name, (value, least, most) in ranges.items():
+    if type(value) is not int or not least <= value <= most:
+      yield (
+        f'"{name}" is {shown(value)}; it must be a whole number from {least} '
+        f'to {most}'
+      )
 
 
 def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
+  """Yields the faults of a config whose sizes are whole numbers in range."""
+  dim, heads = config[names.dim], config[names.heads]
   eps = _value_or(config, 'layer_norm_eps', 1e-12)
   if type(eps) not in (int, float) or not 0 < eps < 1:
     yield f'"layer_norm_eps" is {shown(eps)}; it must be between 0 and 1'
@@ -214,48 +210,26 @@ def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
       f'"{names.activation}" is {shown(activation)}; only these activations '
       f'are implemented: {kinds}'
     )
-  for name, only in (
-    _ONLY | (_ONLY_XLNET if names is _XLNET else _ONLY_BERT)
-  ).items():
+  if names is _XLNET:
+    own = _ONLY_XLNET | {'d_head': dim // heads}
+  else:
+    own = _ONLY_BERT | {'embedding_size': dim}
+  for name, only in (_ONLY | own).items():
     if (value := _value_or(config, name, only)) != only:
       yield f'"{name}" is {shown(value)}; only {shown(only)} is implemented'
-
-
-def _joint_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
-  dim, heads = config[names.dim], config[names.heads]
-  if dim % heads:
-    yield (
-      f'"{names.dim}" is {dim}, which is not a multiple of "{names.heads}" '
-      f'({heads})'
-    )
+  divisor = heads if names is _BERT or dim % heads else 2
+  if dim % divisor:
+    yield f'"{names.dim}" is {dim}, which is not a multiple of {divisor}'
   pad_id, size = _pad_id(config), config['vocab_size']
   if pad_id >= size:
     yield f'"pad_token_id" is {pad_id}, but "vocab_size" is only {size}'
-  if names is _XLNET:
-    yield from _xlnet_faults(config)
-    return
-  narrow = _value_or(config, 'embedding_size', dim)
-  if narrow != dim:
-    yield (
-      f'"embedding_size" is {shown(narrow)} and "hidden_size" is {dim}; only '
-      'equal values are implemented'
-    )
-  positions = config['max_position_embeddings']
-  if positions - _position_offset(config) <= _SPECIAL_TOKENS:
-    yield (
-      f'"max_position_embeddings" is {positions}, which leaves no room for a '
-      'document'
-    )
-
-
-def _xlnet_faults(config: Mapping[str, Any]) -> Iterator[str]:
-  dim, size = config['d_model'], config['d_model'] // config['n_head']
-  if dim % 2:
-    yield f'"d_model" is {dim}; it must be even'
-  if (d_head := _value_or(config, 'd_head', size)) != size:
-    yield (
-      f'"d_head" is {shown(d_head)}; it must be "d_model" / "n_head" ({size})'
-    )
+  if names is _BERT:
+    positions = config['max_position_embeddings']
+    if positions - _position_offset(config) <= _SPECIAL_TOKENS:
+      yield (
+        f'"max_position_embeddings" is {positions}, which leaves no room for a '
+        'document'
+      )
 
 
 def _pad_id(config: Mapping[str, Any]) -> Any:

@@ -108,23 +108,31 @@ def match_names(
   current spelling (_OLD_NAMES has the old ones). One DataError lists all
   tensors that are missing, unexpected, or of another shape or type.
   """
-  faults = _Faults()
   names: dict[str, str] = {}
+  unexpected, wrong = [], []
   for key in headers:
     name = _plain_name(key)
     if not _EXTRA.match(name) and names.setdefault(name, key) != key:
-      faults.unexpected.append(f'{key} (the same as {names[name]})')
+      unexpected.append(f'{key} (the same as {names[name]})')
   expected = {
     name: pair.shape
     for pair in _present_pairs(names, architecture)
     for name in pair.names
   }
-  faults.missing += [name for name in expected if name not in names]
-  faults.unexpected += [key for n, key in names.items() if n not in expected]
-  for name, shape in expected.items():
-    if name in names:
-      faults.compare(names[name], headers[names[name]], shape)
-  faults.raise_if_any(where)
+  missing = [name for name in expected if name not in names]
+  unexpected += [key for name, key in names.items() if name not in expected]
+  for name in filter(names.get, expected):
+    key, shape = names[name], expected[name]
+    if headers[key].dtype not in _FLOATS:
+      wrong.append(f'{key} is {headers[key].dtype}, not of a floating type')
+    if headers[key].shape != shape:
+      wrong.append(f'{key} is {list(headers[key].shape)}, not {list(shape)}')
+  faults = {'missing': missing, 'unexpected': unexpected, 'wrong': wrong}
+  lines = [f'\n  {kind}: {_list_names(x)}' for kind, x in faults.items() if x]
+  if lines:
+    raise DataError(
+      f'{where}: the tensors do not match config.json' + ''.join(lines)
+    )
   return names
 
 
@@ -136,71 +144,28 @@ def parameter_paths(
 
 
 def to_hugging_face(
-  params: Mapping[str, Any], architecture: Architecture, where: str
+  params: Mapping[str, Any], architecture: Architecture
 ) -> dict[str, np.ndarray]:
   """Converts our parameters to Hugging Face's tensors, by plain name.
 
   Tensors are float32 and contiguous. Parameters outside of the encoder and of
-  pooling/dense are left out. Raises DataError, which lists all parameters that
-  are missing, unexpected or of another shape.
+  pooling/dense are left out.
   """
-  ours = {
-    path: x
-    for path, x in params.items()
-    if path.startswith(('encoder/', _POOLER_PATH))
-  }
   pairs = [*_encoder(architecture)]
-  if any(path.startswith(_POOLER_PATH) for path in ours):
+  if any(path.startswith(_POOLER_PATH) for path in params):
     pairs += _pooler(architecture)
-  shapes = {pair.path: pair.our_shape for pair in pairs}
-  faults = _Faults()
-  faults.missing += [path for path in shapes if path not in ours]
-  faults.unexpected += [path for path in ours if path not in shapes]
-  for path in shapes.keys() & ours.keys():
-    header = Header(str(ours[path].dtype), tuple(ours[path].shape))
-    faults.compare(path, header, shapes[path])
-  faults.raise_if_any(where)
   return {
     name: part
     for pair in pairs
-    for name, part in zip(pair.names, _split(ours[pair.path], pair))
+    for name, part in zip(pair.names, _split(params[pair.path], pair))
   }
-
-
-class _Faults:
-  """Collects the faults of a set of tensors, as lists of names."""
-
-  def __init__(self) -> None:
-    self.missing: list[str] = []
-    self.unexpected: list[str] = []
-    self.wrong: list[str] = []
-
-  def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
-    """Adds faults for a wrong shape and for a type that is not floating."""
-    if header.dtype not in _FLOATS:
-      self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
-    if header.shape != shape:
-      self.wrong.append(f'{name} is {list(header.shape)}, not {list(shape)}')
-
-  def raise_if_any(self, where: str) -> None:
-    lines = [
-      f'  {kind}: {_list_names(names)}'
-      for kind, names in vars(self).items()
-      if names
-    ]
-    if lines:
-      raise DataError(
-        f'{where}: the tensors do not match config.json\n' + '\n'.join(lines)
-      )
 
 
 def _list_names(names: list[str]) -> str:
   """Joins names to one text, and escapes control characters."""
   # The file may come from anyone, so no control character may reach the
   # terminal.
-  shown = [json.dumps(name)[1:-1] for name in names[:_SHOWN]]
-  more = [f'and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
-  return ', '.join([*shown, *more])
+  return ', '.join(json.dumps(name)[1:-1] for name in names[:_SHOWN])
 
 
 def _plain_name(name: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
-import re
 from typing import Any
 
 from huggingface_hub import constants
@@ -38,7 +37,6 @@ _CLASSES = {
 # model. The written folder has other weights of another type, and has no code.
 _NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
 _ROUNDED_TO = (8, 16, 32, 64, 128)
-_NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?', re.ASCII)
 
 
 def find_model(name: str) -> pathlib.Path:
@@ -48,40 +46,27 @@ def find_model(name: str) -> pathlib.Path:
   'org/name', in this machine's Hugging Face cache. Raises DataError if there is
   neither.
   """
+  from huggingface_hub import try_to_load_from_cache  # loads slowly
+
+  folder = pathlib.Path(os.path.expanduser(name))
   try:
-    folder = pathlib.Path(os.path.expanduser(name))
     if name and folder.is_dir():
       return folder
     if name and folder.exists():
       raise DataError(f'{name}: is a file; give the folder of the model')
-  except (OSError, ValueError) as error:
-    raise DataError(f'{name!r}: is not a folder ({error})') from error
-  if not _NAME.fullmatch(name):
-    raise DataError(
-      f'{name!r}: is neither a folder nor the name of a Hugging Face model'
-    )
-  return _cached(name)
-
-
-def _cached(name: str) -> pathlib.Path:
-  """Returns the folder of a model in the Hugging Face cache."""
-  # huggingface_hub is not asked: it would follow a reference to a folder
-  # outside the cache, and reject a model of which only a part was downloaded,
-  # although a part is enough here.
-  model = '--'.join(['models', *name.split('/')])
-  ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
-  try:
-    commit = ref.read_text('ascii').strip()
-    folder = ref.parents[1] / 'snapshots' / commit
-    if not commit.isalnum() or not folder.is_dir():
-      raise ValueError(f'no snapshot {commit!a}')
+    # A part of a model is enough here, so only one file is asked for.
+    config = try_to_load_from_cache(name, CONFIG)
   except (OSError, ValueError) as error:
     raise DataError(
-      f'{ref}: does not name a folder of the model in the Hugging Face cache, '
-      f'and there is no folder {name} here. xjax downloads nothing; run '
-      f'"hf download {name}", or give another folder'
+      f'{name!a}: is neither a folder nor the name of a Hugging Face model'
     ) from error
-  return folder
+  if not isinstance(config, str):
+    raise DataError(
+      f'{name}: there is no such folder here, and no {CONFIG} of such a model '
+      f'in the Hugging Face cache {constants.HF_HUB_CACHE}. xjax downloads '
+      f'nothing; run "hf download {name}", or give another folder'
+    )
+  return pathlib.Path(config).parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,12 +177,11 @@ def write_model_folder(
   An error leaves no partial folder. The folder must not exist, or must be
   empty, else WriteError is raised. config is the config.json of the folder that
   the encoder came from. params are the model's parameters by path (see
-  to_hugging_face, which raises DataError). texts are further files by name,
-  such as the tokenizer's.
+  to_hugging_face). texts are further files by name, such as the tokenizer's.
   """
   path = pathlib.Path(path)
   architecture = architecture_of(config, CONFIG)
-  tensors = to_hugging_face(params, architecture, str(path))
+  tensors = to_hugging_face(params, architecture)
   with writing(path):
     if os.path.lexists(path) and not (path.is_dir() and not os.listdir(path)):
       raise WriteError(f'{path}: exists already; choose a new folder')

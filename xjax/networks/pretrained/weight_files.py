@@ -43,8 +43,7 @@ class WeightFiles:
   def of(cls, folder: pathlib.Path) -> 'WeightFiles':
     """Reads the headers of a folder's weight files.
 
-    DataError says that there are none, that a file is damaged, or that the
-    files do not match the index.
+    DataError says that there are none, or that a file is damaged.
     """
     if has_file(folder, WEIGHTS):
       path = safe_path(folder, WEIGHTS)
@@ -78,24 +77,13 @@ def write_weights(
 
 
 def _of_index(folder: pathlib.Path) -> WeightFiles:
-  listed, where = _read_index(folder), folder / INDEX
   headers: dict[str, Header] = {}
   files: dict[str, pathlib.Path] = {}
-  for shard in sorted(set(listed.values())):
+  for shard in sorted(set(_read_index(folder).values())):
     path = safe_path(folder, shard)
-    for name, header in _headers(path).items():
-      if listed.get(name) != shard:  # a dropped part would start anew unseen
-        raise DataError(
-          f'{where}: does not match the shards: {shown(name)} is in {shard}, '
-          'but the index does not list it there'
-        )
-      headers[name], files[name] = header, path
-  if missing := [name for name in listed if name not in headers]:
-    raise DataError(
-      f'{where}: does not match the shards: {len(missing)} tensors, such as '
-      f'{shown(missing[0])}, are not in the listed files'
-    )
-  return WeightFiles(where, headers, files)
+    headers |= (found := _headers(path))
+    files |= dict.fromkeys(found, path)
+  return WeightFiles(folder / INDEX, headers, files)
 
 
 def _read_index(folder: pathlib.Path) -> dict[str, str]:

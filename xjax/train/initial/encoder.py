@@ -22,6 +22,7 @@ from xjax.networks.pretrained.convert import parameter_shapes
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.networks.text_model import TextModelConfig
 from xjax.train.parameters import by_path, from_paths, replace_values
+from xjax.train.saved_steps import complete_steps
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
 
@@ -29,15 +30,12 @@ _SPECIAL = 2  # tokens that the tokenizer puts around a text
 SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
 
 
-def check_encoder(
-  model: TextModelConfig, data: DataConfig, workdir: Workdir
-) -> None:
+def check_encoder(model: TextModelConfig, data: DataConfig) -> None:
   """Checks the folder of the encoder, before any file of the run is written.
 
-  A ConfigError says that the config does not fit the encoder, or that the
-  workdir, without a complete checkpoint, has files of another encoder. A
-  DataError says that the folder is missing or has a fault; of weight files,
-  only the headers are checked.
+  A ConfigError says that the config does not fit the encoder; a DataError, that
+  the folder is missing or has a fault. Of weight files, only the headers are
+  checked.
   """
   if not data.tokens.pretrained:
     return
@@ -67,7 +65,6 @@ def check_encoder(
       f'config.model.encoder.joined={encoder.joined}: the encoder of '
       f'{folder.path} has the layers 1 to {n}, or -{n} to -1'
     )
-  _check_kept(folder, tokenizer, workdir)
 
 
 def planned_architecture(
@@ -87,16 +84,15 @@ def keep_encoder(
   model: TextModelConfig, data: DataConfig, train: Split, workdir: Workdir
 ) -> Subwords:
   """Writes the tokenizer and the encoder's sizes, and returns the tokenizer."""
-  if is_host0() and not workdir.encoder.exists():
+  # A start before the first checkpoint may have had another folder.
+  if not complete_steps(workdir.checkpoints) and is_host0():
     tokenizer, sizes = first_encoder(model, data, train)
-    tokenizer.save(workdir.tokenizer)
-    # The sizes are written last. So if their file exists, both files exist.
+    with workdir.recording(workdir.tokenizer):
+      tokenizer.save(workdir.tokenizer)
     with workdir.recording(workdir.encoder):
       write_json(workdir.encoder, sizes)
   barrier('xjax:encoder')
-  tokenizer = workdir.subwords()
-  workdir.record_vocabulary(tokenizer)
-  return tokenizer
+  return workdir.subwords()
 
 
 def first_encoder(
@@ -168,22 +164,6 @@ def check_lengths(
       raise ConfigError(
         f'{field}={length}: {encoder} reads at most {longest} tokens{included}'
       )
-
-
-def _check_kept(
-  folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
-) -> None:
-  if not workdir.encoder.exists():
-    return
-  same_tokenizer = workdir.subwords().digest == tokenizer.digest
-  if not same_tokenizer or workdir.architecture() != folder.architecture:
-    difference = 'other sizes' if same_tokenizer else 'another tokenizer'
-    raise ConfigError(
-      f'config.model.encoder.folder: {workdir.path} was started with an '
-      f'encoder that has {difference} than {folder.path}; use a new workdir, '
-      f'or set config.model.encoder.folder to the encoder that {workdir.path} '
-      'was started with'
-    )
 
 
 def _model_folder(model: TextModelConfig) -> ModelFolder:
