@@ -143,15 +143,6 @@ def test_groups_learn_at_rates_of_their_own():
     np.testing.assert_allclose(found[path], -0.1 * factor, rtol=1e-5)
 
 
-def test_rates_of_one_change_no_bit():
-  grads = {'w': jnp.array([[0.3, -2.0]]), 'b': jnp.array([1e-4])}
-  params = jax.tree.map(jnp.ones_like, grads)
-  plain, scaled = (
-    update(NeuralTrain(rates=rates), grads, params) for rates in ((), ('*=1',))
-  )
-  jax.tree.map(np.testing.assert_array_equal, plain, scaled)
-
-
 STEPS = 12
 
 

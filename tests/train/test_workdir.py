@@ -10,7 +10,7 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.workdir import Workdir, read_json
+from xjax.train.workdir import Workdir
 
 
 def test_home_is_understood(tmp_path, monkeypatch):
@@ -28,21 +28,6 @@ def test_a_workdir_that_cannot_be_made(config, tmp_path):
   (tmp_path / 'file').write_text('x')
   with pytest.raises(UserError, match='file/run.*: cannot be written: Not a'):
     fit(config, tmp_path / 'file' / 'run')
-
-
-@pytest.mark.parametrize(
-  ('text', 'says'),
-  [
-    ('[' * 100_000, 'nested too deeply'),
-    ('[]', 'a list, not a JSON object'),
-    ('{"a": NaN}', 'not JSON: NaN'),
-    ('{"a": 1, "a": 2}', 'occurs twice'),
-  ],
-)
-def test_a_json_file_that_no_run_wrote_is_one_error(tmp_path, text, says):
-  (tmp_path / 'corpus.json').write_text(text)
-  with pytest.raises(DataError, match=f'corpus.json: cannot be read: .*{says}'):
-    read_json(tmp_path / 'corpus.json')
 
 
 @pytest.mark.parametrize('when', ['before', 'after'])
@@ -107,11 +92,3 @@ def test_a_run_is_not_resumed_with_other_parents(taxonomy, tmp_path, changed):
   says = r'was started on another corpus \(taxonomy differ'
   with pytest.raises(DataError, match=says):
     workdir.record_corpus(other)
-
-
-def test_the_record_of_labels_without_parents_has_no_taxonomy(
-  taxonomy, tmp_path
-):
-  workdir = Workdir.at(tmp_path / 'run')
-  workdir.record_corpus(taxonomy(a='', b=''))
-  assert 'taxonomy' not in read_json(workdir.corpus)

@@ -194,7 +194,7 @@ def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(workdir, tmp_path):
     lambda model: model.evaluate(['nipa'], [['x']]),
     lambda model: model.predict('nipa', threshold='tuned'),
   ):
-    with pytest.raises(DataError, match='run: was moved or deleted after'):
+    with pytest.raises(DataError, match='run: this folder has no run of xjax'):
       use(model)
   assert [path.name for path in tmp_path.iterdir()] == ['moved']
   assert model.predict('nipa')

@@ -115,20 +115,6 @@ def test_random_labels_fill_the_places_that_small_clusters_leave():
   assert (filled(2).ids_BA != shortlist.ids_BA).any()
 
 
-def test_documents_with_many_gold_clusters_have_longer_lists():
-  """Random labels and proposals only fill the places of one cluster."""
-  children = np.int32([[0, 1, 2], [3, PAD, PAD], [4, 5, PAD], [6, PAD, PAD]])
-  parents, gold = np.int32([0, 0, 0, 1, 2, 2, 3]), Ragged.of([[3], [0, 4, 6]])
-  more = {'candidates': Candidates.GOLD_FIRST_RANDOM}
-  lists = TrainShortlists(
-    np.int32([[1, 2], [1, 3]]), 1, children, parents, **more
-  ).with_room(gold, ['a', 'b'], 'kept')
-  rows = np.int32([0, 1])
-  first, second = lists.of(rows, gold.padded(rows, 3, PAD), RNG).ids_BA
-  assert first[0] == 3 and (first[3:] == PAD).all()
-  np.testing.assert_array_equal(second, [0, 1, 2, 4, 5, PAD, 6, PAD, PAD])
-
-
 def test_random_labels_depend_on_the_step_alone():
   """So a run that resumes has the labels of a run that was never stopped."""
   gold = Ragged.of([[0], [1], [2], [3]])
