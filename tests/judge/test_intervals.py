@@ -97,10 +97,10 @@ def assert_same(measure, sums, r, expected, name):
     assert value == pytest.approx(expected, rel=1e-12, abs=1e-13), name
 
 
-CASES = [
-  *(('xjax', name) for name in ('all', 'few', 'odd')),
-  *(('napkinxc', 'all'), ('napkinxc', 'odd'), ('pyxclib', 'all')),
-]
+CASES = (
+  *(('xjax', 'all'), ('xjax', 'few')),
+  *(('napkinxc', 'odd'), ('pyxclib', 'all')),
+)
 
 
 def table_of_values(*pair, protocol='xjax'):
@@ -120,8 +120,8 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
   evidence = evidence_of(found, slice_name, protocol)
   table = table_of_values(evidence, protocol=protocol)
   assert len(table) > 10
-  (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 12)
-  for r, counts in enumerate(itertools.islice(draws(5, N), 12)):
+  (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 4)
+  for r, counts in enumerate(itertools.islice(draws(5, N), 4)):
     drawn = rows(found, np.repeat(np.arange(N), counts))
     values = judged(drawn, slice_name, protocol)
     for name, measure in table.items():
@@ -147,7 +147,7 @@ def test_the_jackknife_leaves_documents_out():
   (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 3)
   left = np.array(list(leave_outs(5, N)))
   assert len(left) == n_groups(N) and ((left == 0).sum(0) == 1).all()
-  for g in range(0, len(left), 9):
+  for g in range(0, len(left), 20):
     rest = judged(rows(found, np.flatnonzero(left[g])), 'all')
     for name, measure in table.items():
       assert_same(measure, sums, 3 + g, rest[name], name)
@@ -194,9 +194,9 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
   pair = [evidence_of(p, slice_name, protocol) for p in (ours, theirs)]
   table = table_of_values(*pair, protocol=protocol)
   assert len(table) > 10
-  both = randomized_sums(*pair, sum_names(table.values()), 5, 12)
+  both = randomized_sums(*pair, sum_names(table.values()), 5, 3)
   lists = [p.lists['all'] for p in (ours, theirs)]
-  for r, coins in enumerate(itertools.islice(swaps(5, N), 12)):
+  for r, coins in enumerate(itertools.islice(swaps(5, N), 3)):
     for number, sums in enumerate(both):
       taken = np.where(coins, 1 - number, number)[:, None] == 1
       ids = np.where(taken, lists[1].ids, lists[0].ids)

@@ -15,7 +15,7 @@ from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge, tune_threshold
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.predict import popularity, predict
+from xjax.judge.predict import predict
 from xjax.judge.predictions import Predictions
 
 N, DEPTH = 40, 6
@@ -214,12 +214,6 @@ def test_thresholds_and_documents_are_so_too(ours, theirs):
   assert tune_threshold(ours) == tune_threshold(theirs)
   lines = [list(document_lines(p, SOME)) for p in (ours, theirs)]
   assert lines[0] == lines[1]
-
-
-def test_the_popularity_prior_lists_other_labels():
-  ours = popularity(space_of(META), split_of(np.arange(L)), DEPTH)
-  theirs = popularity(small_space(), split_of(KEPT), DEPTH)
-  assert same(judge(ours, SOME), judge(theirs, SOME))
 
 
 def test_the_file_says_which_labels_were_left_out(ours, theirs, tmp_path):

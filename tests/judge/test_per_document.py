@@ -134,8 +134,3 @@ def test_another_protocol(protocol):
   ours = rows_of(predictions, criteria())
   for name in ('P@1', 'R@3'):
     assert [row[name] for row in rows] == [row[name] for row in ours]
-
-
-def test_metrics_asked_for():
-  rows = rows_of(problem(), Criteria(KS, ('P@k', 'macro-F1@k')))
-  assert list(rows[0]) == ['id', 'gold', 'labels', 'P@1', 'P@3']

@@ -295,9 +295,8 @@ class _Part:
   def _interval(
     self, values_R: np.ndarray, value: float, metric: str
   ) -> Interval | None:
-    n_docs, level = len(self.evidence[self.baseline].part), self.plan.level
-    measure = self.table[metric]
-    return replicate_interval(values_R, value, level, n_docs, measure)
+    n_docs = len(self.evidence[self.baseline].part)
+    return replicate_interval(values_R, value, n_docs, self.table[metric])
 
   def _replicates(self, metric: str, who: str) -> np.ndarray:
     return self.table[metric].value(self.sums[who])

@@ -30,7 +30,6 @@ class ComparisonPlan:
   iterations: int = 10_000  # of approximate randomization
   replicates: int = 1000  # of the bootstrap
   seed: int = 0  # of the randomization and of the bootstrap
-  level: float = 0.95  # of the confidence intervals
   propensity: Sequence[float] = ()  # A, B (Jain et al. 2016); () for defaults
 
   @property

@@ -1,6 +1,13 @@
 """Computes bootstrap intervals, and the sums that randomization tests need."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+  Collection,
+  Hashable,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
 import concurrent.futures
 import dataclasses
 import itertools
@@ -37,42 +44,26 @@ ReplicateSums = dict[str, np.ndarray]
 
 def bootstrap(
   evidence: SliceStatistics,
-  table: Mapping[str, Measure],
+  table: Mapping[Hashable, Measure],
   seed: int,
   replicates: int = 1000,
-  level: float = 0.95,
-) -> dict[str, Interval]:
-  """Computes bootstrap intervals of metrics, by drawing N of N documents.
+) -> dict[Hashable, Interval]:
+  """Computes 95 % bootstrap intervals of metrics, by drawing N of N documents.
 
   Metrics without a value are left out, and so are metrics for which too many
   replicates have no value; see significance.interval.
   """
-  names = sum_names(m for m in table.values() if has_value(evidence, m))
+  table = {name: m for name, m in table.items() if has_value(evidence, m)}
+  names = sum_names(table.values())
   (sums,) = bootstrap_sums([evidence], names, seed, replicates)
-  return intervals(evidence, table, sums, level)
-
-
-def intervals(
-  evidence: SliceStatistics,
-  table: Mapping[str, Measure],
-  sums: Mapping[str, np.ndarray],
-  level: float = 0.95,
-) -> dict[str, Interval]:
-  """Computes intervals of metrics from a result of bootstrap_sums.
-
-  Tables of several protocols may share the sums.
-  """
-  by_metric = {}
+  intervals = {}
   for name, measure in table.items():
-    if has_value(evidence, measure):
-      values_R = measure.value(sums)
-      value = float(measure.value(evidence.sums))
-      n_docs = len(evidence.part)
-      ends = replicate_interval(values_R, value, level, n_docs, measure)
-      if ends is not None:
-        limits = value_range(measure, values_R)
-        by_metric[name] = clip_interval(ends, value, *limits)
-  return by_metric
+    values_R, value = measure.value(sums), float(measure.value(evidence.sums))
+    ends = replicate_interval(values_R, value, len(evidence.part), measure)
+    if ends is not None:
+      limits = value_range(measure, values_R)
+      intervals[name] = clip_interval(ends, value, *limits)
+  return intervals
 
 
 def value_range(measure: Measure, values_R: np.ndarray) -> tuple[float, float]:
@@ -140,7 +131,6 @@ def bootstrap_sums(
 def replicate_interval(
   values_R: np.ndarray,
   value: float,
-  level: float,
   n_docs: int,
   measure: Measure,
 ) -> Interval | None:
@@ -152,7 +142,7 @@ def replicate_interval(
   n_drawn = len(values_R) - n_groups(n_docs)
   by_label = isinstance(measure.metric, LabelMetric)
   left_out_values = values_R[n_drawn:] if by_label else None
-  return interval(values_R[:n_drawn], value, level, left_out_values)
+  return interval(values_R[:n_drawn], value, left_out_values=left_out_values)
 
 
 def randomized_sums(

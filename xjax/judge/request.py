@@ -30,11 +30,7 @@ from xjax.judge.metrics.metric import (
 )
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 from xjax.judge.predictions import Predictions
-from xjax.judge.slice_names import (
-  check_slice_names,
-  named_slices,
-  needs_parents,
-)
+from xjax.judge.slice_names import check_slice_names, named_slices
 
 ALL_PROTOCOLS = 'all'
 
@@ -84,12 +80,10 @@ class JudgeRequest:
         f'--metrics: the protocols {", ".join(p.name for p in protocols)} '
         'print none of these metrics'
       )
-    self._check_uses(kinds, protocols)
+    self._check_needs(kinds)
 
-  def _check_uses(
-    self, kinds: Sequence[str], protocols: Sequence[Protocol]
-  ) -> None:
-    """Checks that no flag is missing and that each flag has an effect."""
+  def _check_needs(self, kinds: Sequence[str]) -> None:
+    """Checks that each requested metric has the flag that it needs."""
     has_similarity = self.similarity is not Similarity.NONE
     for need, flag, is_set in (
       (Needs.SIMILARITY, '--similarity', has_similarity),
@@ -99,23 +93,6 @@ class JudgeRequest:
       requested = [kind for kind in users if kind in kinds]
       if requested and not is_set:
         raise ConfigError(f'--metrics: {requested[0]} needs {flag}')
-      if is_set and kinds and not requested:
-        raise ConfigError(
-          f'{flag} is only for {", ".join(users)}, which is not in --metrics'
-        )
-    by_path = set(kinds_where(lambda metric: metric.needs is Needs.HIERARCHY))
-    printed = {kind for protocol in protocols for kind in protocol.kinds}
-    printed = printed & set(kinds) if kinds else printed
-    if self.labels and not (self._needs_descriptors() or by_path & printed):
-      raise ConfigError(
-        '--labels has an effect only with --slices=level:N, with '
-        '--similarity=descriptors, or with metrics that need parents, such as '
-        'hF1'
-      )
-
-  def _needs_descriptors(self) -> bool:
-    by_level = any(map(needs_parents, self.slices))
-    return by_level or self.similarity is Similarity.DESCRIPTORS
 
   def criteria(
     self,

@@ -53,7 +53,7 @@ def slow_loss(a, b, scores, correct, targets=(0, 1)):
   return math.fsum(total) / len(total)
 
 
-@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('seed', range(2))
 @pytest.mark.parametrize(('a', 'b'), [(1, 0), (0.02, -3), (6, 1)])
 def test_platt_as_scikit_learn_has_it(a, b, seed):
   scores, correct = drawn(800, a, b, seed)
@@ -75,7 +75,7 @@ def test_platt_as_scikit_learn_has_it(a, b, seed):
   assert found.b == pytest.approx(exact.intercept_[0], rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('seed', range(2))
 @pytest.mark.parametrize('a', [0.1, 1, 5])
 def test_a_temperature_as_scikit_learn_has_it(a, seed):
   scores, correct = drawn(800, a, 0.5, seed)
@@ -108,7 +108,7 @@ ROUNDING = [(-1e30, True), *[(-1.0, False)] * 2, *[(-1.0, True)] * 4]
 ROUNDING += [(1e30, True), (1e-30, False), *[(1e-30, True)] * 3]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @example(ROUNDING)
 @given(st.lists(st.tuples(EXTREME, st.booleans()), min_size=1, max_size=12))
 def test_extreme_scores_give_finite_sigmoids(pairs):
@@ -219,7 +219,7 @@ def test_isotonic_regression_as_scikit_learn_has_it():
   assert np.abs(ours - theirs)[(theirs > 0.05) & (theirs < 0.55)].max() < 0.05
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
   st.lists(st.tuples(FINITE | EXTREME, st.booleans()), min_size=2, max_size=60)
 )

@@ -57,7 +57,7 @@ def _tables(compared: Compared) -> dict[str, Table]:
 def _remarks(compared: Compared) -> Iterator[str]:
   plan = compared.plan
   yield (
-    f'{plan.level:.0%} intervals are by paired bootstrap over documents with '
+    f'95% intervals are by paired bootstrap over documents with '
     f'{plan.replicates:,} replicates; p-values are by two-sided approximate '
     f'randomization with {plan.iterations:,} iterations; the seed is '
     f'{plan.seed}'
