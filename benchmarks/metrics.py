@@ -5,7 +5,7 @@
 Lists have 10 labels; documents have about 5.5 gold labels, and one document has
 many. Labels are drawn by Zipf's law. Each part runs in its own process, on two
 cores:
-  P, nDCG, PSP and PSnDCG @1..5 together, after compilation, against napkinXC on
+  P, nDCG, PSP and PSnDCG @1..5 together, against napkinXC on
   the same ranked lists, and against the time to look up the weight of every
   listed and gold label once, which every propensity metric needs;
   every metric with intervals of 1,000 bootstrap replicates;
@@ -158,7 +158,7 @@ def ours() -> dict[str, object]:
   judged = predictions(arrays, 0)
   # With napkinXC's conventions, so that the values can be compared.
   criteria = Criteria(KS, KINDS, (NAPKINXC,), weights_L=arrays['weights'])
-  values = judge(judged, criteria)[NAPKINXC.name]['all']  # compiles
+  values = judge(judged, criteria)[NAPKINXC.name]['all']
   return {
     'seconds': timed(lambda: judge(judged, criteria), 10),
     **{
@@ -168,7 +168,7 @@ def ours() -> dict[str, object]:
 
 
 def bootstrap() -> dict[str, object]:
-  """Returns the seconds of all metrics with intervals and compilation."""
+  """Returns the seconds of all metrics with intervals."""
   judged = predictions(problem(*SIZES['usual']), 10**6)
   start = time.perf_counter()
   metrics = judge(judged, Criteria((1, 3, 5), replicates=1000))
