@@ -49,7 +49,6 @@ from xjax.run.strategies.strategy_request import StrategyRequest, StrategyRunner
 from xjax.train.saved_steps import best_step
 from xjax.train.workdir import Workdir
 
-STRATEGY = 'strategy.json'  # this file says how labels were chosen
 _LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name
 
 
@@ -85,8 +84,7 @@ def evaluate_split(
     known which one is;
   - `.leave_out@<digest>` is added if `leave_out` has labels that the run does
     not leave out; the digest is that of all ids that are left out;
-  - `.<strategy>` is added if a strategy chooses the labels, and the folder also
-    has strategy.json.
+  - `.<strategy>` is added if a strategy chooses the labels.
 
   Args:
     workdir: folder of the run.
@@ -214,20 +212,11 @@ def _judge_chosen(
   """Judges and saves chosen labels; also returns the folder's name."""
   runner, config = StrategyRunner.of(strategy, model), model.config.eval
   by_score = predict_split(model, split, slices)
-  chosen = runner.choose(by_score, split)
-  metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
-  name = f'{name}.{strategy.kind.value}'
-  facts = strategy.parameters() | chosen.facts()
-  write_judged(
-    model.workdir,
-    name,
-    chosen.predictions,
-    metrics,
-    model.step,
-    split.digest,
-    {STRATEGY: facts},
-  )
-  return name, chosen.predictions, metrics
+  predictions, _ = runner.choose(by_score, split)
+  metrics = judge(predictions, strategy.criteria(config.criteria()))
+  name, step = f'{name}.{strategy.kind.value}', model.step
+  write_judged(model.workdir, name, predictions, metrics, step, split.digest)
+  return name, predictions, metrics
 
 
 def moved_data(data: DataConfig, data_dir: str) -> DataConfig:

@@ -1,6 +1,6 @@
 """Judges the splits of a corpus, and the popularity prior for comparison."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
@@ -125,17 +125,16 @@ def write_judged(
   metrics: Metrics,
   step: int,
   digest: str,
-  others: Mapping[str, Any] | None = None,
 ) -> None:
   """Writes an evaluation as one set; all processes must call this function.
 
-  `digest` is that of the documents; `others`: JSON files by name.
+  `digest` is that of the documents.
   """
   if is_host0():
     folder, facts = workdir.evaluation(name), _facts(step, digest)
     if left_out := predictions.all_left_out:
       facts['left_out'] = left_out_digest(left_out)
-    save_evaluation(folder, predictions, metrics, facts, others)
+    save_evaluation(folder, predictions, metrics, facts)
     logging.info('judged %s: %s', name, folder)
   barrier(f'xjax:judged:{name}')
 

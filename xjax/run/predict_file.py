@@ -233,8 +233,7 @@ def _rank(
   predictions = predict(run.scorer, split, space, depth, documents=documents)
   if runner is None:
     return predictions, predictions.lists[ALL].first(k)
-  chosen = runner.choose(predictions, split)
-  return chosen.predictions, chosen.lists
+  return runner.choose(predictions, split)
 
 
 def _vectors_of(split: Split, stem: str, run: OpenRun) -> FeatureRows | None:

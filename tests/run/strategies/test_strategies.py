@@ -146,8 +146,8 @@ def assert_raw_scores(found, documents, rtol):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('beta', [0.0, 0.25, 1.0])
-@pytest.mark.parametrize('size', [1, 7, 64])
+@pytest.mark.parametrize('beta', [0.0, 0.25])
+@pytest.mark.parametrize('size', [7, 64])
 def test_coverage_is_algorithm_1(kind, beta, size):
   documents = ranked(logits(0), kind, size)
   found = choose(CoverageStrategy(beta, seed=3), documents, 4)
@@ -156,25 +156,24 @@ def test_coverage_is_algorithm_1(kind, beta, size):
   expected = algorithm_1(p_NL, 4, beta, order_N)
   np.testing.assert_array_equal(found.ids_NK, expected)
   assert_raw_scores(found, documents, rtol=1e-4)
-  assert found.asked_again == documents.scorer.asked - N
   assert (np.diff(found.ranks_NK) <= 0).all()
   # Another order of the documents gives other lists.
   assert (expected != algorithm_1(p_NL, 4, beta, np.arange(N))).any()
 
 
-@pytest.mark.parametrize('beta', [0.0, 0.25, 1.0])
-@pytest.mark.parametrize('listed', [2, 3, 6, 40])
-@pytest.mark.parametrize('window', [1, 5, 60])
+@pytest.mark.parametrize('beta', [0.0, 1.0])
+@pytest.mark.parametrize('listed', [2, 6, 40])
+@pytest.mark.parametrize('window', [1, 60])
 def test_what_is_asked_for_changes_nothing(beta, listed, window):
   """Checks lists that are just long enough, and lists of all labels."""
   seed = listed + window
   documents = ranked(logits(seed), ScoreKind.LOGIT)
   greedy = Greedy(documents, 2, beta, listed, window)
   order_N = document_order(seed, N)
-  ids_NK, _, _, again = greedy.cover(order_N)
+  ids_NK, *_ = greedy.cover(order_N)
   p_NL = probabilities(documents)
   np.testing.assert_array_equal(ids_NK, algorithm_1(p_NL, 2, beta, order_N))
-  assert again == documents.scorer.asked - N
+  again = documents.scorer.asked - N
   if window == 1 or listed == L:
     assert not again
   elif window == 60 and listed == 2:
@@ -182,13 +181,14 @@ def test_what_is_asked_for_changes_nothing(beta, listed, window):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('listed', [3, 5, 12])
-@pytest.mark.parametrize('window', [1, 4, 30])
+@pytest.mark.parametrize('listed', [3, 12])
+@pytest.mark.parametrize('window', [1, 30])
 def test_of_equal_gains_the_lower_label_comes_first(kind, listed, window):
   """Checks that equally probable labels are selected in turn."""
   documents = ranked(np.full((30, 12), 0.5, np.float32), kind, known=12)
   greedy = Greedy(documents, 3, 0.0, listed, window)
-  ids_NK, _, _, again = greedy.cover(np.arange(30))
+  ids_NK, *_ = greedy.cover(np.arange(30))
+  again = documents.scorer.asked - 30
   in_turn = np.tile(np.arange(12).reshape(4, 3), (8, 1))[:30]
   np.testing.assert_array_equal(ids_NK, in_turn)
   assert (again > 0) == (window > 1 and listed < 12)
@@ -237,7 +237,7 @@ def test_gains_fall_further_than_float32_goes():
   drawn += np.random.default_rng(0).normal(0, 0.1, drawn.shape)
   documents = ranked(drawn.astype(np.float32), ScoreKind.LOGIT)
   greedy = Greedy(documents, 2, 0.0, listed=2)
-  ids_NK, logs_NK, _, _ = greedy.cover(np.arange(400))
+  ids_NK, logs_NK, _ = greedy.cover(np.arange(400))
   assert logs_NK.min() < -110  # float32 ends at -103
   expected = algorithm_1(probabilities(documents), 2, 0, np.arange(400))
   np.testing.assert_array_equal(ids_NK, expected)
@@ -339,7 +339,6 @@ def test_empty_lists_and_no_documents(strategy, n):
   found = choose(strategy, RankedDocuments(scorer, rows(n), SIGMOID), 2)
   assert found.ids_NK.shape == found.ranks_NK.shape == (n, 2)
   assert (found.ids_NK == PAD).all() and np.isneginf(found.ranks_NK).all()
-  assert found.asked_again == 0
 
 
 def test_certain_labels_are_covered_at_once():

@@ -124,29 +124,17 @@ def define_files() -> None:
 
 def define_companions() -> None:
   """Defines the flags that say how files of predictions are used."""
-  flags.DEFINE_string(
-    'gold',
-    None,
-    'File of gold labels; used instead of gold labels in the predictions.',
-  )
-  flags.DEFINE_string(
-    'train_labels',
-    None,
-    'File of the labels of training documents; used instead of training counts '
-    'in the predictions.',
-  )
-  flags.DEFINE_string(
-    'filter', None, 'File of document-label pairs that must not be predicted.'
-  )
-  flags.DEFINE_string(
-    'inv_prop', None, 'File of inverse propensities, one per line.'
-  )
-  flags.DEFINE_string(
-    'label_order',
-    None,
-    'File of label ids, one per line, in the order of the columns in the other '
-    'files.',
-  )
+  for name, text in {
+    'gold': 'File of gold labels; used instead of gold labels in the '
+    'predictions.',
+    'train_labels': 'File of the labels of training documents; used instead of '
+    'training counts in the predictions.',
+    'filter': 'File of document-label pairs that must not be predicted.',
+    'inv_prop': 'File of inverse propensities, one per line.',
+    'label_order': 'File of label ids, one per line, in the order of the '
+    'columns in the other files.',
+  }.items():
+    flags.DEFINE_string(name, None, text)
   flags.DEFINE_string(
     'leave_out',
     '',
@@ -169,18 +157,7 @@ def define_companions() -> None:
 
 
 def _tuple(name: str, element: type, default: tuple, text: str) -> None:
-  flags.DEFINE(
-    TupleParser(element),
-    name,
-    tuple(default),
-    text,
-    serializer=_CommaSerializer(),
-  )
-
-
-class _CommaSerializer(flags.ArgumentSerializer):
-  def serialize(self, value: tuple) -> str:
-    return ','.join(map(str, value))
+  flags.DEFINE(TupleParser(element), name, tuple(default), text)
 
 
 def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':

@@ -27,17 +27,13 @@ def save_evaluation(
   predictions: Predictions,
   metrics: Mapping[str, Any],
   facts: Mapping[str, Any] | None = None,
-  others: Mapping[str, Any] | None = None,
 ) -> None:
   """Writes an evaluation as one set, on host 0; an older one is replaced.
 
-  `facts` are fields of judged.json that say what was judged, and `others` are
-  further JSON files of the set, by name.
+  `facts` are fields of judged.json that say what was judged.
   """
   with writing_set(pathlib.Path(folder) / MARK, facts or {}) as new:
     write_evaluation(new, predictions, metrics)
-    for name, value in (others or {}).items():
-      write_json(new / name, value)
 
 
 def write_evaluation(

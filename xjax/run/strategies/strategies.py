@@ -230,7 +230,6 @@ class Selection(NamedTuple):
   # float32, or log weight + log probability in float64; -inf for PAD.
   ranks_NK: np.ndarray
   scores_NK: np.ndarray  # float32, of the scorer's kind; -inf for PAD
-  asked_again: int = 0  # lists computed for documents that already had one
 
 
 def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
@@ -295,7 +294,6 @@ class Greedy:
     Int32[np.ndarray, 'N K'],
     Float64[np.ndarray, 'N K'],
     Float32[np.ndarray, 'N K'],
-    int,
   ]:
     """Selects labels for all N documents, one after another, in an order.
 
@@ -304,14 +302,14 @@ class Greedy:
     """
     n_labels, usual = self.documents.scorer.n_labels, self.listed
     length = usual = min(usual or _LISTED * self.k, n_labels)
-    width, done, ranked = self.window, 0, 0
+    width, done = self.window, 0
     log_f_L = np.zeros(n_labels)
     selected = _Selected.none(len(order_N), self.k)
     while done < len(order_N):
       rows_N = order_N[done : done + width]
       lists = self._rank(rows_N, length, log_f_L)
       n = self._select(lists, rows_N, log_f_L, selected)
-      done, ranked = done + n, ranked + len(rows_N)
+      done += n
       # If no document was done, the first document's list was too short, so the
       # length is doubled. The loop always terminates, because a list with all
       # labels is sufficient.
@@ -319,7 +317,7 @@ class Greedy:
       width = min(max(2 * n, _LEAST), self.window)
     scores_NK = self.documents.scores_of(selected.logits_NK)
     scores_NK[selected.ids_NK == PAD] = -np.inf
-    return selected.ids_NK, selected.logs_NK, scores_NK, ranked - done
+    return selected.ids_NK, selected.logs_NK, scores_NK
 
   def _rank(
     self, rows_N: np.ndarray, length: int, log_f_L: np.ndarray

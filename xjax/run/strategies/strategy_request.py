@@ -4,7 +4,6 @@ from collections.abc import Sequence
 import dataclasses
 import enum
 import math
-import time
 from typing import Any
 
 from absl import logging
@@ -108,25 +107,6 @@ class StrategyRequest:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ChosenLabels:
-  predictions: Predictions  # whose lists `all` hold the chosen labels
-  lists: LabelLists  # the same, with the scores of the scorer
-  asked_again: int  # lists for documents that had a list before
-  # To choose the labels, with the time to make batches, to score and to
-  # compile, but not to make the lists of slices.
-  seconds: float
-
-  def facts(self) -> dict[str, int | float]:
-    """Returns the numbers of documents and asked_again, and ms per document."""
-    n = len(self.predictions)
-    return {
-      'documents': n,
-      'asked_again': self.asked_again,
-      'ms_per_document': 1000 * self.seconds / max(n, 1),
-    }
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class StrategyRunner:
   """Chooses labels by a strategy, with the scores of a model.
 
@@ -149,10 +129,15 @@ class StrategyRunner:
       sigmoid = _sigmoid(run, request)
     return cls(request, strategy, run, sigmoid)
 
-  def choose(self, predictions: Predictions, split: Split) -> ChosenLabels:
-    """Chooses labels, the same ones on all processes, from lists by score."""
+  def choose(
+    self, predictions: Predictions, split: Split
+  ) -> tuple[Predictions, LabelLists]:
+    """Chooses labels, the same ones on all processes, from lists by score.
+
+    Returns predictions whose lists `all` hold the chosen labels, and the same
+    lists with the scores of the scorer.
+    """
     by_score, title = predictions.lists[ALL], self.request.kind.value
-    start = time.perf_counter()
     k = list_length(self.request.k, self.run.n_labels)
     with Progress(title, unit='document') as shown:
       documents = RankedDocuments(
@@ -163,23 +148,16 @@ class StrategyRunner:
         shown.update,
       )
       chosen = choose(self.strategy, documents, k)
-    seconds = time.perf_counter() - start
-    lists = LabelLists(chosen.ids_NK, chosen.ranks_NK)
-    labels = ChosenLabels(
-      _with_lists(predictions, self.request, lists),
-      LabelLists(chosen.ids_NK, chosen.scores_NK),
-      chosen.asked_again,
-      seconds,
-    )
-    _log(labels)
-    return labels
+    lists = LabelLists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
+    predictions = _with_lists(predictions, self.request, lists)
+    logging.info('labels chosen by %s', predictions.strategy or title)
+    return predictions, LabelLists(chosen.ids_NK, chosen.scores_NK)
 
 
 def _with_lists(
   predictions: Predictions, request: StrategyRequest, lists: LabelLists
 ) -> Predictions:
   """Replaces the lists `all` of predictions and adds the strategy's name."""
-  lists = LabelLists(lists.ids, lists.scores.astype(np.float32))
   changed = dataclasses.replace(
     predictions, lists={**predictions.lists, ALL: lists}
   )
@@ -219,14 +197,3 @@ def _sigmoid(run: OpenRun, request: StrategyRequest) -> tuple[float, float]:
       '--strategy=bounded_random work with scores of any kind'
     )
   return float(calibration.a), float(calibration.b)
-
-
-def _log(labels: ChosenLabels) -> None:
-  facts = labels.facts()
-  logging.info(
-    'labels chosen by %s: %s documents, %.3g ms per document, %s extra lists',
-    labels.predictions.strategy or StrategyKind.STANDARD.value,
-    f'{facts["documents"]:,}',
-    facts['ms_per_document'],
-    f'{facts["asked_again"]:,}',
-  )
