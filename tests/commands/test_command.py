@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-from absl import flags as absl_flags, logging
+from absl import flags as absl_flags
 import pytest
 
 from tests.commands.conftest import ROOT, log_to, own_flags
@@ -19,22 +19,18 @@ from tests.fixtures.shrink import shrink
 from xjax.commands import main as main_module
 from xjax.commands.flags import (
   config,
-  help as help_flags,
   judging,
   program,
   strategy,
 )
 from xjax.commands.main import COMMANDS, main, run_command
-from xjax.core.console import show
-from xjax.core.errors import ConfigError, Interrupted, Preempted
-from xjax.core.progress import Progress
+from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
 from xjax.run.api.fitting import config_of
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config
 from xjax.run.strategies.strategy_request import StrategyKind
-from xjax.version import __version__
 
 
 def call(monkeypatch, capsys, *words: str) -> tuple[int, str, str]:
@@ -55,10 +51,6 @@ def test_without_a_command_all_commands_are_listed(monkeypatch, capsys):
   assert all(f'\n  {name} ' in out for name in COMMANDS)
   modules = {path.stem for path in (ROOT / 'xjax' / 'commands').glob('*.py')}
   assert set(COMMANDS) == modules - {'__init__', 'main'}
-
-
-def test_the_version_is_that_of_the_package(monkeypatch, capsys):
-  assert call(monkeypatch, capsys, '--version')[1] == f'xjax {__version__}\n'
 
 
 def test_a_wrong_command_is_one_line(monkeypatch, capsys):
@@ -217,53 +209,11 @@ def test_flags_have_the_defaults_and_choices_of_the_library():
     assert flags['similarity'].default == defaults['similarity'].value
 
 
-def test_help_has_the_description_and_groups():
-  with own_flags():
-    judging.define_shared()
-    text = help_flags.help_text('xjax none', 'Does this.\n\n  xjax none')
-  assert text.startswith('Does this.\n\n  xjax none\n\nJudging:\n  --prop')
-  assert max(map(len, text.splitlines())) <= 80
-
-
-@pytest.mark.parametrize('write', [logging.warning, show])
-def test_a_command_says_that_it_starts_only_while_it_is_silent(
-  write, monkeypatch, capsys
-):
-  says = []
-
-  class Timer:
-    def __init__(self, seconds, say):
-      says.append(say)
-
-    def start(self):
-      says[-1]()
-
-    def cancel(self):
-      pass
-
-  def main():
-    write('a first line')
-    says[-1]()
-
-  monkeypatch.setattr(program.threading, 'Timer', Timer)
-  monkeypatch.setattr(Progress, 'has_line', False)
-  monkeypatch.setattr(sys, 'argv', ['xjax none'])
-  with own_flags(), log_to(sys.stderr), pytest.raises(SystemExit) as left:
-    program.run(main)
-  out, err = capsys.readouterr()
-  assert left.value.code == 0
-  lines = (out + err).splitlines()
-  assert sorted(lines) == ['a first line', 'xjax none: starting']
-
-
 @pytest.mark.parametrize(
   ('words', 'error'),
   [
     (['--od\x1b[2Jd'], None),
-    (['--verbosity=\x1b[2J'], None),
     ([], ConfigError('\x1b[2J')),
-    ([], Preempted('\x1b[2J')),
-    ([], Interrupted('\x1b[2J')),
   ],
 )
 def test_no_message_of_a_command_controls_the_terminal(

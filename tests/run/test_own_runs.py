@@ -1,6 +1,5 @@
 """Runs on a table of one's own, from the file to tagged documents."""
 
-import dataclasses
 import gzip
 import io
 import json
@@ -21,7 +20,6 @@ from xjax.core.errors import ConfigError, Preempted
 from xjax.data.config import GivenFeaturesConfig, SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label, Labels, LabelSpace
-from xjax.models.config_check import check_config
 from xjax.models.contract import Config, load_config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
@@ -152,20 +150,6 @@ def test_sizes_choose_a_linear_model_a_tree_or_a_stack(
   chosen = choose(auto(), space, accelerator).config
   assert isinstance(chosen.model, model) and isinstance(chosen.train, train)
   assert chosen.data.tokens.max_ngram == max_ngram
-
-
-def test_a_stack_reads_the_tokens_that_the_user_set():
-  config = auto()
-  config.data.tokens.min_count = 7
-  chosen = choose(config, space_of(40_000, [1] * 4000), False)
-  assert 'a tenth of the time' in chosen.other
-  tokens = {x.name: x.tokens for x in chosen.config.model.proposers}
-  assert tokens['tree'] == tokens['neighbours'] == TfidfConfig(min_count=7)
-  check_config(chosen.config)
-  sparse = dataclasses.replace(config, data=XcFeaturesData())
-  sparse.data.tokens = GivenFeaturesConfig()
-  chosen = choose(sparse, space_of(40_000, [1] * 4000), False)
-  assert isinstance(chosen.config.model, TreeModel)
 
 
 def test_tokens_that_the_user_set_are_kept():

@@ -15,7 +15,6 @@ from tests.run.small_runs import (
   records,
   with_head,
 )
-from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.label_trees.simple_trees import by_frequency
@@ -151,13 +150,6 @@ def test_margins_are_no_probabilities(config, tmp_path):
   assert run.calibration.method in (Method.PLATT, Method.NONE)
   predictor = open_run(run.workdir)
   assert predictor.score_kind is ScoreKind.MARGIN
-
-
-def test_a_group_that_is_empty_leaves_nothing_behind(config, tmp_path):
-  for fields in ({'freeze': ('encodr/*',)}, {'rates': ('encodr/*=0.1',)}):
-    with pytest.raises(ConfigError, match="'encodr/.* matches no parameter"):
-      fit(by_recipe(config, **fields), tmp_path / 'run')
-  assert list(tmp_path.iterdir()) == []
 
 
 def test_places_are_saved_and_stay(runs):

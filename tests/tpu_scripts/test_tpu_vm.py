@@ -89,14 +89,6 @@ def test_create_makes_no_other_of_what_is_deleted_meanwhile(
   assert 'error: tpu: the TPU VM was deleted' in said().splitlines()
 
 
-def test_delete_takes_the_node_with_it_and_may_come_twice(cluster, run):
-  (cluster.folder / 'states').write_text('ACTIVE')
-  assert run('delete.sh') == 0
-  assert cluster.calls('delete') == [DELETE]
-  assert run('delete.sh') == 0
-  assert cluster.calls('delete') == [DELETE]
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(('times', 'remains'), [(2, False), (3, True)])
 def test_a_delete_that_fails_is_tried_again_and_is_no_failure_of_the_run(
@@ -224,38 +216,6 @@ def test_told_to_leave_at_once_it_ends_what_is_at_work(
   for _ in range(2):  # without a VM nothing is made
     assert run('run.sh', *job.words) == 75
     assert changes(cluster) == ['create', 'copy', 'start', 'stop', 'delete']
-
-
-@pytest.mark.thorough
-def test_a_key_leaves_nothing_that_creates(
-  cluster, plan, job, begin, said, wait_for
-):
-  plan(['WAITING_FOR_RESOURCES'])
-  process = begin('run.sh', *job.words)
-  wait_for(lambda: len(cluster.calls('describe')) > 2)
-  os.killpg(process.pid, signal.SIGINT)  # the terminal does the same
-  assert process.wait(60) == 130
-
-  def alone():
-    try:
-      os.killpg(process.pid, 0)
-    except ProcessLookupError:
-      return True
-
-  wait_for(alone, 5)
-  assert changes(cluster) == ['create']
-
-
-@pytest.mark.thorough
-def test_run_makes_no_other_of_a_vm_that_was_deleted(
-  cluster, job, run, said, at_work
-):
-  job.ends_with('wait')
-  process = at_work('run.sh', 2)
-  assert run('delete.sh') == 0
-  assert process.wait(60) == 1
-  assert 'error: tpu: the TPU VM was deleted' in said().splitlines()
-  assert changes(cluster).count('create') == 1
 
 
 @pytest.mark.thorough

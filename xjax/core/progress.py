@@ -46,7 +46,6 @@ class Progress(contextlib.AbstractContextManager):
   # A line follows ten seconds without any. Only the innermost context of the
   # first process shows progress.
 
-  has_line: ClassVar[bool] = False  # whether any line was written yet
   has_bar: ClassVar[bool] = True  # whether a terminal shows a bar
   leave: ClassVar[bool] = False  # whether the bar stays after the work
   smoothing: ClassVar[float] = 0.3  # of speed: 0 is the mean, 1 the last part
@@ -123,7 +122,7 @@ class Progress(contextlib.AbstractContextManager):
   @staticmethod
   def note_line() -> None:
     """Notes that a line was written, so that the next line is due later."""
-    Progress._spoke, Progress.has_line = time.monotonic(), True
+    Progress._spoke = time.monotonic()
 
   def _repeat(self) -> None:
     """Writes log lines until the work ends."""

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import signal
 import sys
-import threading
 
 from absl import app, flags
 
@@ -25,14 +24,11 @@ from xjax.core.console import (
   writing_output,
 )
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
-from xjax.core.progress import Heartbeat, Progress
+from xjax.core.progress import Heartbeat
 
 EXIT_USER_ERROR = 1
 EXIT_PREEMPTED = 75  # a launcher then starts the same command again
 EXIT_INTERRUPTED = 130
-# A command that is still starting after this time says so.
-_SILENCE = 1.0  # seconds
-
 
 # The words of the command line, before names of configs became paths.
 _WORDS: list[str] = []
@@ -76,25 +72,15 @@ def _run(
   if asks_for_help(sys.argv):
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
     sys.exit(0)
-  # Loading libraries and a config takes seconds.
-  notice = threading.Timer(_SILENCE, _say_starting)
-  notice.daemon = True
-  notice.start()
   try:
     app.run(
       functools.partial(_run_guarded, with_arguments, heartbeat),
       flags_parser=functools.partial(_parse, takes_arguments=takes_arguments),
     )
   finally:
-    notice.cancel()
     # While Python exits, Ctrl-C would print tracebacks. Python calls the
     # function that was registered last first.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
-
-
-def _say_starting() -> None:
-  if not Progress.has_line:
-    print(f'{sys.argv[0]}: starting', file=sys.stderr)
 
 
 def _run_guarded(
