@@ -4,7 +4,6 @@ import dataclasses
 
 from absl import logging
 import jax
-import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.data.config import (
@@ -49,7 +48,6 @@ class _Choice:
   config: Config
   what: str  # names the model
   why: str  # says why it fits
-  other: str = ''  # what else could be tried; '' if there is no advice
 
 
 def resolve(
@@ -59,9 +57,9 @@ def resolve(
 
   If the workdir has a run, its model is taken. The fields that the config sets
   stay, so that the run refuses those that differ. Without a run, a model that
-  suits the corpus is chosen, and up to three lines are logged: the model, the
-  reason, and what else could be tried. `accelerator` says whether the run has a
-  GPU or a TPU; None: whether this machine has one.
+  suits the corpus is chosen, and two lines are logged: the model and the
+  reason. `accelerator` says whether the run has a GPU or a TPU; None: whether
+  this machine has one.
   """
   if not config.model.chooses:
     return config, None
@@ -74,9 +72,7 @@ def resolve(
   if accelerator is None:
     accelerator = jax.default_backend() != 'cpu'
   choice = choose(config, corpus.label_space, accelerator)
-  lines = [choice.what, choice.why]
-  lines += [f'you could also try {choice.other}'] if choice.other else []
-  for line in lines:
+  for line in (choice.what, choice.why):
     logging.info('auto: %s', line)
   check_config(choice.config)
   return choice.config, corpus
@@ -91,20 +87,7 @@ def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
     device += f' (so {encoder} is not used)'
   elif encoder:
     return _fine_tuned(config, space, f'{has}, {device}, an encoder')
-  return _linear(config, space, f'{has}, {device}', _advice(space, accelerator))
-
-
-def _advice(space: LabelSpace, accelerator: bool) -> str:
-  """Says what else could be tried than a linear model of texts."""
-  advice = 'on a GPU, a fine-tuned encoder (the config own_minilm)'
-  if accelerator:
-    advice = 'a fine-tuned encoder (config.model.encoder=FOLDER)'
-  if np.any(space.train_counts[: space.n_trained] == 0) and _named(space):
-    advice += (
-      '; for labels without training documents, a model that reads their names '
-      '(the config own_unified)'
-    )
-  return advice
+  return _linear(config, space, f'{has}, {device}')
 
 
 def _resumed(config: Config, saved: Config) -> Config:
@@ -141,7 +124,7 @@ def _one_per_label(n_train: int, n_labels: int) -> bool:
   return n_train * n_labels <= _ONE_VS_ALL
 
 
-def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
+def _linear(config: Config, space: LabelSpace, has: str) -> _Choice:
   """Chooses a linear model, or a tree or a stack if there are many labels."""
   model, train, tokens = linear_parts(
     space.n_train, space.n_trained, config.data.tokens
@@ -158,18 +141,12 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
   if not is_flat and _fits_stack(config, space):
     return _stack(config, tokens, reads, why)
   chosen = _with(config, model, train, tokens)
+  what = 'TreeModel, a label tree of linear classifiers'
+  because = 'a tree saves most of the time with so many labels'
   if is_flat:
     what = 'LinearModel, one linear classifier per label'
-    why += ', and so few labels need no tree'
-    other = f'a label tree (the config own_linear); {other}'
-  else:
-    what = 'TreeModel, a label tree of linear classifiers'
-    why += ', and a tree saves most of the time with so many labels'
-    trees = 'three trees (the config own_linear with model.n_trees=3)'
-    other = f'{trees}; {other}'
-  # The configs own_... read no features.
-  other = '' if config.data.sparse else other
-  return _Choice(chosen, f'{what}, over {reads}', why, other)
+    because = 'so few labels need no tree'
+  return _Choice(chosen, f'{what}, over {reads}', f'{why}, and {because}')
 
 
 def _fits_stack(config: Config, space: LabelSpace) -> bool:
@@ -192,7 +169,6 @@ def _stack(
     'StackModel, a label tree, nearest documents and label names, whose labels '
     f'boosted trees rank, over {reads}',
     f'{why}, and there are enough documents to learn from all of them',
-    'the label tree alone, in a tenth of the time (the config own_linear)',
   )
 
 
@@ -249,7 +225,6 @@ def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
     _with(config, model, train, tokens),
     f'NeuralModel, {config.model.encoder} with {what}',
     f'{has}; {why}{unused}',
-    'a linear model, in less time (the config own_linear)',
   )
 
 
