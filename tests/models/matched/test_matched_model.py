@@ -50,6 +50,7 @@ def test_labels_of_the_best_clusters_are_ranked(matched):
   assert not search.weights.lookup(np.arange(50), np.arange(n_clusters)).any()
 
 
+@pytest.mark.thorough
 def test_a_warm_model_compiles_nothing_more(matched, compiled):
   assert_warm_compiles_nothing(open_run(matched.workdir), compiled)
 
