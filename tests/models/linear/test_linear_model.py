@@ -91,7 +91,8 @@ def test_a_run_that_is_asked_to_stop_goes_on(
     contents(finished(name).workdir),
   )
   monkeypatch.setattr('xjax.models.trees.training._PART', 16)
-  terminated = Terminated(monkeypatch, every=4)
+  every = 4 if name == 'trees' else 2
+  terminated = Terminated(monkeypatch, every)
   stops = 0
   while True:
     try:
