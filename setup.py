@@ -25,7 +25,10 @@ setuptools.setup(
   python_requires='>=3.11',
   packages=setuptools.find_packages(include=['xjax', 'xjax.*']),
   entry_points={'console_scripts': ['xjax = xjax.commands.main:main']},
-  package_data={'xjax.report': ['papers/*.csv', 'page/*.css', 'page/*.js']},
+  package_data={
+    'xjax.report': ['papers/*.csv', 'page/*.css', 'page/*.js'],
+    'xjax.run.serve': ['page.html'],
+  },
   # The minimum versions are the oldest releases that we have run. There are no
   # maximum versions, so that a newer JAX can always be installed.
   install_requires=[

@@ -81,6 +81,11 @@ def test_the_health_says_what_is_served_and_the_tuned_threshold(client, model):
   assert all(label.score < least for label in others)
 
 
+def test_a_page_tries_texts(client):
+  status, page, _ = client.send('GET', '/')
+  assert status == 200 and b"fetch('predict'" in page
+
+
 def test_metrics_count_requests(client):
   counted = 'xjax_requests_total{code="200",path="/predict"}'
   client.predict({'text': 'a'})

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import contextlib
 import dataclasses
 import os
+import pathlib
 import signal
 import socket
 import threading
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 import uvicorn
 
@@ -128,6 +129,7 @@ class Server:
     _QUEUE.set_function(lambda: self._batcher.waiting)
     jax.monitoring.register_event_duration_secs_listener(_count_compiled)
     paths = (
+      ('GET', '/', _page),
       ('GET', '/labels', self._labels),
       ('GET', '/health', self._health),
       ('GET', '/metrics', self._metrics),
@@ -234,6 +236,12 @@ class _Uvicorn(uvicorn.Server):
     logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
 
 
+async def _page(request: Request) -> Response:
+  """Answers with the page on which people try a text."""
+  del request
+  return FileResponse(pathlib.Path(__file__).with_name('page.html'))
+
+
 def _count_compiled(event: str, *args: Any, **kwargs: Any) -> None:
   del args, kwargs
   _PROGRAMS.inc(event == _COMPILED)
@@ -266,7 +274,7 @@ async def _http_error(request: Request, error: Any) -> Response:
   return _error(
     error.status_code,
     f'{request.method[:20]} {request.url.path[:100]}: {error.detail}; there '
-    'are POST /predict, GET /labels, /health and /metrics',
+    'are POST /predict, GET /, /labels, /health and /metrics',
     error.headers,
   )
 
