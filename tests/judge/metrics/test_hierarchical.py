@@ -127,7 +127,7 @@ def problem(seed, n_labels):
 
 
 @hypothesis.given(st.integers(0, 10**6), SIZES)
-@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.settings(max_examples=20, deadline=None)
 def test_by_the_definitions(seed, n_labels):
   predicted, gold, labels, parents = problem(seed, n_labels)
   system = predictions(predicted, gold, parents, labels)
