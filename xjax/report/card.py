@@ -235,14 +235,17 @@ def _configuration(
   if command:
     yield 'Command:'
     yield _code(shlex.join(command))
-  yield 'Seed, and the fields with other values than those of Config():'
-  rows = [('field', 'value'), ('seed', _quoted(config.seed))]
+  yield 'Seed, kinds, and the fields with other values than their defaults:'
+  # A config without kinds would be that of a neural model, and load JAX.
+  model, train = type(config.model), type(config.train)
+  plain = Config(seed=config.seed, model=model(), train=train())
   yield rows_table(
-    rows
-    + [
-      (field.path, _quoted(field.new))
-      for field in diff(Config(seed=config.seed), config)
-      if field.new is not None
+    [
+      ('field', 'value'),
+      ('seed', _quoted(config.seed)),
+      ('model', _quoted(model.__name__)),
+      ('train', _quoted(train.__name__)),
+      *((x.path, _quoted(x.new)) for x in diff(plain, config)),
     ]
   )
 
