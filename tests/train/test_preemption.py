@@ -72,8 +72,8 @@ def test_a_second_ctrl_c_leaves_unless_it_is_an_echo(monkeypatch):
   monkeypatch.setattr(module, '_ECHO', 0.0)
   with pytest.raises(KeyboardInterrupt) as error, Preemption() as preemption:
     with preemption.deferred():
-      ask(signal.SIGINT)
-      ask(signal.SIGINT)
+      for number in (signal.SIGTERM, signal.SIGINT, signal.SIGINT):
+        ask(number)
   assert error.type is KeyboardInterrupt
 
 

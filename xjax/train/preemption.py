@@ -51,7 +51,7 @@ class Preemption(contextlib.AbstractContextManager):
     # starts its devices, the answer would never come.
     self._is_alone = jax.process_count() == 1
     self._noticed = 0  # number of the first signal
-    self._since = 0.0  # when it came
+    self._since = 0.0  # when the first SIGINT came
     self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
     self._calls = 0
@@ -105,12 +105,13 @@ class Preemption(contextlib.AbstractContextManager):
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
     del frame
     now = time.monotonic()
-    if self._noticed == number == signal.SIGINT:
+    if number == signal.SIGINT and self._since:
       if now - self._since > _ECHO:
         raise KeyboardInterrupt
       return
-    if not self._noticed:
-      self._noticed, self._since = number, now
+    if number == signal.SIGINT:
+      self._since = now
+    self._noticed = self._noticed or number
     if not self._deferred and self._is_alone:
       self.check()
     elif number == signal.SIGINT:

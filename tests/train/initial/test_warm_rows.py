@@ -95,6 +95,12 @@ def test_weights_of_one_byte_need_their_exponents(config, runs, caplog):
   before, after, _ = started(here, source, space, vocab)
   np.testing.assert_array_equal(after[KERNEL], before[KERNEL])
   assert 'skipped head/kernel: has another meaning' in caplog.text
+  wide = stored_as(config, Storage.FLOAT8)
+  wide.model.embedding.dim = 16
+  before, after, _ = started(wide, source, space, vocab)
+  assert 'skipped head/exponent: shape' in caplog.text
+  name = 'head/exponent'
+  np.testing.assert_array_equal(after[name], before[name])
 
 
 @pytest.mark.parametrize('there', [Storage.FLOAT32, Storage.FLOAT8])

@@ -51,8 +51,8 @@ class FusedRowsConfig(RowUpdateConfig, abstract=True):
   it can be any head whose label rows are trained.
 
   Such a rule needs no gradient [L, D]. A weight can be stored in 1 or 2 bytes
-  (OneVsAllConfig.storage). The optimizer's clipping and learning rates do not
-  apply to the rows. train.freeze must not name the rows.
+  (OneVsAllConfig.storage). The optimizer's clipping and learning rates, and
+  train.freeze, do not apply to the rows.
   """
 
   fused = True

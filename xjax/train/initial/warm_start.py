@@ -51,7 +51,7 @@ from xjax.train.saved_steps import best_step, check_checkpoint
 from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir, split_step
 
-_HEAD, _KERNEL = 'head/', 'head/kernel'
+_HEAD, _KERNEL, _EXPONENT = 'head/', 'head/kernel', 'head/exponent'
 _COMPUTED = _HEAD, 'views/'  # frozen parameters that each run computes
 _VOCABULARIES = {
   WORD_VECTORS: 'words',
@@ -233,7 +233,8 @@ def _fits(
   fits = dict.fromkeys(ours.keys() - theirs.keys(), ('fresh', ''))
   fits |= dict.fromkeys(theirs.keys() - ours.keys(), ('unused', ''))
   for name in ours.keys() & theirs.keys():
-    shape, other = ours[name].shape, theirs[name].shape
+    sized = _KERNEL if name == _EXPONENT else name  # it scales these weights
+    shape, other = ours[sized].shape, theirs[sized].shape
     kind = _row_kind(name, ours[name])
     source = rows.get(kind)  # the other run's row of each row, -1: none
     by_row = source is not None
