@@ -77,9 +77,14 @@ def test_a_system_that_judges_all_labels_cannot_be_compared(folders):
     compare_runs([folders['flat'], folders['whole']], PLAN)
 
 
-def test_a_report_counts_only_judged_labels(folders):
-  tree, flat = read_runs([folders['tree'], folders['flat']])
+def test_a_report_counts_only_judged_labels(folders, tmp_path):
+  whole, path = predicted(KEPT, small_space()), tmp_path / 'bare.npz'
+  counts, lists = 0 * whole.train_counts, {'all': whole.lists['all']}
+  bare = dataclasses.replace(whole, train_counts=counts, lists=lists, n_train=0)
+  bare.save(path)
+  tree, flat, bare = read_runs([folders['tree'], folders['flat'], path])
   assert tree.predictions.labels == flat.predictions.labels
+  assert tree.predictions.labels == bare.predictions.labels
   assert (
     tree.predictions.gold.values.tolist()
     == flat.predictions.gold.values.tolist()

@@ -18,7 +18,7 @@ _ROWS = 8192  # a block has at most this many documents
 # that figures stay the same to the last bit, blocks are padded to at least
 # _FEWEST_ROWS rows, and rows to at least _FEWEST_GOLD gold labels.
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8
-_ENTRIES = 1 << 19  # a block has at most this many gold labels, with padding
+_PAIRS = 1 << 25  # of a listed and a gold label in a block, with padding
 _NONE = np.float32(-np.inf)
 
 
@@ -101,11 +101,11 @@ class Slice:
     """
     order = np.argsort(self.gold.lengths, kind='stable')
     most = min(_ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
-    start = 0
+    start, entries = 0, _PAIRS // max(self.depth, 64)
     while start < len(order):
       size = most
-      # If documents have very many gold labels, the block has fewer rows.
-      while size > 1 and size * self._width(order[start:][:size]) > _ENTRIES:
+      # With very many gold labels, or long lists, the block has fewer rows.
+      while size > 1 and size * self._width(order[start:][:size]) > entries:
         size //= 2
       rows = order[start : start + size]
       yield rows, size, self._width(rows)

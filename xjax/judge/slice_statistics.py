@@ -31,7 +31,7 @@ from xjax.judge.metrics.metric import (
   PerLabel,
   Protocol,
 )
-from xjax.judge.metrics.ranking import RankedLists
+from xjax.judge.metrics.ranking import RankedLists, hits
 from xjax.judge.slice import Slice
 
 _NO_GOLD = 'no document has a gold label here'
@@ -140,14 +140,18 @@ class SliceStatistics:
 
   @functools.cached_property
   def _hits_NK(self) -> Bool[np.ndarray, 'N K']:
-    return self.part.lists.hits(self.part.gold, len(self.part.mask))
+    ids_NK, gold = self.part.lists.ids, self.part.gold
+    hits_NK = np.zeros(ids_NK.shape, bool)
+    for rows, _, width in self.part.blocks():
+      hits_NK[rows] = hits(ids_NK[rows], gold.padded(rows, width, PAD))
+    return hits_NK
 
   def decisions(self, end: str) -> Decisions:
     """Returns the labels assigned at a cut-off '@k', or above a threshold."""
     ids_NK, scores_NK = self.part.lists.ids, self.part.lists.scores
     chosen_NK = ids_NK != PAD
     if end in self.thresholds:
-      chosen_NK &= scores_NK.astype(np.float64) > self.thresholds[end]
+      chosen_NK &= scores_NK > np.float64(self.thresholds[end])  # in float64
     else:
       chosen_NK[:, int(end[1:]) :] = False
     docs = np.nonzero(chosen_NK)[0]

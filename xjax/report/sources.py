@@ -111,7 +111,7 @@ def _fill_in(
       files, predictions=run.file, may_lack=True, **lacking
     )
     ours, weights_L = read_judged(files, depth)
-    if 'gold' in lacking and theirs.dropped:
+    if theirs.dropped:  # its file still has these labels
       ours = ours.leaving_out(_indices(ours, theirs.dropped))
     if 'train_labels' in lacking:
       held_out = [theirs.labels[i] for i in theirs.held_out]

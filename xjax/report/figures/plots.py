@@ -278,11 +278,11 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
 def _with_legend(axes: Axes) -> str:
   """Returns SVG text; a system with several lines has one key."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
-  room = int(_ROOM * axes.figure.get_figwidth())
-  n_fitting = room // (max(map(len, handles), default=1) + 6)
+  room, names = int(_ROOM * axes.figure.get_figwidth()), [*map(_cut, handles)]
+  n_fitting = room // (max(map(len, names), default=1) + 6)
   axes.figure.legend(
     handles.values(),
-    handles,
+    [*map(_literal, names)],
     loc='outside upper left',
     ncols=min(max(n_fitting, 1), 6),
   )
@@ -291,7 +291,7 @@ def _with_legend(axes: Axes) -> str:
 
 def _key(system: str) -> str:
   """Returns the name of a system in a legend."""
-  return f' {_literal(_cut(system))}'  # a legend would leave out a leading _
+  return f' {system}'  # a legend would leave out a leading _
 
 
 def _literal(text: str) -> str:
