@@ -139,7 +139,7 @@ def test_a_folder_has_vectors_of_one_encoder_and_one_corpus(
 
 def test_files_of_others_are_never_replaced(settings, encoder, tmp_path):
   (tmp_path / 'vectors').mkdir()
-  name = 'dev.npy'
+  name = 'dev.ids.txt'
   (tmp_path / 'vectors' / name).write_text('mine')
   with pytest.raises(ConfigError, match=f'{name}: exists, but xjax embed has'):
     embed_corpus(settings, encoder, tmp_path / 'vectors', ('dev',))

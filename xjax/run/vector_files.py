@@ -243,12 +243,14 @@ def _note(
       )
   for stem, digest in digests.items():
     file = folder / f'{stem}.npy'
-    if stem not in known and file.exists():
+    ends = '.npy', '.ids.txt', '.lengths.npy'
+    others = [x for x in map(file.with_suffix, ends) if x.exists()]
+    if stem not in known and others:
       raise ConfigError(
-        f'{file}: exists, but xjax embed has not written it; choose another '
-        'folder'
+        f'{others[0]}: exists, but xjax embed has not written it; choose '
+        'another folder'
       )
-    if known.get(stem, digest) != digest:
+    if file.exists() and known[stem] != digest:
       raise ConfigError(
         f'{file}: has vectors of other documents or labels than those of this '
         'corpus; choose another folder'

@@ -200,6 +200,13 @@ def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(workdir, tmp_path):
   assert model.predict('nipa')
 
 
+def test_saving_changes_no_folder_that_has_files(model, tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  with pytest.raises(ConfigError, match='exists already'):
+    model.save(tmp_path)
+  assert [path.name for path in tmp_path.iterdir()] == ['file']
+
+
 def test_a_saved_neural_model_cannot_train_on(finished, config, tmp_path):
   xjax.load(finished.workdir).save(tmp_path / 'saved')
   with pytest.raises(DataError, match='was saved for predicting, without the'):

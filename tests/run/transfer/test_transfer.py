@@ -303,6 +303,9 @@ def test_further_splits_are_transferred_if_named(tmp_path, moved):
 def test_a_message_says_how_the_text_of_the_source_is_read(source, moved):
   _, lines = moved(source, ALL, data={'zones': ('body',)})
   assert lines[-1].endswith('give --config.data.zones=body')
+  with pytest.raises(ConfigError, match="there is no zone 'abstract'"):
+    moved(source, ALL, 'other', data={'zones': ('abstract',)})
+  assert not (source.parent / 'other').exists()
 
 
 def test_the_order_of_columns_can_be_kept(tmp_path, moved):

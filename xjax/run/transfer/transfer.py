@@ -74,6 +74,7 @@ def transfer(
     relabelling, lines = _clustered(raw, config, to)
   else:
     relabelling = _flattened(raw, to)
+  zones = choose_zones(raw, config.data) or raw.zones
   counts = collections.Counter()
 
   def build(temporary: pathlib.Path) -> None:
@@ -94,7 +95,7 @@ def transfer(
     plural(len(relabelling.labels) - meta, 'label'),
   ]
   parts += [plural(meta, 'meta-label')] if meta else []
-  more = _lines_about(counts, raw, config)
+  more = _lines_about(counts, raw, config, zones)
   return [f'{output}: {", ".join(parts)}', *lines, *more]
 
 
@@ -181,7 +182,10 @@ def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
 
 
 def _lines_about(
-  counts: collections.Counter, raw: SourceCorpus, config: Config
+  counts: collections.Counter,
+  raw: SourceCorpus,
+  config: Config,
+  zones: tuple[str, ...],  # that models of the source read
 ) -> Iterator[str]:
   """Yields lines about what has changed, and what to do about it."""
   if counts['without_labels']:
@@ -193,7 +197,6 @@ def _lines_about(
     yield f'labels removed from documents: {counts["removed"]:,}'
   if counts['added']:
     yield f'labels added to documents: {counts["added"]:,}'
-  zones = choose_zones(raw, config.data) or raw.zones
   if zones != raw.zones:
     yield (
       'documents keep all zones; to train on the same text as with '
