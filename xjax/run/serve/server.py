@@ -109,8 +109,11 @@ def serve(
 def bind(host: str, port: int) -> socket.socket:
   """Returns a listening socket, so that a wrong address is noticed early."""
   family = socket.AF_INET6 if ':' in host else socket.AF_INET
+  options = {'family': family, 'backlog': _WAITING}
+  if host == '::' and socket.has_dualstack_ipv6():
+    options['dualstack_ipv6'] = True  # IPv4 too, as 0.0.0.0
   try:
-    return socket.create_server((host, port), family=family, backlog=_WAITING)
+    return socket.create_server((host, port), **options)
   except OSError as error:
     raise ConfigError(
       f'--host={host} --port={port}: the server cannot listen there: '
