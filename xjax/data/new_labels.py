@@ -10,7 +10,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD
-from xjax.data.files.faults import Faults
+from xjax.data.files.faults import SHOWN, Faults
 from xjax.data.files.json_lines import (
   numbered_lines,
   open_text,
@@ -21,7 +21,7 @@ from xjax.data.text.words import has_letters
 
 # The pattern also matches a list of JSON objects, so that the error can say
 # that lines must be objects. No label name matches the pattern.
-_JSON = re.compile(rb'\{|\[\s*[{"]|\[$')
+_JSON = re.compile(rb'\s*(\{|\[\s*([{"]|$))')
 
 
 def read_new_labels(
@@ -37,10 +37,10 @@ def read_new_labels(
   faults = Faults(on_error=None)
   labels = []
   with open_text(path) as file:
-    lines = (line.strip() for _, line in numbered_lines(file, path))
-    first = next(filter(None, lines), b'')
+    first = next((x for _, x in numbered_lines(file, path) if x.strip()), b'')
+    is_json = path.removesuffix('.gz').endswith('.jsonl') or _JSON.match(first)
     file.seek(0)
-    plain = '' if _JSON.match(first) else 'name'
+    plain = '' if is_json else 'name'
     for _, fields in read_records(file, faults, path, plain):
       name = fields.text('name')
       if not fields.faults:
@@ -70,13 +70,14 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   is_taken = scored.row_of.find(new) != PAD
   is_taken[new.row_of.repeated()] = True
   if is_taken.any():
-    taken = (ascii(new[row]) for row in np.flatnonzero(is_taken))
+    taken = (ascii(new[row]) for row in np.flatnonzero(is_taken)[:SHOWN])
     raise DataError(
       f'each new label needs an id that no other label has: {", ".join(taken)}'
     )
   if unnamed := [label.id for label in labels if not has_letters(label.name)]:
     raise DataError(
-      f'new labels need names with letters: {", ".join(map(ascii, unnamed))}'
+      'new labels need names with letters: '
+      + ', '.join(map(ascii, unnamed[:SHOWN]))
     )
   outside = space.labels[len(scored) :]
   outside = outside[new.row_of.find(outside.ids) == PAD]

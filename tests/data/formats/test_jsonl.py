@@ -157,6 +157,8 @@ def test_no_json_lines(tmp_path):
 def test_skip_leaves_the_faulty_lines_out(folder):
   rows = [{'id': 'x'}, *TRAIN, {'id': 'y', 'text': 'y', 'labels': ['q']}]
   (folder / 'train.jsonl').write_bytes(lines(rows))
+  faulty = lines([{'id': 'r', 'name': 3}]) + b'{\n'
+  (folder / 'labels.jsonl').write_bytes(lines(LABELS) + faulty)
   raw = read(folder, on_error=OnError.SKIP)
   assert raw.splits['train'].ids == ('d1', 'd2')
   assert raw.label_ids == ('b', 'a', 'c')

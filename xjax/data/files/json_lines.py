@@ -71,7 +71,7 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
   """
   with contextlib.ExitStack() as stack:
     try:
-      if path == STREAM:
+      if path == STREAM and sys.stdin:  # None if it is closed
         file = sys.stdin.buffer
       else:
         file = stack.enter_context(open(path, 'rb'))

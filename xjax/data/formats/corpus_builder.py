@@ -16,6 +16,7 @@ import numpy as np
 
 from xjax.core.errors import DataError, UserError
 from xjax.core.types import Ragged
+from xjax.data.config import OnError
 from xjax.data.files.faults import Faults, Grouped
 from xjax.data.files.json_lines import Fields, only_file, read_records
 from xjax.data.schema import Document, Label, Labels, Split
@@ -195,10 +196,12 @@ class CorpusBuilder:
     read: Callable[[pathlib.Path, Faults], dict[str, Label]],
     path: pathlib.Path,
   ) -> None:
-    """Reads descriptors; if they have no fault, all labels must have one."""
+    """Reads descriptors; all labels of documents must have one."""
     before = self.faults.count
     self.labels = read(path, self.faults)
-    self._known = self.labels if self.faults.count == before else None
+    # If faults are an error, labels without their faulty line are no further.
+    if self.faults.count == before or self.faults.on_error is OnError.SKIP:
+      self._known = self.labels
 
   def begin(self, name: str) -> '_SplitBuilder':
     self.splits[name] = _SplitBuilder(name, RecordStore(self._folder))

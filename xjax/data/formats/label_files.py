@@ -7,7 +7,7 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import SHOWN, Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
   parse_object,
@@ -64,8 +64,9 @@ def _described(
     label = read_label(fields)
     if label.id in labels:
       fields.faults.append(f'duplicate label {label.id!a}')
-    if not fields.faults:
-      labels[label.id], lines[label.id] = label, line
+    elif label.id:  # of a faulty descriptor, only the id is kept
+      labels[label.id] = Label(label.id, label.id) if fields.faults else label
+      lines[label.id] = line
   if not labels:
     faults.add_empty(path, 'label', before)
   complete = faults.count == before
@@ -81,7 +82,8 @@ def _with_sound_parents(
 ) -> dict[str, Label]:
   """Removes parents that are unknown, or make a label its own ancestor.
 
-  Each is a fault; an unknown parent only if the labels are `complete`.
+  Each is a fault; an unknown parent only if the labels are `complete`. After
+  SHOWN cycles, further ones stay, and the fault is fatal.
   """
   above = {id_: list(label.parents) for id_, label in labels.items()}
   for id_ in above if complete else ():
@@ -90,7 +92,7 @@ def _with_sound_parents(
         above[id_].remove(parent)
         message = f'label {id_!a} has the unknown parent {parent!a}'
         faults.add(path, lines[id_], message)
-  while True:
+  for left in reversed(range(SHOWN)):  # each search takes time for all labels
     try:
       graphlib.TopologicalSorter(above).prepare()
       break
@@ -98,7 +100,7 @@ def _with_sound_parents(
       parent, id_ = error.args[1][:2]
       above[id_].remove(parent)
       message = f'label {id_!a} is its own ancestor, through its parent'
-      faults.add(path, lines[id_], f'{message} {parent!a}')
+      faults.add(path, lines[id_], f'{message} {parent!a}', fatal=not left)
   return {
     id_: dataclasses.replace(label, parents=tuple(above[id_]))
     for id_, label in labels.items()
@@ -139,10 +141,12 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
   if complete and ROOT not in heads:
     message = f'no line `{ROOT}<TAB>child...` with the labels of level 1'
     faults.add(path, None, message, fatal=True)
-  for parent, line in heads.items() if complete else ():
+  for parent, line in heads.items():
     if parent not in above and parent != ROOT:
+      above[parent], lines[parent] = [], line
       message = f'{parent!a} is never a child; put it below {ROOT} or below'
-      faults.add(path, line, f'{message} another label')
+      if complete:
+        faults.add(path, line, f'{message} another label')
   labels = {id_: Label(id_, id_, parents=tuple(p)) for id_, p in above.items()}
   return _with_sound_parents(labels, lines, path, faults, complete=False)
 
