@@ -53,7 +53,7 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   assert {path.name for path in found.workdir.iterdir()} == {
     *('config.json', 'corpus.json', 'digests.json', 'labels.jsonl'),
     *('concepts.jsonl', 'calibration.json', 'eval', 'features', 'model'),
-    *('run.json', 'tb'),
+    'run.json',
   }
   names = {path.name for path in (found.workdir / 'model').iterdir()}
   trees = {f'tree_{number}.npz' for number in range(3)}

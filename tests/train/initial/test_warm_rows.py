@@ -19,7 +19,7 @@ from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 from xjax.run.fit import fit
-from xjax.train.checkpoint import read_params
+from xjax.train.checkpoint import read_params, read_some
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
@@ -76,11 +76,25 @@ def started(config, source, space, vocab):
   return before, jax.tree.map(np.array, params), saved
 
 
-def test_rows_are_rounded_to_the_storage_of_the_run(config, runs):
+def reading(monkeypatch):
+  """Records the parameters read from now on, and whether sharded."""
+  seen, name = {}, 'xjax.train.initial.warm_start.read_some'
+
+  def spy(folder, step, wanted):
+    seen.update({name: x.sharding is not None for name, x in wanted.items()})
+    return read_some(folder, step, wanted)
+
+  monkeypatch.setattr(name, spy)
+  return seen
+
+
+def test_rows_are_rounded_to_the_storage_of_the_run(config, runs, monkeypatch):
+  seen = reading(monkeypatch)
   source = runs[Storage.FLOAT32]
   space, vocab = source.label_space(), Vocabulary.load(source.vocab)
   here = stored_as(config, Storage.COMPENSATED)
   before, after, saved = started(here, source, space, vocab)
+  assert seen['head/bias'] and seen[KERNEL]  # where these rows lie
   n = space.n_trained
   expected = saved[KERNEL].astype(before[KERNEL].dtype)
   np.testing.assert_array_equal(after[KERNEL][:n], expected[:n])
@@ -104,7 +118,8 @@ def test_weights_of_one_byte_need_their_exponents(config, runs, caplog):
 
 
 @pytest.mark.parametrize('there', [Storage.FLOAT32, Storage.FLOAT8])
-def test_rows_of_other_labels_are_found_by_id(config, runs, there):
+def test_rows_of_other_labels_are_found_by_id(config, runs, there, monkeypatch):
+  seen = reading(monkeypatch)
   source = runs[there]
   space, vocab = source.label_space(), Vocabulary.load(source.vocab)
   # Our labels are theirs backwards without the first, and a new one.
@@ -115,6 +130,7 @@ def test_rows_of_other_labels_are_found_by_id(config, runs, there):
   ours = LabelSpace(tuple(labels), counts, space.n_train, len(labels))
   before, after, saved = started(stored_as(config, there), source, ours, vocab)
   names = [name for name in after if name.startswith('head/')]
+  assert not any(seen[name] for name in names)
   assert len(names) == (3 if there is Storage.FLOAT8 else 2)
   for name in names:
     expected = before[name].copy()

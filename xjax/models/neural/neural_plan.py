@@ -214,6 +214,11 @@ def check_model(
     is_row = is_label_row if plan.rows else nnx.Nothing()
     others = nnx.filter_state(others, nnx.Not(is_row))
     check_groups(train, by_path(trained), by_path(others))
+    if not by_path(trained) and not plan.rows:
+      raise ConfigError(
+        f'config.train.freeze={train.freeze}: nothing would be left to train; '
+        'remove a glob'
+      )
 
 
 def check_dev_metric(corpus: Corpus, config: Config) -> None:

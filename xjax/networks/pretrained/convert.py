@@ -165,7 +165,8 @@ def _list_names(names: list[str]) -> str:
   """Joins names to one text, and escapes control characters."""
   # The file may come from anyone, so no control character may reach the
   # terminal.
-  return ', '.join(json.dumps(name)[1:-1] for name in names[:_SHOWN])
+  more = [f'and {len(names) - _SHOWN} more'] * (len(names) > _SHOWN)
+  return ', '.join([json.dumps(x)[1:-1] for x in names[:_SHOWN]] + more)
 
 
 def _plain_name(name: str) -> str:

@@ -116,11 +116,17 @@ def warm_start(
     )
   if is_host0():
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
-  saved = read_some(*checkpoint, {name: theirs[name] for name in loaded})
-  merged = dict(ours)
   # Sorted, since hosts must run programs over shared arrays in one order.
-  for name in sorted(loaded):
-    source_rows = rows.get(_row_kind(name, ours[name]))
+  sources = {
+    name: rows.get(_row_kind(name, ours[name])) for name in sorted(loaded)
+  }
+  wanted = {
+    name: _where_read(theirs[name], ours[name], source)
+    for name, source in sources.items()
+  }
+  saved = read_some(*checkpoint, wanted)
+  merged = dict(ours)
+  for name, source_rows in sources.items():
     merged[name] = _replaced(ours[name], saved[name], source_rows)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
   describes = not head_fault and _width(ours) == _width(theirs) != ()
@@ -254,8 +260,24 @@ def _fits(
   return dict(sorted(fits.items()))
 
 
+def _where_read(
+  other: jax.ShapeDtypeStruct, param: jax.Array, source: np.ndarray | None
+) -> jax.ShapeDtypeStruct:
+  """Returns `other` with the sharding with which it is read, if any.
+
+  The devices that hold rows read those that keep their places. Any other order
+  needs all rows in the memory of every host.
+  """
+  if source is None or other.shape != param.shape:
+    return other
+  kept = int((source >= 0).sum())
+  if not np.array_equal(source[:kept], np.arange(kept)):
+    return other
+  return jax.ShapeDtypeStruct(other.shape, other.dtype, sharding=param.sharding)
+
+
 def _replaced(
-  param: jax.Array, other: np.ndarray, source: np.ndarray | None
+  param: jax.Array, other: np.ndarray | jax.Array, source: np.ndarray | None
 ) -> jax.Array:
   """Puts rows of another table into a parameter, which is donated.
 
@@ -271,7 +293,10 @@ def _replaced(
     rows = other[np.maximum(source[index[0]], 0)]
     return rows[:, *index[1:]].astype(param.dtype)
 
-  taken = jax.make_array_from_callback(param.shape, param.sharding, part)
+  if isinstance(other, jax.Array):
+    taken = other.astype(param.dtype)
+  else:
+    taken = jax.make_array_from_callback(param.shape, param.sharding, part)
   # Label rows may be most of the memory, so the result replaces param.
   replace = jax.jit(jnp.where, donate_argnums=2, out_shardings=param.sharding)
   mask = (source >= 0).reshape(-1, *(1,) * (param.ndim - 1))
