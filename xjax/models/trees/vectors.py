@@ -197,11 +197,12 @@ class JoinedFeaturiser(TextFeaturiser):
     return {ENCODER: self.encoder}
 
   def __call__(self, documents: Documents) -> sparse.csr_array:
+    rows = super().__call__(documents)  # refuses documents that are no texts
     vectors_ND = self.encoder.vectors(documents)
     norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     # A vector of zeros stays one.
     vectors_ND = vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
-    return join(super().__call__(documents), vectors_ND)
+    return join(rows, vectors_ND)
 
   def warmup(self) -> None:
     super().warmup()
