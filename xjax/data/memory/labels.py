@@ -149,11 +149,13 @@ def _id_of(value: Any, where: str) -> str:
 def _of_matrix(
   matrix: Any, known: tuple[Label, ...] | None, name: str
 ) -> MemoryLabels:
-  if matrix.ndim != 2 or matrix.dtype.kind not in 'biuf':
+  if matrix.ndim != 2 or matrix.dtype.kind not in 'biufO':
     raise DataError(
       f'{name} is an array of shape {matrix.shape} and type {matrix.dtype}; '
       f'{_EXPECTED}'
     )
+  if not sparse.issparse(matrix):  # 2 is refused below, like other values
+    matrix = np.where(np.isin(matrix, (0, 1)), matrix, 2).astype(np.int8)
   gold = sparse.csr_array(matrix)
   gold.sum_duplicates()
   if not np.isin(gold.data, (0, 1)).all():
