@@ -80,11 +80,12 @@ class Store:
     self._search = search
     space = space_of(search)
     self._space = {key: distribution_of(space[key]) for key in space}
+    pruner = _pruner(pruning)
     try:
       if not path.exists():
         _create(path)
       self._study = optuna.load_study(
-        study_name=_NAME, storage=_storage(path), pruner=_pruner(pruning)
+        study_name=_NAME, storage=_storage(path), pruner=pruner
       )
       self._check()
     except WriteError:
