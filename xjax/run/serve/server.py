@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import signal
 import socket
 import threading
@@ -17,8 +18,6 @@ import jax
 import prometheus_client as prometheus
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -69,7 +68,7 @@ class Limits:
   documents: int = 1024  # the largest number of documents that wait
   seconds: float = 30.0  # for an answer
   connections: int = 512  # the largest number of open connections
-  hosts: Sequence[str] = ('*',)  # values of the header Host; '*' is any
+  hosts: frozenset[str] = frozenset()  # for the header Host; empty: any
 
 
 def serve(
@@ -92,11 +91,9 @@ def serve(
     with Heartbeat('loading the model'):
       service = Service.load(workdir, labels, step)
     if host in _LOCAL:
-      # The name of another machine can point to this machine (DNS rebinding).
-      # Then a page from there could read the answers of a local server. Old
-      # versions of the middleware read [::1]:8000 as '['.
-      hosts = *_LOCAL, '[::1]', '[', *map(str.lower, allowed_hosts)
-      limits = dataclasses.replace(limits, hosts=hosts)
+      hosts = frozenset([*_LOCAL, *map(str.lower, allowed_hosts)])
+      if '*' not in hosts:
+        limits = dataclasses.replace(limits, hosts=hosts)
     else:
       logging.warning(
         '--host=%s: everybody who can reach this address can use the server; '
@@ -140,13 +137,10 @@ class Server:
     )
     app = Starlette(
       routes=[
-        Route(path, _measured(path, handler), methods=[method])
+        Route(path, self._measured(path, handler), methods=[method])
         for method, path, handler in paths
       ],
       exception_handlers={HTTPException: _http_error},
-      middleware=[
-        Middleware(TrustedHostMiddleware, allowed_hosts=limits.hosts)
-      ],
     )
     self._server = _Uvicorn(
       uvicorn.Config(
@@ -186,6 +180,38 @@ class Server:
     _DOCUMENTS.observe(len(questions))
     return self._service.answer(questions)
 
+  def _check_host(self, request: Request) -> None:
+    # The name of another machine can point to this machine (DNS rebinding).
+    # Then a page from there could read the answers of a local server.
+    host = request.headers.get('host', '')
+    name = re.sub(r':\d+$', '', host).strip('[]').lower()
+    if name and self._limits.hosts and name not in self._limits.hosts:
+      message = 'the header Host names another machine; see --allowed_hosts'
+      raise Refused(403, message)
+
+  def _measured(self, path: str, handler: Handler) -> Handler:
+    """Returns a handler that counts requests and answers errors as JSON."""
+
+    async def handle(request: Request) -> Response:
+      start = time.monotonic()
+      try:
+        self._check_host(request)
+        response = await handler(request)
+      except ClientDisconnect:
+        response = _error(400, 'the connection was closed')
+      except Refused as error:
+        response = _error(error.status, str(error))
+      except Exception:
+        logging.exception('%s failed', path)
+        response = _error(
+          500, 'internal error; the log of the server says more'
+        )
+      _REQUESTS.labels(path, response.status_code).inc()
+      _SECONDS.labels(path).observe(time.monotonic() - start)
+      return response
+
+    return handle
+
   async def _labels(self, request: Request) -> Response:
     first = _query(request, 'offset', 0, 0, 2**31)
     count = _query(request, 'limit', 1000, 1, _MOST_LABELS)
@@ -204,7 +230,10 @@ class Server:
   async def _predict(self, request: Request) -> Response:
     seconds = self._limits.seconds
     body = await self._body(request)
-    asked = self._service.parse(body, self._limits.documents)
+    # In a thread: a body of megabytes takes long, and others wait.
+    asked = await asyncio.to_thread(
+      self._service.parse, body, self._limits.documents
+    )
     try:
       async with asyncio.timeout(seconds):
         answers = await self._batcher.ask(asked)
@@ -248,27 +277,6 @@ async def _page(request: Request) -> Response:
 def _count_compiled(event: str, *args: Any, **kwargs: Any) -> None:
   del args, kwargs
   _PROGRAMS.inc(event == _COMPILED)
-
-
-def _measured(path: str, handler: Handler) -> Handler:
-  """Returns a handler that counts requests and answers errors as JSON."""
-
-  async def handle(request: Request) -> Response:
-    start = time.monotonic()
-    try:
-      response = await handler(request)
-    except ClientDisconnect:
-      response = _error(400, 'the connection was closed')
-    except Refused as error:
-      response = _error(error.status, str(error))
-    except Exception:
-      logging.exception('%s failed', path)
-      response = _error(500, 'internal error; the log of the server says more')
-    _REQUESTS.labels(path, response.status_code).inc()
-    _SECONDS.labels(path).observe(time.monotonic() - start)
-    return response
-
-  return handle
 
 
 async def _http_error(request: Request, error: Any) -> Response:

@@ -224,6 +224,9 @@ def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
   if not isinstance(item, dict):
     raise Refused(400, f'{name}: must be a text, or an object with "text"')
   fields = Fields(item)
+  if not data.is_record(fields):  # a table may have columns of these names
+    for field in item.keys() & set(_PARAMETERS):
+      raise Refused(400, f'{name}: {field!a} belongs beside "documents"')
   document = data.read_input_record(fields, str(number))
   if fields.faults:
     raise Refused(400, f'{name}: {"; ".join(fields.faults)}')
