@@ -115,6 +115,7 @@ def file_kinds() -> dict[str, Kind]:
 
 def _corpora() -> dict[str, Kind]:
   """Returns the forms of documents."""
+  from xjax.data.config import OnError
   from xjax.data.formats.htc import HtcData
   from xjax.data.formats.jsonl import JsonlData
   from xjax.data.formats.own import OwnData
@@ -131,6 +132,9 @@ def _corpora() -> dict[str, Kind]:
       load_corpus(format_(dir=str(path)), 0).split('train')
     )
 
+  def without_faults(path: pathlib.Path) -> None:
+    load_corpus(JsonlData(dir=str(path), on_error=OnError.SKIP), 0)
+
   def records(path: pathlib.Path) -> int:
     splits = load_corpus(OwnData(dir=str(path / 'in.csv')), 0).splits
     return sum(map(len, splits.values()))
@@ -143,6 +147,9 @@ def _corpora() -> dict[str, Kind]:
     'documents from a pipe': Kind({'in.jsonl': DOCUMENTS}, _piped),
     'JSON lines': Kind(
       {'train.jsonl': DOCUMENTS, 'labels.jsonl': LABELS}, corpus(JsonlData)
+    ),
+    'JSON lines without the faulty ones': Kind(
+      {'train.jsonl': DOCUMENTS, 'labels.jsonl': LABELS}, without_faults
     ),
     'CSV': Kind({'in.csv': RECORDS}, records, n_records),
     'raw text': Kind({'trn.json': RAW, 'Y.txt': NAMES}, corpus(XcRepoData)),

@@ -9,6 +9,7 @@ import pytest
 from tests.fixtures.pipes import piped
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
+from xjax.data.files import json_lines
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -131,6 +132,12 @@ def test_a_damaged_file_is_an_error_that_names_the_line(tmp_path, lost):
   )
   with pytest.raises(DataError, match=r'a.gz:\d+: the gzip file is cut short'):
     lines(path)
+
+
+def test_a_line_without_an_end_is_an_error(monkeypatch):
+  monkeypatch.setattr(json_lines, '_LONGEST', 1 << 20)
+  with pytest.raises(DataError, match='/dev/zero:1: the line is longer than'):
+    lines('/dev/zero')
 
 
 def test_fields_note_all_that_is_wrong():

@@ -50,6 +50,8 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
   with pytest.raises(Fault, match='not UTF-8, although') as caught:
     encoding_of(io.BytesIO('é\né\né\n'.encode() + b'\xe9\n'))
   assert caught.value.line == 4
+  with pytest.raises(Fault, match='not UTF-8, although'):
+    encoding_of(io.BytesIO('é abc'.encode() + b'\xc3'))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Iterable, Iterator, Sequence
 import contextlib
+import functools
 import gzip
 import json
 import os
@@ -20,6 +21,7 @@ from xjax.data.files.faults import Fault, Faults
 STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
+_LONGEST = 1 << 26  # bytes of a line
 _GZIP_MAGIC = b'\x1f\x8b'
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
@@ -105,11 +107,17 @@ def numbered_lines(
   """Yields the line number (from 1) and the bytes of each line.
 
   Blank lines are included, because one may stand for a document. A line that is
-  damaged or UTF-16 is a DataError.
+  damaged, UTF-16 or longer than _LONGEST is a DataError.
   """
   number = 0
+  lines = iter(functools.partial(file.readline, _LONGEST + 1), b'')
   try:
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(lines, 1):
+      if len(line) > _LONGEST:
+        raise DataError(
+          f'{path}:{number}: the line is longer than {_LONGEST >> 20} MiB; the '
+          'file is damaged, or is no text in lines'
+        )
       if number == 1:
         if line.startswith(UTF16_MARKS):
           raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')

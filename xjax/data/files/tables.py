@@ -235,7 +235,7 @@ def encoding_of(file: BinaryIO) -> str:
   """
   decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
   line, bad_line = 1, 0
-  valid = broken = lacking = 0
+  valid = broken = lacking = cut = 0
   pieces = iter(functools.partial(file.read, _PIECE), b'')
   for piece in itertools.chain(pieces, [b'']):  # b'' ends the last character
     if line == 1 and piece.startswith(UTF16_MARKS):
@@ -249,6 +249,7 @@ def encoding_of(file: BinaryIO) -> str:
     if bad and not broken:
       bad_line = line + text.count('\n', 0, bad[0].start())
     broken += len(bad)
+    cut = len(bad)  # in the end, whether the last character is incomplete
     valid += len(text) - len(text.encode('ascii', 'ignore')) - len(bad)
     lacking += bool(_NOT_IN_CP1252.search(piece))
     line += piece.count(b'\n')
@@ -256,7 +257,7 @@ def encoding_of(file: BinaryIO) -> str:
   if not broken:
     return 'utf-8-sig'
   # Text in another encoding is hardly ever valid UTF-8 by accident.
-  if valid > 2 * broken:
+  if valid > 2 * broken or valid and cut == broken:
     raise Fault(
       'a byte that is not UTF-8, although most of the text is UTF-8', bad_line
     )

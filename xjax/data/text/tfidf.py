@@ -1,13 +1,13 @@
 """Computes the TF-IDF weights of a text's n-grams, as sparse features."""
 
-from collections import Counter
+from array import array
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
-import operator
 import os
 
 import numpy as np
@@ -28,6 +28,8 @@ from xjax.data.text.words import (
   split_terms,
 )
 
+_RARE = -1  # stands for every n-gram that is not frequent enough
+
 
 def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
   """Returns all runs of n words, in order, with a space between words."""
@@ -45,34 +47,113 @@ def frequent_ngrams(
   at least min_count texts, and in at most the share max_share of the texts. The
   max_features candidates that occur most often are selected; among equals, the
   n-gram with fewer words, and then the n-gram that occurs first. The result is
-  sorted by code points. The texts are read once for each n.
+  sorted by code points.
+
+  The function needs about 70 bytes of memory per word of the texts, whatever
+  max_ngram is. It reads the texts once.
   """
+  corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
-  kept: list[tuple[int, int, int, str, int]] = []
-  often: set[str] = set()
+  # Each column of `kept` describes one selected n-gram. The rows are minus the
+  # number of occurrences, the number of words, the place of the first
+  # occurrence, and the number of documents.
+  kept = np.zeros((4, 0), np.int64)
+  numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
-    totals, documents = Counter(), Counter()
-    with progress(texts, f'runs of {n} words of train') as shown_texts:
-      for text in shown_texts:
-        words = split_terms(text, config.first_words)
-        runs: Iterable = zip(*(words[start:] for start in range(n)))
-        if n > 1:
-          # An n-gram occurs in at most as many documents as both shorter ones
-          # that it contains. So only frequent n-grams are extended by a word.
-          parts = list(map(often.__contains__, ngrams(words, n - 1)))
-          runs = itertools.compress(runs, map(operator.and_, parts, parts[1:]))
-        found = list(map(' '.join, runs))
-        totals.update(found)
-        documents.update(set(found))
-    often = {x for x, count in documents.items() if count >= config.min_count}
+    at, keys = corpus.keys(numbers, n)
+    counts = _count(keys, corpus.docs[at])
+    del keys
+    often = counts.documents >= config.min_count
+    # An n-gram occurs in at most as many documents as each shorter n-gram that
+    # it contains. So only frequent n-grams are extended by a word.
+    numbers = np.full_like(corpus.places, _RARE)
+    numbers[at[counts.order]] = np.repeat(
+      np.where(often, np.cumsum(often) - 1, _RARE).astype(numbers.dtype),
+      counts.totals,
+    )
     if n >= config.min_ngram:
-      kept += [
-        (-total, n, place, ngram, documents[ngram])
-        for place, (ngram, total) in enumerate(totals.items())  # by occurrence
-        if ngram in often and documents[ngram] <= most
-      ]
-      kept = sorted(kept)[: config.max_features]
-  return dict(sorted(row[3:] for row in kept))
+      chosen = often & (counts.documents <= most)
+      totals, documents = counts.totals[chosen], counts.documents[chosen]
+      firsts = at[counts.order[counts.starts[chosen]]]
+      rows = -totals, np.full(len(totals), n), firsts, documents
+      kept = np.concatenate([kept, np.stack(rows)], axis=1)
+      # lexsort sorts by its last key first, so the rows are reversed.
+      kept = kept[:, np.lexsort(kept[2::-1])[: config.max_features]]
+  counts = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
+  return dict(sorted(counts.items()))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _TextWords:
+  """Holds all words of N texts as one sequence with `total` places."""
+
+  words: Sequence[str]  # distinct; the index of a word is its number
+  ids: np.ndarray  # int32 [total], the number of the word at each place
+  docs: np.ndarray  # int32 [total], the text that contains each place
+  ends: np.ndarray  # int64 [N], the place after each text's last word
+  places: np.ndarray  # 0, 1, ..., in the smallest type that holds `total`
+
+  @classmethod
+  def of(cls, texts: Collection[str], first_words: int) -> '_TextWords':
+    """Splits texts into words, as split_terms(text, first_words) does."""
+    numbers: dict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
+    ids, ends = array('i'), array('q')
+    with progress(texts, 'words of train') as shown_texts:
+      for text in shown_texts:
+        ids.extend(map(numbers.__getitem__, split_terms(text, first_words)))
+        ends.append(len(ids))
+    ends = np.asarray(ends, np.int64)
+    docs = np.repeat(
+      np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0)
+    )
+    places = np.arange(len(ids), dtype=np.int32 if len(ids) < 2**31 else None)
+    return cls(list(numbers), np.asarray(ids, np.int32), docs, ends, places)
+
+  def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns where n-grams that may be frequent start, and a key for each."""
+    # `numbers` has the word at each place if n is 1, else the frequent n-gram
+    # of n - 1 words that starts there, or _RARE. Keys are int64.
+    if n == 1:
+      return self.places, numbers.astype(np.int64)
+    at = self.places[:-1]
+    at = at[(numbers[:-1] != _RARE) & (numbers[1:] != _RARE)]
+    at = at[self.ends[self.docs[at]] - at >= n]
+    # An n-gram is its first n - 1 words and its last word, as one integer.
+    keys = numbers[at].astype(np.int64)
+    keys *= len(self.words)
+    keys += self.ids[n - 1 :][at]
+    return at, keys
+
+  def ngram(self, at: int, n: int) -> str:
+    return ' '.join(self.words[id_] for id_ in self.ids[at : at + n])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Counts:
+  """Holds groups of equal keys, sorted by key, and the counts of each group."""
+
+  order: np.ndarray  # int64 [keys], by group, then by index
+  starts: np.ndarray  # int64 [groups], each group's start in `order`
+  totals: np.ndarray  # int64 [groups], keys in each group
+  documents: np.ndarray  # int64 [groups], documents with its key
+
+
+def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
+  """Groups equal keys and counts them; `docs` has the document of each key."""
+  # `docs` ascends and the sort is stable, so the documents of a key ascend.
+  order = np.argsort(keys, kind='stable')
+  keys, docs = keys[order], docs[order]
+  new_key = np.ones(len(keys), bool)
+  new_key[1:] = keys[1:] != keys[:-1]
+  new_doc = new_key.copy()
+  new_doc[1:] |= docs[1:] != docs[:-1]
+  starts = np.flatnonzero(new_key)
+  totals = np.diff(starts, append=len(keys))
+  documents = np.zeros(0, np.int64)
+  if len(starts):  # reduceat requires at least one group
+    documents = np.add.reduceat(new_doc, starts, dtype=np.int64)
+  return _Counts(order, starts, totals, documents)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
