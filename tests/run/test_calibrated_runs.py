@@ -1,5 +1,6 @@
 """The calibration of a run: made with its judging, shown, never a stale one."""
 
+import dataclasses
 import json
 import logging
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.run.tagging import read_rows, rows_of, tag
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.judge.calibration import (
   Calibration,
@@ -23,6 +24,7 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
+from xjax.run.judging import calibrate_run
 from xjax.run.open_run import load_calibration, open_run
 from xjax.train.workdir import Workdir
 
@@ -170,3 +172,20 @@ def test_one_of_other_scores_is_refused(finished, workdir):
   says = 'of kind logit, but the scores of this run are of kind margin'
   with pytest.raises(DataError, match=says):
     saved(workdir, finished.best_step, kind=ScoreKind.MARGIN)
+
+
+def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
+  caplog.set_level(logging.INFO)
+  nothing = dataclasses.replace(dev, gold=Ragged.of([[]] * len(dev)))
+  step, digest = finished.best_step, workdir.digests()['dev']
+  calibrate_run(nothing, workdir, Method.AUTO, step, digest)
+  says = 'scores are not calibrated: every listed label is wrong'
+  assert says in caplog.text
+  caplog.clear()
+  predictor = open_run(workdir.path)
+  assert says in caplog.text
+  levels = [r.levelname for r in caplog.records if says in r.getMessage()]
+  assert levels == ['WARNING']
+  (shown,) = predictor.predict(['nipa'], 3)
+  workdir.calibration.unlink()
+  assert open_run(workdir.path).predict(['nipa'], 3) == [shown]

@@ -26,6 +26,7 @@ from xjax.run import judging
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.train_config import NoTrain
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -251,3 +252,17 @@ def test_shortlists_are_filled_with_other_labels(tmp_path, listed, config_of):
     nodes = np.load(result.workdir / 'model' / 'shortlists.npz')['nodes']
     assert np.isin(nodes, model.space.left_out).any()
     assert open_run(result.workdir / 'stages' / 'proposer').space.left_out_ids
+
+
+def test_strategies_choose_among_the_other_labels(linear):
+  for kind in (StrategyKind.STANDARD, StrategyKind.COVERAGE):
+    asked = StrategyRequest(kind, k=5)
+    found = evaluate_split(linear[1].workdir, 'dev', strategy=asked).predictions
+    assert not np.isin(found.lists['all'].ids, found.left_out).any()
+
+
+def test_held_out_labels_are_others(tmp_path, listed):
+  config = with_list(config_of(*RUNS['svm']), listed, hold_out_labels=40)
+  space = fit(config, tmp_path / 'run').corpus.label_space
+  held_out = {space.ids[i] for i in space.held_out.tolist()}
+  assert len(held_out) == 40 and not held_out & set(IDS)

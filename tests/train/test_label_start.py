@@ -25,6 +25,7 @@ from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 from xjax.networks.text_model import build, smoothed_priors
 from xjax.train.optimizer import FREQUENT
+from xjax.train.optimizer_config import EMAConfig
 
 WORDS, N_TRAIN = 9, 4000
 MLP = AttentionMLPConfig(chunk=512, mlp=(4,))
@@ -111,3 +112,12 @@ def test_programs_do_not_grow_with_labels(head, monkeypatch):
   few, many = map(len, texts)
   # One label has as many places for left-out parts as 1500 labels.
   assert abs(many - few) < 100 and many < 100_000
+
+
+def test_means_begin_as_the_rows_do():
+  mesh, plan = planned('attention', 9, average=EMAConfig())
+  with jax.set_mesh(mesh):
+    state = plan.init(jax.random.key(0))
+  bias = state.params['head']['bias']
+  assert np.asarray(bias).any()
+  np.testing.assert_array_equal(state.averages['head']['bias'], bias)

@@ -288,3 +288,15 @@ def test_extreme_k_and_texts(model, neural):
     for k in (10**9, None):
       ((*found,),) = each.predict([''], k=k)
       assert len(found) == len(each.labels)
+
+
+def test_a_saved_step_has_its_own_threshold(finished, workdir, tmp_path):
+  evaluate_split(workdir, 'dev', step=finished.steps)
+  model = xjax.load(workdir, finished.steps)
+  wanted = model.predict('nipa mani', threshold='tuned')
+  model.save(tmp_path / 'saved')
+  copies = xjax.load(tmp_path / 'saved'), pickle.loads(pickle.dumps(model))
+  for copied in copies:
+    assert copied.predict('nipa mani', threshold='tuned') == wanted
+    (judged,) = (copied.workdir.path / 'eval').iterdir()
+    assert judged.name == 'dev'
