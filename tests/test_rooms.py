@@ -17,19 +17,19 @@ ROOMS = (
 # How many code lines (without blank lines, comments and docstrings) a room may
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
-  'core': 1_600,
-  'data': 8_450,
+  'core': 1_550,
+  'data': 7_400,
   'losses': 350,
-  'judge': 6_050,
-  'networks': 7_150,
-  'train': 3_900,
-  'models': 9_050,
-  'run': 4_050,
-  'sweep': 1_100,
-  'plan': 900,
-  'report': 4_800,
+  'judge': 5_450,
+  'networks': 6_850,
+  'train': 3_450,
+  'models': 8_150,
+  'run': 3_350,
+  'sweep': 1_000,
+  'plan': 850,
+  'report': 3_750,
   'configs': 1_650,
-  'commands': 1_550,
+  'commands': 1_450,
 }
 
 
