@@ -95,6 +95,7 @@ def test_the_config_of_the_page_trains(folder):
   assert f'xjax evaluate {own} --workdir=' in done.stdout
 
 
+@pytest.mark.thorough
 def test_they_train_and_are_saved(workdir):
   own = ' '.join(f'--import={name}' for name in (*PARTS, *METRICS))
   assert (

@@ -52,6 +52,7 @@ def exported(run, tmp_path_factory):
   return folder
 
 
+@pytest.mark.thorough
 def test_the_folder_has_what_was_trained(run, exported):
   found = ModelFolder.at(str(exported))
   trained = {

@@ -111,6 +111,7 @@ def test_fewer_steps_than_were_taken_are_refused(config, workdir):
   )
 
 
+@pytest.mark.thorough
 def test_a_schedule_that_ends_keeps_its_steps(config, tmp_path):
   workdir = tmp_path / 'run'
   cosine = changed(config, train__schedule=Schedule.COSINE)

@@ -114,6 +114,7 @@ def before(predictor, split):
   return scores(predictor, split)
 
 
+@pytest.mark.thorough
 def test_all_nodes_have_the_embeddings_of_their_names(predictor, graph):
   assert len(graph) > graph.n_labels == 14
   vocab = predictor.scorer.reader.vocab

@@ -48,6 +48,7 @@ def tag(workdir, tmp_path):
   return run
 
 
+@pytest.mark.thorough
 def test_the_artefact_has_them(tag, workdir, predictor, documents):
   space = predictor.space
   own = space.n_trained + space.n_held_out

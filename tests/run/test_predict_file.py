@@ -137,6 +137,7 @@ def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
     read_judged(JudgeFiles(npz))
 
 
+@pytest.mark.thorough
 def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
   out = tmp_path / 'out.jsonl'
   source = write_rows(tmp_path / 'in.jsonl', rows[:1])

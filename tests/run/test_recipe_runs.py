@@ -120,6 +120,7 @@ def test_resuming_is_bitwise(config, runs, name, kept, tmp_path):
   assert_resumes(CONFIGS[name](config), runs(name), tmp_path, kept)
 
 
+@pytest.mark.thorough
 def test_a_loaded_run_predicts_what_was_judged(runs):
   assert_predicts_what_was_judged(runs('adaptive'))
 

@@ -55,6 +55,7 @@ def before(predictor, split):
   return scores(predictor, split)
 
 
+@pytest.mark.thorough
 def test_scored_as_the_held_out_label_of_that_name(predictor, split, before):
   """In the order given; the scores of all others stay."""
   space = predictor.space

@@ -98,6 +98,7 @@ def gradients(shape):
   return jax.tree.map(np.asarray, found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('mesh', MESHES[1:])
 def test_meshes_agree(mesh):
   loss, d_params = gradients(mesh)

@@ -187,6 +187,7 @@ def differentiated(mesh):
     return jax.block_until_ready(values), compiled.as_text()
 
 
+@pytest.mark.thorough
 def test_meshes_agree_and_only_the_head_sees_documents_of_other_shards():
   (loss, d_params), text = differentiated(mesh_of(2, 4))
   expected, d_expected = differentiated(ONE)[0]

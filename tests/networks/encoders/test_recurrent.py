@@ -130,6 +130,7 @@ def test_the_loops_hold_one_product_each(cell):
   assert text.count('dot_general[') == cell.products
 
 
+@pytest.mark.thorough
 def test_layers_are_residual():
   x_TBD, real_TB = CELLS['gru'].draw()[0], jnp.asarray(REAL_TB)
   with on_mesh():

@@ -78,6 +78,7 @@ def gradients(graphdef, params, features):
   return results, compiled.as_text()
 
 
+@pytest.mark.thorough
 def test_gradient_is_the_slope_and_finite():
   features = draw()
   graphdef, params = nnx.split(random_attention())

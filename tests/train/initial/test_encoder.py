@@ -152,6 +152,7 @@ def test_xlnet_reads_special_tokens_after_the_text(xlnet):
     assert len(ids) == most and ids[-2:] == SEP_CLS
 
 
+@pytest.mark.thorough
 def test_the_folder_may_go_after_the_start(from_folder, run, tmp_path):
   copy = shutil.copytree(run.workdir, tmp_path / 'run')
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'gone'))

@@ -68,6 +68,7 @@ def trained(modules, seed=0, check=lambda: None, **fields):
   )
 
 
+@pytest.mark.thorough
 def test_a_step_changes_only_its_segment(modules):
   class Stopped(Exception):
     pass
@@ -93,6 +94,7 @@ def test_a_step_changes_only_its_segment(modules):
   assert (change > 0.9e-3).all() and (change < times * 1.01e-3).all()
 
 
+@pytest.mark.thorough
 def test_a_second_step_in_a_round_is_like_one_in_a_second_round(
   modules, monkeypatch
 ):

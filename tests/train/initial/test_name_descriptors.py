@@ -97,6 +97,7 @@ def test_a_warm_start_judges_like_its_source(tuned_config, tuned, tmp_path):
   assert all_metrics(result) == pytest.approx(all_metrics(tuned), nan_ok=True)
 
 
+@pytest.mark.thorough
 def test_a_head_that_starts_afresh_has_the_encoder_of_the_start(
   tuned_config, begun
 ):

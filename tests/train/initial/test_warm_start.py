@@ -165,6 +165,7 @@ def test_a_damaged_source(config, finished, source, tmp_path):
     warm_start(state, str(folder), *source)
 
 
+@pytest.mark.thorough
 def test_rows_that_are_not_trained_stay(described_config, described, caplog):
   """Checks that the seen labels and the descriptors stay this run's own."""
   caplog.set_level(logging.INFO)
