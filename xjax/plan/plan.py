@@ -233,7 +233,8 @@ def _sent(
   else:
     # Features and gold labels are sent by all-gather, and the gradient of the
     # features by reduce-scatter. The loss is summed over all devices. For a
-    # normalised loss, 3 numbers per document are summed too.
+    # normalised loss, 3 numbers per document are summed too: the largest logit,
+    # the sum of exp and the gold weights.
     trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), local
     gold = shape.positives * 4 + 1
     sent += (data - 1) * local * (gold + dim * _operand_bytes(config))

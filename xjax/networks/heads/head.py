@@ -66,6 +66,8 @@ class HeadConfig(ConfigPart, abstract=True):
   sequential: ClassVar[bool] = False
   # What a config must choose beside the head, and why.
   multiplies: ClassVar[bool] = False  # BCEConfig: scores are probabilities
+  # ... and heads whose `loss` calls the config's loss on logits themselves: it
+  # must be a LabelLoss that is not normalised.
   chooses_labels: ClassVar[bool] = False  # AllLabels: makes its own shortlist
   weighs_evenly: ClassVar[bool] = False  # EvenWeights: its loss has no weights
   levels = None  # config of the levels of clusters that the head goes down
@@ -303,7 +305,7 @@ class Head(nnx.Module):
   reads_prefix: bool = False
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Computes the scores of a chunk of labels, float32.
+    """Computes the scores of a chunk of labels, float32, without randomness.
 
     `features` is the result of `prepare`, a pytree of arrays whose first axis
     is documents. `chunk` maps the names of the head's attributes to the label

@@ -86,10 +86,11 @@ def shortlist_loss(
   If every shortlist has all labels, this is streaming.head_loss. The gradients
   are computed in the forward pass; the backward pass only scales them.
 
-  PAD and labels that the head does not learn add nothing to the loss, and are
-  not counted in a mean. shortlist.weights_BA has no gradient; it can hold the
-  costs of XR-Transformer (Zhang et al. 2021, Section 3.2). A normalised loss
-  sums over the shortlist only, and scores the labels twice.
+  PAD and labels that the head does not learn add nothing to the loss. A mean
+  counts labels that are not learnt, but not PAD. shortlist.weights_BA has no
+  gradient; it can hold the costs of XR-Transformer (Zhang et al. 2021, Section
+  3.2). A normalised loss sums over the shortlist only, and scores the labels
+  twice.
   """
   asked = shortlist, mask_B
   return loss_over(ListedLabels, head, features, asked, loss, weights)

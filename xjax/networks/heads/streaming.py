@@ -102,7 +102,9 @@ def pulled_loss(
 ) -> tuple[jax.Array, Any, Any, Any]:
   """Computes the loss of all devices, and one shard's gradients.
 
-  `labels` are AllLabels or ListedLabels. `features` are those of all documents
+  `labels` are AllLabels or ListedLabels: `scan` goes over chunks, `place` cuts
+  a chunk's rows, `add` gives its logits to a normaliser, and `terms` returns
+  its loss and the derivative. `features` are those of all documents
   that this device scores. The gradients are those of the shard's rows, of the
   shared parameters and of this device's features; leaves without a float dtype
   have the gradient None.

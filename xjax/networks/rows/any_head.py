@@ -104,6 +104,8 @@ def _shard_step(graphdef, loss, rule, arrays, shared, features):
   capacity = min(row_X.size, chunks.shard_rows(rows, head.n_labels))
   picked = chunks.Picked(distinct_rows(row_X, capacity, per_shard)[0])
   gathered = picked.cut(rows)
+  # The constructor cuts weights by rows of the shard; only then do places count
+  # in the gathered rows.
   labels = ListedLabels(parts, weights, shortlist, mask_B)
   # row_C is ascending, so a binary search finds the gathered row of each entry.
   at_BA = jnp.searchsorted(picked.row_C, row_BA)

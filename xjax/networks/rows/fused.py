@@ -156,6 +156,8 @@ def _shard_step(
   listed = isinstance(asked, Shortlist)
   kind = _DistinctLabels if listed else AllLabels
   labels = kind(parts, weights, *batch)
+  # As head_loss divides after its sum; here before the rows change. Shortlists
+  # are divided in `terms`.
   divisor = 1 if listed else labels_per_loss(loss, head.n_labels)
 
   def add_chunk(normaliser, span):
@@ -164,6 +166,8 @@ def _shard_step(
     logits_BC = _chunk_logits(all_BD, chunk_rows, kernel_CD)
     return labels.add(normaliser, logits_BC, span)
 
+  # This pass ends before `body` changes the first row, since `body` needs the
+  # loss that it returns.
   if loss.normalised:
     normaliser = labels.scan(add_chunk, Normaliser.start(len(all_BD)))
     loss = normaliser.normalised(loss, head.axes)
