@@ -1,1 +1,1 @@
-"""Reads corpora and makes label spaces, tokens and batches from them."""
+"""Reads corpora, and makes label spaces and token ids from them."""

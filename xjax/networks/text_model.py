@@ -155,7 +155,7 @@ class TextModel(nnx.Module):
     return read_prefix(self.encoder, ids_TB, real_TB, batch.lengths_B, rngs)
 
   def _pooled(self, batch, rngs, kept_BT=None) -> Any:
-    """Returns document_BD, or TokenFeatures if there is no pooling."""
+    """Embeds, encodes and pools: document_BD, TokenFeatures if not pooled."""
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
     if self.embedding is not None:

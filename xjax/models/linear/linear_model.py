@@ -1,4 +1,8 @@
-"""Defines linear models: one linear classifier for each label."""
+"""Defines linear models: one linear classifier for each label.
+
+A linear model is a tree of one level: trees/sparse_model.py fits it, and
+trees/tree_scorer.py ranks with it.
+"""
 
 import dataclasses
 

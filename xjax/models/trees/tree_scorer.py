@@ -1,4 +1,4 @@
-"""Ranks labels with label trees, for evaluation and prediction."""
+"""Ranks labels with label trees and linear models."""
 
 from collections.abc import Callable, Sequence
 import concurrent.futures

@@ -294,6 +294,7 @@ class TreeSearch:
 class OpenNodes:
   """Opens nodes of a tree for documents, each node once for each document.
 
+  Making it scores the children of the first nodes: all labels if there is one.
   Searches that share this object need not score the same children again. The
   scores of all children are kept, in 8 bytes each. Threads must not share this
   object. `first` are the nodes where searches start, as `open` returns them.

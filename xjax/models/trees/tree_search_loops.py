@@ -5,8 +5,8 @@ They score children, choose nodes, and sort lists.
 Some arguments are tuples of arrays:
 
 - documents: indptr, indices and values of the documents' features (CSR).
-- blocks: the index of each node's block, and then the attributes of
-  BlockWeights from `columns` on.
+- blocks: 0 is the index of each node's block; then come those of BlockWeights:
+  1 columns, 2 rows, 3 features, 4 entries, 5 places, 6 values, 7 bias.
 - opened: document, node and score of each opened node, and then `starts`. The
   scores of children are in the array `children`. The scores of the children of
   opened node p start at the position starts[p] of this array.

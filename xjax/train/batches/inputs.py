@@ -1,4 +1,4 @@
-"""Turns documents into batches of tokens or vectors, as a run reads them."""
+"""Turns documents into batches, as a run reads them to train and to rank."""
 
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
