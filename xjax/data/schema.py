@@ -308,7 +308,11 @@ class LabelSpace:
         label = read_label(fields)
         counts.append(_read_count(fields))
         part = max(
-          i for i, flag in enumerate(_FLAGS) if flag in ('', *fields.row)
+          # '' is among the flags of every label; the last flag that it has
+          # counts.
+          i
+          for i, flag in enumerate(_FLAGS)
+          if flag in ('', *fields.row)
         )
         sizes[part] += 1
         if any(sizes[part + 1 :]):

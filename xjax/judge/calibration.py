@@ -218,7 +218,9 @@ def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
   counts_N = _counts(predictions)
   probabilities_N = None if shown_NK is None else shown_NK[listed]
   if probabilities_N is None:
+    # NaN marks margins, which have no probability if no fold is fitted.
     probabilities_N = np.full(len(scores_N), np.nan)
+  # By document, so that all entries of a list are in one fold.
   folds = np.random.default_rng(0).permutation(len(listed)) % _FOLDS
   fold_N = np.broadcast_to(folds[:, None], listed.shape)[listed]
   for fold in range(_FOLDS):
@@ -315,6 +317,7 @@ def probabilities_at(
   if raw and kind is ScoreKind.MARGIN:
     return []
   frequent_L = np.asarray(train_counts) >= FREQUENT_FROM
+  # A count that stands for each group: whether the group has labels.
   groups = {FREQUENT_FROM: frequent_L.any(), 0: not frequent_L.all()}
   counts = np.array(
     [count for count, has_labels in groups.items() if has_labels]

@@ -233,6 +233,7 @@ class Reweighed:
     self._gold = _Linear.of([matrix[labels_H] for matrix in gold])
     self._sets = [
       _LabelSums(
+        # One of correct decisions and one of all, each of both systems.
         *(_Linear.of([m[labels_H] for m in ms]) for ms in zip(*decided[end])),
         end,
         requested[end],

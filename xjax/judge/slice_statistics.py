@@ -101,6 +101,7 @@ class SliceStatistics:
       metric
       for metric in metrics
       if isinstance(metric, DocumentMetric)
+      # The default is never None: metrics with other needs are always computed.
       and given.get(metric.needs, metrics) is not None
     )
     by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))

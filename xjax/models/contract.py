@@ -421,6 +421,7 @@ def saved_calibration(
     return None, ''
   path, dev = folder.calibration, folder.digests().get(DEV)
   if not path.exists():
+    # A run without a dev split cannot be expected to have a calibration.
     return None, f'no {path}; {_ADVICE}' if dev is not None else ''
   calibration = Calibration.load(path)
   folder.check(

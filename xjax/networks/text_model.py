@@ -156,6 +156,7 @@ class TextModel(nnx.Module):
 
   def _pooled(self, batch, rngs, kept_BT=None) -> Any:
     """Embeds, encodes and pools: document_BD, TokenFeatures if not pooled."""
+    # Token ids, not vectors, if the batch has no vectors from files.
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
     if self.embedding is not None:

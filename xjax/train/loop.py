@@ -190,6 +190,7 @@ class Loop:
       try:
         metrics = self._judge_parameters(state, at.step)
       except Preempted:
+        # _leave raises an error, so the next line has metrics.
         self._leave(state, iterator, at)
       at = self._record_metrics(metrics, at, time.monotonic() - start)
       is_best = at.best_step == at.step

@@ -61,6 +61,7 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   slice_name, _, measure = metric.partition('/')
   kinds, kind = XJAX.simple_kinds, kind_of(measure)
   k = re.search(r'@([1-9]\d*)', measure)
+  # kind_of also reads @0 and @05 as @k; these cut-offs do not exist.
   exists = kind in kinds and ('@k' in kind) == bool(k)
   if exists and k and '[' in measure:  # the text in brackets must exist, too
     exists = measure in Criteria((int(k[1]),)).table(XJAX, [''], BIN_NAMES)
@@ -222,6 +223,7 @@ class NeuralTrain(TrainConfig):
         f'{path}.warmup={self.warmup}: must be at most '
         f'{path}.steps={self.steps}'
       )
+    # Only the slanted schedule reads it, so others must keep the default.
     if self.ratio != NeuralTrain.ratio and self.schedule != Schedule.SLANTED:
       yield f'{path}.ratio={self.ratio}: needs {path}.schedule=Schedule.SLANTED'
     for entry in self.rates:

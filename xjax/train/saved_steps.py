@@ -162,6 +162,7 @@ def sweep(folder: pathlib.Path) -> None:
   names = (p.name for p in folder.iterdir() if _STEP.fullmatch(p.name))
   found = False
   for name in sorted(names, key=int, reverse=True):
+    # Older steps are not read, but those without a record are moved away.
     if found and (folder / name / RECORD).exists():
       continue
     fault = _first_fault(folder / name)
@@ -216,6 +217,7 @@ def _first_fault(folder: pathlib.Path) -> str:
   try:
     record = json.loads((folder / RECORD).read_text('utf-8'))
     # A damaged file may also be a list or a number.
+    # The sum is computed after pop, so over the other fields.
     intact = isinstance(record, dict) and record.pop(_SUM, 0) == _sum(record)
   except FileNotFoundError:
     return 'the checkpoint was never completed'

@@ -216,6 +216,7 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   except RecursionError as error:
     raise Fault('not JSON: nested too deeply') from error
   except ValueError as error:
+    # Python reads no integers of more than some thousand digits.
     raise Fault('not JSON: a number is too long') from error
   if not isinstance(row, dict):
     raise Fault(f'{_json_type(row)}, not a JSON object {{...}}')
@@ -294,6 +295,7 @@ class Fields:
     """Reads a list of distinct ids."""
     values = self._list(name, default)
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
+    # '' stands for ids that are faults already.
     for twice in filter(None, repeated(ids)):
       self.faults.append(f'{twice!a} occurs twice in {name}')
     return ids

@@ -252,6 +252,7 @@ class CorpusBuilder:
     A label without a descriptor and a repeated id are added to the faults.
     """
     if self._known is not None:
+      # In place: the list is fields.faults, which with_faults adds later.
       faults += [
         unknown_label(label)
         for label in document.labels or ()

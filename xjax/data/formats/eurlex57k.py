@@ -91,6 +91,7 @@ class Eurlex57kData(DataConfig):
         f'{folder}: is damaged ({error}); remove this folder, and EURLEX57K is '
         'prepared again'
       ) from error
+    # _prepare has just logged this for a new corpus.
     if raw.left_out and not is_new:
       logging.warning('%s: %s', source, raw.left_out)
     chosen = choose_splits(source, raw.splits, splits, usual)
@@ -108,6 +109,7 @@ class Eurlex57kData(DataConfig):
     self, fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
     """Reads a document; one that is to be tagged may lack zones."""
+    # Fields requires a field whose default is None.
     blank, none = (None, None) if need_labels else ('', ())
     id_ = fields.identifier('celex_id', default_id)
     labels = fields.identifiers('concepts', none)
@@ -304,6 +306,7 @@ def _download(cache: pathlib.Path) -> list[pathlib.Path]:
 def _check_download(raw: SourceCorpus, files: Sequence[pathlib.Path]) -> None:
   """Checks that a download is EURLEX57K, and removes it if it is not."""
   # The server has no encryption, so the answer may come from another server.
+  # () for a split that the download lacks, so that it differs.
   ids = dict.fromkeys(PUBLISHED, ())
   ids |= {name: split.ids for name, split in raw.splits.items()}
   if faults := differences(ids | {'concepts': raw.labels.ids}):

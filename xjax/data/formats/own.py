@@ -171,6 +171,7 @@ class OwnData(DataConfig):
     if layout.divided:
       lacks = self._missing(layout.splits)
       wanted = [name for name in splits if name not in lacks]
+      # Splits that are missing are drawn from train, so train is read for them.
       wanted += [TRAIN] if len(wanted) < len(splits) else []
       names = choose_splits(self.dir, layout.splits, wanted, usual, _EXAMPLE)
     keys = array('Q')  # of the documents in train

@@ -134,6 +134,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 
   nouns = [take(NOUNS) for _ in range(n_topics)]
   return _Language(
+    # One syllable; all other words have more.
     stops=[_SYLLABLES[i] for i in rng.permutation(len(_SYLLABLES))[:STOPS]],
     general=take(GENERAL),
     topical=[take(TOPICAL) for _ in range(n_topics)],
@@ -160,6 +161,7 @@ def _make_labels(
       if siblings and rng.random() < 0.5:
         parents = [siblings[0].id]
       if rng.random() < 0.1:
+        # Also the root of the topic before; -2 is the root of the last topic.
         parents.append(ids[starts[topic - 1 if topic else -2]])
       alt = ' '.join(language.synonyms.get(word, word) for word in words)
       name = ' '.join(words)
@@ -234,6 +236,7 @@ class _Author:
     if low == high:  # all labels of the topic are zero-shot
       low, high = 0, total
     count = rng.integers(3, 7)
+    # More than count, because a label may be drawn several times.
     near = rng.integers(low, high, 8 * count)
     far = rng.integers(total, size=8 * count)
     drawn = np.where(rng.random(8 * count) < 0.8, near, far)

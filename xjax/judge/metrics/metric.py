@@ -225,6 +225,7 @@ class Metric:
 
   def sum_of(self, part: str) -> str:
     """Returns the name of the sum of a method, 'over' or 'under'."""
+    # The text of self has its parameters, so each variant has its own sums.
     return f'{type(self).__module__}.{self}.{part}'
 
 
@@ -378,6 +379,7 @@ class Measure:
 def metric_classes() -> tuple[type[Metric], ...]:
   """Returns the classes of all imported metrics; those of xjax come first."""
   _import_own_metrics()
+  # Once, even if a class is reached through several bases.
   named = dict.fromkeys(cls for cls in _subclasses(Metric) if cls.name)
   return tuple(sorted(named, key=_is_from_user))
 

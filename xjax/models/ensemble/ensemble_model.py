@@ -67,6 +67,7 @@ class Member:
 
   def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Returns scores as users see them, float64; labels may be PAD."""
+    # PAD reads the count of the last label; _means drops its value.
     counts = np.asarray(self.space.train_counts)[ids]
     kind = self.scorer.score_kind
     return readable_scores(scores, kind, self.calibration, counts)
@@ -155,6 +156,7 @@ class EnsembleScorer(Scorer):
       means = means.with_missing(self._means(lists, slice(1, 2)))
     best = [rank(means, [query.allowed])]
     if query.slices:
+      # True counts as 1: with a filter, list 1 is not the list of a slice.
       others = self._means(lists, slice(1 + filtered, None))
       means = means.with_missing(others)
       best += [rank(means, [query.allowed, mask]) for mask in query.slices]

@@ -203,6 +203,7 @@ def _logistic(arrays, documents, sign, model, costs, stop, seed, width):
   norms = _norms(indptr, values, documents)
   # Dual variables are between 0 and c_i and start near 0. The loop changes
   # their logits.
+  # Weights start at 0, as if these dual variables, 1e-8 c_i, were 0.
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)

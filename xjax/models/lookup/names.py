@@ -171,6 +171,7 @@ class NameCoverage:
     counts: UnitCounts,
     max_words: int,
   ):
+    # The scores of labels are the features (see ScoredLabels).
     self.n_features = len(names)
     self._splitter, self._max_words = splitter, max_words
     words, owners = [], []

@@ -120,6 +120,7 @@ class NearestDocuments:
     rare = _loop_arrays(rows[:, ~self._is_common_D])
     # Blocks are visited in ascending order, so each list of documents is read
     # once from its start to its end.
+    # A copy (the index is an array), which _add_rare moves on.
     cursors = self._postings[0][rare[1]]  # into the lists of rare columns
     limits = *self._error_bounds(rows), excluded.astype(np.int64)
     # One buffer for the products of all blocks, since a new one would be
@@ -160,6 +161,7 @@ class NearestDocuments:
     margins = margins.astype(np.float32)
     if self._positive and not (rows.data < 0).any():
       # Without negative products, small sums are as accurate as large sums.
+      # Half: rounding changes a sum of positive products by far less than half.
       return margins, np.full_like(margins, _LEAST / 2)
     return margins, -margins
 

@@ -145,6 +145,7 @@ class NeuralModel(TextModelConfig, Model):
     if self.head.levels is not None:
       levels = _head_levels(run).of(corpus)
       self.head.check_gold(levels, corpus.trained_gold, split.ids)
+    # A resumed run passed this check when it was new.
     if not run.folder.config.exists():
       check_model(config, space, levels)
     if DEV in corpus.splits:

@@ -137,6 +137,7 @@ class NeuralScorer(Scorer):
       by_row = query.allowed
     elif query.allowed is not None:
       filters['allowed'] = put(query.allowed)
+    # Gold labels are counted with masks [L], not with a filter per document.
     measures = self.shortlist and documents.gold is not None and by_row is None
     measured = query.measured if measures else None
     static = {'k': query.k, 'sigmoid': sigmoid, 'measured': measured}
@@ -145,6 +146,8 @@ class NeuralScorer(Scorer):
       with jax.set_mesh(self.mesh):
         given = dict(filters)
         if by_row is not None:
+          # doc_B is PAD in rows that only fill the batch; their lists are not
+          # used.
           given['allowed'] = put_batch(by_row[batch.doc_B], self.mesh)
         batch = put_batch(batch, self.mesh)
         best = self._topk(self.params, batch, **static, **given)
@@ -158,6 +161,7 @@ class NeuralScorer(Scorer):
     _, clusters = self._layout
     levels = [f'level {r} recall@{n}' for r, n in enumerate(clusters)]
     steps = [*levels, f'shortlist recall@{self.shortlist}'][::-1]
+    # head.kept_gold counts the levels first and the shortlist last.
     parts = np.moveaxis(kept_MBS[:, :, ::-1], 2, 0)
     return dict(zip(steps, parts, strict=True))
 

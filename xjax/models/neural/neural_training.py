@@ -275,6 +275,7 @@ class NeuralTraining:
     # Labels are embedded as without a graph, because other names in a batch
     # change the last bits of a vector.
     parts = labels, nodes[n_labels:]
+    # Without a vocabulary, the run reads vectors, of labels too.
     if vocab is None:
       rows = label_features(
         nodes, self.config.data, self.reader.dim, model.reads_parents

@@ -338,6 +338,7 @@ class LevelShortlist(ShortlistConfig):
     return Proposer(scorer, self.kept, clusters, hinged=first)
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    # The last size, or 0 if there is none.
     *_, size = 0, *self.levels.sizes
     if not size:
       return ()
@@ -350,6 +351,7 @@ class LevelShortlist(ShortlistConfig):
     levels = self._levels(run).of(corpus)
     costs = run.given.get(COSTS) if self.counted else None
     if len(levels) == 1:  # all labels are the children of the root
+      # Level 0 has PAD as parents. Here, its nodes are children of cluster 0.
       parent_L = np.where(levels.above[-1] == PAD, PAD, 0).astype(np.int32)
       nodes = levels.children[-1], parent_L
       return TrainShortlists(_NO_NODES, 1, *nodes, costs)

@@ -144,6 +144,8 @@ class RankerTraining:
     if self.run.config.model.lesson is RankerDocuments.DEV:
       split, space = self.corpus.split(DEV), self.corpus.label_space
       judged = np.ones(len(judged), bool)
+      # Held-out labels stand for labels never seen, so their gold teaches
+      # nothing.
       judged[space.held_out[space.held_out < len(judged)]] = False
       lists = [
         self._propose(x, members[x.name], self._cut(n, split), space, x.name)
@@ -260,6 +262,7 @@ class RankerTraining:
     stage = dataclasses.replace(
       proposer_stage(self.run, number), checks_zones=False
     )
+    # As the split train, without which a corpus cannot be cut.
     parts = self.corpus.label_space, {TRAIN: split}, self.corpus.fingerprint
     return stage.corpus(Corpus(*parts)).splits[TRAIN]
 

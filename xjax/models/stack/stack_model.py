@@ -176,6 +176,7 @@ class StackModel(Model):
         )
       return
     n = n_distinct(corpus.splits[TRAIN])
+    # At least 2 folds, of at least 2 texts each.
     if n < 4:
       raise DataError(
         f'the split train has {plural(n, "different text")}; folds need at '

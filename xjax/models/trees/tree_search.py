@@ -127,6 +127,7 @@ class TreeSearch:
     even_L = np.zeros(tree.n_labels)
     self._even = even_L, tree.largest_below(even_L)
     self._blocks = (
+      # The block of each inner node; other nodes have any number.
       np.cumsum(self._inner) - 1,
       weights.columns,
       weights.rows,

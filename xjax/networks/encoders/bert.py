@@ -187,6 +187,7 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
   if segments_BT.dtype == jnp.bool_:
     return places_1T
   changed = segments_BT[:, 1:] != segments_BT[:, :-1]
+  # The place of a document's first token, which cummax repeats for the others.
   first = jnp.pad(jnp.where(changed, places_1T[:, 1:], 0), ((0, 0), (1, 0)))
   return places_1T - lax.cummax(first, axis=1)
 
@@ -311,6 +312,7 @@ class FeedForward(nnx.Module):
     self, h_BTD: Float[Array, 'B T D'], seeds: UInt32[Array, '2'] | None
   ) -> Float[Array, 'B T D']:
     inner = activate(self.inner(h_BTD), self.activation)
+    # Draw 1, because add_and_norm uses draw 0 of the same seeds.
     inner = seeded_dropout(inner, self.inner_rate, seeds, draw=1)
     out_BTD = self.output(inner)
     return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)

@@ -234,6 +234,7 @@ def relative_attention(
   split = inputs_BTX.reshape(batch, tokens, 3, turns, group, size)
   of_turns = (
     jnp.arange(turns),
+    # [turns, 3, B, group, T, size]; the scan is over turns.
     split.transpose(3, 2, 0, 4, 1, 5),
     offset_keys.reshape(-1, turns, group, size).transpose(1, 2, 0, 3),
     [x.reshape(*x.shape[:-2], turns, group, size) for x in biases[:3]],

@@ -319,6 +319,7 @@ class Cascade(Head):
     """Returns the gold nodes of each level, and last the gold labels."""
     inside_BP = positives_BP < self.n_labels
     gold = [jnp.where(inside_BP, positives_BP, PAD)]
+    # The coarsest level has no level above.
     parents = [level.parent[...] for level in self.clusters[1:]]
     for parent in [self.parent[...], *reversed(parents)]:
       gold.append(gold_at(parent, gold[-1]))

@@ -204,6 +204,7 @@ class AllLabels:
     # ignores these labels.
     write_BP = jnp.where(inside_BP, at_BP, span.size)
     logits_BC = jnp.where(learnt_BC, logits_BC, -jnp.inf)
+    # Gold labels are not absent; but a normalised loss needs their logits.
     if not loss.normalised:
       logits_BC = logits_BC.at[row_B1, write_BP].set(-jnp.inf, mode='drop')
     negative_C = None if weights is None else weights.negative_L
@@ -318,6 +319,7 @@ class Normaliser(NamedTuple):
   ) -> 'Normaliser':
     """Adds labels, -inf if excluded; gold_BP are the weights of gold labels."""
     highest_B = jnp.maximum(self.highest_B, logits_BC.max(axis=1))
+    # -inf - -inf would be NaN.
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     new_B = jnp.exp(logits_BC - base_B[:, None]).sum(axis=1)
     return Normaliser(

@@ -294,6 +294,7 @@ def _change_chunk(head, rule, carry, all_BD, scalars, exponents, place, terms):
   """
   # Without the barrier, XLA would copy the old rows and read the copy after the
   # new rows are written. Exponents are read from the old rows.
+  # No row is written twice in a pass, so both are the row before its step.
   chunk_rows = lax.optimization_barrier(place.cut(carry.rows | exponents))
   scored_CD = decode_weights(chunk_rows, all_BD.dtype)
   new, dlogits_BC = terms(_chunk_logits(all_BD, chunk_rows, scored_CD))

@@ -319,6 +319,7 @@ def contrast_losses(
   mask_X = jnp.tile(mask_B, 2)
   compared_XX = mask_X & ~jnp.eye(2 * batch, dtype=bool)
   logits_XX = jnp.where(compared_XX, logits_XX, MASKED)
+  # Points i and i + B are the two views of one document.
   target_X = jnp.roll(jnp.arange(2 * batch), batch)
   target_X1 = jnp.take_along_axis(logits_XX, target_X[:, None], axis=1)
   losses_X = _log_sum(logits_XX) - target_X1[:, 0]

@@ -186,6 +186,7 @@ class TokenReader:
     """Returns the rows of a batch; one of at most `few` rows is not halved."""
     sizes = self._sizes()
     enough = [size for size in sizes if size >= n_documents] or sizes[:1]
+    # Sizes fall, so this is the largest that is at most few.
     return next((size for size in enough if size <= few), enough[-1])
 
   def _sizes(self) -> list[int]:

@@ -129,6 +129,7 @@ def _first_table(
     table = name_vectors(nodes.labels, tokenizer, words, table)
   if is_taken_L.any():
     kernel_LD = params[_KERNEL]
+    # Label rows may be divided over the devices of several processes.
     taken_LD = multihost_utils.process_allgather(kernel_LD, tiled=True)
     rows = np.flatnonzero(is_taken_L)
     table[rows] = taken_LD[rows]

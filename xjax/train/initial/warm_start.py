@@ -243,6 +243,7 @@ def _fits(
     shape, other = ours[sized].shape, theirs[sized].shape
     kind = _row_kind(name, ours[name])
     source = rows.get(kind)  # the other run's row of each row, -1: none
+    # True, as 1, cuts off the first axis, whose length may differ.
     by_row = source is not None
     if name in untrained:
       fits[name] = 'skipped', 'not trained, so it keeps its own values'

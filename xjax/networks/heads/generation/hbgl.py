@@ -266,7 +266,9 @@ class HBGL(EmittingHead):
     gold_BP = jnp.where(gold_BP < self.n_labels, gold_BP, PAD)
     level_BP = jnp.where(gold_BP == PAD, PAD, self.level[...][gold_BP])
     at_BNP = level_BP[:, None, :] == jnp.arange(n + 1)[:, None]
+    # PAD is -1, so without gold labels, [SEP] is at level 0.
     end_B = 1 + level_BP.max(axis=1, initial=PAD)  # the level of [SEP]
+    # PAD reads row 0, but at_BNP is False there.
     rows_BPD = self.kernel[...][jnp.maximum(gold_BP, 0)]
     floats = at_BNP[:, :n].astype(jnp.float32)
     levels_BND = product(floats, rows_BPD, (2, 1), shared=1)

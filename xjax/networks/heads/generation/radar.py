@@ -239,6 +239,7 @@ class Radar(EmittingHead):
     # With odds o = p / (1 - p), (1 + p) / (1 - p) is 1 + 2 o, and p / (2 - p)
     # is 1 / (1 + 2 / o).
     two = np.log(2.0)
+    # The sign says whether a label is written, so no score may be rounded to 0.
     above = jnp.maximum(jax.nn.softplus(written.odds_BL + two), 1e-30)
     below = jnp.minimum(-jax.nn.softplus(two - written.odds_BL), -1e-30)
     return EmittedScores(jnp.where(written.emitted_BL, above, below))
@@ -408,6 +409,7 @@ def label_sequences(
   opens_BP = kept_BP & _differs_from_last(levels_L[labels_BP])
   # Before a label come the labels of lower rank, and the ends of the levels
   # that came before its own.
+  # Both sums include the label and its own level, hence - 2.
   place_BP = jnp.cumsum(kept_BP, axis=1) + jnp.cumsum(opens_BP, axis=1) - 2
   place_BP = jnp.where(kept_BP, place_BP, steps)
   size_B1 = (kept_BP.sum(axis=1) + opens_BP.sum(axis=1))[:, None]
