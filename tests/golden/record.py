@@ -17,12 +17,12 @@ _TRAINING = 'loss', 'learning_rate', 'grad_norm'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Frozen:
-  """What a run computed, or why it failed."""
+  """The results of a run, or the reason why it failed."""
 
   failure: str = ''  # the error; '' of a finished run
   neural: bool = False  # whether a part of the run was trained in steps
-  # What predictions.npz says besides lists. Short values are kept as they are,
-  # and all others together as a digest.
+  # The arrays of predictions.npz but the lists. Short values are kept as they
+  # are, and all others together as a digest.
   facts: dict[str, str] = dataclasses.field(default_factory=dict)
   # SHA-256 of whole arrays, such as 'all/ids'.
   digests: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -16,8 +16,8 @@ from xjax.judge.slice_statistics import SliceStatistics
 L, K = 12, 6
 
 
-def statistics(found, ks=(1, 3, 6), cuts=()):
-  part = Slice.of(found, 'all', found.masks['all'])
+def statistics(predicted, ks=(1, 3, 6), cuts=()):
+  part = Slice.of(predicted, 'all', predicted.masks['all'])
   criteria = Criteria(ks)
   return SliceStatistics.of(part, criteria, [XJAX], dict(cuts), 50)
 
@@ -37,12 +37,12 @@ def documents(n_docs=24):
 
 
 def test_a_document_adds_the_same_beside_any_others():
-  found = documents()
-  every = statistics(found)
+  predicted = documents()
+  every = statistics(predicted)
   terms = every.document_terms(every.by_document)
   assert len(terms) > 40
   for row in range(24):
-    alone = statistics(found.of_documents(np.arange(24) == row))
+    alone = statistics(predicted.of_documents(np.arange(24) == row))
     for name, (value, known) in alone.document_terms(alone.by_document).items():
       values_N, known_N = terms[name]
       np.testing.assert_allclose(values_N[row], value[0], rtol=1e-15)
@@ -79,8 +79,8 @@ def test_a_list_that_may_hide_decisions_is_counted():
   ids = np.array([[0, 1], [0, PAD], [0, 2]], np.int32)
   scores = np.array([[3, 1], [3, -np.inf], [3, 1]], np.float32)
   golds = [[0, 2], [0, 3], [0]]
-  found = system(ids, scores, golds, [1] * 4)
-  each = statistics(found, (1, 3), {'': 0.5, '-tuned': 1.0})
+  predicted = system(ids, scores, golds, [1] * 4)
+  each = statistics(predicted, (1, 3), {'': 0.5, '-tuned': 1.0})
   counts = {name: n for name, (n, _) in each.short.items()}
   # Up to 3, and above a half, the first list and the last may go on; nothing
   # more is above 1. All gold labels of the last document are listed.

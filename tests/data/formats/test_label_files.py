@@ -26,9 +26,9 @@ READERS = {
 
 def read(path):
   faults = Faults()
-  found = READERS[path.name.removesuffix('.gz')](path, faults)
+  labels = READERS[path.name.removesuffix('.gz')](path, faults)
   faults.settle()
-  return found
+  return labels
 
 
 def test_descriptors_have_all_fields(tmp_path):
@@ -47,9 +47,9 @@ def test_labels_of_a_taxonomy_are_in_order(tmp_path):
   path = tmp_path / 'taxonomy.gz'
   path.write_bytes(gzip.compress(b'b\tb 1\tx\nRoot\tb\ta\n\na\tx\n'))
   parents = {'b 1': ('b',), 'x': ('b', 'a'), 'b': (), 'a': ()}
-  found = read(path)
-  assert {id_: label.parents for id_, label in found.items()} == parents
-  assert list(found) == list(parents)
+  labels = read(path)
+  assert {id_: label.parents for id_, label in labels.items()} == parents
+  assert list(labels) == list(parents)
 
 
 ROOT = 'no line `Root<TAB>child...` with the labels of level 1'
@@ -117,9 +117,9 @@ def test_cycles_are_found_where_there_are_some(tmp_path, edges):
     return bool(left)
 
   faults = Faults()
-  found = read_descriptors(path, faults)
+  labels = read_descriptors(path, faults)
   assert bool(faults.count) == ringed(above)
-  assert not ringed({k: set(v.parents) for k, v in found.items()})
+  assert not ringed({k: set(v.parents) for k, v in labels.items()})
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,30 @@ def entry_weights(
   return weights_BA * shortlist.weights_BA
 
 
-class ListedLabels:
+class ShortlistPass:
+  """The loss over shortlists; a subclass cuts the entries of a chunk."""
+
+  lengths_B: Int32[Array, ' B']  # labels of each shortlist that a mean counts
+
+  def masked(self, logits_BC: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
+    """Returns logits, gold and weights; logits are -inf for other labels."""
+    raise NotImplementedError
+
+  def add(
+    self, normaliser: Normaliser, logits_BC: jax.Array, span: chunks.Span
+  ) -> Normaliser:
+    logits_BC, gold_BC, weights_BC = self.masked(logits_BC, span)
+    weights_BC = 1.0 if weights_BC is None else weights_BC
+    return normaliser.plus(logits_BC, jnp.where(gold_BC, weights_BC, 0.0))
+
+  def terms(
+    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.Span
+  ) -> tuple[jax.Array, jax.Array]:
+    masked = self.masked(logits_BC, span)
+    return shortlist_terms(loss, *masked, self.lengths_B)
+
+
+class ListedLabels(ShortlistPass):
   """The loss over a shortlist of each document, in chunks of its entries."""
 
   def __init__(
@@ -194,24 +217,7 @@ class ListedLabels:
   def place(self, span: chunks.Span) -> Places:
     return _cut(self.places, span)
 
-  def add(
-    self,
-    normaliser: Normaliser,
-    logits_BA: jax.Array,
-    span: chunks.Span,
-  ) -> Normaliser:
-    logits_BA, gold_BA, weights_BA = self._masked(logits_BA, span)
-    weights_BA = 1.0 if weights_BA is None else weights_BA
-    return normaliser.plus(logits_BA, jnp.where(gold_BA, weights_BA, 0.0))
-
-  def terms(
-    self, loss: ChunkLoss, logits_BA: jax.Array, span: chunks.Span
-  ) -> tuple[jax.Array, jax.Array]:
-    masked = self._masked(logits_BA, span)
-    return shortlist_terms(loss, *masked, self.lengths_B)
-
-  def _masked(self, logits_BA, span):
-    """Returns logits, gold and weights; logits are -inf for other labels."""
+  def masked(self, logits_BA: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
     entries = self.places.own_BA, self.gold_BA, self.weights_BA
     own_BA, gold_BA, weights_BA = _cut(entries, span)
     return jnp.where(own_BA, logits_BA, -jnp.inf), gold_BA, weights_BA

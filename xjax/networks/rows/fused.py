@@ -15,7 +15,7 @@ and what the rule remembers of them, stay as they are.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flax import nnx
 import jax
@@ -37,10 +37,10 @@ from xjax.networks.heads.chunks import (
 )
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import (
+  ShortlistPass,
   entry_weights,
   places_of,
   shortlist_lengths,
-  shortlist_terms,
 )
 from xjax.networks.heads.streaming import (
   AllLabels,
@@ -192,7 +192,7 @@ def _shard_step(
   return total, last.rows, last.slots, d_own_BD.astype(document_BD.dtype)
 
 
-class _DistinctLabels:
+class _DistinctLabels(ShortlistPass):
   """The loss over shortlists, in chunks of a batch's distinct labels."""
 
   def __init__(
@@ -224,25 +224,7 @@ class _DistinctLabels:
     row_C = lax.dynamic_slice_in_dim(self.row_Y, *span)
     return chunks.Picked(row_C)
 
-  def add(
-    self,
-    normaliser: Normaliser,
-    logits_BC: jax.Array,
-    span: chunks.Span,
-  ) -> Normaliser:
-    masked = self._masked(logits_BC, span)
-    logits_BC, gold_BC, weights_BC = masked
-    weights_BC = 1.0 if weights_BC is None else weights_BC
-    return normaliser.plus(logits_BC, jnp.where(gold_BC, weights_BC, 0.0))
-
-  def terms(
-    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.Span
-  ) -> tuple[jax.Array, jax.Array]:
-    masked = self._masked(logits_BC, span)
-    return shortlist_terms(loss, *masked, self.lengths_B)
-
-  def _masked(self, logits_BC, span):
-    """Returns logits, gold and weights; logits are -inf for other labels."""
+  def masked(self, logits_BC: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
     marks_BC, weights_BC = jax.tree.map(
       lambda x: lax.dynamic_slice_in_dim(x, *span, 1), self.entries
     )

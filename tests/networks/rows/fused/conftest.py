@@ -76,7 +76,7 @@ def label_weights():
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class PassResults:
   """The results of a step for L labels, as NumPy arrays."""
 
   loss: float  # summed
@@ -152,7 +152,7 @@ def _before(step):
   with step.on_mesh():
     head, slots = step.start()
   rows = nnx.to_pure_dict(nnx.state(head))
-  return Found(0.0, np.zeros(0), cut(rows), cut(slots))
+  return PassResults(0.0, np.zeros(0), cut(rows), cut(slots))
 
 
 def given(step):
@@ -193,7 +193,9 @@ def _fused(step):
     results = jax.block_until_ready(run(*state, given(step)))
   (loss, (rows, slots)), d_document_BD = results
   rows = nnx.to_pure_dict(rows)
-  return Found(float(loss), np.asarray(d_document_BD), cut(rows), cut(slots))
+  return PassResults(
+    float(loss), np.asarray(d_document_BD), cut(rows), cut(slots)
+  )
 
 
 def sigmoid(z):
@@ -271,7 +273,7 @@ def _dense(step):
     for name, (new, old) in changes.items()
   }
   rows = {name: kept.pop(name) for name in ('kernel', 'bias')}
-  return Found(loss_BL.sum(), dlogits_BL @ kernel_LD, rows, kept)
+  return PassResults(loss_BL.sum(), dlogits_BL @ kernel_LD, rows, kept)
 
 
 def direction(rule, d_kernel_LD, d_bias_L, slots):
