@@ -5,9 +5,9 @@
 Lists have 10 labels; documents have about 5.5 gold labels, and one document has
 many. Labels are drawn by Zipf's law. Each part runs in its own process, on two
 cores:
-  P, nDCG, PSP and PSnDCG @1..5 together, against napkinXC on
-  the same ranked lists, and against the time to look up the weight of every
-  listed and gold label once, which every propensity metric needs;
+  P, nDCG, PSP and PSnDCG @1..5 together, against napkinXC on the same ranked
+  lists, and against the time to look up the weight of every listed and gold
+  label once, which every propensity metric needs;
   every metric with intervals of 1,000 bootstrap replicates;
   every metric of 1,000,000 documents x 3,000,000 labels: peak memory.
 Prints seconds and memory; exits with 1 if a bound is missed.

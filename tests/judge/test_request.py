@@ -57,7 +57,7 @@ def test_what_is_said_arrives(tmp_path):
   assert found.propensity == (0.6, 2.6)
   assert found.slices['bin:1-9'].tolist() == [False, True, False]
   assert found.weights_L.tolist() == [0, 1, 2]
-  assert (found.form.alphas, found.form.draws) == ((0.25,), (9, 99))
+  assert (found.settings.alphas, found.settings.draws) == ((0.25,), (9, 99))
   assert found.ranks_LK.shape == (3, 4) and found.ranks_LK.dtype == np.float64
   assert (found.replicates, found.seed) == (7, 3)
 

@@ -13,7 +13,7 @@ from xjax.judge.metrics.ranking import RankedLists
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
 
-L, K = 12, 6
+N, L, K = 24, 12, 6
 
 
 def statistics(predicted, ks=(1, 3, 6), cuts=()):
@@ -22,13 +22,13 @@ def statistics(predicted, ks=(1, 3, 6), cuts=()):
   return SliceStatistics.of(part, criteria, [XJAX], dict(cuts), 50)
 
 
-def documents(n_docs=24):
+def documents():
   """Returns random documents, some without gold, some with short lists."""
   rng = np.random.default_rng(0)
-  ids = np.full((n_docs, K), PAD, np.int32)
-  scores = np.full((n_docs, K), -np.inf, np.float32)
+  ids = np.full((N, K), PAD, np.int32)
+  scores = np.full((N, K), -np.inf, np.float32)
   golds = []
-  for row in range(n_docs):
+  for row in range(N):
     n = rng.integers(0, K + 1)
     ids[row, :n] = rng.choice(L, n, replace=False)
     scores[row, :n] = np.sort(rng.integers(-4, 5, n))[::-1] / 2
@@ -41,8 +41,8 @@ def test_a_document_adds_the_same_beside_any_others():
   every = statistics(predicted)
   terms = every.document_terms(every.by_document)
   assert len(terms) > 40
-  for row in range(24):
-    alone = statistics(predicted.of_documents(np.arange(24) == row))
+  for row in range(N):
+    alone = statistics(predicted.of_documents(np.arange(N) == row))
     for name, (value, known) in alone.document_terms(alone.by_document).items():
       values_N, known_N = terms[name]
       np.testing.assert_allclose(values_N[row], value[0], rtol=1e-15)
@@ -80,8 +80,8 @@ def test_a_list_that_may_hide_decisions_is_counted():
   scores = np.array([[3, 1], [3, -np.inf], [3, 1]], np.float32)
   golds = [[0, 2], [0, 3], [0]]
   predicted = system(ids, scores, golds, [1] * 4)
-  each = statistics(predicted, (1, 3), {'': 0.5, '-tuned': 1.0})
-  counts = {name: n for name, (n, _) in each.short.items()}
+  every = statistics(predicted, (1, 3), {'': 0.5, '-tuned': 1.0})
+  counts = {name: n for name, (n, _) in every.short.items()}
   # Up to 3, and above a half, the first list and the last may go on; nothing
   # more is above 1. All gold labels of the last document are listed.
   for name, n in {'@1': 0, '@3': 2, '': 2, '-tuned': 0}.items():
@@ -89,7 +89,7 @@ def test_a_list_that_may_hide_decisions_is_counted():
     assert counts.get(f'correct{name}', 0) == n // 2
   precision = {n[-2:]: m for n, m in counts.items() if '.Precision()' in n}
   assert precision == {'@3': 1}
-  assert each.sums[GOLD_LABELS] == 3
+  assert every.sums[GOLD_LABELS] == 3
 
 
 def test_a_recall_that_is_met_to_the_last_bit():

@@ -46,7 +46,7 @@ def test_seeds_are_one_system_and_the_best_on_dev_is_tested(workdir):
     )
 
 
-def test_the_baseline_says_by_which_propensities(workdir, predictions_of):
+def test_the_baseline_says_by_which_propensities(workdir):
   runs = [workdir('a', 0), workdir('b', 1, units=8)]
   assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.55, 1.5)
   by_propensity(runs[0], 0.6, 2.6)

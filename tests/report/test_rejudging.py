@@ -34,7 +34,7 @@ def test_values_are_those_of_the_runs(workdir, predictions_of, tmp_path):
   assert file.metrics == judge(predictions_of(1), Criteria(ks=(1, 5)))
 
 
-def test_the_first_propensities_are_those_of_all(workdir, predictions_of):
+def test_the_first_propensities_are_those_of_all(workdir):
   first, second = workdir('one', 0), workdir('two', 1, units=8)
   by_propensity(second, *OTHERS)
   for paths, propensity in (
@@ -48,7 +48,7 @@ def test_the_first_propensities_are_those_of_all(workdir, predictions_of):
       assert run.metrics['xjax']['all']['PSP@5'] == values['PSP@5']
 
 
-def test_a_request_comes_first(workdir, predictions_of):
+def test_a_request_comes_first(workdir):
   (run,) = judged(
     [workdir('one', 0)],
     ks=(2,),

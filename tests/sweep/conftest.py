@@ -139,11 +139,10 @@ def run(session, workers=1):
 # The sweep of session_of in a process of its own, to be killed.
 SWEEP = """
 import json, sys
-from xjax.sweep import store, workers
+from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
-from xjax.sweep.session import SweepFolder
 from xjax.sweep.launchers import Launcher
-from xjax.sweep.session import SweepSession
+from xjax.sweep.session import SweepFolder, SweepSession
 from xjax.train.neural_train import NeuralTrain
 from xjax.models.contract import Config
 workers._LOOK_EVERY = 0.01

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import re
 
 import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
-from xjax.judge.metrics.metric import Needs, kind_of, kinds_where
+from xjax.judge.metrics.metric import Needs, cut_offs, kind_of, kinds_where
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import needs_parents
@@ -34,10 +33,7 @@ class ComparisonPlan:
 
   @property
   def ks(self) -> tuple[int, ...]:
-    cut_offs = {
-      int(k) for name in self.metrics for k in re.findall(r'@(\d+)', name)
-    }
-    return tuple(sorted(cut_offs))
+    return cut_offs(self.metrics)
 
   @property
   def uses_parents(self) -> bool:

@@ -258,8 +258,8 @@ class Reweighed:
     gold_HR = self._gold.at(weights_NR).astype(np.float64)
     # NumPy and SciPy use one core for each set of decisions.
     with concurrent.futures.ThreadPoolExecutor() as pool:
-      for found in pool.map(lambda x: x.at(weights_NR, gold_HR), self._sets):
-        sums |= found
+      for of_set in pool.map(lambda x: x.at(weights_NR, gold_HR), self._sets):
+        sums |= of_set
     return sums
 
 

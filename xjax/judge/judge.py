@@ -126,7 +126,7 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], SliceStatistics]]:
-  """Yields a slice, protocols for which it has these labels, and evidence."""
+  """Yields a slice, protocols for which it has these labels, and statistics."""
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
     for protocol in criteria.protocols

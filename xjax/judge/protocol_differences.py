@@ -12,10 +12,10 @@ from xjax.judge.metrics.metric import (
   DocumentMetric,
   LabelMetric,
   Metric,
+  MetricSettings,
   Protocol,
   Ratio,
   Recalled,
-  SumLayout,
   kind_of,
   metric_classes,
 )
@@ -55,9 +55,9 @@ def differences(
       for metric, value in values.items():
         if metric in ours and _differ(ours[metric], value):
           # A reason about 0 documents or labels does not explain a difference.
-          found = _reasons(metric, name, (first, other), facts[name])
-          if told := [why for why in found if not why.startswith('0 ')]:
-            texts[metric] = '; '.join(told)
+          reasons = _reasons(metric, name, (first, other), facts[name])
+          if known := [why for why in reasons if not why.startswith('0 ')]:
+            texts[metric] = '; '.join(known)
       for metric, reason in missing[other.name][name].items():
         # If the first protocol has no value either, its notes say why.
         if metric in values and ours.get(metric, 0.0) is not None:
@@ -159,6 +159,8 @@ def _averaged(
 
 
 def _metrics_by_kind() -> dict[str, Metric]:
-  form = SumLayout()
-  every = [metric for cls in metric_classes() for metric in cls.variants(form)]
+  settings = MetricSettings()
+  every = [
+    metric for cls in metric_classes() for metric in cls.variants(settings)
+  ]
   return {metric.name: metric for metric in reversed(every)}

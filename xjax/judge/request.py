@@ -23,9 +23,9 @@ from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.metric import (
+  MetricSettings,
   Needs,
   Protocol,
-  SumLayout,
   kinds_where,
 )
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
@@ -62,8 +62,8 @@ class JudgeRequest:
   similarity: Similarity = Similarity.NONE  # of labels, for the metric ILD
   rank_weights: str = ''  # .npy of float [L, K]: label, place; for weighted@k
   # Recalls from 0 to 1, for coverage[a]@k.
-  alphas: Sequence[float] = SumLayout.alphas
-  draws: Sequence[int] = SumLayout.draws  # of documents, for coverage[n]@k
+  alphas: Sequence[float] = MetricSettings.alphas
+  draws: Sequence[int] = MetricSettings.draws  # of documents, for coverage[n]@k
   replicates: int = 0  # of the bootstrap; if 0, there are no intervals
   seed: int = 0  # of the bootstrap's draws
 
@@ -71,7 +71,7 @@ class JudgeRequest:
     _cut_offs(self.ks)
     kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
     _propensity(self.propensity)
-    _label_form(self.alphas, self.draws)
+    _metric_settings(self.alphas, self.draws)
     check_slice_names(self.slices)
     if self.labels and not pathlib.Path(self.labels).expanduser().is_file():
       raise ConfigError(f'--labels={self.labels}: no such file')
@@ -131,7 +131,7 @@ class JudgeRequest:
       ),
       vectors_LD=self._vectors(predictions, described, train_gold),
       ranks_LK=self._rank_weights(len(predictions.labels), max(ks)),
-      form=_label_form(self.alphas, self.draws),
+      settings=_metric_settings(self.alphas, self.draws),
       replicates=self.replicates,
       seed=self.seed,
       hierarchy=hierarchy,
@@ -254,12 +254,14 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
   return tuple(PROTOCOLS[name] for name in dict.fromkeys(names))
 
 
-def _label_form(alphas: Sequence[float], draws: Sequence[int]) -> SumLayout:
+def _metric_settings(
+  alphas: Sequence[float], draws: Sequence[int]
+) -> MetricSettings:
   if not all(0 <= alpha <= 1 for alpha in alphas):
     raise ConfigError(f'--alphas={alphas}: recalls must be from 0 to 1')
   if min(draws, default=1) < 1:
     raise ConfigError(f'--draws={draws}: numbers of documents must be positive')
-  return SumLayout(tuple(alphas), tuple(draws))
+  return MetricSettings(tuple(alphas), tuple(draws))
 
 
 def _propensity(values: Sequence[float]) -> tuple[float, ...]:

@@ -92,7 +92,7 @@ class SliceStatistics:
     hierarchy = criteria.hierarchy or part.hierarchy
     levels = _levels(part, hierarchy)
     metrics = _metrics(criteria, protocols, (tuple(cuts), tuple(bins), levels))
-    given = {
+    supplied = {
       Needs.PROPENSITIES: weights_L,
       Needs.RANK_WEIGHTS: criteria.ranks_LK,
       Needs.SIMILARITY: criteria.vectors_LD,
@@ -102,7 +102,7 @@ class SliceStatistics:
       for metric in metrics
       if isinstance(metric, DocumentMetric)
       # The default is never None: metrics with other needs are always computed.
-      and given.get(metric.needs, metrics) is not None
+      and supplied.get(metric.needs, metrics) is not None
     )
     by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
     for metric in by_label:
@@ -313,7 +313,7 @@ class SliceStatistics:
       for name in self._label_sums[end]:
         # All correct decisions can be known even if some wrong decisions are
         # unknown.
-        is_correct = name.removesuffix(end) in self._correct_only
+        is_correct = name.removesuffix(end) in self._ignoring_wrong
         if n := int(n_uncertain if is_correct else n_short):
           short[name] = n, f'{n:,} of {len(part):,} documents {reason}'
     for end, threshold in self.thresholds.items() if self.path_terms else ():
@@ -326,7 +326,7 @@ class SliceStatistics:
     return short
 
   @property
-  def _correct_only(self) -> set[str]:
+  def _ignoring_wrong(self) -> set[str]:
     """Returns the names of label sums that ignore wrong decisions."""
     metrics = [metric for metric in self.by_label if metric.ignores_wrong]
     return {CORRECT, *(name for metric in metrics for name in metric.sums())}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 import dataclasses
-import re
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from xjax.core.errors import DataError
 from xjax.data.schema import PROPENSITY
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
+from xjax.judge.metrics.metric import cut_offs
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
 from xjax.report.runs import JudgedRun, protocols
@@ -25,9 +25,10 @@ def judge_runs(
   ConfigError says that files or options are missing; a DataError, that a label
   has no weight.
   """
-  ks = sorted({k for run in runs for k in _cut_offs(run)})
-  usual = Criteria(tuple(ks) or Criteria.ks, propensity=propensity_of(runs))
-  judged = []
+  tables = (run.metrics[p][ALL] for run in runs for p in protocols(run.metrics))
+  ks = cut_offs(metric for table in tables for metric in table)
+  usual = Criteria(ks or Criteria.ks, propensity=propensity_of(runs))
+  judged_runs = []
   for run, weights_L in zip(runs, shared_weights(runs)):
     criteria = request.criteria(
       run.predictions, weights_L, run.labels, usual=usual
@@ -35,17 +36,12 @@ def judge_runs(
     metrics = judge(
       run.predictions, criteria, _threshold(run), run.shown_probabilities()
     )
-    judged.append(
+    judged_runs.append(
       dataclasses.replace(
         run, metrics=metrics, criteria=criteria, weights_L=weights_L
       )
     )
-  return judged
-
-
-def _cut_offs(run: JudgedRun) -> set[int]:
-  names = [m for p in protocols(run.metrics) for m in run.metrics[p][ALL]]
-  return {int(k) for name in names for k in re.findall(r'@(\d+)', name)}
+  return judged_runs
 
 
 def _threshold(run: JudgedRun) -> float | None:
@@ -59,8 +55,8 @@ def _threshold(run: JudgedRun) -> float | None:
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
   """Returns A and B of the first config with propensities, or PROPENSITY."""
   configs = (run.config or {} for run in runs)
-  found = (config.get('eval', {}).get('propensity') for config in configs)
-  return tuple(map(float, next(filter(None, found), PROPENSITY)))
+  pairs = (config.get('eval', {}).get('propensity') for config in configs)
+  return tuple(map(float, next(filter(None, pairs), PROPENSITY)))
 
 
 def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:

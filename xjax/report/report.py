@@ -7,6 +7,7 @@ from typing import Any
 from absl import logging
 
 from xjax.core.errors import ConfigError
+from xjax.data.files.faults import plural
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL
@@ -112,8 +113,8 @@ def build_page(
   colours = system_colours([group.name for group in groups])
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
-  judged = protocols(first.metrics)
-  protocol = PROTOCOL if PROTOCOL in judged else judged[0]
+  names = protocols(first.metrics)
+  protocol = PROTOCOL if PROTOCOL in names else names[0]
   columns = main_columns(
     [group_metrics(group, protocol) for group in groups], metrics
   )
@@ -151,14 +152,13 @@ def build_page(
 def _header(groups: Sequence[Group], command: str) -> list[Block]:
   p = groups[0].first.predictions
   n_runs = sum(len(group.runs) for group in groups)
-  one = f'{len(groups)} system{"s" if len(groups) > 1 else ""}'
   seeds = f', {n_runs} runs' if n_runs > len(groups) else ''
   spaces = {group.name: group.first.predictions for group in groups}
   return [
     Text(
-      f'{one}{seeds}, judged on {len(p):,} documents and {len(p.labels):,} '
-      'labels. Values are fractions; point at a rounded number to see all its '
-      'digits.'
+      f'{plural(len(groups), "system")}{seeds}, judged on {len(p):,} documents '
+      f'and {len(p.labels):,} labels. Values are fractions; point at a rounded '
+      'number to see all its digits.'
     ),
     Table.of(
       ('system', 'read from', 'judged on', 'scores'),

@@ -239,23 +239,23 @@ def _read(
     name, path, '', None, {}, predictions, weights_L=weights_L, file=file
   )
   # Saved metrics are valid only if no additional files change what is judged.
-  judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
-  if not judged or files != OWN:
+  has_metrics = file.name == PREDICTIONS and (folder / METRICS).is_file()
+  if not has_metrics or files != OWN:
     return run
   if not (folder / MARK).is_file() and not _in_workdir(folder):
     return run  # the files may not belong together
   facts = read_mark(folder / MARK, _WRITE_AGAIN)
   # The saved ECE is that of the run's calibrated probabilities.
   if _in_workdir(folder):
-    judged, home = folder.name, Workdir.at(folder.parent.parent)
+    split, home = folder.name, Workdir.at(folder.parent.parent)
     calibration = _calibration(home, facts.get('step'))
-  elif judged := str(facts.get(JUDGED, '')):
+  elif split := str(facts.get(JUDGED, '')):
     calibration = Calibration.load(folder / CALIBRATION)
   else:
     calibration = None
   metrics = read_json(folder / METRICS)
   return dataclasses.replace(
-    run, split=judged, calibration=calibration, metrics=metrics
+    run, split=split, calibration=calibration, metrics=metrics
   )
 
 
@@ -267,7 +267,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
       f'{_splits_of(home.path)}); judge it with xjax evaluate '
       f'--workdir={home.path} --split={split}'
     )
-  judged = read_mark(
+  facts = read_mark(
     home.judged(split),
     'judge the split again with xjax evaluate '
     f'--workdir={home.path} --split={split.partition(".")[0]}',
@@ -284,7 +284,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     labels=space.labels,
     concepts=space.concepts,
     history=read_history(home.path / 'metrics.jsonl'),
-    calibration=_calibration(home, judged.get('step')),
+    calibration=_calibration(home, facts.get('step')),
     record=RunRecord.read(home),
   )
 

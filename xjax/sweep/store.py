@@ -132,7 +132,7 @@ class Store:
     return self.unfinished()[-1]
 
   def _draw(self) -> dict[str, Any]:
-    """Draws the next trial; one of before only if all attempts drew such."""
+    """Draws the next trial; repeats an earlier one only if all attempts do."""
     trials = self._trials()
     earlier = [trial.params for trial in trials]
     parameters: dict[str, Any] = {}

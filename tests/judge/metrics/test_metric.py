@@ -10,19 +10,19 @@ from xjax.judge.metrics.labels import Entropy, MicroF1
 from xjax.judge.metrics.metric import (
   Measure,
   MetricPoints,
-  SumLayout,
+  MetricSettings,
   kind_of,
   measures,
 )
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
 
-FORM = SumLayout(alphas=(0.25,), draws=(7, 1000))
+SETTINGS = MetricSettings(alphas=(0.25,), draws=(7, 1000))
 BINS = '1-9', '1000+'
 
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
   points = MetricPoints(ks, thresholds, bins, levels=(1, 2))
-  return measures(protocol, points, FORM)
+  return measures(protocol, points, SETTINGS)
 
 
 def test_a_measure():

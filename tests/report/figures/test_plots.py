@@ -26,9 +26,14 @@ def ramp(name, *y, labels=()):
   return Line(name, np.arange(1.0, len(y) + 1), np.asarray(y, float), labels)
 
 
-def pictures():
-  lines = [ramp('a', 0.5, NAN, 0.2), ramp('b', 0.1, 0.2, 0.3)]
+def scatter():
   named = [ramp('a', 0.5, 0.1, labels=('1', '5'))]
+  return line_plot('', 'P', 'C', named, ['a'], from_zero=True)
+
+
+@pytest.fixture(scope='module')
+def drawn():
+  lines = [ramp('a', 0.5, NAN, 0.2), ramp('b', 0.1, 0.2, 0.3)]
   bars = [
     Bars('a', np.array([0.5, NAN]), np.array([0.4, NAN]), np.array([0.7, NAN])),
     Bars('b', np.array([0.1, 0.2]), np.full(2, NAN), np.full(2, NAN)),
@@ -37,7 +42,7 @@ def pictures():
   counts = np.array([100, 9, 1, 0])
   return {
     'lines': line_plot('title', 'step', 'loss', lines, ['a', 'b']),
-    'scatter': line_plot('', 'P', 'C', named, ['a'], from_zero=True),
+    'scatter': scatter(),
     'bars': grouped_bars('F1', 'documents', 'F1', ['few', 'many'], bars),
     'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2})[0],
     'untrained': label_frequency(np.zeros(0), counts, {'0': 1})[1],
@@ -47,15 +52,8 @@ def pictures():
   }
 
 
-@pytest.fixture(scope='module')
-def drawn():
-  return pictures()
-
-
 def test_the_same_every_time(drawn):
-  named = [ramp('a', 0.5, 0.1, labels=('1', '5'))]
-  again = line_plot('', 'P', 'C', named, ['a'], from_zero=True)
-  assert again == drawn['scatter']
+  assert scatter() == drawn['scatter']
   assert not any('date' in svg for svg in drawn.values())
 
 

@@ -21,12 +21,7 @@ from xjax.judge.metrics.metric import (
   Recalled,
   Value,
 )
-from xjax.judge.metrics.ranking import RankedLists
-
-
-def ideal(k: int) -> float:
-  """Returns the discounted cumulative gain of a list of k hits."""
-  return float((1 / np.log2(np.arange(2, k + 2))).sum())
+from xjax.judge.metrics.ranking import RankedLists, discounts
 
 
 class Precision(DocumentMetric):
@@ -106,7 +101,7 @@ class FullNDCG(DocumentMetric):
     return lists.dcg_BJ
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
-    return over / (ideal(k) * under)
+    return over / (discounts(k).sum() * under)
 
 
 class _Weighed(DocumentMetric):

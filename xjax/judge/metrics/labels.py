@@ -14,10 +14,10 @@ from xjax.judge.metrics.metric import (
   PREDICTED,
   AveragedLabels,
   LabelMetric,
+  MetricSettings,
   Numbers,
   PerLabel,
   Protocol,
-  SumLayout,
   Value,
 )
 
@@ -174,8 +174,8 @@ class AlphaCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def variants(cls, form: SumLayout) -> tuple['AlphaCoverage', ...]:
-    return tuple(map(cls, form.alphas))
+  def variants(cls, settings: MetricSettings) -> tuple['AlphaCoverage', ...]:
+    return tuple(map(cls, settings.alphas))
 
   @property
   def label(self) -> str:
@@ -202,8 +202,8 @@ class SampledCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def variants(cls, form: SumLayout) -> tuple['SampledCoverage', ...]:
-    return tuple(map(cls, form.draws))
+  def variants(cls, settings: MetricSettings) -> tuple['SampledCoverage', ...]:
+    return tuple(map(cls, settings.draws))
 
   @property
   def label(self) -> str:

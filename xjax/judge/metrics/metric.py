@@ -7,7 +7,7 @@ Intervals and significance tests only give other weights to the documents, so no
 metric needs extra code for them. Every imported subclass is a metric.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import enum
 import functools
@@ -140,8 +140,14 @@ def kind_of(metric: str) -> str:
   return re.sub(r'@k\[.*\]', '@k[]', re.sub(r'@\d+', AT_K, named))
 
 
+def cut_offs(metrics: Iterable[str]) -> tuple[int, ...]:
+  """Returns the cut-offs of metrics, such as 5 for 'P@5', ascending."""
+  ks = {int(k) for metric in metrics for k in re.findall(r'@(\d+)', metric)}
+  return tuple(sorted(ks))
+
+
 @dataclasses.dataclass(frozen=True)
-class SumLayout:
+class MetricSettings:
   """Holds the parameters of label metrics."""
 
   alphas: tuple[float, ...] = (0.5,)  # of labels.AlphaCoverage
@@ -184,7 +190,7 @@ class Metric:
     return self.name
 
   @classmethod
-  def variants(cls, form: SumLayout) -> tuple[Self, ...]:
+  def variants(cls, settings: MetricSettings) -> tuple[Self, ...]:
     """Returns a metric of this class for each value of its parameters."""
     return (cls(),)
 
@@ -421,10 +427,12 @@ def users_kinds() -> tuple[str, ...]:
 
 
 def measures(
-  protocol: Protocol, points: MetricPoints, form: SumLayout = SumLayout()
+  protocol: Protocol,
+  points: MetricPoints,
+  settings: MetricSettings = MetricSettings(),
 ) -> Mapping[str, Measure]:
   """Returns the metrics that a protocol prints, by full name such as `P@5`."""
-  return _measures(metric_classes(), protocol, points, form)
+  return _measures(metric_classes(), protocol, points, settings)
 
 
 @functools.lru_cache(maxsize=128)  # every slice needs the same few tables
@@ -432,11 +440,11 @@ def _measures(
   classes: Sequence[type[Metric]],
   protocol: Protocol,
   points: MetricPoints,
-  form: SumLayout,
+  settings: MetricSettings,
 ) -> Mapping[str, Measure]:
   table: dict[str, Measure] = {}
   kinds = set(protocol.kinds)
-  metrics = (metric for cls in classes for metric in cls.variants(form))
+  metrics = (metric for cls in classes for metric in cls.variants(settings))
   for metric in filter(lambda metric: metric.applies(protocol), metrics):
     for measure in metric.measures(protocol, points):
       if kind_of(measure.name) not in kinds:

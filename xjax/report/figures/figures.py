@@ -214,12 +214,12 @@ def learning_curves(groups: Sequence[Group]) -> Block:
   """Draws the loss, and the metric that chooses the checkpoint, over steps."""
   runs = [(g.name, run) for g in groups for run in g.runs if run.history]
   losses = [_history(name, run, 'train', _loss) for name, run in runs]
-  judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
+  values = [_history(name, run, 'judge', _best_metric) for name, run in runs]
   metrics = sorted({_metric_of(run) for _, run in runs})
   names, svgs = [group.name for group in groups], []
   for title, unit, lines in (
     ('Loss in training', 'loss', losses),
-    ('Metric on dev', ' or '.join(metrics), judged),
+    ('Metric on dev', ' or '.join(metrics), values),
   ):
     if lines := [line for line in lines if len(line.x)]:
       svgs.append(line_plot(title, 'step', unit, lines, names))
@@ -230,7 +230,7 @@ def learning_curves(groups: Sequence[Group]) -> Block:
     )
   parts = (
     f'{line.system} ends at {line.y[-1]:.4g}, step {line.x[-1]:.0f}'
-    for line in (*losses, *judged)
+    for line in (*losses, *values)
     if len(line.x)
   )
   return Picture(

@@ -86,7 +86,9 @@ def _drawing(
 ) -> Iterator[Axes]:
   with matplotlib.rc_context(_STYLE):
     axes = Figure(figsize=size).subplots()
-    _label(axes, title, xlabel, ylabel)
+    axes.set_title(_literal(title), loc='left')
+    axes.set_xlabel(_literal(xlabel))
+    axes.set_ylabel(_literal(ylabel))
     yield axes
 
 
@@ -267,12 +269,6 @@ def _draw_line(
     markevery=every or max(1, int(points.sum()) // 10),
     label=_key(line.system),
   )
-
-
-def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-  axes.set_title(_literal(title), loc='left')
-  axes.set_xlabel(_literal(xlabel))
-  axes.set_ylabel(_literal(ylabel))
 
 
 def _with_legend(axes: Axes) -> str:

@@ -290,15 +290,15 @@ def path_table(
 
 def plain_levels(metrics: Mapping[str, Any]) -> str:
   """Returns tables by level as lines of text; '' if there are no levels."""
-  judged = metrics[PROTOCOL][ALL]
-  if not levels_of(judged):
+  values = metrics[PROTOCOL][ALL]
+  if not levels_of(values):
     return ''
-  values = {name: Estimate(value, None, 1) for name, value in judged.items()}
+  estimates = {name: Estimate(value, None, 1) for name, value in values.items()}
   return '\n'.join(
     [
       'by level of the hierarchy (labels above the threshold of micro-F1)',
-      plain_text(level_table({'model': values}, {})),
+      plain_text(level_table({'model': estimates}, {})),
       'with ancestors',
-      plain_text(path_table({'model': values}, {})),
+      plain_text(path_table({'model': estimates}, {})),
     ]
   )

@@ -20,7 +20,7 @@ import importlib.resources
 import re
 
 from xjax.judge.judge import judge
-from xjax.judge.metrics.metric import Protocol, kind_of
+from xjax.judge.metrics.metric import Protocol, cut_offs, kind_of
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 from xjax.report.page.page import Fold, Text
 from xjax.report.runs import Estimate, Group, group_metrics
@@ -162,12 +162,11 @@ def _judge_group(
 ) -> dict[str, dict[str, Estimate]]:
   """Judges a system by a paper's conventions: slice -> metric -> estimate."""
   # Metrics that the paper's tool does not print follow xjax's protocol.
-  ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
   for run in group.runs:
     criteria = dataclasses.replace(
       run.criteria,
-      ks=tuple(sorted(ks)) or run.criteria.ks,
+      ks=cut_offs(metrics) or run.criteria.ks,
       kinds=tuple(set(map(kind_of, metrics))),
       protocols=tuple(dict.fromkeys((paper.protocol, XJAX))),
       slices={},

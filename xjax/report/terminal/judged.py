@@ -25,6 +25,7 @@ from xjax.judge.judge import (
   RECALLS,
   document_lines,
 )
+from xjax.judge.metrics.metric import cut_offs
 from xjax.judge.predictions import Predictions
 from xjax.report.runs import protocols
 from xjax.report.table import Table, latex_table, number_cell, plain_text
@@ -172,7 +173,7 @@ def recall_lines(recalls: Mapping[str, Mapping[str, float]]) -> list[str]:
 def _columns(values: Mapping[str, Any]) -> list[str]:
   """Returns the names of the metrics to show."""
   # At k = 5, or else at the largest cut-off; P also at the smallest.
-  ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
+  ks = cut_offs(values)
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
   first = [f'P@{ks[0]}'] if ks and ks[0] != k else []
@@ -249,9 +250,9 @@ def _join_by_cut_off(metrics: Iterable[str]) -> str:
     kind = re.sub(r'@\d+', '@', metric)
     ks.setdefault(kind, []).extend(re.findall(r'@(\d+)', metric))
   together: dict[str, list[str]] = {}
-  for kind, cut_offs in ks.items():
-    together.setdefault(','.join(cut_offs), []).append(kind.replace('@', ''))
+  for kind, numbers in ks.items():
+    together.setdefault(','.join(numbers), []).append(kind.replace('@', ''))
   return ', '.join(
-    ' '.join(kinds) + (f' @{cut_offs}' if cut_offs else '')
-    for cut_offs, kinds in together.items()
+    ' '.join(kinds) + (f' @{numbers}' if numbers else '')
+    for numbers, kinds in together.items()
   )
