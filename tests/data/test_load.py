@@ -69,7 +69,7 @@ def test_the_label_space_is_the_same_whatever_splits_are_kept(folder):
   assert list(corpus.splits) == ['own'] and corpus.label_space.n_train == 4
 
 
-def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
+def test_another_corpus_in_a_given_space(folder, caplog):
   space = load_corpus(JsonlData(dir=str(folder)), 0).label_space
   (folder / 'train.jsonl').unlink()
   write(folder, 'test', [row('t', 'zz', 'a')])

@@ -196,7 +196,7 @@ def environment(folder: pathlib.Path) -> dict[str, str]:
   }
 
 
-def neural(steps: int = 24, judge_every: int = 8) -> Config:
+def neural() -> Config:
   """Returns a config with dropout, several epochs and many checkpoints."""
   small = shrink(Config())
   return dataclasses.replace(
@@ -204,10 +204,10 @@ def neural(steps: int = 24, judge_every: int = 8) -> Config:
     data=dataclasses.replace(small.data, n_train=48),
     train=dataclasses.replace(
       small.train,
-      steps=steps,
+      steps=24,
       log_every=2,
       checkpoint_every=3,
-      judge_every=judge_every,
+      judge_every=8,
       learning_rate=0.01,
       keep=2,
     ),

@@ -16,7 +16,7 @@ from absl import logging
 import numpy as np
 from safetensors.numpy import save
 
-from tests.faults.damage import BERT, matrix
+from tests.faults.damage import BERT, bert_tensors, matrix
 from xjax.sweep.config import Grid, Sweep
 
 DOCUMENTS = b''.join(
@@ -224,17 +224,9 @@ def _models() -> dict[str, Kind]:
   """Returns the forms of word vectors and encoders."""
   from xjax.data.text.word_vectors import read_word_vectors
   from xjax.data.text.words import Vocabulary
-  from xjax.networks.pretrained.architecture import architecture_of
-  from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
   from xjax.networks.pretrained.model_folder import ModelFolder
 
   vocab = Vocabulary(('of', 'the'))
-  rng = np.random.default_rng(0)
-  bert = architecture_of(BERT, 'config.json')
-  weights = {
-    name: rng.normal(size=shape).astype(np.float32)
-    for name, shape in parameter_shapes(bert).items()
-  }
   return {
     'vectors': Kind(
       {'v': VECTORS}, lambda path: read_word_vectors(path / 'v', vocab) and None
@@ -242,7 +234,7 @@ def _models() -> dict[str, Kind]:
     'model folder': Kind(
       {
         'config.json': json.dumps(BERT).encode(),
-        'model.safetensors': save(to_hugging_face(weights, bert)),
+        'model.safetensors': save(bert_tensors()),
       },
       lambda path: ModelFolder.at(str(path)).parameters() and None,
     ),
@@ -265,8 +257,8 @@ def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
     def check(changed: pathlib.Path) -> None:
       with mock.patch.object(logging, 'warning') as warning:
         differs = read(changed) != sound
-      said = ' '.join(map(str, warning.call_args_list))
-      if differs and 'config.json: is not the file' not in said:
+      warnings = ' '.join(map(str, warning.call_args_list))
+      if differs and 'config.json: is not the file' not in warnings:
         raise Changed()
 
     return check

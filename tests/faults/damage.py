@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 import numpy as np
 from scipy import sparse
 
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
+
 BERT = {
   'model_type': 'bert',
   'vocab_size': 11,
@@ -17,9 +20,20 @@ BERT = {
 }
 
 
-def pieces(some: bytes, size: int = 3) -> st.SearchStrategy[bytes]:
+def bert_tensors() -> dict[str, np.ndarray]:
+  """Weights of the small BERT at random, as Hugging Face names them."""
+  architecture = architecture_of(BERT, 'config.json')
+  rng = np.random.default_rng(0)
+  params = {
+    path: rng.normal(size=shape).astype(np.float32)
+    for path, shape in parameter_shapes(architecture).items()
+  }
+  return to_hugging_face(params, architecture)
+
+
+def pieces(some: bytes) -> st.SearchStrategy[bytes]:
   """Draws one of the pieces between bars, or a few random bytes."""
-  return st.one_of(st.sampled_from(some.split(b'|')), st.binary(max_size=size))
+  return st.one_of(st.sampled_from(some.split(b'|')), st.binary(max_size=3))
 
 
 @st.composite

@@ -102,20 +102,20 @@ def attacks(runs: pathlib.Path, n: int) -> Iterator[tuple[int, str, str, str]]:
     theirs.close()
     begun, seconds = None, 5 * SECONDS  # all imports come before the first
     while number < n:
-      found = received(ours, seconds)
+      answer = received(ours, seconds)
       seconds = SECONDS
-      if isinstance(found, str):
+      if isinstance(answer, str):
         break
-      if len(found) == 2:
-        begun = found
+      if len(answer) == 2:
+        begun = answer
       else:
-        yield found
-        number, begun = found[0] + 1, None
+        yield answer
+        number, begun = answer[0] + 1, None
     process.kill()
     process.join()
     assert begun or number == n, 'the reading process does not start'
     if begun:
-      yield *begun, found, ''
+      yield *begun, answer, ''
       number = begun[0] + 1
 
 

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tests.faults.damage import BERT
+from tests.faults.damage import BERT, bert_tensors
 from xjax.core.errors import DataError
-from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
 from xjax.networks.pretrained.model_folder import ModelFolder
 
 WEIGHTS = 'model.safetensors'
@@ -23,17 +21,7 @@ SHARDS = tuple(f'model-{i:05}-of-00002.safetensors' for i in (1, 2))
 WORD = 'embeddings.word_embeddings.weight'
 
 
-def sound_tensors():
-  architecture = architecture_of(BERT, 'c')
-  rng = np.random.default_rng(0)
-  params = {
-    path: rng.normal(size=shape).astype(np.float32)
-    for path, shape in parameter_shapes(architecture).items()
-  }
-  return to_hugging_face(params, architecture)
-
-
-TENSORS = sound_tensors()
+TENSORS = bert_tensors()
 LISTED = {name: SHARDS[i % 2] for i, name in enumerate(sorted(TENSORS))}
 
 
@@ -187,9 +175,9 @@ SHARDED = [
 def fault(folder: pathlib.Path) -> str:
   with pytest.raises(DataError) as error:
     ModelFolder.at(str(folder)).parameters()
-  said = str(error.value)
-  assert said.isascii() and str(folder) in said.partition('\n')[0]
-  return said
+  message = str(error.value)
+  assert message.isascii() and str(folder) in message.partition('\n')[0]
+  return message
 
 
 @pytest.mark.parametrize(
@@ -201,9 +189,9 @@ def fault(folder: pathlib.Path) -> str:
 )
 def test_a_broken_folder_is_one_error(kind, number, request):
   folder = request.getfixturevalue(kind)
-  change, said = (ONE_FILE if kind == 'folder' else SHARDED)[number]
+  change, message = (ONE_FILE if kind == 'folder' else SHARDED)[number]
   change(folder)
-  assert said in fault(folder)
+  assert message in fault(folder)
 
 
 def bomb(path: pathlib.Path) -> bytes:

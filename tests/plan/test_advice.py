@@ -39,14 +39,14 @@ def short_of(config, share, labels=100_000):
 
 def test_what_does_not_fit_is_told_what_to_change():
   plan, planner = short_of(one_vs_all(batch_size=64), 0.6)
-  told = advice(plan, planner, 'model.vectors.stage')
-  assert told.fits
-  assert 'model.vectors.stage.train.rows=FusedSGD()' in told.changes[0].text
-  totals = [plan.held.total, *(change.total for change in told.changes)]
+  advised = advice(plan, planner, 'model.vectors.stage')
+  assert advised.fits
+  assert 'model.vectors.stage.train.rows=FusedSGD()' in advised.changes[0].text
+  totals = [plan.held.total, *(change.total for change in advised.changes)]
   assert totals == sorted(totals, reverse=True)
   assert totals[-1] <= plan.usable
-  assert told.devices.text.startswith('2 devices')
-  text = plan_text(plan, told)
+  assert advised.devices.text.startswith('2 devices')
+  text = plan_text(plan, advised)
   assert 'DOES NOT FIT' in text and 'to make the plan fit, make these' in text
   assert 'or without changes, use more devices' in text
 
@@ -54,15 +54,15 @@ def test_what_does_not_fit_is_told_what_to_change():
 @pytest.mark.thorough
 def test_more_devices_where_no_change_is_enough(monkeypatch):
   plan, planner = short_of(one_vs_all(batch_size=64), 0.005)
-  told = advice(plan, planner)
-  assert not told.fits and 'mesh.label' in told.devices.text
-  assert '\nand use more devices' in plan_text(plan, told)
-  bare = plan_text(plan, Advice((), False, told.devices))
+  advised = advice(plan, planner)
+  assert not advised.fits and 'mesh.label' in advised.devices.text
+  assert '\nand use more devices' in plan_text(plan, advised)
+  bare = plan_text(plan, Advice((), False, advised.devices))
   assert 'to make the plan fit (GiB per device), use more devices:' in bare
   monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 2)
-  told = advice(plan, planner)
-  assert not told.fits and told.devices is None
-  assert 'these changes are not enough' in plan_text(plan, told)
+  advised = advice(plan, planner)
+  assert not advised.fits and advised.devices is None
+  assert 'these changes are not enough' in plan_text(plan, advised)
   bare = plan_text(plan, Advice((), False, None))
   assert 'neither changes nor more devices make the plan fit' in bare
   assert 'these changes are not enough' not in bare
@@ -95,9 +95,9 @@ def test_the_program_takes_all_that_it_advises(config, monkeypatch):
   monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 1)
   check_config(config)
   plan, planner = short_of(config, 0.02, labels=LABELS)
-  told = advice(plan, planner)
+  advised = advice(plan, planner)
   changed, seen = copy.deepcopy(config), []
-  for change in told.changes:
+  for change in advised.changes:
     for path, value in typed(change.text):
       *parents, name = path.split('.')
       holder = functools.reduce(getattr, parents, changed)
@@ -112,5 +112,5 @@ def test_the_program_takes_all_that_it_advises(config, monkeypatch):
 
 def test_rows_that_a_group_names_are_left_to_the_optimizer():
   config = one_vs_all(batch_size=64, rates=('head/*=0.5',))
-  told = advice(*short_of(config, 0.6))
-  assert not any('FusedSGD' in change.text for change in told.changes)
+  advised = advice(*short_of(config, 0.6))
+  assert not any('FusedSGD' in change.text for change in advised.changes)

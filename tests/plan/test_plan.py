@@ -315,8 +315,8 @@ def test_what_cannot_be_planned_is_refused():
     'zones': NeuralModel(EmbeddingConfig(), HANConfig(), SelfAttentionConfig()),
     'the parents': NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig()),
   }
-  for told, model in models.items():
-    with pytest.raises(ConfigError, match=told):
+  for message, model in models.items():
+    with pytest.raises(ConfigError, match=message):
       assumed_sizes(dataclasses.replace(bigru(), model=model), 10, 10)
   with pytest.raises(ConfigError, match='must be a multiple'):
     plan_of(one_vs_all(), devices=128)

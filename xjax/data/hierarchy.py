@@ -49,8 +49,8 @@ class Hierarchy:
     nodes = Labels.join(labels, others)
     known = nodes.ids.row_of
     rows = [tuple(dict.fromkeys(row)) for row in nodes.parents]
-    missing = [p for row in rows for p in row if p not in known]
-    if missing := list(dict.fromkeys(missing)):
+    missing = dict.fromkeys(p for row in rows for p in row if p not in known)
+    if missing:
       nodes = Labels.join(nodes, [Label(id_, id_) for id_ in missing])
       rows += [()] * len(missing)
     places = nodes.ids.row_of.find([p for row in rows for p in row])

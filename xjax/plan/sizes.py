@@ -78,8 +78,10 @@ def corpus_sizes(
     leave_out = config.eval.leave_out
     corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   train, space = corpus.split('train'), corpus.label_space
+  hierarchy = None
   if config.model.reads_parents:
     check_hierarchy(config.model, space)
+    hierarchy = config.model.hierarchy(space)
   architecture, vocab = None, None
   reads = config.data.tokens
   if reads.pretrained:
@@ -109,11 +111,10 @@ def corpus_sizes(
     steps[shape] = count
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
-  parents = (
-    config.model.hierarchy(space) if config.model.reads_parents else None
+  n = len(train)
+  return Sizes(
+    labels, n, frequent, words, architecture, steps, hierarchy=hierarchy
   )
-  known = labels, len(train), frequent, words, architecture, steps
-  return Sizes(*known, hierarchy=parents)
 
 
 def assumed_sizes(
@@ -153,8 +154,9 @@ def assumed_sizes(
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
-  known = labels, documents, frequent, words, architecture, steps
-  return Sizes(*known, tuple(assumed))
+  return Sizes(
+    labels, documents, frequent, words, architecture, steps, tuple(assumed)
+  )
 
 
 def _listed(config: Config, labels: int) -> int:

@@ -177,7 +177,7 @@ def contents_of_set(mark):
   }
 
 
-def test_temporaries_of_other_sets_stay(mark, tmp_path):
+def test_temporaries_of_other_sets_stay(mark):
   mark.parent.mkdir()
   other = mark.parent / f'.other.json.xjax-{2**22 + 1}-abc.tmp'
   other.mkdir()

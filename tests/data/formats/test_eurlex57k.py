@@ -249,11 +249,7 @@ def site(tmp_path, monkeypatch):
 def published(monkeypatch):
   """Makes the small corpus the published one."""
   digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
-  parts = {
-    'train': (4, ''),
-    'dev': (2, digest),
-    'concepts': (5, ''),
-  }
+  parts = {'train': (4, ''), 'dev': (2, digest), 'concepts': (5, '')}
   monkeypatch.setattr(eurlex57k, 'PUBLISHED', parts)
   return parts
 

@@ -34,12 +34,12 @@ def test_without_a_limit_no_cluster_is_empty(seed, data, round_):
   n = data.draw(st.integers(1, 40))
   k = data.draw(st.integers(1, n))
   rows = points(np.random.default_rng(seed), n)
-  asked = {'balanced': False, 'spherical': round_}
-  part = kmeans(rows, np.arange(n), k, 0, **asked)
+  options = {'balanced': False, 'spherical': round_}
+  part = kmeans(rows, np.arange(n), k, 0, **options)
   assert part.shape == (n,) and part.dtype == np.int64
   sizes = np.bincount(part)
   assert len(sizes) <= k and sizes.min() >= 1 and sizes.sum() == n
-  again = kmeans(rows, np.arange(n), k, 0, **asked, workers=3)
+  again = kmeans(rows, np.arange(n), k, 0, **options, workers=3)
   np.testing.assert_array_equal(part, again)
 
 

@@ -93,18 +93,12 @@ LENGTHS = r'train\.lengths\.npy'
 INCOMPLETE = r'train\.npy: not a complete \.npy file'
 # Name -> (arrays to save, or file -> damage; the message).
 FAULTS = {
-  'float64': (
-    {'vectors': numbers(4, np.float64)},
-    'is float64',
-  ),
+  'float64': ({'vectors': numbers(4, np.float64)}, 'is float64'),
   'three axes': (
     {'vectors': np.ones((4, 2, 3), np.float32)},
     r'\(4, 2, 3\), but must be',
   ),
-  'no columns': (
-    {'vectors': np.ones((4, 0), np.float32)},
-    r'\(4, 0\)',
-  ),
+  'no columns': ({'vectors': np.ones((4, 0), np.float32)}, r'\(4, 0\)'),
   'objects': ({'vectors': np.array([[{}]] * 4)}, INCOMPLETE),
   'cut short': ({'npy': cut(150)}, INCOMPLETE),
   'no array': ({'npy': pathlib.Path.unlink}, r'train\.npy: no such file'),
@@ -157,8 +151,10 @@ def test_values_that_no_model_can_use(stem, value):
   save(stem, vectors, lengths=[1, 1, 2, 1])
   found = read_features(stem, ['d', 'c', 'a'])
   found.padded(np.array([0, PAD, 2]), 1)
-  said = r"\.npy: document 'c' has values that are NaN, infinite or too large"
-  with pytest.raises(DataError, match=said):
+  message = (
+    r"\.npy: document 'c' has values that are NaN, infinite or too large"
+  )
+  with pytest.raises(DataError, match=message):
     found.padded(np.array([0, 1]), 2)
   found.first(1).padded(np.array([0, 1]), 1)  # beyond what is read
 

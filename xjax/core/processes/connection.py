@@ -54,9 +54,9 @@ def start(
     num_processes: number of processes, if `coordinator` is set.
     process_id: number of this process, from 0, if `coordinator` is set.
   """
-  given = coordinator or num_processes or process_id != -1
+  has_flags = coordinator or num_processes or process_id != -1
   complete = coordinator and 0 <= process_id < num_processes
-  if given and not (multihost and complete):
+  if has_flags and not (multihost and complete):
     raise ConfigError(
       '--coordinator, --num_processes and --process_id must be given together, '
       'with --multihost; --process_id counts from 0 and is less than '

@@ -74,7 +74,7 @@ def is_locked(folder: str | os.PathLike) -> bool:
     return True
   try:
     fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    return _said_by(lock).get('host') not in (None, socket.gethostname())
+    return _lock_owner(lock).get('host') not in (None, socket.gethostname())
   except OSError:  # another process has locked it, or there are no locks
     return True
   finally:
@@ -149,15 +149,15 @@ def _this_process() -> dict[str, str | int]:
 
 def _holder(lock: int) -> str:
   try:
-    text = '{pid} on {host}, since {since}: {command}'.format(**_said_by(lock))
+    text = 'process {pid} on {host}, since {since}: {command}'
+    return text.format(**_lock_owner(lock))
   except KeyError:
     return 'an unknown process'  # the process has not written the file yet
-  return f'process {text}'
 
 
-def _said_by(lock: int) -> dict[str, Any]:
+def _lock_owner(lock: int) -> dict[str, Any]:
   try:
-    said = json.loads(os.pread(lock, 1 << 16, 0))
+    owner = json.loads(os.pread(lock, 1 << 16, 0))
   except (ValueError, RecursionError):
     return {}
-  return said if isinstance(said, dict) else {}
+  return owner if isinstance(owner, dict) else {}

@@ -101,6 +101,18 @@ def check_rereadable(path: str | os.PathLike) -> None:
       )
 
 
+@contextlib.contextmanager
+def reading(name: str | os.PathLike) -> Iterator[None]:
+  """Turns the errors of damaged files in this context into DataErrors."""
+  try:
+    yield
+  except EOFError as error:
+    message = 'the gzip file is cut short: get it again'
+    raise DataError(f'{name}: {message}') from error
+  except (OSError, zlib.error, UnicodeError) as error:
+    raise DataError(f'{name}: the file is damaged: {error}') from error
+
+
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:

@@ -12,12 +12,11 @@ import itertools
 import os
 import re
 from typing import Any, BinaryIO
-import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError, UserError
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import UTF16_MARKS, read_rows
+from xjax.data.files.json_lines import UTF16_MARKS, read_rows, reading
 
 _PARQUET_MAGIC = b'PAR1'
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
@@ -76,7 +75,7 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
 def kind_of(file: BinaryIO, name: str) -> FileKind:
   """Tells the kind of an open file by its first bytes."""
   # A table with a single column can only be told by a name in .csv or .tsv.
-  with _damage(name):
+  with reading(name):
     head = file.read(_HEAD)
     file.seek(0)
   if head.startswith(_ZIP_MAGIC):
@@ -96,23 +95,12 @@ def kind_of(file: BinaryIO, name: str) -> FileKind:
   return FileKind.JSON_LINES
 
 
-@contextlib.contextmanager
-def _damage(name: str) -> Iterator[None]:
-  try:
-    yield
-  except EOFError as error:
-    message = 'the gzip file is cut short: get it again'
-    raise DataError(f'{name}: {message}') from error
-  except (OSError, zlib.error, UnicodeError) as error:
-    raise DataError(f'{name}: the file is damaged: {error}') from error
-
-
 def _csv(
   file: BinaryIO, name: str, faults: Faults
 ) -> tuple[Sequence[str], _Rows]:
   csv.field_size_limit(_LONGEST_CELL)
   try:
-    with _damage(name):
+    with reading(name):
       encoding = encoding_of(file)
       head = file.read(_HEAD)
       file.seek(0)
@@ -182,7 +170,7 @@ def _csv_rows(
   faults: Faults,
 ) -> _Rows:
   """Yields rows that are not blank, and leaves out rows of another width."""
-  with _damage(name):
+  with reading(name):
     while True:
       line = reader.line_num + 1
       try:

@@ -99,8 +99,8 @@ def keep_zones(zones: Sequence[str], document: Document) -> Document:
 def choose_splits(
   source: str,
   present: Iterable[str],
-  wanted: Sequence[str] = (),
-  usual: bool = True,
+  wanted: Sequence[str],
+  usual: bool,
   example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
   """Chooses the splits to read: train, dev, test, then others by name.
@@ -166,11 +166,11 @@ class SourceCorpus:
           raise DataError(f'{where} has a label twice: {document.labels}')
         builder.note(split, document)
     raw = builder.corpus(labels)
-    given = {
+    in_memory = {
       name: dataclasses.replace(split, documents=splits[name])
       for name, split in raw.splits.items()
     }
-    return dataclasses.replace(raw, splits=given)
+    return dataclasses.replace(raw, splits=in_memory)
 
 
 class CorpusBuilder:

@@ -183,7 +183,7 @@ def source_name(source: str) -> tuple[str, pathlib.Path | None]:
 
 
 def read_document(
-  fields: Fields, default_id: str | None = None, need_labels: bool = True
+  fields: Fields, default_id: str | None, need_labels: bool = True
 ) -> Document:
   """Reads a document of the jsonl format and adds faults to fields.faults."""
   return Document(

@@ -171,9 +171,9 @@ def _find_files(
   folder = path.parent if path.is_file() else path
   places = (folder, folder / 'dataset', folder.parent)
   concepts = [p / CONCEPTS for p in places if (p / CONCEPTS).is_file()]
-  found = {} if path.is_file() else find_files(path)
+  lines = {} if path.is_file() else find_files(path)
   splits: dict[str, _Files] = {
-    name: only_file(found[name], faults) for name in USUAL if name in found
+    name: only_file(lines[name], faults) for name in USUAL if name in lines
   }
   splits = splits or _files_in(path / 'dataset') or _files_in(path)
   archives = [path] if path.is_file() else sorted(path.glob('*.zip'))
@@ -248,8 +248,8 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
   tfds.display_progress_bar(sys.stderr.isatty())
   with contextlib.redirect_stdout(sys.stderr):
     downloads = [] if data.dir else _download(default_cache_dir(data))
-    found = downloads[0] if downloads else find_source(data.dir)
-    files_of, concepts = _find_files(found, faults)
+    source = downloads[0] if downloads else find_source(data.dir)
+    files_of, concepts = _find_files(source, faults)
     concepts = downloads[1] if downloads else concepts
     name = data.dir or ARCHIVE_URL
     builder = CorpusBuilder(name, faults, folder.parent)

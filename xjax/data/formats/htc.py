@@ -142,14 +142,14 @@ def _with_ancestors(
 
   @functools.cache
   def ancestors(id_: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    above: dict[str, None] = {}
     waiting = [id_]
     while waiting:
       label = labels.get(waiting.pop())
-      new = [p for p in label.parents if p not in found] if label else []
-      found.update(dict.fromkeys(new))
+      new = [p for p in label.parents if p not in above] if label else []
+      above.update(dict.fromkeys(new))
       waiting += new
-    return tuple(found)
+    return tuple(above)
 
   return lambda ids: tuple(
     dict.fromkeys([*ids, *(a for id_ in ids for a in ancestors(id_))])

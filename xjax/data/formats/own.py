@@ -178,9 +178,9 @@ class OwnData(DataConfig):
     for name in names:
       before = faults.count
       builder.begin(name)
-      for split, document, found in self._documents(layout, name, faults):
+      for split, document, messages in self._documents(layout, name, faults):
         part = builder.splits.get(split) or builder.begin(split)
-        if builder.add(part, document, found) and split == TRAIN:
+        if builder.add(part, document, messages) and split == TRAIN:
           keys.append(text_key(document, self.split_seed))
       if not any(split.ids for split in builder.splits.values()):
         faults.add_empty(layout.splits[name], 'document', before)
@@ -210,8 +210,8 @@ class OwnData(DataConfig):
     """
     path = layout.splits[name]
     if layout.by_label:
-      for document, found in read_texts(path, faults, by_label=True):
-        yield name, document, found
+      for document, messages in read_texts(path, faults, by_label=True):
+        yield name, document, messages
       return
     with _opened(path, faults) as table:
       columns = self._columns_of(table, str(path))
@@ -257,8 +257,8 @@ class OwnData(DataConfig):
     builder = CorpusBuilder(name, faults)
     if path is not None and path.is_dir():
       before, split = faults.count, builder.begin('input')
-      for document, found in read_texts(path, faults, by_label=False):
-        builder.add(split, document, found)
+      for document, messages in read_texts(path, faults, by_label=False):
+        builder.add(split, document, messages)
       if not split.ids:
         faults.add_empty(path, 'document', before)
       return split.documents

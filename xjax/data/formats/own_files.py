@@ -47,8 +47,8 @@ def find_layout(source: str, faults: Faults) -> Layout:
   if not path.is_dir():
     return Layout({TRAIN: path}, divided=False)
   files = find_files(path, _ENDINGS)
-  found = files.pop(LABELS, None)
-  labels = only_file(found, faults) if found else None
+  described = files.pop(LABELS, None)
+  labels = only_file(described, faults) if described else None
   if files:
     splits = _splits_of(files)
     chosen = {name: only_file(paths, faults) for name, paths in splits.items()}

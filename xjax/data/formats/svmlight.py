@@ -241,11 +241,10 @@ def ascending(rows: Ragged) -> Ragged:
 
 def repeated_entries(rows: Ragged) -> np.ndarray:
   """Returns for each of rows.values whether it occurs earlier in its row."""
-  row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
   is_repeated = np.zeros(len(rows.values), bool)
-  rises = rows.values[1:] > rows.values[:-1]
-  if np.all(rises | (row[1:] != row[:-1])):
+  if not _descends(rows).any():
     return is_repeated
+  row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
   order = np.lexsort((rows.values, row))
   values, row = rows.values[order], row[order]
   same = (values[1:] == values[:-1]) & (row[1:] == row[:-1])

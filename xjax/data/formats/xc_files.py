@@ -147,12 +147,11 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
   return np.append(pair_codes, -1)[at] == codes
 
 
-def read_inv_prop(
-  path: str | os.PathLike, n_labels: int | None = None
-) -> np.ndarray:
+def read_inv_prop(path: str | os.PathLike) -> np.ndarray:
   """Reads inverse propensities, one positive number per line, in label order.
 
-  Anything else, or another number of lines than n_labels, is a DataError.
+  The result is float64 [L]. Anything else in a line, or no number in the file,
+  is a DataError.
   """
   weights: list[float] = []
   with open_text(path) as file:
@@ -161,10 +160,6 @@ def read_inv_prop(
         weights.append(_weight(line, f'{path}:{number}'))
   if not weights:
     raise DataError(f'{path}: no number in it')
-  if n_labels not in (None, len(weights)):
-    raise DataError(
-      f'{path}: {len(weights)} numbers, but there are {n_labels} labels'
-    )
   return np.array(weights, np.float64)
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import re
 from typing import BinaryIO
-import zlib
 
 from absl import logging
 import numpy as np
@@ -19,6 +18,7 @@ from xjax.data.files.json_lines import (
   check_rereadable,
   numbered_lines,
   open_text,
+  reading,
 )
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 
@@ -52,17 +52,10 @@ class _Layout:
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike) -> Iterator[tuple[BinaryIO, _Layout]]:
   check_rereadable(path)
-  with open_text(path) as file:
-    try:
-      head = file.read(_HEAD)
-      file.seek(0)
-      yield file, _find_layout(head, path)
-    except EOFError as error:
-      raise DataError(
-        f'{path}: the gzip file is cut short; get it again'
-      ) from error
-    except (OSError, zlib.error) as error:
-      raise DataError(f'{path}: the file is damaged: {error}') from error
+  with open_text(path) as file, reading(path):
+    head = file.read(_HEAD)
+    file.seek(0)
+    yield file, _find_layout(head, path)
 
 
 def _find_layout(head: bytes, path: str | os.PathLike) -> _Layout:
@@ -210,11 +203,11 @@ def read_word_vectors(
       sources[FIRST_WORD_ID + row] = source
   if vectors is None:
     vectors = np.zeros((len(vocab), layout.dim), np.float32)
-  found, n = sources > _NO_SOURCE, len(vocab.words)
+  has_vector, n = sources > _NO_SOURCE, len(vocab.words)
   logging.info(
-    f'{path}: {found.sum()} of {n} words found, {layout.dim} dimensions'
+    f'{path}: {has_vector.sum()} of {n} words found, {layout.dim} dimensions'
   )
-  return WordVectors(vectors, found)
+  return WordVectors(vectors, has_vector)
 
 
 def _values(numbers: bytes, binary: bool) -> np.ndarray | None:
