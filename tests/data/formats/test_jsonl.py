@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import pathlib
 import sys
 import types
 
@@ -223,3 +224,13 @@ def test_documents_without_the_faulty_ones(tmp_path):
   path.write_bytes(b'{\n' + INPUT)
   documents = read_input(JsonlData(), str(path), skip_bad_lines=True)
   assert [d.id for d in documents] == ['line-2', 'x']
+
+
+def test_the_folder_of_prepared_data(monkeypatch, tmp_path):
+  monkeypatch.setenv('XJAX_CACHE_DIR', 'there')
+  assert JsonlData().cache_folder == pathlib.Path('there')
+  config = JsonlData(cache_dir=str(tmp_path / 'here'))
+  assert config.cache_folder == tmp_path / 'here'
+  monkeypatch.delenv('XJAX_CACHE_DIR')
+  home = pathlib.Path.home() / '.cache' / 'xjax'
+  assert JsonlData().cache_folder == home

@@ -9,10 +9,9 @@ import pytest
 
 from xjax.core.errors import UserError
 from xjax.core.types import Ragged
-from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.subwords import Subwords
-from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
+from xjax.data.text.token_cache import encode, tokenise
 from xjax.data.text.words import Vocabulary
 
 VOCAB = Vocabulary(('a', 'b', 'c'))
@@ -155,13 +154,3 @@ def test_zones_are_told_apart(tmp_path):
   # Each zone's first tokens.
   first = tokens(tmp_path, split=whole, by_zone=True, max_tokens=1)
   assert rows(first) == [[2, 0, 4], [1], [], [4], [2, 0, 4]]
-
-
-def test_default_folder(monkeypatch, tmp_path):
-  monkeypatch.setenv('XJAX_CACHE_DIR', 'there')
-  assert default_cache_dir(DataConfig()) == pathlib.Path('there')
-  config = DataConfig(cache_dir=str(tmp_path / 'here'))
-  assert default_cache_dir(config) == tmp_path / 'here'
-  monkeypatch.delenv('XJAX_CACHE_DIR')
-  home = pathlib.Path.home() / '.cache' / 'xjax'
-  assert default_cache_dir(DataConfig()) == home

@@ -57,7 +57,7 @@ def keeping_programs() -> Iterator[None]:
 
 
 def _folder(given: str | None) -> pathlib.Path | None:
-  from xjax.data.text.token_cache import user_cache_dir
+  from xjax.data.formats.data_config import user_cache_dir
 
   try:
     folder = pathlib.Path(given or user_cache_dir() / 'programs').expanduser()

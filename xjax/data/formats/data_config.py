@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Iterator, Sequence
 import dataclasses
+import os
 import pathlib
 from typing import Any, BinaryIO, ClassVar, Self
 
@@ -75,6 +76,13 @@ class DataConfig(ConfigPart, abstract=True):
   def label_space(self) -> str:
     """Returns which labels a model has; see the field `labels`."""
     return self.labels
+
+  @property
+  def cache_folder(self) -> pathlib.Path:
+    """Returns the folder for prepared data; by default the user's folder."""
+    if self.cache_dir:
+      return pathlib.Path(self.cache_dir).expanduser()
+    return user_cache_dir()
 
   def settled(self) -> Self:
     """Returns this config with the values that the files decide.
@@ -173,6 +181,12 @@ class DataConfig(ConfigPart, abstract=True):
         f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '
         'numbers are document ids, which would change if rows were skipped'
       )
+
+
+def user_cache_dir() -> pathlib.Path:
+  """Returns $XJAX_CACHE_DIR or ~/.cache/xjax."""
+  default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
+  return pathlib.Path(default).expanduser()
 
 
 def source_name(source: str) -> tuple[str, pathlib.Path | None]:

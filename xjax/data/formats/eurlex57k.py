@@ -42,7 +42,6 @@ from xjax.data.formats.corpus_builder import (
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_concepts
 from xjax.data.schema import Document, Labels, Split, label_row, read_label
-from xjax.data.text.token_cache import default_cache_dir
 
 # Zones in reading order. The full text has no title, as in Chalkidis et al.
 # 2019, because the header repeats the title.
@@ -75,7 +74,7 @@ class Eurlex57kData(DataConfig):
     it is empty, the official archive is downloaded, and its documents must be
     the published ones; a warning is logged if those in data.dir are not.
     """
-    folder = default_cache_dir(self) / 'eurlex57k' / _key(self)
+    folder = self.cache_folder / 'eurlex57k' / _key(self)
     source = self.dir or ARCHIVE_URL
     is_new = not folder.is_dir()
     if is_new:
@@ -247,7 +246,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
   # TFDS prints to standard output, which may be reserved for predictions.
   tfds.display_progress_bar(sys.stderr.isatty())
   with contextlib.redirect_stdout(sys.stderr):
-    downloads = [] if data.dir else _download(default_cache_dir(data))
+    downloads = [] if data.dir else _download(data.cache_folder)
     source = downloads[0] if downloads else find_source(data.dir)
     files_of, concepts = _find_files(source, faults)
     concepts = downloads[1] if downloads else concepts

@@ -24,7 +24,6 @@ from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_taxonomy
 from xjax.data.schema import Document, Label
-from xjax.data.text.token_cache import default_cache_dir
 
 
 class HtcLabels(enum.Enum):
@@ -77,7 +76,7 @@ class HtcData(DataConfig):
     """
     folder = find_source(self.dir)
     faults = Faults(self.on_error)
-    builder = CorpusBuilder(self.dir, faults, default_cache_dir(self))
+    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = _find_splits(folder)
     builder.describe(read_taxonomy, _find_taxonomy(folder, self.htc))
     labels = tuple(builder.labels.values())

@@ -21,7 +21,6 @@ from xjax.data.files.json_lines import find_files, find_source, only_file
 from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
 from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.label_files import read_descriptors
-from xjax.data.text.token_cache import default_cache_dir
 
 LABELS = 'labels'  # the file of labels; no split can have this name
 
@@ -35,7 +34,7 @@ class JsonlData(DataConfig):
   ) -> SourceCorpus:
     folder = find_source(self.dir)
     faults = Faults(self.on_error)
-    builder = CorpusBuilder(self.dir, faults, default_cache_dir(self))
+    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = {} if folder.is_file() else find_files(folder)
     if not files:
       raise DataError(

@@ -54,7 +54,6 @@ from xjax.data.formats.drawing import divided
 from xjax.data.formats.label_files import read_descriptors
 from xjax.data.formats.own_files import Layout, find_layout, read_texts
 from xjax.data.schema import Document
-from xjax.data.text.token_cache import default_cache_dir
 
 _EXAMPLE = 'a train.csv, train.parquet or train.jsonl'
 
@@ -164,7 +163,7 @@ class OwnData(DataConfig):
     """
     faults = Faults(self.on_error)
     layout = find_layout(self.dir, faults)
-    builder = CorpusBuilder(self.dir, faults, default_cache_dir(self))
+    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     if layout.labels:
       builder.describe(read_descriptors, layout.labels)
     names = [TRAIN]

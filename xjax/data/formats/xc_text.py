@@ -30,7 +30,6 @@ from xjax.data.formats.corpus_builder import (
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_columns
 from xjax.data.schema import Document
-from xjax.data.text.token_cache import default_cache_dir
 
 ZONES = ('title', 'content')
 _SPLITS = {'trn': 'train', 'tst': 'test'}
@@ -74,7 +73,7 @@ class XcRepoData(DataConfig):
       fields.faults += map(unknown_label, unknown)
       return document
 
-    builder = CorpusBuilder(self.dir, faults, default_cache_dir(self))
+    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
     builder.read_files(files, splits, usual, read, _EXAMPLE)
     return builder.corpus(columns, ordered=True)

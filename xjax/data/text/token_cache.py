@@ -27,7 +27,6 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import UserError
 from xjax.core.progress import progress
 from xjax.core.types import Ragged
-from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.words import PAD_ID
 
@@ -50,19 +49,6 @@ class Tokenizer(Protocol):
   ) -> list[np.ndarray]:
     """Returns the ids of each text, int32 [n], with n at most max_tokens."""
     ...
-
-
-def user_cache_dir() -> pathlib.Path:
-  """Returns $XJAX_CACHE_DIR or ~/.cache/xjax."""
-  default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
-  return pathlib.Path(default).expanduser()
-
-
-def default_cache_dir(config: DataConfig) -> pathlib.Path:
-  """Returns the folder for prepared data; by default the user's folder."""
-  if config.cache_dir:
-    return pathlib.Path(config.cache_dir).expanduser()
-  return user_cache_dir()
 
 
 def encode(

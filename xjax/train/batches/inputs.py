@@ -15,7 +15,7 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
 from xjax.data.schema import Document, Label, Split
 from xjax.data.text.subwords import Subwords, document_subwords
-from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
+from xjax.data.text.token_cache import encode, tokenise
 from xjax.data.text.words import (
   PAD_ID,
   UNKNOWN_ID,
@@ -166,7 +166,7 @@ class TokenReader:
       read = map(self.document, documents)
       ids = encode(read, self.vocab, longest, by_zone)
     else:
-      folder = default_cache_dir(self.data)
+      folder = self.data.cache_folder
       ids = tokenise(split, self.vocab, longest, folder, by_zone)
     return self._split_zones(ids)
 
