@@ -7,7 +7,7 @@ import pytest
 
 from tests.commands.conftest import N_DOCS, Done
 from tests.fixtures.shrink import shrink
-from tests.report.terminal.test_judged import FILES
+from tests.report.terminal.test_judgement import FILES
 from tests.run.tagging import contents
 from xjax.judge.calibration import reliability_of
 from xjax.models.contract import Config

@@ -18,7 +18,7 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
-from xjax.report.terminal.judged import (
+from xjax.report.terminal.judgement import (
   judgement_text,
   plain_slice_table,
   write_judgement,

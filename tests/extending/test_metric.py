@@ -14,7 +14,7 @@ from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.metrics.documents import Precision
+from xjax.judge.metrics.document_metrics import Precision
 from xjax.judge.metrics.metric import DocumentMetric, LabelMetric
 from xjax.judge.metrics.protocols import XJAX
 from xjax.models.neural.neural_plan import check_best_metric

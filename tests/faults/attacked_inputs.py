@@ -125,15 +125,13 @@ def _corpora() -> dict[str, Kind]:
   from xjax.data.new_labels import read_new_labels
   from xjax.data.schema import Label, LabelSpace
 
+  skipping = functools.partial(JsonlData, on_error=OnError.SKIP)
   space = LabelSpace((Label('a', 'A'),), np.ones(1, np.int32), 3, 1)
 
   def corpus(format_: type) -> Callable[[pathlib.Path], int]:
     return lambda path: len(
       load_corpus(format_(dir=str(path)), 0).split('train')
     )
-
-  def without_faults(path: pathlib.Path) -> None:
-    load_corpus(JsonlData(dir=str(path), on_error=OnError.SKIP), 0)
 
   def records(path: pathlib.Path) -> int:
     splits = load_corpus(OwnData(dir=str(path / 'in.csv')), 0).splits
@@ -149,7 +147,8 @@ def _corpora() -> dict[str, Kind]:
       {'train.jsonl': DOCUMENTS, 'labels.jsonl': LABELS}, corpus(JsonlData)
     ),
     'JSON lines without the faulty ones': Kind(
-      {'train.jsonl': DOCUMENTS, 'labels.jsonl': LABELS}, without_faults
+      {'train.jsonl': DOCUMENTS, 'labels.jsonl': LABELS},
+      lambda path: load_corpus(skipping(dir=str(path)), 0) and None,
     ),
     'CSV': Kind({'in.csv': RECORDS}, records, n_records),
     'raw text': Kind({'trn.json': RAW, 'Y.txt': NAMES}, corpus(XcRepoData)),

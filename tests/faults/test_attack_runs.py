@@ -53,7 +53,7 @@ PRELOADED = (
   *('xjax.models.neural.neural_model', 'xjax.models.linear.linear_model'),
   *('xjax.run.evaluate', 'xjax.run.predict_file', 'xjax.sweep.workers'),
   *('xjax.report.card', 'xjax.report.terminal.fitted'),
-  *('xjax.report.terminal.sweep', 'tests.faults.attacked_commands'),
+  *('xjax.report.terminal.sweep_lines', 'tests.faults.attacked_commands'),
 )
 
 

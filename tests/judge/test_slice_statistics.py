@@ -6,7 +6,7 @@ import pytest
 from tests.judge.systems import system
 from xjax.core.types import PAD
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.labels import AlphaCoverage
+from xjax.judge.metrics.label_metrics import AlphaCoverage
 from xjax.judge.metrics.metric import GOLD_LABELS, PerLabel
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.ranking import RankedLists

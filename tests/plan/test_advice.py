@@ -16,7 +16,7 @@ from xjax.plan.advice import Advice, advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import assumed_sizes
-from xjax.report.terminal.plan import plan_text
+from xjax.report.terminal.plan_lines import plan_text
 from xjax.train.neural_train import Dtype, NeuralTrain
 from xjax.train.optimizer_config import EMAConfig, NoAverage
 

@@ -44,7 +44,7 @@ from xjax.plan.sizes import (
   assumed_sizes,
   corpus_sizes,
 )
-from xjax.report.terminal.plan import plan_text
+from xjax.report.terminal.plan_lines import plan_text
 from xjax.train.neural_train import Dtype, NeuralTrain
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step

@@ -13,7 +13,7 @@ from xjax.core.errors import ConfigError
 
 def main(arguments: list[str]) -> None:
   """Prints a table of the configs."""
-  from xjax.report.terminal.configs import configs_text
+  from xjax.report.terminal.config_lines import configs_text
   from xjax.run.named_configs import shipped_configs
 
   if len(arguments) > 1:

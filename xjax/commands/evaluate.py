@@ -47,7 +47,7 @@ def main() -> None:
   """Judges the predictions and prints the tables."""
   with loading_libraries():
     from xjax.core.distributed import is_host0
-    from xjax.report.terminal.judged import judgement_text, write_judgement
+    from xjax.report.terminal.judgement import judgement_text, write_judgement
 
   result = _evaluate()
   if is_host0():

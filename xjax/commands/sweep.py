@@ -45,7 +45,7 @@ _GPUS = flags.DEFINE_list(
 
 def main() -> None:
   """Runs the sweep and prints its summary."""
-  from xjax.report.terminal.sweep import sweep_summary
+  from xjax.report.terminal.sweep_lines import sweep_summary
   from xjax.sweep.launchers import Launcher, check_launcher
   from xjax.sweep.session import SweepFolder, SweepSession, read_sweep
   from xjax.sweep.trials import with_trials

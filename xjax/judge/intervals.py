@@ -355,8 +355,7 @@ def _document_rows(
         (f'{PREDICTED}{end}', decided.docs),
         (f'{CORRECT}{end}', decided.docs[decided.hits]),
       ):
-        counts = np.bincount(docs, minlength=len(gold))
-        rows[name] = counts.astype(np.float64)
+        rows[name] = np.bincount(docs, minlength=len(gold)).astype(np.float64)
   # Only the terms of requested sums are computed, because each takes time.
   metrics = [
     metric

@@ -13,8 +13,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.hierarchical import HierarchicalMetric, PathDecisions
+from xjax.judge.metrics.label_metrics import f_beta
 from xjax.judge.metrics.label_sums import check_adds_zero, in_bins, label_sums
-from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.metric import (
   CORRECT,
   DOCUMENTS,

@@ -24,7 +24,7 @@ from xjax.judge.predictions import Predictions
 from xjax.models.config_json import diff, to_json
 from xjax.models.contract import DEV, Config, load_config
 from xjax.report.table import escape_markdown, rows_table
-from xjax.report.terminal.judged import plain_slice_table
+from xjax.report.terminal.judgement import plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir

@@ -64,7 +64,7 @@ from xjax.report.tables.systems import (
   label_space_remarks,
   worst_labels,
 )
-from xjax.report.terminal.judged import recall_lines
+from xjax.report.terminal.judgement import recall_lines
 
 _ROUNDING = 0.15  # 2,812,281 labels are called 3M
 _FEW_FIELDS = 15  # a longer table of fields is folded

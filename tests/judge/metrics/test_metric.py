@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from xjax.judge.metrics.documents import Hit, Precision
-from xjax.judge.metrics.labels import Entropy, MicroF1
+from xjax.judge.metrics.document_metrics import Hit, Precision
+from xjax.judge.metrics.label_metrics import Entropy, MicroF1
 from xjax.judge.metrics.metric import (
   Measure,
   MetricPoints,

@@ -101,7 +101,7 @@ def _print_model(
 ) -> bool:
   from xjax.plan.advice import advice
   from xjax.plan.plan import Planner
-  from xjax.report.terminal.plan import plan_text
+  from xjax.report.terminal.plan_lines import plan_text
 
   planner = Planner(sizes, chip)
   plan = planner.plan(model.config, devices, compile_=True)

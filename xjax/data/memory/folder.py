@@ -8,8 +8,12 @@ import pathlib
 
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.memory.labels import MemoryLabels, check_lengths, labels_of
-from xjax.data.memory.texts import documents_of
+from xjax.data.memory.memory_labels import (
+  MemoryLabels,
+  check_lengths,
+  labels_of,
+)
+from xjax.data.memory.memory_texts import documents_of
 from xjax.data.schema import Document, Label, label_row
 from xjax.data.sparse_documents import SparseDocuments
 

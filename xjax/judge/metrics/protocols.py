@@ -14,9 +14,9 @@ import types
 
 # These imports define the metric classes, which protocols find by name.
 from xjax.judge.metrics import (
-  documents as documents,
+  document_metrics as document_metrics,
   hierarchical as hierarchical,
-  labels as labels,
+  label_metrics as label_metrics,
 )
 from xjax.judge.metrics.metric import (
   AveragedLabels,

@@ -19,7 +19,7 @@ from xjax.report.table import (
   number_cell,
   plain_text,
 )
-from xjax.report.terminal.judged import recall_lines
+from xjax.report.terminal.judgement import recall_lines
 
 # (bound, stars): a p-value below the bound gets these stars.
 _STARS = ((0.01, '**'), (0.05, '*'))

@@ -16,7 +16,7 @@ from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, load_config
-from xjax.report.terminal.judged import plain_slice_table
+from xjax.report.terminal.judgement import plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.train.workdir import Workdir
 

@@ -24,8 +24,8 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.memory.labels import labels_of
-from xjax.data.memory.texts import is_frame
+from xjax.data.memory.memory_labels import labels_of
+from xjax.data.memory.memory_texts import is_frame
 from xjax.data.schema import Document
 from xjax.judge.judge import score_threshold
 from xjax.judge.label_lists import LabelLists

@@ -22,7 +22,7 @@ from xjax.data.memory.folder import (
   labelled_documents,
   write_folder,
 )
-from xjax.data.memory.labels import with_same_labels
+from xjax.data.memory.memory_labels import with_same_labels
 from xjax.data.schema import Label
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.models.contract import DATA, DEV, Config

@@ -4,7 +4,11 @@ from scipy import sparse
 
 from tests.fixtures.frames import Column
 from xjax.core.errors import DataError
-from xjax.data.memory.labels import check_lengths, labels_of, with_same_labels
+from xjax.data.memory.memory_labels import (
+  check_lengths,
+  labels_of,
+  with_same_labels,
+)
 from xjax.data.schema import Label
 
 GOLD = [('a', 'c'), (), ('b',)]

@@ -1,6 +1,6 @@
 """The list of configs, as `xjax configs` prints it."""
 
-from xjax.report.terminal.configs import configs_text
+from xjax.report.terminal.config_lines import configs_text
 from xjax.run.named_configs import shipped_configs
 
 

@@ -4,7 +4,7 @@ import pathlib
 import pytest
 
 from xjax.models.contract import Config
-from xjax.report.terminal.sweep import sweep_summary
+from xjax.report.terminal.sweep_lines import sweep_summary
 from xjax.sweep.config import Sweep, Tpe
 from xjax.sweep.session import SweepFolder, SweepSession
 from xjax.sweep.store import Outcome, TrialStatus

@@ -14,7 +14,7 @@ from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
 from xjax.judge.predictions import Predictions
-from xjax.report.terminal.judged import (
+from xjax.report.terminal.judgement import (
   judgement_text,
   plain_slice_table,
   protocol_table,

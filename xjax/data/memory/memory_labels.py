@@ -10,7 +10,12 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields
-from xjax.data.memory.texts import is_frame, is_missing, items_of, kind_of
+from xjax.data.memory.memory_texts import (
+  is_frame,
+  is_missing,
+  items_of,
+  kind_of,
+)
 from xjax.data.schema import Label
 
 _EXPECTED = (
