@@ -56,14 +56,14 @@ def main(folder, *modules):
   judged, criteria = predictions(), Criteria(KS, replicates=40)
   metrics = judge(judged, criteria)
   write_judgement(folder, judged, criteria, metrics)
-  asked = JudgeRequest(ks=(3,), kinds=('MRR', 'macro-Jaccard@k'))
+  request = JudgeRequest(ks=(3,), kinds=('MRR', 'macro-Jaccard@k'))
   told = {
     'table': plain_slice_table(metrics),
     'full': judgement_text(metrics, full=True),
     'document': json.loads(next(document_lines(judged, criteria))),
     'replicates': replicates(judged, 'macro-Jaccard@k'),
     'differences': differences({'one': judged, 'other': predictions(1)}),
-    'kinds': asked.criteria(judged).kinds,
+    'kinds': request.criteria(judged).kinds,
   }
   pathlib.Path(folder, 'told.json').write_text(json.dumps(told))
 

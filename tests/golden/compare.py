@@ -75,8 +75,8 @@ def main() -> None:
   print(machines(flags.before, flags.after), end='')
   sides = []
   for folder in (flags.before, flags.after):
-    found = read(folder)
-    sides.append({n: found[n] for n in found if re.search(flags.only, n)})
+    frozen = read(folder)
+    sides.append({n: frozen[n] for n in frozen if re.search(flags.only, n)})
   if not sides[0]:
     parser.error(f'{flags.before} has no such config')
   rows = compare(*sides)

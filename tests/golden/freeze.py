@@ -181,8 +181,8 @@ def cpu() -> str:
   """Returns the model of the CPU."""
   path = pathlib.Path('/proc/cpuinfo')
   text = path.read_text() if path.exists() else ''
-  found = re.search(r'^model name\s*: (.*)$', text, re.M)
-  return found[1] if found else platform.processor()
+  model = re.search(r'^model name\s*: (.*)$', text, re.M)
+  return model[1] if model else platform.processor()
 
 
 if __name__ == '__main__':

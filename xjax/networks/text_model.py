@@ -242,10 +242,10 @@ class TextModel(nnx.Module):
     features = self.loss_features(self._head_input(batch, rngs), batch)
     step = batch.mask_B, loss, rows, weights
     if isinstance(self.head, OneVsAll):
-      asked = batch.shortlist
-      if asked is None:
-        asked = batch.positives_BP
-      return fused_loss(self.head, features, asked, *step)
+      labels = batch.shortlist
+      if labels is None:
+        labels = batch.positives_BP
+      return fused_loss(self.head, features, labels, *step)
     return any_head_loss(
       self.head.ready(rngs), features, batch.shortlist, *step
     )

@@ -128,8 +128,8 @@ def _filters(n_labels, weights, slices, allowed) -> dict[str, Any]:
   filters = {}
   if weights is not None:
     filters['weights_L'] = jnp.asarray(weights, jnp.float32)
-    # Stacking would copy the arrays.
   if len(slices):
+    # Stacking would copy the arrays.
     filters['slices_L'] = tuple(jnp.asarray(x, bool) for x in slices)
   if allowed is not None:
     allowed = jnp.asarray(allowed, bool)

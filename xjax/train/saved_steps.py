@@ -160,13 +160,13 @@ def sweep(folder: pathlib.Path) -> None:
         shutil.rmtree(path)
   # Checkpoints are verified from the newest, until an intact one is found.
   names = (p.name for p in folder.iterdir() if _STEP.fullmatch(p.name))
-  found = False
+  has_intact = False
   for name in sorted(names, key=int, reverse=True):
     # Older steps are not read, but those without a record are moved away.
-    if found and (folder / name / RECORD).exists():
+    if has_intact and (folder / name / RECORD).exists():
       continue
     fault = _first_fault(folder / name)
-    found |= not fault
+    has_intact |= not fault
     if fault:
       _move_away(folder / name, fault, 'the previous checkpoint')
 
@@ -188,14 +188,17 @@ def write_record(folder: pathlib.Path, meta: Mapping[str, Any]) -> None:
     for path in sorted((folder / item).rglob('*'))
     if path.is_file()
   }
-  record = {_META: dict(meta), _FILES: files}
-  write_json(folder / RECORD, {**record, _SUM: _sum(record)})
+  _write(folder, meta, files)
 
 
 def replace_meta(folder: pathlib.Path, meta: Mapping[str, Any]) -> None:
   """Replaces the position; if killed here, the checkpoint stays complete."""
   old = json.loads((folder / RECORD).read_text('utf-8'))
-  record = {_META: dict(meta), _FILES: old[_FILES]}
+  _write(folder, meta, old[_FILES])
+
+
+def _write(folder, meta, files) -> None:
+  record = {_META: dict(meta), _FILES: files}
   write_json(folder / RECORD, {**record, _SUM: _sum(record)})
 
 

@@ -9,26 +9,11 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.core.atomic import (
-  atomic_write,
-  remove_temporaries,
-  write_json,
-)
-from xjax.core.distributed import (
-  barrier,
-  host0_says,
-  is_host0,
-)
-from xjax.core.errors import (
-  ConfigError,
-  DataError,
-  UserError,
-)
+from xjax.core.atomic import atomic_write, remove_temporaries, write_json
+from xjax.core.distributed import barrier, host0_says, is_host0
+from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.core.processes.lock import locked
-from xjax.data.files.file_set import (
-  file_digest,
-  read_json,
-)
+from xjax.data.files.file_set import file_digest, read_json
 from xjax.data.labels import read_left_out
 from xjax.data.schema import Corpus, LabelSpace, load_concepts
 from xjax.data.text.subwords import Subwords
@@ -173,18 +158,15 @@ class Workdir:
 
   def _record_the_rest(self) -> None:
     """Records the digests of files whose writer was killed in `recording`."""
-    listed = read_json(self.digest_list) if self.digest_list.is_file() else {}
-    for name in [name for name, digest in listed.items() if digest is None]:
-      if (self.path / name).is_file():
+    for name, digest in self._recorded().items():
+      if digest is None and (self.path / name).is_file():
         self._record(name, file_digest(self.path / name))
 
   def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
     """Raises a DataError with `remedy` if a file is not as it was written."""
-    # A file without a digest is not checked.
-    if not self.digest_list.is_file():
-      return
     name = path.relative_to(self.path).as_posix()
-    digest = read_json(self.digest_list).get(name)
+    digest = self._recorded().get(name)
+    # A file without a digest is not checked.
     if digest is not None and digest != file_digest(path):
       raise DataError(
         f'{path}: is not the file that this run wrote; it has changed, or is '
@@ -194,9 +176,10 @@ class Workdir:
 
   def _record(self, name: str, digest: str | None) -> None:
     """Replaces the digest of a file in digests.json; None if it is written."""
-    listed = self.digest_list.is_file()
-    digests = read_json(self.digest_list) if listed else {}
-    write_json(self.digest_list, {**digests, name: digest})
+    write_json(self.digest_list, {**self._recorded(), name: digest})
+
+  def _recorded(self) -> dict[str, str | None]:
+    return read_json(self.digest_list) if self.digest_list.is_file() else {}
 
   def record_corpus(self, corpus: Corpus) -> None:
     """Writes labels.jsonl, corpus.json and the ids of splits that were drawn.

@@ -31,9 +31,7 @@ finally:
 
 # Fields of records that depend on the speed of the machine. Two runs of the
 # same config can differ in these fields.
-CLOCK_FIELDS = (
-  *('documents_per_second', 'seconds', 'peak_memory', 'device_memory'),
-)
+CLOCK_FIELDS = 'documents_per_second', 'seconds', 'peak_memory', 'device_memory'
 # Fields of judge records that hold {slice: {metric: value}}.
 _METRICS = 'metrics', 'raw_metrics'
 

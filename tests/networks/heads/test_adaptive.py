@@ -236,8 +236,8 @@ def test_a_label_has_one_score_whichever_list_it_stands_in():
   ids_BA = np.random.default_rng(5).integers(0, L, (B, 7)).astype(np.int32)
   with on_mesh():
     head, (document_BD, _, _) = make(), draw()
-    asked = jnp.asarray(ids_BA)
-    run = jax.jit(lambda x: shortlist_logits(head, head.prepare(x), asked))
+    listed = jnp.asarray(ids_BA)
+    run = jax.jit(lambda x: shortlist_logits(head, head.prepare(x), listed))
     scores = run(document_BD)
   wanted = np.take_along_axis(dense_logits(), ids_BA, axis=1)
   np.testing.assert_allclose(scores, wanted, 1e-5, 1e-5)

@@ -35,7 +35,7 @@ def run(name, loss, rule, mesh=None):
   Without a mesh, these are the loss, the arrays before, and the gradients of
   the rows and of all else, on one device.
   """
-  kind, asked = KINDS[name], jax.tree.map(jnp.asarray, lists())
+  kind, shortlist = KINDS[name], jax.tree.map(jnp.asarray, lists())
   sizes = map(jnp.float32, (RATE, DECAY))
   scalars = StepScalars(*sizes, jnp.uint32(0), jnp.int32(STEP))
   with on_mesh(*mesh or (1, 1)):
@@ -52,14 +52,14 @@ def run(name, loss, rule, mesh=None):
       def total(shared, hidden_BTD, rows):
         head = nnx.merge(graphdef, rows, shared)
         inputs = head.prepare(kind.features(hidden_BTD))
-        given = head, inputs, asked, jnp.asarray(REAL), loss
+        step = head, inputs, shortlist, jnp.asarray(REAL), loss
         if mesh is None:
-          return shortlist_loss(*given), ()
-        return any_head_loss(*given, RowUpdate(rule, slots, scalars))
+          return shortlist_loss(*step), ()
+        return any_head_loss(*step, RowUpdate(rule, slots, scalars))
 
       by = (0, 1) if mesh else (0, 1, 2)
-      found = jax.value_and_grad(total, by, has_aux=True)
-      return found(shared, hidden_BTD, rows)
+      slopes = jax.value_and_grad(total, by, has_aux=True)
+      return slopes(shared, hidden_BTD, rows)
 
     (value, changed), gradients = step(
       shared, jnp.asarray(hidden_states()), rows, slots

@@ -30,8 +30,8 @@ def test_the_same_words_and_vectors_each_time(tmp_path):
   theirs = KeyedVectors.load_word2vec_format(first, binary=True)
   assert 20 < n == len(kept) < len(counts)
   assert sorted(theirs.index_to_key) == sorted(kept)
-  found = [counts[word] for word in theirs.index_to_key]
-  assert found == sorted(found, reverse=True)
+  sizes = [counts[word] for word in theirs.index_to_key]
+  assert sizes == sorted(sizes, reverse=True)
   words = read_word_vectors(first, Vocabulary(tuple(theirs.index_to_key)))
   np.testing.assert_array_equal(words.vectors[2:], theirs.vectors)
   with pytest.raises(ConfigError, match='l2v.bin: exists; choose another'):

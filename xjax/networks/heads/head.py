@@ -20,12 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.config_part import (
-  AT_LEAST_1,
-  ConfigPart,
-  field,
-  kinds_that,
-)
+from xjax.core.config_part import AT_LEAST_1, ConfigPart, field, kinds_that
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy

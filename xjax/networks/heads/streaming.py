@@ -54,8 +54,8 @@ def head_loss(
   nothing. weights are given for each label row, with padding, or are None if
   labels count equally.
   """
-  asked = positives_BP, mask_B
-  summed = loss_over(AllLabels, head, features, asked, loss, weights)
+  batch = positives_BP, mask_B
+  summed = loss_over(AllLabels, head, features, batch, loss, weights)
   return summed / labels_per_loss(loss, head.n_labels)
 
 
@@ -63,14 +63,14 @@ def loss_over(
   kind: Callable[..., Any],
   head: nnx.Module,
   features: Any,
-  asked: tuple,
+  batch: tuple,
   loss: ChunkLoss,
   weights: LabelWeights | None,
 ) -> Float32[Array, '']:
-  """Computes the loss over the labels that documents are asked for.
+  """Computes the loss over all labels or over shortlists, as `kind` says.
 
-  kind(parts, weights, *asked) makes the AllLabels or ListedLabels of a
-  shard.
+  kind(parts, weights, *batch) makes the AllLabels or ListedLabels of a shard.
+  `batch` has gold labels or shortlists, and the mask of documents.
   """
   graphdef, rows, shared = split_head(head)
   row = row_spec(head.axes)
@@ -87,14 +87,14 @@ def loss_over(
     total, *gradients = shards(*trained, *given)
     return total, tuple(gradients)
 
-  return with_gradients(run, (weights, asked), (rows, shared, features))
+  return with_gradients(run, (weights, batch), (rows, shared, features))
 
 
-def _shard_loss(kind, graphdef, loss, rows, shared, features, weights, asked):
+def _shard_loss(kind, graphdef, loss, rows, shared, features, weights, batch):
   parts = HeadParts(graphdef, rows, shared)
-  documents = chunks.all_documents((features, *asked), parts.head.axes)
-  features, *asked = documents
-  return pulled_loss(kind(parts, weights, *asked), parts, features, loss)
+  documents = chunks.all_documents((features, *batch), parts.head.axes)
+  features, *batch = documents
+  return pulled_loss(kind(parts, weights, *batch), parts, features, loss)
 
 
 def pulled_loss(
@@ -104,10 +104,10 @@ def pulled_loss(
 
   `labels` are AllLabels or ListedLabels: `scan` goes over chunks, `place` cuts
   a chunk's rows, `add` gives its logits to a normaliser, and `terms` returns
-  its loss and the derivative. `features` are those of all documents
-  that this device scores. The gradients are those of the shard's rows, of the
-  shared parameters and of this device's features; leaves without a float dtype
-  have the gradient None.
+  its loss and the derivative. `features` are those of all documents that this
+  device scores. The gradients are those of the shard's rows, of the shared
+  parameters and of this device's features; leaves without a float dtype have
+  the gradient None.
   """
   _, rows, shared = parts
   axes = parts.head.axes
@@ -165,11 +165,8 @@ class AllLabels:
   ):
     head = parts.head
     self.rows, self.weights, self.learns = parts.rows, weights, parts.learns()
-    self.logits, self.axes, self.n_labels = (
-      parts.logits,
-      head.axes,
-      head.n_labels,
-    )
+    self.logits, self.axes = parts.logits, head.axes
+    self.n_labels = head.n_labels
     self.gold_BP, self.mask_B = gold_of(positives_BP, mask_B), mask_B
     self.scan = functools.partial(
       chunks.scan_chunks,
@@ -224,8 +221,7 @@ class AllLabels:
     (0 for all other entries), the mask of these, and the weights of labels.
     """
     ids_C = chunks.labels(self.rows, self.axes, span)
-    given = self.weights, self.learns
-    weights, learns_C = span.cut(given)
+    weights, learns_C = span.cut((self.weights, self.learns))
     learnt_C = ids_C < self.n_labels
     if learns_C is not None:
       learnt_C &= learns_C

@@ -93,12 +93,12 @@ class ModelFolder:
 
     `spare_rows` is for check_vocabulary.
     """
-    found = Subwords.of_folder(self.path)
-    where, architecture = found.source, self.architecture
-    check_vocabulary(len(found), architecture, where, spare_rows)
-    before, after = len(found.before), len(found.after)
+    tokenizer = Subwords.of_folder(self.path)
+    where, architecture = tokenizer.source, self.architecture
+    check_vocabulary(len(tokenizer), architecture, where, spare_rows)
+    before, after = len(tokenizer.before), len(tokenizer.after)
     check_special_tokens(before, after, architecture, where)
-    return found
+    return tokenizer
 
   def parameters(self) -> dict[str, np.ndarray]:
     """Reads the encoder's parameters, float32, by path (see from_hugging_face).

@@ -81,8 +81,8 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
   files: dict[str, pathlib.Path] = {}
   for shard in sorted(set(_read_index(folder).values())):
     path = safe_path(folder, shard)
-    headers |= (found := _headers(path))
-    files |= dict.fromkeys(found, path)
+    headers |= (of_shard := _headers(path))
+    files |= dict.fromkeys(of_shard, path)
   return WeightFiles(folder / INDEX, headers, files)
 
 

@@ -140,12 +140,12 @@ def warm_start(
 
 def find_start(source: str) -> tuple[Workdir, int]:
   """Returns the run and the step of train.init_from=WORKDIR[@step]."""
-  path, asked = split_step(source)
+  path, step = split_step(source)
   workdir = Workdir.at(path)
   choice = f'config.train.init_from={source}@N'
-  if asked is not None:
-    check_checkpoint(workdir, asked, choice)
-    return workdir, asked
+  if step is not None:
+    check_checkpoint(workdir, step, choice)
+    return workdir, step
   if (step := best_step(workdir, choice)) is None:
     raise ConfigError(
       f'config.train.init_from={source}: {workdir.path} has no checkpoint'

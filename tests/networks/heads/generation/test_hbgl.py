@@ -94,11 +94,11 @@ def test_documents_are_scored_and_learnt_alone(ranked, total):
 
   with jax.set_mesh(mesh_of()):
     run, params = compiled(both, FULL)
-    found = [run(params, part) for part in parts]
-  for i, ((own_ids, own), _) in enumerate(found[:7]):
+    results = [run(params, part) for part in parts]
+  for i, ((own_ids, own), _) in enumerate(results[:7]):
     np.testing.assert_array_equal(own_ids[0, 0], ids[i])
     np.testing.assert_allclose(own[0, 0], scores[i], atol=1e-5)
-  losses = [loss for _, loss in found]
+  losses = [loss for _, loss in results]
   np.testing.assert_allclose(sum(losses), total, rtol=1e-5)
   assert losses[7] == 0  # this row only fills the batch
   assert min(losses[:7]) > 0
@@ -123,12 +123,12 @@ def test_devices_give_the_same_loss(mesh):
 
     return jax.value_and_grad(total, allow_int=True)(params)
 
-  found = []
+  results = []
   for shape in ((1, 1), mesh):
     with jax.set_mesh(mesh_of(shape)):
       program, params = compiled(run, FULL)
-      found.append(jax.tree.map(np.asarray, program(params, batch())))
-  for y, x in zip(*map(jax.tree.leaves, found)):
+      results.append(jax.tree.map(np.asarray, program(params, batch())))
+  for y, x in zip(*map(jax.tree.leaves, results)):
     if x.dtype == np.float32:
       assert np.abs(x - y).max() <= 1e-5 * (1 + np.abs(y).max())
 

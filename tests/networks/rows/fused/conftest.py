@@ -158,8 +158,8 @@ def _before(step):
 def given(step):
   """Gold labels or shortlists, and the mask of documents."""
   _, positives_BP, mask_B = draw()
-  asked = step.lists() if step.lists else positives_BP
-  return jax.tree.map(jnp.asarray, (asked, mask_B))
+  labels = step.lists() if step.lists else positives_BP
+  return jax.tree.map(jnp.asarray, (labels, mask_B))
 
 
 @functools.cache

@@ -106,19 +106,17 @@ def test_shortlists_of_all_labels_round_as_the_pass_over_all_labels(
   result = step.at(mesh=mesh, lists=step_trial.all_labels).fused()
   assert result.loss == pytest.approx(expected.loss, rel=1e-6)
   for name, after in (expected.rows | expected.slots).items():
-    found = (result.rows | result.slots)[name]
+    row = (result.rows | result.slots)[name]
     # Sums are fused in other ways, so the last digit of a float32 may differ,
     # and with it the bfloat16 that stores what is left of this float32.
     if name.endswith('momentum'):
-      np.testing.assert_allclose(found, after, 1e-6, 1e-6)
+      np.testing.assert_allclose(row, after, 1e-6, 1e-6)
     elif name == LEFT_OUT:
-      found, after = (
-        x.view(jnp.bfloat16).astype(float) for x in (found, after)
-      )
+      row, after = (x.view(jnp.bfloat16).astype(float) for x in (row, after))
       largest = np.abs(expected.rows['kernel'].astype(float)).max()
-      np.testing.assert_allclose(found, after, 2**-7, 1e-6 * largest)
+      np.testing.assert_allclose(row, after, 2**-7, 1e-6 * largest)
     else:
-      np.testing.assert_array_equal(found, after, err_msg=name)
+      np.testing.assert_array_equal(row, after, err_msg=name)
 
 
 def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
