@@ -91,12 +91,12 @@ def test_two_processes_agree_with_one(run, tmp_path):
   storage, one = run
   finish(*two(tmp_path / 'two', config(storage, (2, 4), EVERY)))
   folders = tmp_path / 'two', one
-  found, expected = (losses(folder, EVERY) for folder in folders)
-  np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+  ours, expected = (losses(folder, EVERY) for folder in folders)
+  np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5)
   params = [read_params(x / 'checkpoints', EVERY) for x in folders]
   # Two processes add in another order, so only most draws are the same.
   for name, share in (('head/kernel', 0.95), ('head/exponent', 0.9)):
-    found, expected = (x[name][:16] for x in params)
-    assert found.dtype.itemsize == 1 and (found == expected).mean() > share
-  found, expected = (x['head/bias'][:16] for x in params)
-  np.testing.assert_allclose(found, expected, rtol=1e-4)
+    ours, expected = (x[name][:16] for x in params)
+    assert ours.dtype.itemsize == 1 and (ours == expected).mean() > share
+  ours, expected = (x['head/bias'][:16] for x in params)
+  np.testing.assert_allclose(ours, expected, rtol=1e-4)

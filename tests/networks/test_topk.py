@@ -128,10 +128,10 @@ def test_meshes_and_filters(mesh):
   assert_same((ids, found), dense)
 
 
-def test_fewer_labels_than_k(mesh=(2, 4)):
+def test_fewer_labels_than_k():
   scores = draw(n_labels=5)
   allowed = np.array([True, True, False, True, False])
-  ids, found = streamed(scores, mesh=mesh, allowed=allowed)
+  ids, found = streamed(scores, mesh=(2, 4), allowed=allowed)
   np.testing.assert_array_equal(np.sort(ids[0])[:, 4:], [[0, 1, 3]] * B)
   np.testing.assert_array_equal(ids[0, :, 3:], PAD)
   np.testing.assert_array_equal(found[0, :, 3:], -np.inf)
@@ -248,16 +248,15 @@ def test_a_large_label_space(large, mesh, chunk):
   assert (ids[2, :, -1] == PAD).all()  # about 13 labels
 
 
-@pytest.mark.parametrize('mesh, chunk', [((2, 4), 9000)])
-def test_a_large_label_space_with_weights(large, mesh, chunk):
+def test_a_large_label_space_with_weights(large):
   rng = np.random.default_rng(5)
   weights = rng.choice(np.float32([0, 0.5, 1, 2]), LARGE)
   allowed_L = rng.random(LARGE) < 0.7
-  found = select(large, mesh, chunk, weights=weights, allowed=allowed_L)
+  lists = select(large, (2, 4), 9000, weights=weights, allowed=allowed_L)
   ranked = jax.nn.log_sigmoid(large[2]) + jnp.log(weights)
   may_BL = np.broadcast_to(allowed_L, (B, LARGE))
   expected = by_definition(np.asarray(ranked), 50, may_BL)
-  assert_same(jax.tree.map(lambda x: x[0], found), expected)
+  assert_same(jax.tree.map(lambda x: x[0], lists), expected)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_log_lines_are_means_since_the_last(run):
   assert at.step == 12 and (at.loss_sum, at.loss_count) == (0.0, 0)
 
 
-def test_a_step_that_copies_what_was_not_put_is_refused(run, monkeypatch):
+def test_a_step_that_copies_what_was_not_put_is_refused(run):
   at = run()
   assert at.step == 12
   advance = run.advance
@@ -248,9 +248,9 @@ def test_without_dev_nothing_is_judged(run):
   assert run.steps == [6, 9, 12]
 
 
-def test_a_loss_that_is_not_finite_stops(run, loss=math.inf):
+def test_a_loss_that_is_not_finite_stops(run):
   with pytest.raises(UserError) as error:
-    run(losses={7: loss})
+    run(losses={7: math.inf})
   message = str(error.value)
   assert 'stopped at step 7' in message
   assert 'step 7 had [0, 1, 2, 3, 4, 5, -1, -1]' in message

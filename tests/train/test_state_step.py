@@ -242,14 +242,14 @@ def test_loss_is_the_mean_over_real_documents(wide):
   assert abs(padded[0, 0] - LABELS * np.log(2)) < 1
 
 
-def test_a_document_counts_alike_in_every_batch(mesh, accumulate=2):
+def test_a_document_counts_alike_in_every_batch(mesh):
   optimizer = optax.sgd(1.0)
   plan = plan_state(
     lambda rngs: build(SMALL, vocab_size=WORDS, n_labels=LABELS, rngs=rngs),
     optimizer,
     mesh,
   )
-  step = make_train_step(plan, optimizer, bce, mesh, accumulate)
+  step = make_train_step(plan, optimizer, bce, mesh, accumulate=2)
   whole = batch(np.random.default_rng(5))
 
   def moved(documents):
