@@ -68,7 +68,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     '5: the gzip file is cut short: get it again',
   ),
   'a gzipped matrix': (
-    gzip.compress(matrix()),
+    gzip.compress(matrix(), mtime=0),
     ' is a gzipped .npz; unpack it with gunzip',
   ),
   'a line that is not JSON': (
