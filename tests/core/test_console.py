@@ -1,6 +1,5 @@
 """Checks what of the log is shown, and output that cannot be written."""
 
-import gc
 import os
 import pathlib
 import subprocess
@@ -10,7 +9,7 @@ from absl import logging
 import pytest
 
 from xjax.core.atomic import WriteError
-from xjax.core.console import loading_libraries, log_in_context, show
+from xjax.core.console import log_in_context, show
 from xjax.core.errors import ConfigError, DataError, UserError, printable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -142,15 +141,6 @@ def test_a_context_uses_the_handlers_of_the_caller(caplog):
   with log_in_context(verbose=False):
     logging.info('it whispers')
   assert caplog.messages == ['it says']
-
-
-def test_no_garbage_is_searched_for_while_libraries_load():
-  with loading_libraries():
-    assert not gc.isenabled()
-    with loading_libraries():
-      pass
-    assert not gc.isenabled()
-  assert gc.isenabled()
 
 
 def test_records_of_training_need_no_large_library(tmp_path):

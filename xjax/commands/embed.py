@@ -21,7 +21,7 @@ Vectors of single words are trained by `xjax embeddings`.
 from absl import flags
 
 from xjax.commands.flags import config, program, required
-from xjax.core.console import loading_libraries, show
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 _CONFIG = config.define(required=False)
@@ -61,9 +61,8 @@ def main() -> None:
   required.check_absent(wrong, 'config' if _WORKDIR.value else 'workdir')
   if not _WORKDIR.value and not _FOLDER.value:
     raise ConfigError('--folder is missing; give the folder of an encoder')
-  with loading_libraries():
-    from xjax.data.config import TextVectorsConfig
-    from xjax.run.vector_files import embed_corpus, embed_run
+  from xjax.data.config import TextVectorsConfig
+  from xjax.run.vector_files import embed_corpus, embed_run
 
   splits = _SPLITS.value if _SPLITS.present else ()
   splits = tuple(dict.fromkeys(splits))

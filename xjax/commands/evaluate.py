@@ -25,7 +25,7 @@ from xjax.commands.flags import (
   required,
   strategy,
 )
-from xjax.core.console import loading_libraries, show
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
@@ -45,9 +45,8 @@ processes.define()
 
 def main() -> None:
   """Judges the predictions and prints the tables."""
-  with loading_libraries():
-    from xjax.core.distributed import is_host0
-    from xjax.report.terminal.judgement import judgement_text, write_judgement
+  from xjax.core.distributed import is_host0
+  from xjax.report.terminal.judgement import judgement_text, write_judgement
 
   result = _evaluate()
   if is_host0():
@@ -73,9 +72,8 @@ def main() -> None:
 
 
 def _evaluate() -> 'Evaluation':
-  with loading_libraries():
-    from xjax.judge.request import JudgeRequest
-    from xjax.run.evaluate import evaluate_files, evaluate_split
+  from xjax.judge.request import JudgeRequest
+  from xjax.run.evaluate import evaluate_files, evaluate_split
 
   files = judging.files()
   if bool(_WORKDIR.value) == bool(files.predictions):

@@ -23,7 +23,6 @@ best scores. The other strategies are propensity, bounded_random and cost.
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program, strategy
-from xjax.core.console import loading_libraries
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _INPUT = flags.DEFINE_string(
@@ -64,8 +63,7 @@ strategy.define('--k')
 
 def main() -> None:
   """Predicts labels for the documents and writes the predictions."""
-  with loading_libraries():
-    from xjax.run.predict_file import predict_file
+  from xjax.run.predict_file import predict_file
 
   page = None
   if _EXPLAIN.value:

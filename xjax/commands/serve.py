@@ -24,7 +24,6 @@ import math
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program
-from xjax.core.console import loading_libraries
 from xjax.core.errors import UserError
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
@@ -68,8 +67,7 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
 def main() -> None:
   """Serves the model until a signal comes."""
   try:
-    with loading_libraries():
-      from xjax.run.serve.server import Limits, serve
+    from xjax.run.serve.server import Limits, serve
   except ModuleNotFoundError as error:
     if error.name not in ('starlette', 'uvicorn', 'h11', 'prometheus_client'):
       raise

@@ -23,7 +23,7 @@ from xjax.commands.flags import (
   profile,
   program,
 )
-from xjax.core.console import loading_libraries, show
+from xjax.core.console import show
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(
@@ -40,12 +40,11 @@ def main() -> None:
     if not plan.print_plan(_CONFIG.value):
       sys.exit(program.EXIT_USER_ERROR)
     return
-  with loading_libraries():
-    from xjax.core.config_part import modules_of
-    from xjax.core.distributed import is_host0
-    from xjax.report.card import write_card
-    from xjax.report.terminal.fitted import run_summary
-    from xjax.run.fit import fit
+  from xjax.core.config_part import modules_of
+  from xjax.core.distributed import is_host0
+  from xjax.report.card import write_card
+  from xjax.report.terminal.fitted import run_summary
+  from xjax.run.fit import fit
 
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():

@@ -21,7 +21,7 @@ command prints which flags make models read it as they read the source.
 from absl import flags
 
 from xjax.commands.flags import config, program, required
-from xjax.core.console import loading_libraries, show
+from xjax.core.console import show
 
 _CONFIG = config.define()
 _TO = flags.DEFINE_enum(
@@ -62,9 +62,8 @@ def main() -> None:
     required.check_absent(('branching', 'prefix', 'seed'), 'to=hierarchical')
   else:
     required.check_absent(['labels'], 'to=flat')
-  with loading_libraries():
-    from xjax.run.transfer.clusters import Clustering
-    from xjax.run.transfer.transfer import KeptLabels, transfer
+  from xjax.run.transfer.clusters import Clustering
+  from xjax.run.transfer.transfer import KeptLabels, transfer
 
   to = KeptLabels(_LABELS.value)
   if not is_flat:

@@ -1,4 +1,4 @@
-"""Shows the log and output of commands; handles signals and slow imports."""
+"""Shows the log and output of commands, and handles signals."""
 
 import atexit
 from collections.abc import Callable, Iterator
@@ -22,7 +22,6 @@ from xjax.core.progress import Progress, hidden_progress
 
 _CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 _PACKAGE = pathlib.Path(__file__).parents[1]
-_is_command = False  # whether this process only runs a command of xjax
 
 
 class _XjaxRecords(python_logging.Filter):
@@ -135,29 +134,12 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@contextlib.contextmanager
-def loading_libraries() -> Iterator[None]:
-  """Stops Python's searches for garbage while modules are imported."""
-  # Modules stay in memory, so a search frees little. Later searches leave them
-  # out, too.
-  if not gc.isenabled():
-    yield
-    return
-  gc.disable()
-  try:
-    yield
-  finally:
-    if _is_command:
-      gc.freeze()
-    gc.enable()
-
-
 def start_command() -> None:
   """Makes Python search less for garbage, and not at its end."""
-  # At the end, a search takes as long as a short command itself, and the system
-  # frees all memory anyway.
-  global _is_command
-  _is_command = True
+  # Most of what imports create stays in memory, so searches find little. At the
+  # end, a search takes as long as a short command itself, and the system frees
+  # all memory anyway.
+  gc.set_threshold(50_000)
   atexit.register(gc.freeze)
 
 

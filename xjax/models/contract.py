@@ -25,7 +25,6 @@ from xjax.core.config_part import (
   kinds_that,
   offer_kinds,
 )
-from xjax.core.console import loading_libraries
 from xjax.core.distributed import barrier, is_host0, process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
@@ -334,7 +333,6 @@ DATA = 'data'  # the folder of a workdir with documents that were in memory
 _ADVICE = 'xjax evaluate --split=dev calibrates those of the best checkpoint'
 
 
-@loading_libraries()  # modules of the kinds that the file names
 def load_config(path: str | os.PathLike) -> Config:
   """Reads a config.json; a DataError says what is wrong with it."""
   return read_part(path, Config, check_values)

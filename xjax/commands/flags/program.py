@@ -17,12 +17,7 @@ from xjax.commands.flags import (
 )
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
-from xjax.core.console import (
-  loading_libraries,
-  show_log,
-  start_command,
-  writing_output,
-)
+from xjax.core.console import show_log, start_command, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
 from xjax.core.progress import Heartbeat
 
@@ -114,7 +109,6 @@ def _end(message: str, code: int) -> int:
   return code
 
 
-@loading_libraries()
 def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
   try:
     imports.import_modules(argv)
