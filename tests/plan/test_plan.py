@@ -33,14 +33,13 @@ from xjax.plan.chips import CHIPS
 from xjax.plan.plan import (
   ACTIVATIONS,
   ROWS,
-  Planner,
   batch_of,
+  make_plan,
   planned_state,
 )
 from xjax.plan.sizes import (
   BERT_BASE,
   POSITIVES,
-  BatchShape,
   assumed_sizes,
   corpus_sizes,
 )
@@ -140,7 +139,7 @@ def compared(config, labels, mesh, compile_):
   """Returns (plan, bytes that the compiled step needs on a device)."""
   config.mesh = MeshConfig(*mesh)
   sizes = sizes_of(config, labels)
-  plan = Planner(sizes, LAPTOP).plan(config, mesh[0] * mesh[1], compile_)
+  plan = make_plan(config, sizes, LAPTOP, mesh[0] * mesh[1], compile_)
   assert plan.held.compiled == compile_
   return plan, asked(config, sizes)
 
@@ -175,8 +174,7 @@ def test_a_share_compiled_alone_needs_what_it_needs_among_all(
   planned, found = compared(config, labels, mesh, True)
   assert planned.held.total == pytest.approx(found, rel=0.15)
   # XLA orders and fuses differently on CPUs: the estimate is a little lower.
-  planner = Planner(planned.sizes, planned.chip)
-  estimate = planner.plan(config, planned.devices)
+  estimate = make_plan(config, planned.sizes, LAPTOP, planned.devices)
   assert 1 < computed(planned) / computed(estimate) < 2
 
 
@@ -186,7 +184,7 @@ def computed(plan):
 
 def plan_of(config, chip='h200', devices=1, labels=100_000, sizes=None):
   sizes = sizes or sizes_of(config, labels)
-  return Planner(sizes, CHIPS[chip]).plan(config, devices)
+  return make_plan(config, sizes, CHIPS[chip], devices)
 
 
 def test_remat_holds_less():
@@ -273,27 +271,18 @@ def test_narrow_rows_are_held_twice_where_they_are_not_written_in_place():
 
 def test_sizes_are_those_that_training_reads():
   config = shrink(Config())
-  sizes = corpus_sizes(config)
-  space = load_corpus(config.data, config.seed).label_space
+  corpus = load_corpus(config.data, config.seed)
+  sizes, space = corpus_sizes(config, corpus), corpus.label_space
   assert (sizes.labels, sizes.documents) == (space.n_trained, 16)
   assert sum(sizes.steps.values()) >= 1
   assert all(shape.documents == 16 for shape in sizes.steps)
   assert sizes.longest.tokens in config.data.tokens.buckets
   assert not sizes.assumed
-  listed = dataclasses.replace(config.eval, leave_out='nowhere.txt')
-  with pytest.raises(ConfigError, match='there is no such file'):
-    corpus_sizes(dataclasses.replace(config, eval=listed))
-  text = plan_text(Planner(sizes, LAPTOP).plan(config, 1))
+  text = plan_text(make_plan(config, sizes, LAPTOP, 1))
   assert 'fits' in text and 'bound by' in text
-
-
-def test_batches_of_another_size_are_planned_of_the_same_documents():
-  config = one_vs_all()
-  sizes = sizes_of(config, 1000)
-  config.train.batch_size = 32
-  plan = Planner(sizes, LAPTOP).plan(config, 1)
-  assert plan.sizes.longest == BatchShape(32, 32, 1, 0, POSITIVES)
-  assert plan.steps == -(-157 * 64 // 32)
+  small = dataclasses.replace(LAPTOP, memory=1e5)
+  text = plan_text(make_plan(config, sizes, small, 1))
+  assert 'DOES NOT FIT' in text and 'use more devices or change' in text
 
 
 def test_a_shortlist_takes_less_than_all_labels():

@@ -14,6 +14,7 @@ from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, Preempted
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
+from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.heads.generation.emitting import Ranking
@@ -134,7 +135,7 @@ def test_a_taxonomy_with_too_many_levels_is_refused(tmp_path):
   with pytest.raises(ConfigError, match=says):
     fit(config, tmp_path)
   with pytest.raises(ConfigError, match=says):
-    corpus_sizes(config)
+    corpus_sizes(config, load_corpus(config.data, config.seed))
 
 
 def test_an_encoder_without_positions_for_the_levels_is_refused(tmp_path):

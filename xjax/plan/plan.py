@@ -104,88 +104,87 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
   return mesh
 
 
-class Planner:
-  """Plans variants of a run; a step that variants share is traced only once."""
+def make_plan(
+  config: Config, sizes: Sizes, chip: Chip, devices: int, compile_: bool = False
+) -> Plan:
+  """Plans a run; a ConfigError if it does not fit devices or encoder.
 
-  def __init__(self, sizes: Sizes, chip: Chip):
-    self.sizes, self.chip = sizes, chip
-    self._costs: dict[str, ProgramCost] = {}
+  With `compile_`, the step is compiled if this machine has devices of the
+  chip's platform. Then the memory is known more exactly, but it can take
+  minutes.
+  """
+  mesh = planned_mesh(config, devices)
+  if sizes.architecture is not None:
+    longest = sizes.architecture.max_tokens
+    check_lengths(config.model, config.data, longest, 'the encoder')
+  state = planned_state(config, sizes, mesh)
+  costs, times = {}, {}
+  for shape in sizes.steps:
+    local, traced = traced_step(config, sizes, shape, mesh)
+    donated = slice(len(jax.tree.leaves(local.abstract)))
+    costs[shape] = program_cost(traced.jaxpr, donated)
+    times[shape] = _time(costs[shape], config, chip, state, shape, mesh)
+  compile_ &= jax.default_backend() == chip.platform.value
+  estimate = None if compile_ else costs[sizes.longest].held
+  held = _memory(config, sizes, chip, state, mesh, estimate)
+  return Plan(
+    *(config, sizes, chip, devices, mesh.shape[DATA], mesh.shape[LABEL]),
+    *(held, times[sizes.longest]),
+    steps=sum(sizes.steps.values()),
+    epoch=sum(times[shape].bound * n for shape, n in sizes.steps.items()),
+  )
 
-  def plan(self, config: Config, devices: int, compile_: bool = False) -> Plan:
-    """Plans a run; a ConfigError if it does not fit devices or encoder.
 
-    With `compile_`, the step is compiled if this machine has devices of the
-    chip's platform. Then the memory is known more exactly, but it can take
-    minutes.
-    """
-    held = self.held(config, devices, compile_)
-    mesh, sizes = planned_mesh(config, devices), _batched(self.sizes, config)
-    state = planned_state(config, sizes, mesh)
-    times = {
-      shape: self._time(config, state, shape, mesh) for shape in sizes.steps
-    }
-    shape, longest = tuple(mesh.shape.values()), times[sizes.longest]
-    steps = sum(sizes.steps.values())
-    epoch = sum(times[batch].bound * n for batch, n in sizes.steps.items())
-    run = config, sizes, self.chip, devices, *shape
-    return Plan(*run, held, longest, steps, epoch)
+def _memory(
+  config: Config,
+  sizes: Sizes,
+  chip: Chip,
+  plan: StatePlan,
+  mesh: AbstractMesh,
+  estimate: int | None,
+) -> MemoryUse:
+  """Returns the memory of a device; XLA tells it where there is no estimate."""
+  parts = _between_steps(config, sizes, plan, mesh)
+  trained, _ = plan.split(plan.abstract.params)
+  gradients = [on_device(leaf) for leaf in jax.tree.leaves(trained)]
+  if estimate is None:
+    _, traced = traced_step(config, sizes, sizes.longest, mesh)
+    memory = traced.lower().compile().memory_analysis()
+    left = memory.temp_size_in_bytes
+    left += memory.output_size_in_bytes - memory.alias_size_in_bytes
+  else:
+    left = estimate
+    fused = plan.abstract.row_slots is not None
+    if fused and config.model.head.storage is Storage.FLOAT8:
+      # Programs that are compiled for v5e do not change arrays of 1-byte
+      # floats in place; they copy the arrays.
+      copied = parts[ROWS] * (chip.platform is Platform.TPU)
+      parts['label rows, copied'] = copied
+    if chip.platform is Platform.CPU and config.train.accumulate == 1:
+      # To compute the norm of a gradient on CPUs, XLA stores the squares of
+      # the gradient before it sums the squares. With micro-batches, the
+      # squares need no further memory, because they are written over the
+      # gradients of the last micro-batch.
+      left += max(gradients, default=0)
+  parts[GRADIENTS] = min(sum(gradients), left)
+  parts[ACTIVATIONS] = left - parts[GRADIENTS]
+  compiled = estimate is None
+  return MemoryUse({name: n for name, n in parts.items() if n}, compiled)
 
-  def held(
-    self, config: Config, devices: int, compile_: bool = False
-  ) -> MemoryUse:
-    """Returns the memory that a run needs on each device, as in `plan`."""
-    mesh, chip = planned_mesh(config, devices), self.chip
-    sizes = _batched(self.sizes, config)
-    if sizes.architecture is not None:
-      longest = sizes.architecture.max_tokens
-      check_lengths(config.model, config.data, longest, 'the encoder')
-    plan = planned_state(config, sizes, mesh)
-    parts = _between_steps(config, sizes, plan, mesh)
-    trained, _ = plan.split(plan.abstract.params)
-    gradients = [on_device(leaf) for leaf in jax.tree.leaves(trained)]
-    compile_ &= jax.default_backend() == chip.platform.value
-    if compile_:
-      _, traced = traced_step(config, sizes, sizes.longest, mesh)
-      memory = traced.lower().compile().memory_analysis()
-      left = memory.temp_size_in_bytes
-      left += memory.output_size_in_bytes - memory.alias_size_in_bytes
-    else:
-      left = self._cost(config, sizes.longest, mesh).held
-      fused = plan.abstract.row_slots is not None
-      if fused and config.model.head.storage is Storage.FLOAT8:
-        # Programs that are compiled for v5e do not change arrays of 1-byte
-        # floats in place; they copy the arrays.
-        copied = parts[ROWS] * (chip.platform is Platform.TPU)
-        parts['label rows, copied'] = copied
-      if chip.platform is Platform.CPU and config.train.accumulate == 1:
-        # To compute the norm of a gradient on CPUs, XLA stores the squares of
-        # the gradient before it sums the squares. With micro-batches, the
-        # squares need no further memory, because they are written over the
-        # gradients of the last micro-batch.
-        left += max(gradients, default=0)
-    parts[GRADIENTS] = min(sum(gradients), left)
-    parts[ACTIVATIONS] = left - parts[GRADIENTS]
-    return MemoryUse({name: n for name, n in parts.items() if n}, compile_)
 
-  def _cost(
-    self, config: Config, shape: BatchShape, mesh: AbstractMesh
-  ) -> ProgramCost:
-    key = repr((config.model, config.train, shape, mesh.shape))
-    if key not in self._costs:
-      plan, traced = traced_step(config, self.sizes, shape, mesh)
-      state = slice(len(jax.tree.leaves(plan.abstract)))
-      self._costs[key] = program_cost(traced.jaxpr, state)
-    return self._costs[key]
-
-  def _time(
-    self, config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
-  ) -> StepTime:
-    cost, chip = self._cost(config, shape, mesh), self.chip
-    sent = _sent(config, plan, shape, mesh)
-    compute = cost.operations / chip.peak(_operand_bytes(config))
-    network = sent / chip.network if chip.network else 0.0
-    seconds = compute, cost.moved / chip.bandwidth, network
-    return StepTime(cost.operations, cost.moved, sent, *seconds)
+def _time(
+  cost: ProgramCost,
+  config: Config,
+  chip: Chip,
+  plan: StatePlan,
+  shape: BatchShape,
+  mesh: AbstractMesh,
+) -> StepTime:
+  sent = _sent(config, plan, shape, mesh)
+  compute = cost.operations / chip.peak(_operand_bytes(config))
+  network = sent / chip.network if chip.network else 0.0
+  seconds = compute, cost.moved / chip.bandwidth, network
+  return StepTime(cost.operations, cost.moved, sent, *seconds)
 
 
 def _between_steps(
@@ -266,16 +265,6 @@ def on_device(tree: Any) -> int:
     math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
     for leaf in jax.tree.leaves(tree)
   )
-
-
-def _batched(sizes: Sizes, config: Config) -> Sizes:
-  """Returns the sizes, changed to the batch size of the config."""
-  documents, steps = config.train.batch_size, {}
-  for shape, n in sizes.steps.items():
-    rows = -(-shape.rows * documents // shape.documents)
-    batched = dataclasses.replace(shape, documents=documents, rows=rows)
-    steps[batched] = -(-n * shape.documents // documents)
-  return dataclasses.replace(sizes, steps=steps)
 
 
 class _Gathered(TextModel):

@@ -6,7 +6,6 @@ import math
 
 from xjax.core.errors import ConfigError
 from xjax.data.hierarchy import Hierarchy
-from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM, Corpus
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import first_vocabulary
@@ -69,14 +68,11 @@ class Sizes:
 
 
 def corpus_sizes(
-  config: Config, corpus: Corpus | None = None, clusters: int | None = None
+  config: Config, corpus: Corpus, clusters: int | None = None
 ) -> Sizes:
-  """Returns the sizes of a run, whose corpus is read if it is not given."""
+  """Returns the sizes of a run on a corpus."""
   # `clusters` is the largest number of clusters that the model ranks, or None
   # for labels. A document may have fewer gold clusters than labels.
-  if corpus is None:
-    leave_out = config.eval.leave_out
-    corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   train, space = corpus.split('train'), corpus.label_space
   hierarchy = None
   if config.model.reads_parents:

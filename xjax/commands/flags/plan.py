@@ -14,7 +14,6 @@ if typing.TYPE_CHECKING:
   from xjax.data.schema import Corpus
   from xjax.models.contract import Config
   from xjax.plan.chips import Chip
-  from xjax.plan.sizes import Sizes, TrainedModel
 
 TITLE = 'Plan'
 
@@ -66,10 +65,11 @@ def _check(values: dict[str, Any]) -> bool:
 
 
 def print_plan(config: 'Config') -> bool:
-  """Prints a plan for each neural model, and advice if one does not fit."""
+  """Prints a plan for each neural model; returns whether all models fit."""
   from xjax.data.load import load_corpus
-  from xjax.plan.plan import planned_mesh
+  from xjax.plan.plan import make_plan, planned_mesh
   from xjax.plan.sizes import assumed_sizes, corpus_sizes, trained_models
+  from xjax.report.terminal.plan_lines import plan_text
 
   name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
@@ -92,22 +92,10 @@ def print_plan(config: 'Config') -> bool:
     else:
       sizes = assumed_sizes(model.config, *numbers, model.clusters)
     show(line + model.title(sizes))
-    fits &= _print_model(model, sizes, chip, devices)
+    plan = make_plan(model.config, sizes, chip, devices, compile_=True)
+    show(plan_text(plan))
+    fits &= plan.fits
   return fits
-
-
-def _print_model(
-  model: 'TrainedModel', sizes: 'Sizes', chip: 'Chip', devices: int
-) -> bool:
-  from xjax.plan.advice import advice
-  from xjax.plan.plan import Planner
-  from xjax.report.terminal.plan_lines import plan_text
-
-  planner = Planner(sizes, chip)
-  plan = planner.plan(model.config, devices, compile_=True)
-  changes = None if plan.fits else advice(plan, planner, model.path)
-  show(plan_text(plan, changes))
-  return plan.fits
 
 
 def _resolved(

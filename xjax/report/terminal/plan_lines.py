@@ -3,7 +3,6 @@
 import datetime
 import math
 
-from xjax.plan.advice import Advice, Change
 from xjax.plan.chips import Platform
 from xjax.plan.plan import Plan
 
@@ -17,8 +16,15 @@ _ESTIMATES = {
 }
 
 
-def plan_text(plan: Plan, advice: Advice | None = None) -> str:
-  """Returns a text that describes a plan, and the changes in the advice."""
+_HINT = (
+  'to make the plan fit, use more devices or change fields: train.rows and '
+  'model.head.storage\nfor label rows; train.accumulate, model.encoder.remat '
+  'and model.head.chunk for computed\narrays; model.head.bottleneck for both'
+)
+
+
+def plan_text(plan: Plan) -> str:
+  """Returns a text that describes a plan."""
   sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
   zones = f'{batch.zones} zones of ' if batch.zones else ''
   rows = {**held.parts, 'all': held.total}
@@ -43,7 +49,7 @@ def plan_text(plan: Plan, advice: Advice | None = None) -> str:
     f'an epoch: {plan.steps:,} steps, {length} or more\n',
     *_notes(plan),
   ]
-  return '\n'.join(lines + ([] if advice is None else ['', *_advice(advice)]))
+  return '\n'.join(lines + ([] if plan.fits else ['', _HINT]))
 
 
 def _rates(plan: Plan) -> list[str]:
@@ -87,32 +93,6 @@ def _notes(plan: Plan) -> list[str]:
       'counted'
     )
   return lines + [f'assumed: {assumed}' for assumed in plan.sizes.assumed]
-
-
-def _advice(advice: Advice) -> list[str]:
-  lines, devices = [*map(_change, advice.changes)], advice.devices
-  if lines:
-    lines[:0] = [
-      'to make the plan fit, make these changes from top to bottom (GiB per '
-      'device after each change):'
-    ]
-  if devices:
-    how = 'or without changes,' if advice.fits else 'and'
-    if not lines:
-      how = 'to make the plan fit (GiB per device),'
-    return [*lines, f'{how} use more devices:', _change(devices)]
-  if not lines:
-    return [
-      'neither changes nor more devices make the plan fit; use a smaller model'
-    ]
-  failed = (
-    'these changes are not enough, even with more devices; use a smaller model'
-  )
-  return lines if advice.fits else [*lines, failed]
-
-
-def _change(change: Change) -> str:
-  return f'  {_gib(change.total):>9}  {change.text}'
 
 
 def _gib(size: float) -> str:
