@@ -18,7 +18,6 @@
 #   SHARED       path of the claim in the container; default /shared
 #   RESTARTS     maximum number of restarts, for spot nodes; default 100
 #   POLL         seconds between two checks; default 10
-#   LEAVE        1: end the JobSet, as SIGTERM does, and start none
 #
 # Run once per namespace: kubectl apply -f tpu_scripts/jobset_access.yaml
 #
@@ -113,12 +112,8 @@ failed() {
   end "${code%%$'\n'*}"
 }
 
-until found=$(look '{.metadata.name} {.metadata.annotations.command}'); do
-  [ -n "$asked" ] || exit 1
-  nap
-done
+found=$(look '{.metadata.name} {.metadata.annotations.command}') || exit 1
 if [ -z "$found" ]; then
-  [ -z "$asked" ] || exit 75
   manifest "$@" | kubectl apply --filename=- >&2
 elif [ "$found" != "$NAME $words" ]; then
   echo "error: $NAME: the JobSet runs another command: ${found#* }" >&2

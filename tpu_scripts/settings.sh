@@ -14,7 +14,6 @@
 #   DELETE   run: 1 deletes the TPU VM when the run has ended; default 0
 #   WORKER   logs: number of the worker; default 0
 #   POLL     seconds between two checks; default 30
-#   LEAVE    run: 1 ends a running command, as SIGTERM does, and starts nothing
 : "${POLL:=30}"
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tpu_scripts/waiting.sh

@@ -9,7 +9,6 @@
 #   OPTIONS  more options of sbatch, separated by spaces
 #   LOG      file for the output of the job; default NAME.txt
 #   POLL     seconds between two checks; default 10
-#   LEAVE    1: end the job, as SIGTERM does, and submit none
 #
 # Safe to run again: it waits for an existing job with this NAME and command.
 # Ctrl-C leaves the job running; SIGTERM makes it save and end. The exit code is
@@ -61,13 +60,9 @@ end() {
   exit "$1"
 }
 
-until found=$(find_job); do
-  [ -n "$asked" ] || exit 1
-  nap
-done
+found=$(find_job) || exit 1
 read -r id known theirs <<< "$found"
 if [ -z "$id" ]; then
-  [ -z "$asked" ] || exit 75
   id=$(submit "$@")
   id=${id%%;*}
 elif [ "$known" != "$digest" ]; then

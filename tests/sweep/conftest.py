@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
-import functools
 import json
 import shutil
 import subprocess
@@ -92,21 +91,26 @@ def no_disk() -> Iterator[None]:
   sqlalchemy.event.remove(*event)
 
 
-CREATE = store._create
+STORAGE = store._storage
 
 
 @pytest.fixture(scope='session')
 def empty_store(tmp_path_factory):
   path = tmp_path_factory.mktemp('store') / 'sweep.db'
-  CREATE(path)
+  store.Store(path, Listed(()), None)
   return path
 
 
 @pytest.fixture(autouse=True)
 def copied_store(empty_store, monkeypatch) -> None:
   """Copies one empty database, because Optuna takes long to create one."""
-  copy = functools.partial(shutil.copy, empty_store)
-  monkeypatch.setattr(store, '_create', copy)
+
+  def copied(path):
+    if not path.exists():
+      shutil.copy(empty_store, path)
+    return STORAGE(path)
+
+  monkeypatch.setattr(store, '_storage', copied)
 
 
 @pytest.fixture

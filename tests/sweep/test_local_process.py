@@ -97,18 +97,8 @@ def test_need_not_start_when_asked_to_leave_before(tmp_path):
   assert (tmp_path / 'a.txt').read_text() == 'on\n'
 
 
-# This script waits for a job; with LEAVE=1 it exits at once.
-WAITS = 'echo "on $LEAVE"; [ -n "$LEAVE" ] || sleep 60'
-
-
-@pytest.mark.parametrize('orphan', [False, True])
-def test_a_job_is_ended_where_nobody_has_heard(tmp_path, orphan):
-  process = first = start(tmp_path, WAITS, job=True)
-  log = tmp_path / 'a.txt'
-  assert written(log) == 'on \n'
-  if orphan:  # a killed sweep left it; no second job is needed
-    process = start(tmp_path, WAITS, job=True)
-  process.terminate()
-  assert ended(process) == 0
-  assert log.read_text() == 'on \non 1\n'
-  assert ended(first) == (-signal.SIGKILL if orphan else 0)
+def test_an_orphan_that_only_awaits_a_job_is_killed(tmp_path):
+  orphan = start(tmp_path, 'echo on; sleep 60', job=True)
+  written(tmp_path / 'a.txt')
+  assert ended(start(tmp_path, 'echo next', job=True)) == 0
+  assert ended(orphan) == -signal.SIGKILL

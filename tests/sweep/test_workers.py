@@ -10,9 +10,9 @@ import optuna
 import pytest
 
 from tests.sweep.conftest import (
-  CREATE,
   FAIL,
   RATE,
+  STORAGE,
   WAIT,
   meanwhile,
   run,
@@ -169,7 +169,7 @@ def test_a_run_without_the_figure_fails(session_of):
   assert 'few/RP@5 has no value on dev' in outcomes[0].error
 
 
-def test_a_kill_while_the_store_is_created_leaves_no_store(
+def test_a_kill_while_the_store_is_created_is_made_up_for(
   tmp_path, monkeypatch
 ):
   path, search = tmp_path / 'sweep.db', Grid({RATE: (0.5, 0.25)})
@@ -177,12 +177,11 @@ def test_a_kill_while_the_store_is_created_leaves_no_store(
   def killed(*_, **__):
     raise SystemExit
 
-  monkeypatch.setattr(store, '_create', CREATE)
+  monkeypatch.setattr(store, '_storage', STORAGE)
   with monkeypatch.context() as patch:
-    patch.setattr(optuna.storages.RDBStorage, 'create_new_study', killed)
+    patch.setattr(optuna, 'create_study', killed)
     with pytest.raises(SystemExit):
       Store(path, search, None)
-  assert not path.exists()
   Store(path, search, None).begin()
   assert len(Store(path, search, None).unfinished()) == 1
 

@@ -60,18 +60,6 @@ def test_it_does_not_start_again_for_ever(
   assert len(job.starts) == 2
 
 
-def test_told_to_leave_at_once_it_ends_what_is_at_work(
-  cluster, job, run, monkeypatch, at_work
-):
-  job.ends_with('wait')
-  kill(at_work('jobset.sh'))
-  monkeypatch.setenv('LEAVE', '1')
-  for _ in range(2):  # without a JobSet no JobSet is made
-    assert run('jobset.sh', *job.words) == 75
-    assert len(cluster.calls('apply')) == len(job.starts) == 1
-    assert not (cluster.folder / 'jobset.json').exists()
-
-
 def test_again_it_finds_the_jobset(
   cluster, job, begin, run, wait_for, said, stumble, at_work
 ):

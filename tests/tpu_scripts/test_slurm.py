@@ -67,8 +67,9 @@ def test_again_it_finds_the_job(
 
 
 def test_asked_to_leave_it_saves_and_does_not_come_back(
-  cluster, job, tmp_path, at_work
+  cluster, job, tmp_path, at_work, stumble
 ):
+  stumble('scancel', 'TERM', 1)
   job.ends_with('wait', 0)
   process = at_work('slurm.sh')
   process.terminate()
@@ -76,15 +77,3 @@ def test_asked_to_leave_it_saves_and_does_not_come_back(
   assert 'saved' in (tmp_path / 'mine.txt').read_text()
   assert cluster.calls('scancel') == ['scancel --signal=TERM 100']
   assert len(job.starts) == 1
-
-
-def test_told_to_leave_at_once_it_ends_what_is_at_work(
-  cluster, job, run, stumble, monkeypatch, at_work
-):
-  job.ends_with('wait', 0)
-  kill(at_work('slurm.sh'))
-  monkeypatch.setenv('LEAVE', '1')
-  stumble('scancel', 'TERM', 1)
-  for _ in range(2):  # where there is none, none is submitted
-    assert run('slurm.sh', *job.words) == 75
-    assert len(cluster.calls('sbatch ')) == len(job.starts) == 1

@@ -169,12 +169,11 @@ def test_run_comes_back_to_what_goes_on(
   wait_for(lambda: len(cluster.calls('worker.sh state')) > states + 1)
   assert len(job.starts) == 2
   # Another command is refused until the run ends, and it changes nothing.
-  for name in ('DELETE', 'LEAVE'):
-    before = changes(cluster)
-    monkeypatch.setenv(name, '1')
-    assert run('run.sh', 'true') == 1
-    assert 'error: another command is running here: bash' in said()
-    assert changes(cluster) == before
+  before = changes(cluster)
+  monkeypatch.setenv('DELETE', '1')
+  assert run('run.sh', 'true') == 1
+  assert 'error: another command is running here: bash' in said()
+  assert changes(cluster) == before
   assert second.poll() is None
   # The operating system, for one, may send SIGTERM to the processes.
   for worker in ('worker0', 'worker1'):
@@ -203,19 +202,6 @@ def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
   assert changes(cluster)[-2:] == ['stop', 'delete']
   assert len(job.starts) == 2
   assert not (cluster.folder / 'states').exists()
-
-
-@pytest.mark.thorough
-def test_told_to_leave_at_once_it_ends_what_is_at_work(
-  cluster, job, run, monkeypatch, at_work
-):
-  job.ends_with('wait')
-  kill(at_work('run.sh', 2))
-  monkeypatch.setenv('DELETE', '1')
-  monkeypatch.setenv('LEAVE', '1')
-  for _ in range(2):  # without a VM nothing is made
-    assert run('run.sh', *job.words) == 75
-    assert changes(cluster) == ['create', 'copy', 'start', 'stop', 'delete']
 
 
 @pytest.mark.thorough

@@ -16,10 +16,6 @@ _WITH_PID = 'echo $$ > "$0" && exec "$@"'
 
 _KILL_TIMEOUT = 5  # seconds to wait until a killed process has ended
 
-# Exit codes of a job's command if SIGTERM ended the command before the command
-# handled the signal.
-_SIGTERM_UNHANDLED = -signal.SIGTERM, 128 + signal.SIGTERM
-
 
 class LocalProcess:
   """Starts a command, and reports when the command has ended.
@@ -30,10 +26,6 @@ class LocalProcess:
   trains a run then gets SIGTERM; the new command is started when it has saved
   and ended. An earlier command that only waits for a job is killed, and the new
   command waits for the job.
-
-  To end a job, terminate() sends SIGTERM to the command that waits for the job.
-  If SIGTERM ends this command before it handles the signal, the command is
-  started again with LEAVE=1 in its environment, and then ends the job.
   """
 
   def __init__(
@@ -62,10 +54,7 @@ class LocalProcess:
     """Returns the exit code (negative for a signal), or None before the end."""
     # When an earlier command has ended, poll starts this command.
     if self._child is not None:
-      code = self._child.poll()
-      if not (self._job and self._leaving and code in _SIGTERM_UNHANDLED):
-        return code
-      self._child = None
+      return self._child.poll()
     with self._pid.open('a') as file:
       try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,9 +86,11 @@ class LocalProcess:
 
   def _start(self, lock: int) -> None:
     """Starts the command, which inherits the open file of the lock."""
+    # A process that should exit is not started at all.
+    words = ('true',) if self._leaving else self._command
     with self._log.open('ab') as log:
       self._child = subprocess.Popen(
-        ['/bin/sh', '-c', _WITH_PID, str(self._pid), *self._words()],
+        ['/bin/sh', '-c', _WITH_PID, str(self._pid), *words],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -110,12 +101,6 @@ class LocalProcess:
         # the command to save.
         start_new_session=True,
       )
-
-  def _words(self) -> Sequence[str]:
-    if not self._leaving:
-      return self._command
-    # A process that should exit is not started at all.
-    return ('env', 'LEAVE=1', *self._command) if self._job else ('true',)
 
   def _ask_to_leave(self) -> None:
     """Asks an earlier command, once, to exit; kills it if it awaits a job."""

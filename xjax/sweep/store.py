@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 import dataclasses
 import enum
-import os
 import pathlib
 import statistics
 from typing import Any
@@ -13,7 +12,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 import sqlalchemy.exc
 
-from xjax.core.atomic import WriteError, temporary_folder
+from xjax.core.atomic import WriteError
 from xjax.core.errors import DAMAGE, DataError
 from xjax.sweep.config import MedianPruning, Search
 from xjax.sweep.trials import (
@@ -82,10 +81,13 @@ class Store:
     self._space = {key: distribution_of(space[key]) for key in space}
     pruner = _pruner(pruning)
     try:
-      if not path.exists():
-        _create(path)
+      storage = _storage(path)
+      if _NAME not in optuna.get_all_study_names(storage):
+        optuna.create_study(
+          storage=storage, study_name=_NAME, direction='maximize'
+        )
       self._study = optuna.load_study(
-        study_name=_NAME, storage=_storage(path), pruner=pruner
+        study_name=_NAME, storage=storage, pruner=pruner
       )
       self._check()
     except WriteError:
@@ -189,17 +191,6 @@ class Store:
 
   def _trials(self) -> list[FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
-
-
-def _create(path: pathlib.Path) -> None:
-  """Creates a database without trials."""
-  # Optuna does not notice that an interrupted creation lacks an index. So the
-  # database gets its name when it is complete.
-  with temporary_folder(path) as folder:
-    storage = _storage(folder / path.name)
-    optuna.create_study(storage=storage, study_name=_NAME, direction='maximize')
-    storage.engine.dispose()
-    os.replace(folder / path.name, path)
 
 
 def _storage(path: pathlib.Path) -> optuna.storages.RDBStorage:
