@@ -12,7 +12,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.judge.files.judged import JudgeFiles
 from xjax.report.figures.figures import reliability_blocks
 from xjax.report.runs import group_by_seed
-from xjax.report.sources import read_history, read_runs
+from xjax.report.sources import read_runs
 
 
 def read_json(path):
@@ -108,10 +108,3 @@ def test_metrics_without_a_mark_are_judged_again(workdir, tmp_path):
   (alone / 'judged.json').unlink()
   (run,) = read_runs([alone])
   assert run.metrics == {}
-
-
-def test_a_history_cut_short(tmp_path):
-  path = tmp_path / 'metrics.jsonl'
-  assert read_history(path) == ()
-  path.write_text('{"step": 1}\n[1]\n{"step": 2}\n{"st')
-  assert read_history(path) == ({'step': 1}, {'step': 2})

@@ -148,7 +148,7 @@ def judge(step, value):
 def test_reads_the_judgings_there_are(tmp_path):
   assert read_judgings(tmp_path, 'few/P@1') == []
   path = tmp_path / 'metrics.jsonl'
-  path.write_text('{"kind": "train", "step": 1}\n' + judge(2, 0.5))
+  path.write_text('{"kind": "train", "step": 1}\n[1]\n' + judge(2, 0.5))
   with path.open('a') as file:
     file.write(judge(4, None) + judge(6, 0.75)[:-9])  # cut short
   assert read_judgings(tmp_path, 'few/P@1') == [(2, 0.5), (4, None)]

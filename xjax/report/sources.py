@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 import dataclasses
-import json
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 
@@ -283,7 +281,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     file=folder / PREDICTIONS,
     labels=space.labels,
     concepts=space.concepts,
-    history=read_history(home.path / 'metrics.jsonl'),
+    history=home.history(),
     calibration=_calibration(home, facts.get('step')),
     record=RunRecord.read(home),
   )
@@ -295,20 +293,3 @@ def _calibration(home: Workdir, step: int | None) -> Calibration | None:
   calibration = Calibration.load(home.calibration)
   same = calibration.step == step
   return calibration if same and not calibration.reason else None
-
-
-def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
-  """Returns the complete records of a metrics.jsonl; () if there is no file."""
-  if not path.is_file():
-    return ()
-  records = []
-  for line in path.read_text('utf-8', errors='replace').splitlines():
-    try:
-      record = json.loads(line)
-    except (ValueError, RecursionError):
-      # The process was killed while it wrote the line; the resumed run removes
-      # the line.
-      continue
-    if isinstance(record, dict):
-      records.append(record)
-  return tuple(records)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 import dataclasses
 from html import escape
+import textwrap
 from typing import Any
 
 MISSING = '-'
@@ -63,6 +64,18 @@ def number_cell(
 def interval_text(interval: Sequence[float] | None) -> str:
   """Returns the ends of an interval; '' for None."""
   return f'[{interval[0]:.4f}, {interval[1]:.4f}]' if interval else ''
+
+
+def list_item(text: str, mark: str, width: int) -> str:
+  """Wraps a text after a mark such as '- '; words are never broken."""
+  return textwrap.fill(
+    text,
+    width,
+    initial_indent=mark,
+    subsequent_indent=' ' * len(mark),
+    break_long_words=False,
+    break_on_hyphens=False,
+  )
 
 
 def plain_text(table: Table, width: int | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 import contextlib
-import json
 import pathlib
 import signal
 import time
@@ -67,17 +66,12 @@ def read_judgings(
   workdir: pathlib.Path, metric: str
 ) -> list[tuple[int, float | None]]:
   """Returns (step, value or None) of each judging of 'slice/metric' so far."""
-  path = workdir / 'metrics.jsonl'
   slice_name, _, name = metric.partition('/')
-  values = []
-  text = path.read_text('utf-8', errors='replace') if path.exists() else ''
-  for line in text.splitlines():
-    # Lines of other kinds, and a line that is not complete yet, are left out.
-    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-      record = json.loads(line)
-      if record['kind'] == 'judge':
-        values.append((record['step'], record['metrics'][slice_name][name]))
-  return values
+  return [
+    (record['step'], record['metrics'].get(slice_name, {}).get(name))
+    for record in Workdir.at(workdir).history()
+    if record.get('kind') == 'judge'
+  ]
 
 
 def final_value(workdir: pathlib.Path, metric: str) -> float:

@@ -83,6 +83,19 @@ class Workdir:
         f'{self.path}: this folder has no run of xjax (no config.json)'
       )
 
+  def history(self) -> list[dict[str, Any]]:
+    """Returns the complete records of metrics.jsonl; [] if there is no file."""
+    path, records = self.path / 'metrics.jsonl', []
+    if not path.is_file():
+      return []
+    for line in path.read_text('utf-8', errors='replace').splitlines():
+      # A line that a process still writes, or that a killed process has left,
+      # is left out.
+      with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(record := json.loads(line), dict):
+          records.append(record)
+    return records
+
   @contextlib.contextmanager
   def locked(self) -> Iterator[None]:
     """Keeps other runs out of the workdir until the context is left.

@@ -135,22 +135,15 @@ def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
     for x, y, text in zip(line.x, line.y, line.labels):
       at = axes.transData.transform((x, y))
       if (np.abs(placed - at) > (14, 11)).any(-1).all():
-        _annotate(axes, text, (x, y), (6, 4))
+        axes.annotate(
+          _literal(text),
+          (x, y),
+          xytext=(6, 4),
+          textcoords='offset points',
+          fontsize=8,
+          color=_INK,
+        )
         placed = np.vstack([placed, at])
-
-
-def _annotate(
-  axes: Axes, text: str, at: tuple[float, float], shift: tuple[int, int]
-) -> None:
-  axes.annotate(
-    _literal(text),
-    at,
-    xytext=shift,
-    textcoords='offset points',
-    ha='left' if shift[0] else 'center',
-    fontsize=8,
-    color=_INK,
-  )
 
 
 def grouped_bars(
@@ -168,16 +161,18 @@ def grouped_bars(
     axes.grid(visible=False, axis='x')
     for i, group in enumerate(bars):
       x, y = places + (i - (len(bars) - 1) / 2) * width, group.heights
-      colour, name = colours[group.system], _key(group.system)
-      axes.bar(x, y, 0.92 * width, color=colour, label=name)
-      ends = np.stack([y - group.low, group.high - y])
-      style = {'fmt': 'none', 'ecolor': _INK, 'elinewidth': 1.1, 'capsize': 3}
-      if (drawn := np.isfinite(ends).all(0)).any():
-        axes.errorbar(x[drawn], y[drawn], yerr=ends[:, drawn], **style)
+      drawn = axes.bar(
+        x,
+        y,
+        0.92 * width,
+        color=colours[group.system],
+        label=_key(group.system),
+        yerr=np.stack([y - group.low, group.high - y]),
+        error_kw={'ecolor': _INK, 'elinewidth': 1.1, 'capsize': 3},
+      )
       if len(bars) <= _NUMBERED:  # a bar of height 0 is invisible
-        for at, height, top in zip(x, y, np.fmax(y, group.high)):
-          if np.isfinite(height):
-            _annotate(axes, f'{height:.2f}', (at, top), (0, 3))
+        numbers = ['' if np.isnan(height) else f'{height:.2f}' for height in y]
+        axes.bar_label(drawn, numbers, padding=2, fontsize=8, color=_INK)
     axes.set_xticks(places, list(map(_literal, categories)))
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.margins(y=0.1)

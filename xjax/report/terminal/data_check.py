@@ -1,7 +1,6 @@
 """Checks the data of a run, and shows what is in them as text."""
 
 from collections.abc import Iterator, Sequence
-import textwrap
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from xjax.data.quality import (
   measure,
 )
 from xjax.data.schema import Label, Labels
-from xjax.report.table import Table, plain_text
+from xjax.report.table import Table, list_item, plain_text
 
 _SHORT = 3  # a text with fewer words is very short
 _WIDTH = 80
@@ -55,19 +54,9 @@ def quality_text(quality: Quality, labels: Labels) -> str:
     [*quality.overlaps, *(split.repeats for split in quality.splits)]
   ):
     parts.append('no text is in two splits, or twice in one split')
-  parts += [_wrap(message) for message in _warnings(quality, labels)]
+  warnings = _warnings(quality, labels)
+  parts += [list_item(message, '! ', _WIDTH) for message in warnings]
   return '\n\n'.join(parts)
-
-
-def _wrap(message: str) -> str:
-  return textwrap.fill(
-    message,
-    _WIDTH,
-    initial_indent='! ',
-    subsequent_indent='  ',
-    break_long_words=False,
-    break_on_hyphens=False,
-  )
 
 
 def _split_text(quality: Quality) -> str:

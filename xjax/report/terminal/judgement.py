@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 import os
 import pathlib
 import re
-import textwrap
 from typing import Any
 
 from xjax.core.atomic import atomic_write
@@ -28,7 +27,13 @@ from xjax.judge.judge import (
 from xjax.judge.metrics.metric import cut_offs
 from xjax.judge.predictions import Predictions
 from xjax.report.runs import protocols
-from xjax.report.table import Table, latex_table, number_cell, plain_text
+from xjax.report.table import (
+  Table,
+  latex_table,
+  list_item,
+  number_cell,
+  plain_text,
+)
 from xjax.report.tables.metrics import (
   is_count,
   metric_table,
@@ -234,13 +239,7 @@ def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
 
 
 def _bullet(text: str) -> str:
-  return textwrap.fill(
-    text,
-    WIDTH,
-    initial_indent='- ',
-    subsequent_indent='  ',
-    break_on_hyphens=False,
-  )
+  return list_item(text, '- ', WIDTH)
 
 
 def _join_by_cut_off(metrics: Iterable[str]) -> str:
