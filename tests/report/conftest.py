@@ -40,15 +40,6 @@ def texts(table: Table) -> list[list[str]]:
   return [[cell.text for cell in row] for row in table.rows]
 
 
-def luminance(*rgb: int) -> float:
-  """Returns the relative luminance of a colour (WCAG 2.1)."""
-  linear = [
-    c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-    for c in (part / 255 for part in rgb)
-  ]
-  return np.dot([0.2126, 0.7152, 0.0722], linear)
-
-
 def changed(group: Group, **fields) -> Group:
   """Returns the group of its first run alone, with other fields."""
   return Group(group.name, (dataclasses.replace(group.first, **fields),))

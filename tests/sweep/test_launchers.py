@@ -82,17 +82,10 @@ def abandoned(session):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-  ('launcher', 'leave'),
-  [
-    (Launcher.SLURM, abandoned),
-    (Launcher.TPU, abandoned),
-    (Launcher.JOBSET, abandoned),
-  ],
-)
-def test_a_killed_sweep_finds_its_job(launcher, leave, session_of, cluster):
+@pytest.mark.parametrize('launcher', JOBS)
+def test_a_killed_sweep_finds_its_job(launcher, session_of, cluster):
   session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  left = leave(session)
+  left = abandoned(session)
   place = session.folder.place(0, None)
   waits = place.pid.read_text()
   os.kill(int(waits), 0)  # the process is alive
@@ -123,23 +116,13 @@ def test_each_workdir_has_a_name_of_its_own(launcher, session_of):
   assert session.command(elsewhere)[1] != names[0]
 
 
-@pytest.mark.parametrize(
-  ('launcher', 'workers', 'gpus', 'says'),
-  [
-    (Launcher.SLURM, 2, ['0', '1'], '--launcher=slurm does not use'),
-    (Launcher.TPU, 1, ['0'], '--launcher=tpu does not use'),
-  ],
-)
-def test_flags_that_would_not_count(launcher, workers, gpus, says, cluster):
-  with pytest.raises(ConfigError, match=says):
-    check_launcher(launcher, workers, gpus)
-
-
 def test_what_a_launcher_needs(cluster, monkeypatch):
   for launcher in Launcher:
     check_launcher(launcher, 1, [])
   monkeypatch.delenv('CLAIM')
   monkeypatch.setenv('TYPE', '')
+  with pytest.raises(ConfigError, match='--launcher=slurm does not use the G'):
+    check_launcher(Launcher.SLURM, 2, ['0', '1'])
   with pytest.raises(ConfigError, match='--launcher=jobset: set CLAIM in'):
     check_launcher(Launcher.JOBSET, 1, [])
   with pytest.raises(ConfigError, match='--launcher=tpu: set TYPE in'):

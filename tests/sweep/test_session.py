@@ -1,23 +1,15 @@
 """The files and the runs of a sweep."""
 
 import dataclasses
-import json
-import re
 import runpy
 import shlex
 
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import FeatureFilesConfig
-from xjax.data.formats.jsonl import JsonlData
 from xjax.models.contract import Config
-from xjax.models.neural.neural_model import NeuralModel
-from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
 from xjax.sweep.session import SweepFolder, read_sweep, write_config
-from xjax.sweep.trials import override
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import AdamW
 
@@ -29,11 +21,7 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
   tpe = Sweep(Tpe(UNITS, n_trials=4))
   with folder.lock():
     folder.open(tpe, Config(), 2)
-  more = Sweep(Tpe(UNITS, n_trials=9))
-  moved = Config(train=NeuralTrain(log_every=7))
-  folder.open(more, moved, 2)
-  kept = json.loads(folder.sweep.read_text())
-  assert kept['config']['train']['log_every'] == 7
+  folder.open(Sweep(Tpe(UNITS, n_trials=9)), Config(), 2)
   for sweep, config, seeds, shown in (
     (Sweep(Tpe(UNITS, 4, seed=1)), Config(), 2, 'seed=1'),
     (Sweep(Grid(UNITS)), Config(), 2, 'Grid('),
@@ -42,32 +30,12 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     (tpe, Config(), 5, 'seeds: 2 -> 5'),
     # A run may go on longer; the trials of a sweep are compared.
     (tpe, Config(train=NeuralTrain(steps=7)), 2, 'config.train.steps'),
+    # The order of values matters.
+    (Sweep(Tpe({'model.encoder.units': (16, 8)}, 4)), Config(), 2, '(16, 8)'),
   ):
     with pytest.raises(ConfigError, match='another sweep') as error:
       folder.open(sweep, config, seeds)
     assert shown in str(error.value)
-
-
-OTHERS = {
-  'config.data.dir: "a" -> "b"': {'data.dir': 'b'},
-  'config.model.encoder.folder: "a" -> "b"': {'model.encoder.folder': 'b'},
-  '(16, 8)': {},  # the order of values matters
-}
-
-
-@pytest.mark.parametrize('shown', OTHERS)
-def test_all_trials_read_the_same_in_one_order(shown, tmp_path):
-  config = Config(
-    data=JsonlData(dir='a', tokens=FeatureFilesConfig(dir='a')),
-    model=NeuralModel(EmbeddingConfig(vectors='a'), BertConfig(folder='a')),
-  )
-  folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.lock():
-    folder.open(Sweep(Grid(UNITS)), config, 1)
-  changed = OTHERS[shown]
-  units = UNITS if changed else {'model.encoder.units': (16, 8)}
-  with pytest.raises(ConfigError, match=re.escape(shown)):
-    folder.open(Sweep(Grid(units)), override(config, changed), 1)
 
 
 def test_refuses_what_is_no_sweep(tmp_path):

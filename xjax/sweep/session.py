@@ -10,8 +10,6 @@ import runpy
 import shlex
 from typing import Any
 
-from absl import logging
-
 from xjax.core.atomic import (
   atomic_write,
   remove_temporaries,
@@ -33,16 +31,6 @@ from xjax.sweep.trials import (
   override,
 )
 from xjax.train.workdir import read_json
-
-# A resumed run may change these fields. A resumed sweep must not change them,
-# because all its trials must be comparable.
-_SAME_FOR_ALL = (
-  'train.steps',
-  'data.dir',
-  'data.tokens.dir',
-  'model.embedding.vectors',
-  'model.encoder.folder',
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,9 +87,8 @@ class SweepFolder:
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
     """Checks that a resumed sweep has the same settings; writes sweep.json.
 
-    Fields that a resumed run may change can also differ, except train.steps and
-    the paths of what all trials read. A ConfigError shows differences; a
-    DataError says that sweep.json is damaged.
+    A ConfigError shows differences; a DataError says that sweep.json is
+    damaged.
     """
     search = sweep.search
     if isinstance(search, Tpe):  # whose number of trials may change
@@ -113,7 +100,8 @@ class SweepFolder:
     }
     if self.sweep.exists():
       self._compare(read_json(self.sweep), described, config)
-    write_json(self.sweep, described)
+    else:
+      write_json(self.sweep, described)
 
   def _compare(
     self, old: Mapping[str, Any], new: Mapping[str, Any], config: Config
@@ -129,11 +117,7 @@ class SweepFolder:
       for name in ('sweep', 'seeds')
       if old.get(name) != new[name]
     ]
-    for difference in diff(before, config):
-      if difference.may_change and difference.path not in _SAME_FOR_ALL:
-        logging.info('config changed: %s', difference)
-      else:
-        faults.append(f'config.{difference}')
+    faults += [f'config.{difference}' for difference in diff(before, config)]
     if faults:
       raise ConfigError(
         f'{self.path} was started with another sweep:\n  '

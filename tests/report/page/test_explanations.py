@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.report.conftest import Reader, luminance
+from tests.report.conftest import Reader
 from xjax.data.schema import Document
 from xjax.data.text.words import WordPlace, document_words
 from xjax.judge.prediction_lines import (
@@ -144,22 +144,6 @@ def test_pieces_of_one_character():
   page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
   (text,) = Reader(page).of('div', 'text')
   assert text['text'] == 'a éé b'
-
-
-@pytest.mark.parametrize('letter', 'ab')
-def test_text_can_be_read_on_every_shade(page, letter):
-  shades = re.findall(
-    rf'\.{letter}(\d) {{ background: rgb\((\d+), (\d+), (\d+)\)',
-    explanation_page(page),
-  )
-  # The second eight shades are those of a dark page with light text.
-  assert [int(level) for level, *_ in shades] == [*range(1, 9)] * 2
-  lights = [luminance(*map(int, rgb)) for _, *rgb in shades]
-  assert lights[:8] == sorted(lights[:8], reverse=True)
-  assert lights[8:] == sorted(lights[8:])
-  ink, light_ink = luminance(0x1B, 0x1F, 0x24), luminance(0xE6, 0xE8, 0xEB)
-  assert (lights[7] + 0.05) / (ink + 0.05) > 7
-  assert (light_ink + 0.05) / (lights[15] + 0.05) > 4.5
 
 
 def test_even_attention_is_pale():

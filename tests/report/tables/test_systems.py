@@ -34,13 +34,13 @@ def test_costs_of_every_run():
   table = cost_table(
     [group('a', {'seed': 0}, RECORD, quick), group('file', None)]
   )
-  first = ['a', '2026-11-24', '1', '0:01:15', '2.3 GB', '999 B']
+  first = ['a', '2026-11-24', '1', '0:01:15', '2.34GB', '999B']
   assert texts(table)[0] == first
-  assert texts(table)[1][3:] == ['3.2 s', '2.3 GB', '45.6 KB']
+  assert texts(table)[1][3:] == ['3.2 s', '2.34GB', '45.6kB']
   assert texts(table)[2] == ['file', *'-----']
   assert [row[0].below for row in table.rows] == ['seed 0', 'seed 0', '']
   on_gpu = dataclasses.replace(RECORD, device_memory=5)
-  assert texts(cost_table([group('a', None, on_gpu)]))[0][-1] == '5 B'
+  assert texts(cost_table([group('a', None, on_gpu)]))[0][-1] == '5.00B'
 
 
 def test_only_fields_that_differ_are_shown():

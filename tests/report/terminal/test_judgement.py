@@ -7,13 +7,12 @@ import re
 
 import numpy as np
 
-from tests.report.conftest import texts
-from xjax.core.types import Ragged, ScoreKind
+from tests.report import conftest
+from tests.report.conftest import N_DOCS, N_LABELS, texts
+from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
-from xjax.judge.predictions import Predictions
 from xjax.report.terminal.judgement import (
   judgement_text,
   plain_slice_table,
@@ -28,22 +27,12 @@ FILES = [
 ]
 
 
-def predictions(seed=0, depth=6, **fields):
-  rng = np.random.default_rng(seed)
-  ids = np.array([rng.permutation(6)[:depth] for _ in range(30)], np.int32)
-  scores = np.sort(rng.normal(size=ids.shape).astype(np.float32))[:, ::-1]
-  golds = [rng.choice(6, rng.integers(0, 4), False).tolist() for _ in ids]
-  found = Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=6,
-    n_train=100,
-    doc_ids=tuple(f'd{i}' for i in range(30)),
-    labels=tuple('abcdef'),
-    train_counts=np.array([90, 50, 9, 3, 1, 0], np.int32),
-    lists={'all': LabelLists(ids, scores)},
-    gold=Ragged.of([sorted(gold) for gold in golds]),
-  )
-  return dataclasses.replace(found, **fields)
+def predictions(**fields):
+  """Predictions of which two documents have no gold label."""
+  found = conftest.predictions()
+  rows = [found.gold[row].tolist() for row in range(2, len(found))]
+  gold = Ragged.of([[], [], *rows])
+  return dataclasses.replace(found, **{'gold': gold, **fields})
 
 
 def judged(*protocols, ks=(1, 2), **more):
@@ -66,7 +55,7 @@ def shown(value):
 
 
 def test_in_full():
-  _, metrics = judged(slices={'odd': np.arange(6) % 2 == 1})
+  _, metrics = judged(slices={'odd': np.arange(N_LABELS) % 2 == 1})
   found = printed(judgement_text(metrics, full=True))
   slices = metrics['xjax']
   assert set(found) == set(slices['all'])
@@ -143,7 +132,7 @@ def test_the_files(tmp_path):
     assert [row['low'], row['high']] == [str(end) for end in ends]
   lines = (folder / 'documents.jsonl').read_text().splitlines()
   assert [json.loads(line)['id'] for line in lines] == [
-    f'd{i}' for i in range(30)
+    f'd{i}' for i in range(N_DOCS)
   ]
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+import tqdm
 
 from xjax.judge.predictions import Predictions
 from xjax.report.figures.tally import LabelTally
@@ -15,7 +16,6 @@ from xjax.train.run_record import RunRecord
 
 _LONGEST = 60  # maximum number of characters of a value
 _ABSENT = object()  # stands for a field that a config does not have
-_UNITS = 'B', 'KB', 'MB', 'GB', 'TB'
 
 
 def cost_table(groups: Sequence[Group]) -> Table:
@@ -53,10 +53,7 @@ def _seconds(value: float) -> Cell:
 def _bytes(value: int | None) -> Cell:
   if value is None:
     return Cell(MISSING)
-  size, unit = float(value), 0
-  while size >= 1000 and unit < len(_UNITS) - 1:
-    size, unit = size / 1000, unit + 1
-  return Cell(f'{size:.1f} {_UNITS[unit]}' if unit else f'{value} B', value)
+  return Cell(f'{tqdm.tqdm.format_sizeof(value)}B', value)
 
 
 def config_table(groups: Sequence[Group]) -> Table | None:

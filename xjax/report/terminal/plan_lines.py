@@ -3,6 +3,8 @@
 import datetime
 import math
 
+import tqdm
+
 from xjax.plan.chips import Platform
 from xjax.plan.plan import Plan
 
@@ -62,9 +64,8 @@ def _rates(plan: Plan) -> list[str]:
     time = f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.1f} ms'
     if name == 'network' and amount and not plan.chip.network:
       time = 'not known'
-    power = min(5, max(0, math.floor(math.log10(max(1, amount)) / 3)))
-    scaled = f'{amount / 1000**power:,.{int(power > 0)}f} {" kMGTP"[power]}'
-    lines.append(f'  {name:<8} {scaled.strip():>8} {unit:<10} {time:>10}')
+    scaled = tqdm.tqdm.format_sizeof(amount)
+    lines.append(f'  {name:<8} {scaled:>8} {unit:<10} {time:>10}')
   return lines
 
 
