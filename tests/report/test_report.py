@@ -26,6 +26,7 @@ from xjax.report.figures.figures import (
   coverage_against_precision,
   frequency_picture,
   learning_curves,
+  rank_curves,
   reliability_blocks,
 )
 from xjax.report.page.page import (
@@ -232,6 +233,7 @@ def test_alternative_texts_have_the_numbers(group):
   )
   assert 'one ends at 0.05, step 20' in learning_curves([group]).alt
   assert '3 labels with 1-9 documents' in frequency_picture(group.first).alt
+  assert f'one: RP@5 {metrics["RP@5"]:.4f}' in rank_curves([group]).alt
 
 
 def test_a_calibrated_margin_is_a_probability(group, predictions_of):

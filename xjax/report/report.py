@@ -27,7 +27,6 @@ from xjax.report.figures.figures import (
   reliability_blocks,
 )
 from xjax.report.figures.plots import system_colours
-from xjax.report.figures.tally import Tally, label_tally, tally
 from xjax.report.page.page import Block, Fold, Page, Section, Text
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import (
@@ -62,6 +61,7 @@ from xjax.report.tables.systems import (
   config_table,
   cost_table,
   label_space_remarks,
+  label_tally,
   worst_labels,
 )
 from xjax.report.terminal.judgement import recall_lines
@@ -111,7 +111,6 @@ def build_page(
 ) -> Page:
   """Builds the page of systems that were judged on the same documents."""
   colours = system_colours([group.name for group in groups])
-  tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
   names = protocols(first.metrics)
   protocol = PROTOCOL if PROTOCOL in names else names[0]
@@ -126,7 +125,7 @@ def build_page(
     sections=[
       Section('Judged data', _header(groups, command)),
       Section('Results', _results(groups, results, protocol)),
-      Section('By place in the list', [rank_curves(groups, tallies)]),
+      Section('By place in the list', [rank_curves(groups)]),
       Section(
         'Frequent and rare labels',
         [
@@ -140,7 +139,7 @@ def build_page(
       Section('Training', [learning_curves(groups)]),
       Section(
         'Labels missed more than expected',
-        _worst(groups, tallies),
+        _worst(groups),
       ),
       Section('Published numbers', published_blocks(dataset, groups, colours)),
       Section('All metrics', full_tables(groups)),
@@ -267,9 +266,7 @@ def _hierarchy(
   return [Section('Hierarchy of the labels', blocks)]
 
 
-def _worst(
-  groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
-) -> list[Block]:
+def _worst(groups: Sequence[Group]) -> list[Block]:
   blocks: list[Block] = [
     Text(
       'Rare labels are missed often by every system. So a label is expected to '
@@ -279,9 +276,9 @@ def _worst(
   ]
   names = {k: v for group in groups for k, v in group.first.names.items()}
   for group in groups:
-    run, first_tally = group.first, tallies[group.name][0]
-    k = min(USUAL_K, first_tally.hits.shape[1])
-    counts = label_tally(run.predictions, first_tally.hits, k)
+    run = group.first
+    k = min(USUAL_K, run.predictions.lists[ALL].ids.shape[1])
+    counts = label_tally(run.predictions, k)
     seed = f' (seed {run.config[SEED]})' if len(group.runs) > 1 else ''
     blocks.append(
       Fold(

@@ -3,7 +3,12 @@
 import dataclasses
 import pathlib
 
+import numpy as np
+import pytest
+
 from tests.report.conftest import texts
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.trees.tree_model import TreeModel
@@ -12,6 +17,8 @@ from xjax.report.tables.systems import (
   config_table,
   cost_table,
   label_space_remarks,
+  label_tally,
+  worst_labels,
 )
 from xjax.train.run_record import RunRecord
 
@@ -71,3 +78,34 @@ def test_other_label_spaces_are_told(predictions_of):
   assert said.startswith(
     'b has 8 labels and 0 training documents, but a has 8 '
   )
+
+
+def test_labels_are_the_metrics(predictions_of):
+  p = predictions_of()
+  metrics = judge(p, Criteria(ks=(3,)))['xjax']['all']
+  counts = label_tally(p, 3)
+  assert counts.f1.mean() == pytest.approx(metrics['macro-F1@3'], abs=1e-15)
+  assert (counts.correct > 0).mean() == metrics['coverage@3']
+  assert counts.predicted.sum() == 3 * len(p)
+  assert counts.gold.sum() == len(p.gold.values)
+  assert (counts.lost == counts.gold - counts.correct).all()
+
+
+def test_worst_labels_by_hand(predictions_of):
+  p = predictions_of()
+  run = type('JudgedRun', (), {'predictions': p})
+  counts = dataclasses.replace(
+    label_tally(p, 3),
+    correct=np.array([5, 1, 0, 0, 2, 3, 0, 0]),
+    predicted=np.array([9, 1, 0, 2, 2, 3, 4, 0]),
+    gold=np.array([9, 2, 4, 4, 3, 3, 0, 0]),
+  )
+  table = worst_labels(run, {'l2': 'two'}, counts, 3)
+  rows = texts(table)
+  # Of the 19 gold labels with 10 to 99 training documents, 13 are missed. So
+  # l0 is missed in 4 documents of 9, which is less than expected.
+  assert [row[0] for row in rows] == ['l2', 'l3', 'l4']
+  counted = ['l2', 'two', '30', '4', '0', '0', '4', '2.7', '1.3', '0.0000']
+  assert rows[0] == counted
+  assert rows[2][-4:] == ['1', '0.5', '0.5', '0.8000']
+  assert len(worst_labels(run, {}, counts, 3, n=2).rows) == 2

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from xjax.judge.calibration import reliability_of
-from xjax.judge.judge import ECE_ABOVE
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import ECE_ABOVE, PROTOCOL, judge
 from xjax.judge.metrics.calibration_error import ABOVE, Reliability
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.slices import ALL
+from xjax.judge.predictions import Predictions
 from xjax.report.figures.plots import (
   Bars,
   Line,
@@ -20,7 +22,6 @@ from xjax.report.figures.plots import (
   reliability_diagram,
   system_colours,
 )
-from xjax.report.figures.tally import Tally
 from xjax.report.page.page import Block, Picture, Text
 from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import intervals_of
@@ -274,15 +275,12 @@ def _history(
   return Line(name, points_N2[:, 0], points_N2[:, 1])
 
 
-def rank_curves(
-  groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
-) -> Picture:
+def rank_curves(groups: Sequence[Group]) -> Picture:
   """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2."""
   names, svgs = [group.name for group in groups], []
+  runs = [[_rank_curves(r.predictions) for r in g.runs] for g in groups]
   for kind, title in _CURVE_NAMES.items():
-    curves = [
-      np.mean([t.curves[kind] for t in tallies[name]], axis=0) for name in names
-    ]
+    curves = [np.mean([curve[kind] for curve in own], axis=0) for own in runs]
     lines = [
       Line(name, np.arange(1, len(y) + 1), y) for name, y in zip(names, curves)
     ]
@@ -299,3 +297,14 @@ def rank_curves(
       '(Chalkidis et al. 2019, Fig. 2).'
     ),
   )
+
+
+def _rank_curves(predictions: Predictions) -> dict[str, np.ndarray]:
+  """Returns P, R and RP at 1, 2, ... up to the depth of the lists."""
+  ks = range(1, predictions.lists[ALL].ids.shape[1] + 1)
+  kinds = [f'{kind}@k' for kind in _CURVE_NAMES]
+  values = judge(predictions, Criteria(ks, kinds))[PROTOCOL][ALL]
+  return {
+    kind: np.array([values[f'{kind}@{k}'] for k in ks], np.float64)
+    for kind in _CURVE_NAMES
+  }

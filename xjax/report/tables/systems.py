@@ -1,6 +1,7 @@
 """Builds tables about systems, and about a dataset's documents and labels."""
 
 from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
 import datetime
 import json
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import tqdm
 
+from xjax.core.types import PAD
+from xjax.judge.metrics.label_sums import in_bins
+from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.figures.tally import LabelTally
 from xjax.report.runs import SEED, Group, JudgedRun
 from xjax.report.table import MISSING, Cell, Table, number_cell
 from xjax.train.run_record import RunRecord
@@ -92,6 +95,49 @@ def _value_cell(value: Any) -> Cell:
     return Cell(MISSING)
   text = value if isinstance(value, str) else json.dumps(value)
   return Cell(text if len(text) <= _LONGEST else f'{text[: _LONGEST - 3]}...')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelTally:
+  """Holds counts of documents for each label, int64 [L] each."""
+
+  # A label is predicted if it is among the first k of a document's list.
+
+  correct: np.ndarray  # predicted and gold
+  predicted: np.ndarray
+  gold: np.ndarray
+
+  @property
+  def lost(self) -> np.ndarray:
+    return self.gold - self.correct
+
+  def expected_lost(self, frequencies: np.ndarray) -> np.ndarray:
+    """Computes how often each label would be lost, given only its frequency."""
+    # That is the average of the gold labels in its bin (label_sums.in_bins).
+    expected = np.zeros(len(self.gold))
+    for labels_L in in_bins(frequencies).values():
+      share = self.lost[labels_L].sum() / max(self.gold[labels_L].sum(), 1)
+      expected[labels_L] = share * self.gold[labels_L]
+    return expected
+
+  @property
+  def f1(self) -> np.ndarray:
+    """Returns float64 [L], the F1 of each label; 0 / 0 counts as 0."""
+    return 2 * self.correct / np.maximum(self.predicted + self.gold, 1)
+
+
+def label_tally(predictions: Predictions, k: int) -> LabelTally:
+  """Counts the documents of each label, among the first k predicted labels."""
+  lists, n_labels = predictions.lists[ALL].first(k), len(predictions.labels)
+
+  def count(labels: np.ndarray) -> np.ndarray:
+    return np.bincount(labels, minlength=n_labels)
+
+  return LabelTally(
+    correct=count(lists.ids[lists.hits(predictions.gold, n_labels)]),
+    predicted=count(lists.ids[lists.ids != PAD]),
+    gold=count(predictions.gold.values),
+  )
 
 
 def worst_labels(
