@@ -37,9 +37,7 @@ def judge_runs(
       run.predictions, criteria, _threshold(run), run.shown_probabilities()
     )
     judged_runs.append(
-      dataclasses.replace(
-        run, metrics=metrics, criteria=criteria, weights_L=weights_L
-      )
+      dataclasses.replace(run, metrics=metrics, criteria=criteria)
     )
   return judged_runs
 
@@ -63,12 +61,10 @@ def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   """Gives all runs the label weights of the first run with a file of them."""
   # float64 [L] per run, by label id, or None for each. A label without a weight
   # is a DataError.
-  weighted_run = next((run for run in runs if run.weights_L is not None), None)
-  if weighted_run is None:
+  given = (run.weight_of for run in runs if run.weight_of is not None)
+  weight_of = next(given, None)
+  if weight_of is None:
     return [None] * len(runs)
-  weight_of = dict(
-    zip(weighted_run.predictions.labels, weighted_run.weights_L, strict=True)
-  )
   weights = []
   for run in runs:
     labels = run.predictions.labels

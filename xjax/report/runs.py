@@ -15,7 +15,6 @@ from xjax.data.schema import Label
 from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
@@ -37,8 +36,8 @@ class JudgedRun:
   concepts: Sequence[Label] = ()  # others of the taxonomy; of a workdir
   history: Sequence[Mapping[str, Any]] = ()  # of metrics.jsonl
   calibration: Calibration | None = None  # of the scores
-  # Inverse propensities from a file; None means the formula.
-  weights_L: np.ndarray | None = None  # float64 [L]
+  # Inverse propensities from a file, by label id; None means the formula.
+  weight_of: Mapping[str, float] | None = None
   criteria: Criteria = Criteria()  # as far as known; set by judge_runs
   record: RunRecord | None = None  # what the run has cost, if recorded
   file: pathlib.Path | None = None  # from which the predictions were read
@@ -58,12 +57,8 @@ class JudgedRun:
 
   def of_judged_labels(self) -> 'JudgedRun':
     """Returns the run without the labels that are left out of judging."""
-    predictions, weights_L = self.predictions, self.weights_L
-    if weights_L is not None:
-      weights_L = weights_L[predictions.masks[ALL]]
-    return dataclasses.replace(
-      self, predictions=predictions.of_judged_labels(), weights_L=weights_L
-    )
+    predictions = self.predictions.of_judged_labels()
+    return dataclasses.replace(self, predictions=predictions)
 
   @property
   def names(self) -> dict[str, str]:

@@ -109,25 +109,29 @@ def _fill_in(
       files, predictions=run.file, may_lack=True, **lacking
     )
     ours, weights_L = read_judged(files, depth)
+    run = dataclasses.replace(run, weight_of=_by_id(ours, weights_L))
     if theirs.dropped:  # its file still has these labels
       ours = ours.leaving_out(_indices(ours, theirs.dropped))
     if 'train_labels' in lacking:
       held_out = [theirs.labels[i] for i in theirs.held_out]
       ours = dataclasses.replace(ours, held_out=_indices(ours, held_out))
-    run = dataclasses.replace(run, predictions=ours, weights_L=weights_L)
-    run = run.of_judged_labels()
-  ours, weights_L = run.predictions, run.weights_L
+    ours = ours.of_judged_labels()
   if set(ours.labels) <= set(theirs.labels):
-    if weights_L is not None and len(ours.labels) == len(theirs.labels):
-      weight_of = dict(zip(ours.labels, weights_L.tolist(), strict=True))
-      weights_L = np.array([weight_of[id_] for id_ in theirs.labels])
-    if weights_L is None or len(weights_L) == len(theirs.labels):
-      ours = _in_order(ours, theirs.labels)
+    ours = _in_order(ours, theirs.labels)
   if ours.hierarchy is None and theirs.hierarchy is not None:
     if set(ours.labels) & set(theirs.labels):
       hierarchy = theirs.hierarchy.for_labels(ours.labels)
       ours = dataclasses.replace(ours, hierarchy=hierarchy)
-  return dataclasses.replace(run, predictions=ours, weights_L=weights_L)
+  return dataclasses.replace(run, predictions=ours)
+
+
+def _by_id(
+  predictions: Predictions, weights_L: np.ndarray | None
+) -> dict[str, float] | None:
+  """Returns the label weights of a file by label id; None if it has none."""
+  if weights_L is None:
+    return None
+  return dict(zip(predictions.labels, weights_L.tolist(), strict=True))
 
 
 def _indices(predictions: Predictions, ids: Sequence[str]) -> np.ndarray:
@@ -233,8 +237,9 @@ def _read(
   predictions, weights_L = read_judged(
     dataclasses.replace(files, predictions=file, may_lack=True), depth
   )
+  weight_of = _by_id(predictions, weights_L)
   run = JudgedRun(
-    name, path, '', None, {}, predictions, weights_L=weights_L, file=file
+    name, path, '', None, {}, predictions, weight_of=weight_of, file=file
   )
   # Saved metrics are valid only if no additional files change what is judged.
   has_metrics = file.name == PREDICTIONS and (folder / METRICS).is_file()

@@ -91,7 +91,7 @@ def _remarks(compared: Compared) -> Iterator[str]:
 def _weight_remarks(compared: Compared) -> Iterator[str]:
   """Yields a line about the label weights, if a metric depends on them."""
   if any(map(is_weighed, compared.plan.metrics)):
-    if any(run.weights_L is not None for run in compared.groups[0].runs):
+    if any(run.weight_of for run in compared.groups[0].runs):
       yield 'label weights are from --inv_prop'
     else:
       a, b = compared.plan.propensity
