@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from xjax.core.atomic import write_json
-from xjax.core.types import Ragged, ScoreKind
+from xjax.core.types import Ragged
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Corpus, Document, Labels, Split
 from xjax.judge.calibration import Calibration
-from xjax.judge.predictions import Predictions
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.ensemble.ensemble_model import EnsembleModel
@@ -95,39 +94,6 @@ def test_a_card_has_the_metrics_and_errors_of_probabilities(result):
   errors = [f'{values[name]:.3f}' for name in ('ECE', 'ECE[>0.1]')]
   assert text.count('| split |') == 2
   assert f'| dev | {" | ".join(errors)} |' in text
-
-
-def calibrated_card(result, calibration, **changes):
-  """The card of a run with this calibration, and other metrics of dev."""
-  dev = result.metrics['dev']
-  values = {**dev['xjax']['all'], **changes}
-  dev = {**dev, 'xjax': {**dev['xjax'], 'all': values}}
-  return card(result, metrics={'dev': dev}, calibration=calibration)
-
-
-TUNED = {'threshold-tuned': -0.231, 'micro-F1-tuned': 0.861}
-
-
-def test_the_tuned_threshold_is_a_probability(result):
-  own = dataclasses.replace(
-    result.calibration, others=(1.0, -1.0), a=1.0, b=0.0
-  )
-  text = calibrated_card(result, own, **TUNED)
-  assert (
-    '`--threshold=tuned` assigns labels with a probability of at least 0.44 or '
-    '0.23 (frequent labels or others).' in text
-  )
-  own = dataclasses.replace(own, others=(1.0, 0.0))
-  text = calibrated_card(result, own, **TUNED)
-  assert 'a probability of at least 0.44.' in text
-  assert '--threshold=tuned' not in calibrated_card(result, own)
-  path = result.paths['dev'] / 'predictions.npz'
-  margins = dataclasses.replace(
-    Predictions.load(path), score_kind=ScoreKind.MARGIN
-  )
-  margins.save(path)
-  text = calibrated_card(result, None, **TUNED)
-  assert 'labels with a score of at least -0.231.' in text
 
 
 def test_the_readme_of_a_user_is_kept(result, caplog):

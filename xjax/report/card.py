@@ -15,12 +15,10 @@ from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
-from xjax.judge.calibration import Method, probabilities_at
-from xjax.judge.files.evaluation import PREDICTIONS
+from xjax.judge.calibration import Method
 from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL
 from xjax.judge.metrics.calibration_error import ABOVE
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Predictions
 from xjax.models.config_json import diff, to_json
 from xjax.models.contract import DEV, Config, load_config
 from xjax.report.table import escape_markdown, rows_table
@@ -172,7 +170,7 @@ def _metrics(result: FitResult) -> Iterator[str]:
 
 
 def _probabilities(result: FitResult) -> Iterator[str]:
-  """Yields Markdown on how good the probabilities and the threshold are."""
+  """Yields Markdown on how good the probabilities are."""
   calibration = result.calibration
   if calibration is None or calibration.method is Method.NONE:
     yield 'Scores are not calibrated.'
@@ -194,22 +192,6 @@ def _probabilities(result: FitResult) -> Iterator[str]:
       f'with a probability above {ABOVE}:'
     )
     yield rows_table([('split', 'all', f'above {ABOVE}'), *rows])
-  tuned = result.metrics.get(DEV, {}).get(PROTOCOL, {}).get(ALL, {})
-  if (threshold := tuned.get('threshold-tuned')) is not None:
-    predictions = Predictions.load(result.paths[DEV] / PREDICTIONS)
-    space = result.corpus.label_space
-    shown = probabilities_at(
-      threshold,
-      predictions.score_kind,
-      calibration,
-      space.train_counts[: space.n_inside],
-    )
-    least = ' or '.join(dict.fromkeys(f'{p:.2g}' for p in shown))
-    what = f'a score of at least {threshold:.3f}'
-    if least:
-      what = f'a probability of at least {least}'
-      what += ' (frequent labels or others)' * (' or ' in least)
-    yield f'`--threshold=tuned` assigns labels with {what}.'
 
 
 def _unseen(result: FitResult, config: Config) -> Iterator[str]:

@@ -233,7 +233,7 @@ def _results(
     said.append(
       '± is one standard error over seeds, or half of a bootstrap interval.'
     )
-  if empty := empty_slices(group_metrics(group, protocol) for group in groups):
+  if empty := empty_slices([group_metrics(g, protocol) for g in groups]):
     said.append(f'Slices without values are left out: {", ".join(empty)}.')
   why_missing = [Fold('Why values are missing', notes)] if notes else []
   return [Text(' '.join(said)), results, *why_missing]

@@ -80,17 +80,6 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
     + ', '.join(f'{name}: {y:.4f}' for name, y in zip(sizes, bar.heights))
     for bar in bars
   )
-  whiskers = 'Whiskers show bootstrap intervals.'
-  if not any(np.isfinite(bar.low).any() for bar in bars):
-    whiskers = (
-      'No intervals were computed, so there are no whiskers; --ci adds '
-      'intervals.'
-    )
-  elif any(len(group.runs) > 1 for group in groups):
-    whiskers = (
-      'Whiskers show bootstrap intervals, or one standard error on each side '
-      'of a mean over seeds.'
-    )
   svg = grouped_bars(
     'Macro-F1 by training frequency',
     'training documents of the label',
@@ -103,7 +92,9 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
     alt=_alt(f'Macro-F1 at {k} by training frequency', parts),
     caption=(
       'A bar is the mean F1 of the labels in a bin. The F1 is computed from '
-      f'the first {k} predicted labels of each document. {whiskers}'
+      f'the first {k} predicted labels of each document. Whiskers show '
+      'bootstrap intervals, which --ci computes, or one standard error on each '
+      'side of a mean over seeds.'
     ),
   )
 

@@ -1,6 +1,6 @@
 """Shows the metrics of systems as tables, and says why values are missing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import re
 from typing import Any
 
@@ -112,18 +112,16 @@ def main_columns(
   return list(dict.fromkeys(wanted)) or main_metrics(names)
 
 
-def empty_slices(tables: Iterable[Slices]) -> list[str]:
+def empty_slices(tables: Collection[Slices]) -> list[str]:
   """Returns the slices in which no system has a value, except counts."""
-  full: dict[str, bool] = {}
-  for table in tables:
-    for name, values in table.items():
-      has_value = any(
-        value.mean is not None
-        for metric, value in values.items()
-        if not is_count(metric)
-      )
-      full[name] = full.get(name, False) or has_value
-  return [name for name, is_full in full.items() if not is_full]
+  full = {
+    name
+    for table in tables
+    for name, values in table.items()
+    for metric, value in values.items()
+    if value.mean is not None and not is_count(metric)
+  }
+  return [name for name in _union(tables) if name not in full]
 
 
 def metric_table(
