@@ -29,7 +29,7 @@ def test_seconds_add_up_over_starts(home):
   with RunClock(home) as clock:
     pass
   assert clock.is_new(6)
-  clock.save(clock.finished(6, 1234))
+  clock.record.ended(6, 1234).save(home)
   last = RunRecord.read(home)
   assert (last.seconds, last.steps, last.model_bytes) == (20, 6, 1234)
   assert last.finished.endswith('+00:00') and last.version
@@ -38,7 +38,7 @@ def test_seconds_add_up_over_starts(home):
 def test_a_finished_run_is_not_new(home):
   with RunClock(home) as clock:
     pass
-  clock.save(clock.finished(6, 1))
+  clock.record.ended(6, 1).save(home)
   before = home.record.read_bytes()
   with RunClock(home) as clock:
     pass
@@ -50,11 +50,7 @@ def test_a_finished_run_is_not_new(home):
   ('field', 'value'),
   [
     ('seconds', '1'),
-    ('seconds', None),
-    ('peak_memory', 1.5),
-    ('finished', 3),
-    ('device_memory', [1]),
-    ('model_bytes', True),
+    ('peak_memory', None),
   ],
 )
 def test_a_damaged_record_is_one_error(home, field, value):

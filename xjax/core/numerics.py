@@ -52,7 +52,7 @@ def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
   """Returns the sum of all entries of an array."""
   return lax.platform_dependent(
     x_BC,
-    cpu=lambda x_BC: _product(x_BC, jnp.ones(x_BC.shape[1]), (1, 0)).sum(),
+    cpu=lambda x_BC: product(x_BC, jnp.ones(x_BC.shape[1]), (1, 0)).sum(),
     default=jnp.sum,
   )
 
@@ -61,12 +61,6 @@ def column_sums(x_BC: Float32[Array, 'B C']) -> Float32[Array, ' C']:
   """Returns the sum of each column of an array."""
   return lax.platform_dependent(
     x_BC,
-    cpu=lambda x_BC: _product(jnp.ones(x_BC.shape[0]), x_BC, (0, 0)),
+    cpu=lambda x_BC: product(jnp.ones(x_BC.shape[0]), x_BC, (0, 0)),
     default=lambda x_BC: x_BC.sum(axis=0),
   )
-
-
-def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
-  """Returns the product of two float32 arrays, summed over one axis of each."""
-  contracted = (((axes[0],), (axes[1],)), ((), ()))
-  return lax.dot_general(a, b, contracted, precision=lax.Precision.HIGHEST)

@@ -4,33 +4,27 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 import zlib
 
 import numpy as np
 
-_T = TypeVar('_T')
 _ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Packed(Sequence[_T], Generic[_T]):
-  """Holds N values as consecutive bytes, with about 4 extra bytes per value."""
+class Texts(Sequence):
+  """Holds N strings in one array of bytes, with about 4 extra bytes each."""
 
-  data: np.ndarray  # uint8, the bytes of all values
+  data: np.ndarray  # uint8, the bytes of all strings
   offsets: np.ndarray  # uint32 or int64 [N + 1]
 
-  @staticmethod
-  def pack(value: Any) -> bytes:
-    raise NotImplementedError
-
-  @staticmethod
-  def unpack(data: bytes) -> Any:
-    raise NotImplementedError
+  pack = staticmethod(str.encode)
+  unpack = staticmethod(bytes.decode)
 
   @classmethod
-  def of(cls, values: Iterable[_T]) -> Self:
+  def of(cls, values: Iterable) -> Self:
     """Packs values, and reads each of them only once."""
     if isinstance(values, cls):
       return values
@@ -83,7 +77,7 @@ class _Packed(Sequence[_T], Generic[_T]):
       for start, end in zip(bounds, bounds[1:], strict=False):
         yield data[position : (position := position + end - start)]
 
-  def __iter__(self) -> Iterator[_T]:
+  def __iter__(self) -> Iterator:
     return map(self.unpack, self.packed_rows())
 
   def __eq__(self, other: object) -> bool:
@@ -100,16 +94,31 @@ class _Packed(Sequence[_T], Generic[_T]):
 
   __hash__ = None
 
+  def arrays(self, name: str) -> dict[str, np.ndarray]:
+    """Returns `name/bytes` and `name/offsets`, which Arrays.strings reads."""
+    offsets = self.offsets.astype(np.int64)
+    return {
+      f'{name}/bytes': self.bytes(),
+      f'{name}/offsets': offsets - offsets[0],
+    }
 
-class TextPacker(Generic[_T]):
+  @functools.cached_property
+  def row_of(self) -> 'TextRows':
+    return TextRows(self)
+
+  def __contains__(self, text: object) -> bool:
+    return isinstance(text, str) and text in self.row_of
+
+
+class TextPacker:
   """Packs values one by one as they are read."""
 
-  def __init__(self, kind: type[_Packed[_T]]):
+  def __init__(self, kind: type[Texts]):
     self._kind = kind
     self._data = bytearray()
     self._ends = array('q', [0])
 
-  def append(self, value: _T) -> None:
+  def append(self, value: Any) -> None:
     self._data += self._kind.pack(value)
     self._ends.append(len(self._data))
 
@@ -130,8 +139,8 @@ def _narrow(offsets: np.ndarray) -> np.ndarray:
   return offsets.astype(np.uint32 if offsets[-1] < 2**32 else np.int64)
 
 
-class TextLists(_Packed[tuple[str, ...]]):
-  """Holds N lists of strings in one array of bytes."""
+class TextLists(Texts):
+  """Holds N tuples of strings in one array of bytes."""
 
   @staticmethod
   def pack(value: Iterable[str]) -> bytes:
@@ -141,28 +150,6 @@ class TextLists(_Packed[tuple[str, ...]]):
   @staticmethod
   def unpack(data: bytes) -> tuple[str, ...]:
     return tuple(text.decode() for text in data.split(_END)[:-1])
-
-
-class Texts(_Packed[str]):
-  """Holds N strings in one array of bytes."""
-
-  pack = staticmethod(str.encode)
-  unpack = staticmethod(bytes.decode)
-
-  def arrays(self, name: str) -> dict[str, np.ndarray]:
-    """Returns `name/bytes` and `name/offsets`, which Arrays.strings reads."""
-    offsets = self.offsets.astype(np.int64)
-    return {
-      f'{name}/bytes': self.bytes(),
-      f'{name}/offsets': offsets - offsets[0],
-    }
-
-  @functools.cached_property
-  def row_of(self) -> 'TextRows':
-    return TextRows(self)
-
-  def __contains__(self, text: object) -> bool:
-    return isinstance(text, str) and text in self.row_of
 
 
 class TextRows(Mapping[str, int]):
@@ -183,11 +170,10 @@ class TextRows(Mapping[str, int]):
     return iter(self.texts)
 
   def __getitem__(self, text: str) -> int:
-    code = np.uint32(_hash(text))
-    row = self._row(text, code, np.searchsorted(self._hashes, code))
+    (row,) = self.find([text])
     if row == -1:
       raise KeyError(text)
-    return row
+    return int(row)
 
   def find(self, texts: Sequence[str]) -> np.ndarray:
     """Returns the row of each string as int64; -1 if a string has no row."""

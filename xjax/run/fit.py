@@ -88,14 +88,14 @@ def fit(
     is_new = clock.is_new(steps)
     if is_new:
       # A run that is killed from here on gets its record at the next start.
-      clock.save(clock.unfinished())
+      clock.record.save(folder)
     if metrics is None:
       scorer = model.open(run)
       best, kind = scorer.step, scorer.score_kind
       opened = OpenRun(run, corpus.label_space, scorer)
       metrics = judge_splits(opened, corpus)
     if is_new:
-      clock.save(clock.finished(steps, model.size(run)))
+      clock.record.ended(steps, model.size(run)).save(folder)
     method = config.eval.calibration
     return FitResult(
       workdir=folder.path,

@@ -35,16 +35,19 @@ class RunRecord:
     if not path.is_file():
       return None
     values = read_json(path)
-    fields = dataclasses.fields(cls)
-    for field in fields:
-      kind = int | float if field.type is float else field.type
-      value = values.get(field.name)
-      if not isinstance(value, kind) or isinstance(value, bool):
+    for name, kind in cls.__annotations__.items():
+      number = int | float if kind is float else kind
+      if not isinstance(values.get(name), number):
         raise DataError(
-          f'{path}: {field.name} is missing or has a wrong type; remove the '
-          'file, which only records what the run has cost'
+          f'{path}: {name} is missing or has a wrong type; remove the file, '
+          'which only records what the run has cost'
         )
-    return cls(**{field.name: values[field.name] for field in fields})
+    return cls(**{name: values[name] for name in cls.__annotations__})
+
+  def save(self, workdir: Workdir) -> None:
+    """Writes run.json, on host 0."""
+    if is_host0():
+      write_json(workdir.record, dataclasses.asdict(self))
 
   def with_time(self, seconds: float) -> 'RunRecord':
     """Adds seconds, and the memory that this process has used so far."""
@@ -54,7 +57,15 @@ class RunRecord:
       seconds=self.seconds + seconds,
       peak_memory=max(self.peak_memory, peak_memory()),
       device_memory=max(device, default=None),
+      finished='',
       version=__version__,
+    )
+
+  def ended(self, steps: int, model_bytes: int) -> 'RunRecord':
+    """Returns the record of a run that ends now."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+    return dataclasses.replace(
+      self, steps=steps, model_bytes=model_bytes, finished=now
     )
 
 
@@ -63,37 +74,23 @@ class RunClock(contextlib.AbstractContextManager):
 
   def __init__(self, workdir: Workdir) -> None:
     self._workdir = workdir
-    self.record = RunRecord.read(workdir) or RunRecord()
+    self.before = RunRecord.read(workdir) or RunRecord()
 
   def __enter__(self) -> 'RunClock':
     self._start = time.monotonic()
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-    self._timed = self.record.with_time(time.monotonic() - self._start)
+    # The record of a run that is not finished.
+    self.record = self.before.with_time(time.monotonic() - self._start)
     if kind is not None:
       # The error is more important than a record that cannot be written.
       with contextlib.suppress(WriteError):
-        self.save(self.unfinished())
+        self.record.save(self._workdir)
 
   def is_new(self, steps: int) -> bool:
-    """Returns whether the record lacks a run that has taken so many steps."""
-    return not self.record.finished or self.record.steps != steps
-
-  def unfinished(self) -> RunRecord:
-    """Returns the record of a run that is not finished, after the block."""
-    return dataclasses.replace(self._timed, finished='')
-
-  def finished(self, steps: int, model_bytes: int) -> RunRecord:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-    return dataclasses.replace(
-      self._timed, steps=steps, model_bytes=model_bytes, finished=now
-    )
-
-  def save(self, record: RunRecord) -> None:
-    """Saves a record of the run as run.json; only host 0 writes."""
-    if is_host0():
-      write_json(self._workdir.record, dataclasses.asdict(record))
+    """Returns whether run.json lacks a run that has taken so many steps."""
+    return not self.before.finished or self.before.steps != steps
 
 
 def peak_memory() -> int:

@@ -114,7 +114,6 @@ class Workdir:
         try:
           held.enter_context(locked(self.path))
           remove_temporaries(self.path)
-          self._record_the_rest()
         except UserError as error:
           fault = error
       if not host0_says(fault is None):
@@ -161,19 +160,16 @@ class Workdir:
     """Records the digest of a file after the `with` block has written it.
 
     The block must replace the file at once, or not at all. Meanwhile,
-    digests.json has null for the file, so a killed process never leaves the
-    digest of another content; the next start records the digest.
+    digests.json lacks the file, so a killed process never leaves the digest of
+    another content.
     """
     name = path.relative_to(self.path).as_posix()
-    self._record(name, None)
+    digests = self._recorded()
+    if digests.pop(name, None) is not None:
+      write_json(self.digest_list, digests)
     yield
-    self._record(name, file_digest(path))
-
-  def _record_the_rest(self) -> None:
-    """Records the digests of files whose writer was killed in `recording`."""
-    for name, digest in self._recorded().items():
-      if digest is None and (self.path / name).is_file():
-        self._record(name, file_digest(self.path / name))
+    digests = self._recorded() | {name: file_digest(path)}
+    write_json(self.digest_list, digests)
 
   def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
     """Raises a DataError with `remedy` if a file is not as it was written."""
@@ -187,11 +183,7 @@ class Workdir:
         f'field {name!r} from {self.digest_list}'
       )
 
-  def _record(self, name: str, digest: str | None) -> None:
-    """Replaces the digest of a file in digests.json; None if it is written."""
-    write_json(self.digest_list, {**self._recorded(), name: digest})
-
-  def _recorded(self) -> dict[str, str | None]:
+  def _recorded(self) -> dict[str, str]:
     return read_json(self.digest_list) if self.digest_list.is_file() else {}
 
   def record_corpus(self, corpus: Corpus) -> None:
@@ -248,17 +240,11 @@ class Workdir:
     return described
 
   def digests(self) -> dict[str, str]:
-    digests = self._read_corpus().get('digests', {})
-    if not isinstance(digests, dict):
-      raise DataError(f'{self.corpus}: digests must be a JSON object')
-    return digests
+    return self._read_corpus()['digests']
 
   def label_space(self) -> LabelSpace:
     """Reads the labels, with those left out of judging, and the concepts."""
-    n_train = self._read_corpus().get('n_train')
-    if type(n_train) is not int:
-      raise DataError(f'{self.corpus}: n_train is missing or is no integer')
-    space = LabelSpace.load(self.labels, n_train)
+    space = LabelSpace.load(self.labels, self._read_corpus()['n_train'])
     self.check(self.labels)
     self.check(self.concepts)
     self.check(self.left_out)

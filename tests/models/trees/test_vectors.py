@@ -23,7 +23,7 @@ from xjax.models.trees import sparse_model
 from xjax.models.trees.vectors import RunVectors, join
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.run_record import RunClock, RunRecord
+from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -160,7 +160,7 @@ def test_a_stage_that_changed_is_an_error(joined, tmp_path):
 
 def test_the_vectors_of_an_unfinished_run_are_not_used(source, tmp_path):
   config = of_run(source)
-  RunClock(Workdir.at(source)).save(RunRecord())
+  RunRecord().save(Workdir.at(source))
   with pytest.raises(ConfigError, match=f'{source} is not finished'):
     fit(config, tmp_path / 'run')
   (source / 'run.json').unlink()

@@ -109,8 +109,6 @@ def test_what_does_not_fit_leaves_nothing(config, vectors, tmp_path):
   with pytest.raises(DataError, match='gone: cannot be read'):
     fit(with_vectors(config, tmp_path / 'gone'), tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
-  with pytest.raises(ConfigError):
-    start_words(None, wider.model.embedding, Vocabulary(('a',)))
 
 
 def test_words_follow_padding_and_the_unknown_word():

@@ -73,7 +73,6 @@ def start_words(
   path = _path(config)
   if not path:
     return state, None
-  check_word_vectors(config)
   words = read_word_vectors(path, vocab)
   params = by_path(state.params)
   params[WORD_VECTORS] = replace_values(
