@@ -32,9 +32,9 @@ def get_config() -> Config:
   small = shrink(Config())
   model = dataclasses.replace(
     small.model,
-    encoder=GatedConfig().tiny(),
+    encoder=GatedConfig(units=8),
     pooling=MaxConfig(),
-    head=CosineConfig().tiny(),
+    head=CosineConfig(chunk=8),
   )
   folder = os.path.dirname(__file__)
   data = CsvData(dir=folder, tokens=small.data.tokens)

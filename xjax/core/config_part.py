@@ -1,15 +1,14 @@
 """Defines the base class for parts of a config, and the fields of parts.
 
 A part is a dataclass that inherits from ConfigPart. Each field of a part has a
-help text, bounds, and a value for tiny configs in tests. The method faults() of
-a part yields the faults that concern several fields. An abstract part, such as
-"an encoder", has several kinds: its subclasses in xjax and in imported modules
-of the user. A config has one of the kinds in place of the abstract part.
+help text and bounds. The method faults() of a part yields the faults that
+concern several fields. An abstract part, such as "an encoder", has several
+kinds: its subclasses in xjax and in imported modules of the user. A config has
+one of the kinds in place of the abstract part.
 """
 
 from collections.abc import Callable, Iterator
 import dataclasses
-import functools
 import importlib
 import importlib.machinery
 import inspect
@@ -19,7 +18,7 @@ import pathlib
 import pkgutil
 import sys
 import types
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from xjax.core.errors import ConfigError
 
@@ -42,8 +41,6 @@ POSITIVE = Bound(lambda value: 0 < value < math.inf, 'above 0')
 AMOUNT = Bound(lambda value: 0 <= value < math.inf, 'at least 0')
 RATIO = Bound(lambda value: 1 <= value < math.inf, 'at least 1')
 
-_UNCHANGED = object()
-
 
 def field(
   default: Any,
@@ -51,7 +48,6 @@ def field(
   bound: Bound | None = None,
   *,
   may_change: bool = False,
-  tiny: Any = _UNCHANGED,
 ) -> Any:
   """Defines a field of a config part.
 
@@ -60,20 +56,11 @@ def field(
     help_: the meaning of the field, in one or two sentences.
     bound: None allows all values of the type.
     may_change: whether a resumed run can have another value, which is printed.
-    tiny: the value in a tiny config for tests, or a function of the config's
-      value. By default the value is unchanged.
   """
   metadata = {'help': help_, 'bound': bound, 'may_change': may_change}
-  if tiny is not _UNCHANGED:
-    metadata['tiny'] = tiny if callable(tiny) else lambda _: tiny
   if callable(default):
     return dataclasses.field(default_factory=default, metadata=metadata)
   return dataclasses.field(default=default, metadata=metadata)
-
-
-def at_most(limit: float) -> Callable[[float], float]:
-  """Returns a function that replaces values above a limit by the limit."""
-  return functools.partial(min, limit)
 
 
 class ConfigPart:
@@ -108,19 +95,6 @@ class ConfigPart:
     `path` is the path of this part, such as 'config.model.encoder'.
     """
     yield from ()
-
-  def tiny(self) -> Self:
-    """Returns a copy for tests: every size is small, and no file is read."""
-    sizes = {}
-    for field_ in dataclasses.fields(self):
-      value = getattr(self, field_.name)
-      if 'tiny' in field_.metadata:
-        sizes[field_.name] = field_.metadata['tiny'](value)
-      elif isinstance(value, ConfigPart):
-        sizes[field_.name] = value.tiny()
-      elif isinstance(value, tuple) and parts_in(value):
-        sizes[field_.name] = tuple(part.tiny() for part in value)
-    return dataclasses.replace(self, **sizes)
 
   @classmethod
   def bounds(cls, name: str) -> tuple[Bound, ...]:

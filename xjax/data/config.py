@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 import dataclasses
 import enum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from xjax.core.config_part import (
   AT_LEAST_0,
@@ -11,7 +11,6 @@ from xjax.core.config_part import (
   SHARE,
   Bound,
   ConfigPart,
-  at_most,
   field,
 )
 
@@ -46,13 +45,11 @@ class PaddedConfig(TokensConfig, abstract=True):
     'The largest number of tokens that are read from the start of a document. '
     'The limit is for all zones together.',
     AT_LEAST_1,
-    tiny=16,
   )
   buckets: tuple[int, ...] = field(
     (64, 128, 256, 512),
     'The lengths to which rows are padded, ascending. The last length is '
     'max_tokens.',
-    tiny=(8, 16),
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -79,14 +76,12 @@ class WordsConfig(PaddedConfig):
     'Words that occur less often than this in the training tokens are replaced '
     'by the unknown word.',
     AT_LEAST_1,
-    tiny=1,
   )
   max_words: int = field(
     150_000,
     'The largest size of the vocabulary. If there are more words, the most '
     'frequent words are kept.',
     AT_LEAST_1,
-    tiny=64,
   )
   by_zone: bool = field(
     False,
@@ -109,7 +104,6 @@ class SubwordsConfig(PaddedConfig):
     'The largest number of pieces that are read from the start of a document. '
     'The limit is for all zones together.',
     Bound(lambda n: n >= 3, 'at least 3, since two tokens are special'),
-    tiny=16,
   )
   packed: bool = field(
     False,
@@ -118,10 +112,6 @@ class SubwordsConfig(PaddedConfig):
     'short and the encoder takes most of the time. It saves no time in '
     'poolings and heads: they process max_tokens positions for every document.',
   )
-
-  def tiny(self) -> Self:
-    small = super().tiny()
-    return dataclasses.replace(small, buckets=(16,)) if self.packed else small
 
 
 @dataclasses.dataclass
@@ -141,15 +131,7 @@ class FeatureFilesConfig(PaddedConfig):
     'The folder of the vector files. If empty, data.dir is used. The synthetic '
     'corpus needs no folder: its vectors are computed from words.',
     may_change=True,
-    tiny='',
   )
-
-  def tiny(self) -> Self:
-    sizes = (
-      {'max_tokens': 16, 'buckets': (8, 16)} if self.max_tokens > 1 else {}
-    )
-    # Without a folder, the vectors of the synthetic corpus are computed.
-    return dataclasses.replace(self, dir='', **sizes)
 
 
 @dataclasses.dataclass
@@ -168,14 +150,12 @@ class TextVectorsConfig(TokensConfig):
     'export` makes such a folder from a trained model. An empty value works '
     'only with SyntheticData; the encoder is then small and has fresh weights.',
     may_change=True,
-    tiny='',
   )
   max_tokens: int = field(
     128,
     'The largest number of pieces that are read from the start of a text, '
     'including special tokens.',
     Bound(lambda n: n >= 3, 'at least 3, since two tokens are special'),
-    tiny=16,
   )
 
 
@@ -184,34 +164,30 @@ class NgramsConfig(TokensConfig, abstract=True):
   """Gives a model n-grams of lower-case words of two characters or more."""
 
   min_ngram: int = field(
-    1, 'The smallest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
+    1, 'The smallest number of words in an n-gram.', AT_LEAST_1
   )
   max_ngram: int = field(
     0,
     'The largest number of words in an n-gram. With 0, the number of training '
     'documents decides.',
     AT_LEAST_0,
-    tiny=at_most(3),
   )
   max_features: int = field(
     200_000,
     'The largest number of n-grams. If there are more n-grams, the most '
     'frequent n-grams of the training split are kept.',
     AT_LEAST_1,
-    tiny=64,
   )
   min_count: int = field(
     2,
     'N-grams that occur in fewer training documents than this are left out.',
     AT_LEAST_1,
-    tiny=1,
   )
   max_share: float = field(
     1.0,
     'N-grams that occur in a larger share of the training documents than this '
     'are left out.',
     SHARE,
-    tiny=1.0,
   )
   sublinear: bool = field(
     True,
@@ -223,7 +199,6 @@ class NgramsConfig(TokensConfig, abstract=True):
     'The number of words that are read from the start of a document. With 0, '
     'all words are read.',
     AT_LEAST_0,
-    tiny=at_most(16),
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -239,7 +214,7 @@ class TfidfConfig(NgramsConfig):
   """Gives a model the word n-grams of a text, weighted by TF-IDF."""
 
   max_ngram: int = field(
-    2, 'The largest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
+    2, 'The largest number of words in an n-gram.', AT_LEAST_1
   )
 
 
@@ -275,7 +250,3 @@ class GivenFeaturesConfig(TokensConfig):
     'With NONE, rows stay as they are. With L2, all rows except rows of zeros '
     'are scaled to length 1. Linear models need rows of length 1.',
   )
-
-  def tiny(self) -> TfidfConfig:
-    # The synthetic corpus is text, so it needs TF-IDF.
-    return TfidfConfig().tiny()

@@ -31,7 +31,6 @@ class AutoModel(Model):
     '',
     'The folder of a pretrained encoder. It is used only if an accelerator is '
     'there.',
-    tiny='',
   )
 
   def check(self, corpus: Corpus, run: Run) -> NoReturn:

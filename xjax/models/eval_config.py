@@ -19,19 +19,16 @@ class EvalConfig(ConfigPart):
   """Configures how a model is judged, that is, how metrics are computed."""
 
   batch_size: int = field(
-    64, 'Documents per batch, over all devices.', AT_LEAST_1, tiny=16
+    64, 'Documents per batch, over all devices.', AT_LEAST_1
   )
   depth: int = field(
     50,
     'Length K of the saved lists. A list has no more places than there are '
     'labels, or than 64.',
     AT_LEAST_1,
-    tiny=16,
   )
   ks: tuple[int, ...] = field(
-    (1, 3, 5, 10),
-    'Cut-offs k of the printed and saved metrics.',
-    tiny=lambda ks: tuple(k for k in ks if k <= 16),
+    (1, 3, 5, 10), 'Cut-offs k of the printed and saved metrics.'
   )
   propensity: tuple[float, ...] = field(
     PROPENSITY,
@@ -55,7 +52,6 @@ class EvalConfig(ConfigPart):
     'A file with one label id per line: labels that are trained, but neither '
     'predicted nor judged. A file name without a folder is searched for in '
     'data.dir first, and then in the current folder.',
-    tiny='',
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:

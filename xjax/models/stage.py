@@ -67,7 +67,6 @@ class StageConfig(ConfigPart):
     (),
     'The zones that the model reads, which must be zones of the run. If empty, '
     'the model reads all zones of the run.',
-    tiny=(),
   )
   model: Model = field(_pooled_model, 'The model.')
   train: TrainConfig = field(default_train, 'How the model is trained.')

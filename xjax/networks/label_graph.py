@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float32, Int32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field, kinds_that
+from xjax.core.config_part import AT_LEAST_0, RATE, field, kinds_that
 from xjax.core.mesh import LABEL
 from xjax.core.numerics import product
 from xjax.core.types import PAD, Ragged
@@ -57,7 +57,6 @@ class GraphLayers(GraphConfig):
     'Size of the vectors of the first layer. 0 stands for the size of '
     'descriptors, which is also the size of the vectors of the second layer.',
     AT_LEAST_0,
-    tiny=at_most(8),
   )
   dropout: float = field(0.0, 'Dropout rate of the vectors of layers.', RATE)
   joining: Joining = field(

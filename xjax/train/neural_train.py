@@ -16,7 +16,6 @@ from xjax.core.config_part import (
   RATIO,
   SHARE,
   Bound,
-  at_most,
   field,
 )
 from xjax.judge.criteria import Criteria
@@ -88,14 +87,12 @@ class NeuralTrain(TrainConfig):
     'bucket may have fewer documents. A document in such a batch counts as '
     'much as a document in a full batch.',
     AT_LEAST_1,
-    tiny=16,
   )
   accumulate: int = field(
     1,
     'Number of micro-batches into which each batch is divided. A larger number '
     'needs less memory and gives the same result.',
     AT_LEAST_1,
-    tiny=at_most(2),
   )
   steps: int = field(
     1000,
@@ -103,12 +100,9 @@ class NeuralTrain(TrainConfig):
     'run must not have a smaller number than the steps that it has taken.',
     AT_LEAST_1,
     may_change=True,
-    tiny=2,
   )
   learning_rate: float = field(1e-3, 'The highest learning rate.', POSITIVE)
-  warmup: int = field(
-    0, 'Number of steps of linear warm-up.', AT_LEAST_0, tiny=at_most(1)
-  )
+  warmup: int = field(0, 'Number of steps of linear warm-up.', AT_LEAST_0)
   schedule: Schedule = field(
     Schedule.CONSTANT,
     'How the learning rate changes after the warm-up. With constant, it does '
@@ -177,11 +171,9 @@ class NeuralTrain(TrainConfig):
     'except label rows, whose type is model.head.storage.',
   )
   log_every: int = field(
-    50, 'Steps between log lines.', AT_LEAST_1, may_change=True, tiny=1
+    50, 'Steps between log lines.', AT_LEAST_1, may_change=True
   )
-  checkpoint_every: int = field(
-    500, 'Steps between checkpoints.', AT_LEAST_1, tiny=1
-  )
+  checkpoint_every: int = field(500, 'Steps between checkpoints.', AT_LEAST_1)
   keep: int = field(
     3,
     'Number of newest checkpoints to keep, besides the best checkpoint.',
@@ -189,7 +181,7 @@ class NeuralTrain(TrainConfig):
     may_change=True,
   )
   judge_every: int = field(
-    500, 'Steps between two judgings on dev.', AT_LEAST_1, tiny=1
+    500, 'Steps between two judgings on dev.', AT_LEAST_1
   )
   best_metric: str = field(
     'all/RP@5',
@@ -209,7 +201,6 @@ class NeuralTrain(TrainConfig):
     'the other run, not from model.embedding.vectors. If the head starts from '
     'the other run, label descriptors are embedded in the same way as in the '
     'other run.',
-    tiny='',
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:

@@ -16,7 +16,6 @@ from xjax.core.config_part import (
   POSITIVE,
   RATE,
   ConfigPart,
-  at_most,
   field,
 )
 
@@ -110,10 +109,7 @@ class EMAConfig(AverageConfig):
     0.999, 'Share of the old mean in the mean after a step.', RATE
   )
   start: int = field(
-    0,
-    'Step whose parameters are the first in the mean.',
-    AT_LEAST_0,
-    tiny=at_most(1),
+    0, 'Step whose parameters are the first in the mean.', AT_LEAST_0
   )
 
   def newest_share(self, step: jax.Array) -> jax.Array:
@@ -125,10 +121,7 @@ class SWAConfig(AverageConfig):
   """Keeps an unweighted mean of the parameters (SWA, Izmailov et al. 2018)."""
 
   start: int = field(
-    0,
-    'Step whose parameters are the first in the mean.',
-    AT_LEAST_0,
-    tiny=at_most(1),
+    0, 'Step whose parameters are the first in the mean.', AT_LEAST_0
   )
   every: int = field(
     1,
@@ -136,7 +129,6 @@ class SWAConfig(AverageConfig):
     'n-th step after that step, where n is this number. start + every must be '
     'at most train.steps.',
     AT_LEAST_1,
-    tiny=1,
   )
 
   def newest_share(self, step: jax.Array) -> jax.Array:

@@ -28,11 +28,7 @@ from xjax.data.files.json_lines import (
   find_source,
   only_file,
 )
-from xjax.data.formats.corpus_builder import (
-  TRAIN,
-  SourceCorpus,
-  choose_splits,
-)
+from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus, choose_splits
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.drawing import divided
 from xjax.data.formats.label_files import read_columns, read_descriptors
@@ -73,7 +69,6 @@ class XcFeaturesData(DataConfig):
     False,
     'Whether labels.jsonl has the ids and names of the labels, one line per '
     'column. If False, the id of a label is its column number.',
-    tiny=False,
   )
 
   sparse = True

@@ -50,7 +50,6 @@ class ClusterTree(TreeConfig):
     'Largest number of clusters directly below a node. With TWO_MEANS, it must '
     'be a power of 2.',
     AT_LEAST_2,
-    tiny=2,
   )
   max_leaf: int = field(
     80,
@@ -58,7 +57,6 @@ class ClusterTree(TreeConfig):
     'clusters can be larger). The labels of a cluster are trained in groups of '
     'at most 16.',
     AT_LEAST_1,
-    tiny=4,
   )
   clusters: Clusters = field(
     Clusters.K_MEANS, 'How labels are divided into clusters.'

@@ -21,7 +21,6 @@ class LevelsConfig(ConfigPart):
     'Largest number of clusters of each level above the labels, ascending. For '
     'each number, the tree is cut at the depth with the most clusters among '
     'the depths with at most this number of clusters.',
-    tiny=lambda sizes: (2, 4)[-min(2, len(sizes)) :],
   )
   tree: TreeConfig = field(ClusterTree, 'The tree over the labels.')
   tokens: TfidfConfig = field(

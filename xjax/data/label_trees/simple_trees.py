@@ -23,9 +23,7 @@ from xjax.data.schema import LabelSpace
 class CompleteTree(TreeConfig):
   """Builds a tree whose leaves are the labels in their order."""
 
-  arity: int = field(
-    2, 'Largest number of children of a node.', AT_LEAST_2, tiny=2
-  )
+  arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
 
   def build(self, data: TreeData) -> LabelTree:
     return complete_tree(data.space.n_trained, self.arity)
@@ -53,9 +51,7 @@ def complete_tree(n_labels: int, arity: int) -> LabelTree:
 class HuffmanTree(TreeConfig):
   """Builds a tree with frequent labels near the root (Huffman 1952)."""
 
-  arity: int = field(
-    2, 'Largest number of children of a node.', AT_LEAST_2, tiny=2
-  )
+  arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
 
   def build(self, data: TreeData) -> LabelTree:
     counts = data.space.train_counts[: data.space.n_trained]
@@ -95,7 +91,6 @@ class FrequencyTree(TreeConfig):
     (),
     'Labels are sorted by falling training frequency, and are cut after each '
     'of these numbers of labels. If empty, labels are cut into halves.',
-    tiny=(),
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:

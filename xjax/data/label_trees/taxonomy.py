@@ -38,7 +38,6 @@ class TaxonomyTree(TreeConfig):
     'Taxonomy file with lines `parent<TAB>child<TAB>child...` from Root down. '
     'The file may also have ids that are not labels. If empty, the parents '
     'come from the labels of the corpus.',
-    tiny='',
   )
 
   def check_labels(self, space: LabelSpace) -> None:

@@ -12,7 +12,7 @@ from numba import njit
 import numpy as np
 from scipy import sparse
 
-from xjax.core.config_part import AT_LEAST_1, RATE, ConfigPart, at_most, field
+from xjax.core.config_part import AT_LEAST_1, RATE, ConfigPart, field
 from xjax.core.types import PAD, Ragged
 
 _JIT = {'nogil': True, 'cache': True, 'error_model': 'numpy'}
@@ -52,7 +52,6 @@ class RandomWalks(SmoothingConfig):
     'Number of labels that are mixed. The labels that the walk visits most '
     'often are kept.',
     AT_LEAST_1,
-    tiny=at_most(4),
   )
 
   def weights(

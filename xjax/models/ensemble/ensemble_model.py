@@ -13,7 +13,7 @@ from typing import Any
 from jaxtyping import Float32, Float64, Int32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_1, at_most, field
+from xjax.core.config_part import AT_LEAST_1, field
 from xjax.core.errors import ConfigError
 from xjax.core.ranking import (
   Lists,
@@ -309,10 +309,7 @@ class EnsembleModel(Model):
   )
   combine: Averaging = field(Averaging.RANK, 'What is averaged over the runs.')
   depth: int = field(
-    50,
-    'Number of labels that each run lists for a document.',
-    AT_LEAST_1,
-    tiny=at_most(16),
+    50, 'Number of labels that each run lists for a document.', AT_LEAST_1
   )
   weights: tuple[float, ...] = field(
     (), 'The weight of each run in the average. If empty, all are equal.'

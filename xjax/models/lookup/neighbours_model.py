@@ -14,7 +14,7 @@ from scipy import sparse
 
 from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
-from xjax.core.config_part import AMOUNT, AT_LEAST_1, at_most, field
+from xjax.core.config_part import AMOUNT, AT_LEAST_1, field
 from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query, lists_of
 from xjax.core.types import Ragged
@@ -109,7 +109,7 @@ class NeighboursModel(FeaturesModel):
   """
 
   neighbours: int = field(
-    30, 'Number of training documents that vote.', AT_LEAST_1, tiny=at_most(4)
+    30, 'Number of training documents that vote.', AT_LEAST_1
   )
   power: float = field(
     3.0,

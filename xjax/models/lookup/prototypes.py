@@ -19,10 +19,7 @@ from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged, ScoreKind
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  Norm,
-)
+from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.simple_trees import complete_tree
@@ -164,11 +161,8 @@ class PrototypesModel(FeaturesModel):
     True,
     'Whether names are parts of prototypes. The names of new labels are then '
     'their prototypes.',
-    tiny=True,
   )
-  centroids: bool = field(
-    True, 'Whether centroids are parts of prototypes.', tiny=True
-  )
+  centroids: bool = field(True, 'Whether centroids are parts of prototypes.')
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)

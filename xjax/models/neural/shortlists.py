@@ -15,7 +15,6 @@ from xjax.core.config_part import (
   AMOUNT,
   AT_LEAST_1,
   ConfigPart,
-  at_most,
   field,
   kind_named,
 )
@@ -24,12 +23,7 @@ from xjax.data.config import TfidfConfig
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.data.schema import Corpus
-from xjax.models.contract import (
-  Config,
-  Model,
-  Run,
-  TrainedStage,
-)
+from xjax.models.contract import Config, Model, Run, TrainedStage
 from xjax.models.neural.level_stages import (
   COSTS,
   LEVEL,
@@ -136,7 +130,6 @@ class RankedShortlist(ShortlistConfig, abstract=True):
     'Number A of labels of a document that the other model proposes. In '
     'training, the gold labels are always among them.',
     AT_LEAST_1,
-    tiny=at_most(16),
   )
   prior: float = field(
     1.0,
@@ -190,7 +183,7 @@ class RunShortlist(RankedShortlist):
   """
 
   workdir: str = field(
-    '', 'WORKDIR[@step] of the finished run that proposes labels.', tiny=''
+    '', 'WORKDIR[@step] of the finished run that proposes labels.'
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -200,10 +193,6 @@ class RunShortlist(RankedShortlist):
         f"{path}.workdir='': set it to the workdir of the run that proposes "
         'labels'
       )
-
-  def tiny(self) -> RankedShortlist:
-    """Returns a shortlist for tests, whose model is trained as a stage."""
-    return StageShortlist(self.size, self.prior, self.in_training).tiny()
 
   def check(self, corpus: Corpus, run: Run) -> None:
     source, field = self.workdir, f'{FIELD}.workdir'
@@ -260,9 +249,7 @@ class LevelShortlist(ShortlistConfig):
 
   levels: LevelsConfig = field(LevelsConfig, 'The levels of clusters.')
   steps: tuple[int, ...] = field(
-    (600, 800),
-    'Number of training steps of each level above the labels.',
-    tiny=lambda steps: (2,) * min(2, len(steps)),
+    (600, 800), 'Number of training steps of each level above the labels.'
   )
   kept: int = field(
     20,

@@ -22,7 +22,6 @@ from xjax.core.config_part import (
   POSITIVE,
   SHARE,
   ConfigPart,
-  at_most,
   field,
 )
 from xjax.core.errors import DAMAGE, DataError
@@ -64,17 +63,13 @@ class BoostedTrees(ConfigPart):
     'is the mean of their scores.',
     AT_LEAST_1,
   )
-  trees: int = field(
-    400, 'Number of trees of a model.', AT_LEAST_1, tiny=at_most(4)
-  )
-  leaves: int = field(
-    63, 'Largest number of leaves of a tree.', AT_LEAST_2, tiny=at_most(4)
-  )
+  trees: int = field(400, 'Number of trees of a model.', AT_LEAST_1)
+  leaves: int = field(63, 'Largest number of leaves of a tree.', AT_LEAST_2)
   rate: float = field(
     0.08, 'Factor of what each tree adds to the sum.', POSITIVE
   )
   least_pairs: int = field(
-    100, 'Smallest number of pairs in a leaf.', AT_LEAST_1, tiny=1
+    100, 'Smallest number of pairs in a leaf.', AT_LEAST_1
   )
   l2: float = field(
     1.0,

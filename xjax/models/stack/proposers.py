@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import dataclasses
 from typing import Any
 
-from xjax.core.config_part import AT_LEAST_1, at_most, field
+from xjax.core.config_part import AT_LEAST_1, field
 from xjax.data.config import (
   TextVectorsConfig,
   TfidfConfig,
@@ -29,16 +29,12 @@ class ProposerConfig(StageConfig):
 
   name: str = field('', 'Name of the proposer, in small letters.')
   depth: int = field(
-    20,
-    'Number of labels that the model proposes for a document.',
-    AT_LEAST_1,
-    tiny=at_most(4),
+    20, 'Number of labels that the model proposes for a document.', AT_LEAST_1
   )
   scored: int = field(
     200,
     'Number of labels whose scores are known to the ranker, at least depth.',
     AT_LEAST_1,
-    tiny=at_most(8),
   )
   optional: bool = field(
     False,

@@ -91,9 +91,8 @@ class StackModel(Model):
     'Folder of a pretrained encoder (as in TextVectorsConfig), for proposers '
     'that need an encoder and name no folder themselves.',
     may_change=True,
-    tiny='',
   )
-  folds: int = field(4, 'Number of folds.', AT_LEAST_2, tiny=2)
+  folds: int = field(4, 'Number of folds.', AT_LEAST_2)
   hidden: float = field(
     0.0,
     'Share of the labels that are hidden from the proposers in each fold. The '

@@ -10,7 +10,6 @@ from xjax.core.config_part import (
   AT_LEAST_0,
   AT_LEAST_1,
   POSITIVE,
-  at_most,
   field,
 )
 from xjax.core.progress import Progress
@@ -46,7 +45,6 @@ class TreeTrain(SparseTrain):
     'too (matcher-aware negatives). With 0, only the labels of clusters with a '
     'gold label learn from the document.',
     AT_LEAST_0,
-    tiny=at_most(2),
   )
 
 

@@ -16,13 +16,7 @@ from xjax.core.config_part import POSITIVE, ConfigPart, field, kinds_that
 from xjax.core.errors import ConfigError
 from xjax.data.documents import Documents
 from xjax.data.schema import Corpus
-from xjax.models.contract import (
-  Config,
-  Model,
-  Run,
-  Scorer,
-  TrainedStage,
-)
+from xjax.models.contract import Config, Model, Run, Scorer, TrainedStage
 from xjax.models.features import Featuriser, TextFeaturiser
 from xjax.models.stage import Stage, StageConfig, copy_other, open_source
 
@@ -89,7 +83,7 @@ class RunVectors(VectorsConfig):
   """
 
   workdir: str = field(
-    '', 'WORKDIR[@step] of a finished run of a neural model.', tiny=''
+    '', 'WORKDIR[@step] of a finished run of a neural model.'
   )
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -99,10 +93,6 @@ class RunVectors(VectorsConfig):
         f"{path}.workdir='': set it to the workdir of the run whose encoder "
         'computes the vectors'
       )
-
-  def tiny(self) -> 'StageVectors':
-    """Returns vectors of a run without files of other runs, for tests."""
-    return StageVectors(weight=self.weight).tiny()
 
   def check(self, corpus: Corpus, run: Run) -> None:
     other, _ = open_source(self.workdir, run, ENCODER, _FIELD)

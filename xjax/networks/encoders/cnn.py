@@ -21,7 +21,7 @@ class CNNConfig(EncoderConfig):
   """Chooses one convolution over a document's tokens as the encoder."""
 
   filters: int = field(
-    200, 'Number of filters, also the size of the output.', AT_LEAST_1, tiny=8
+    200, 'Number of filters, also the size of the output.', AT_LEAST_1
   )
   width: int = field(3, 'Number of tokens that a filter sees.', AT_LEAST_1)
   dropout: float = field(0.1, 'Dropout rate of the output.', RATE)

@@ -10,11 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import RATE, ConfigPart, field
-from xjax.data.config import (
-  PaddedConfig,
-  SubwordsConfig,
-  WordsConfig,
-)
+from xjax.data.config import PaddedConfig, SubwordsConfig, WordsConfig
 from xjax.networks.pretrained.architecture import Architecture
 
 
@@ -95,7 +91,6 @@ class PretrainedConfig(EncoderConfig, abstract=True):
     'then small and has fresh weights, and its tokenizer is built from the '
     'words of the training split.',
     may_change=True,
-    tiny='',
   )
   dropout: float = field(
     0.1,
@@ -133,7 +128,6 @@ class PretrainedConfig(EncoderConfig, abstract=True):
     'The layers whose states are joined: 1 is the first layer, -1 is the last. '
     'If empty, the states of the last layer are returned. LightXML reads the '
     'last five layers.',
-    tiny=lambda layers: tuple(range(-min(2, len(layers)), 0)),
   )
 
 

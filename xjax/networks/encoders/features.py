@@ -22,7 +22,7 @@ class FeaturesConfig(InputConfig):
   This input needs data.tokens=FeatureFilesConfig(...).
   """
 
-  dim: int = field(768, 'Size of a vector in the files.', AT_LEAST_1, tiny=8)
+  dim: int = field(768, 'Size of a vector in the files.', AT_LEAST_1)
   dropout: float = field(
     0.0,
     'Dropout rate of channels. A channel is one feature at all tokens of a '

@@ -24,7 +24,6 @@ class HANConfig(EncoderConfig):
     300,
     "Hidden units of each direction of the GRU over a zone's words.",
     AT_LEAST_1,
-    tiny=8,
   )
   layers: int = field(
     1, 'Layers of the GRU over words, as in BiGRUConfig.', AT_LEAST_1
@@ -33,7 +32,6 @@ class HANConfig(EncoderConfig):
     300,
     "Hidden units of each direction of the GRU over a document's zones.",
     AT_LEAST_1,
-    tiny=8,
   )
   dropout: float = field(
     0.3,

@@ -20,7 +20,7 @@ from xjax.networks.heads.head import Frozen
 class EmbeddingConfig(InputConfig):
   """Chooses word embeddings, which can start from pretrained vectors."""
 
-  dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
+  dim: int = field(200, 'Size of a word vector.', AT_LEAST_1)
   dropout: float = field(
     0.2,
     'Dropout rate of channels (spatial dropout). A channel is one feature at '
@@ -42,7 +42,6 @@ class EmbeddingConfig(InputConfig):
     'format is word2vec (text or binary) or GloVe. If empty, there is no such '
     'file.',
     may_change=True,
-    tiny='',
   )
   frozen: bool = field(
     False, 'Whether training leaves the vectors at their initial values.'

@@ -26,7 +26,7 @@ from xjax.networks.encoders.layers import dropout
 class RecurrentConfig(EncoderConfig, abstract=True):
   """Chooses a bidirectional recurrent network of one or more layers."""
 
-  units: int = field(300, 'Hidden units of each direction.', AT_LEAST_1, tiny=8)
+  units: int = field(300, 'Hidden units of each direction.', AT_LEAST_1)
   layers: int = field(
     1,
     'Number of layers. The second and later layers have a residual connection.',

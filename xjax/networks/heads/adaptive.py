@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_0, at_most, field
+from xjax.core.config_part import AT_LEAST_0, field
 from xjax.core.numerics import product
 from xjax.data.label_trees.simple_trees import (
   by_frequency,
@@ -55,7 +55,6 @@ class AdaptiveConfig(HeadConfig):
     8192,
     'Number of labels that are scored at a time. The number never changes '
     'results.',
-    tiny=8,
   )
   cutoffs: tuple[int, ...] = field(
     (),
@@ -63,14 +62,12 @@ class AdaptiveConfig(HeadConfig):
     'numbers of labels. The first part is the head, and the other parts are '
     'tails. Rows of tail i have a width of D / 2^i. If empty, labels are cut '
     'into halves.',
-    tiny=(),
   )
   last_width: int = field(
     0,
     'Width of the rows of the last tail. If 0, the width is D / 2^i, as for '
     'the other tails.',
     AT_LEAST_0,
-    tiny=at_most(4),
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Adaptive':

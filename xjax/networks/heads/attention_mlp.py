@@ -41,13 +41,9 @@ class AttentionMLPConfig(HeadConfig):
     'memory. The number never changes results. A chunk needs an array of '
     'documents x chunk x mlp[0].',
     AT_LEAST_1,
-    tiny=8,
   )
   mlp: tuple[int, ...] = field(
-    (256,),
-    'Sizes of the hidden layers of the MLP.',
-    _SIZES,
-    tiny=lambda sizes: (8,) * len(sizes),
+    (256,), 'Sizes of the hidden layers of the MLP.', _SIZES
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'AttentionMLP':

@@ -74,7 +74,6 @@ class CascadeConfig(HeadConfig):
     8192,
     'Number of labels that are scored at a time. The number never changes '
     'results.',
-    tiny=8,
   )
   levels: LevelsConfig = field(LevelsConfig, 'The levels of clusters.')
   kept: tuple[int, ...] = field(
@@ -82,25 +81,20 @@ class CascadeConfig(HeadConfig):
     'Number of clusters of each level whose children are scored, or a single '
     'number for all levels of clusters. In training, the clusters of gold '
     'labels are always among them.',
-    tiny=lambda kept: kept[-1:],
   )
   hidden: tuple[int, ...] = field(
     (0,),
     "Size of a linear layer between the document's vector and the rows of a "
     'level. 0 means no such layer.',
-    tiny=lambda sizes: (min(4, max(sizes)),),
   )
   dropout: tuple[float, ...] = field(
-    (0.1,), "Dropout rate of the document's vector.", tiny=lambda x: x[-1:]
+    (0.1,), "Dropout rate of the document's vector."
   )
-  weights: tuple[float, ...] = field(
-    (1.0,), 'Weight of the loss of a level.', tiny=lambda x: x[-1:]
-  )
+  weights: tuple[float, ...] = field((1.0,), 'Weight of the loss of a level.')
   parts: tuple[str, ...] = field(
     ('',),
     'Joined layers of the encoder (model.encoder.joined) that a level reads, '
     "counted from 0, such as '0+1' for the first two. Empty stands for all.",
-    tiny=('',),
   )
   chain: Chain = field(
     Chain.PRODUCT, 'How the score of a label depends on its clusters.'

@@ -79,7 +79,6 @@ class HeadConfig(ConfigPart, abstract=True):
     'Number of labels that are scored at a time. A smaller number takes less '
     'memory. The number never changes results.',
     AT_LEAST_1,
-    tiny=8,
   )
 
   @abc.abstractmethod

@@ -92,7 +92,6 @@ class OneVsAllConfig(HeadConfig):
     8192,
     'Number of labels that are scored at a time. The number never changes '
     'results.',
-    tiny=8,
   )
   storage: Storage = field(
     Storage.FLOAT32,

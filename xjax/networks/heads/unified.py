@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field, kinds_that
+from xjax.core.config_part import AT_LEAST_0, RATE, field, kinds_that
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import full_precision
 from xjax.core.rng import host_generator
@@ -51,7 +51,6 @@ class UnifiedConfig(DescriptorHeadConfig):
     'training learns how the scores of unseen labels compare with the scores '
     'of seen labels. Nothing else is learnt from these labels.',
     AT_LEAST_0,
-    tiny=at_most(1),
   )
   aligned: bool = field(
     False,

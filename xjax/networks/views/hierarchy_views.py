@@ -29,7 +29,6 @@ from xjax.core.config_part import (
   POSITIVE,
   RATE,
   ConfigPart,
-  at_most,
   field,
   kinds_that,
 )
@@ -130,7 +129,6 @@ class HierarchyViews(ViewsConfig):
     'Number of heads with which labels attend to each other. It must divide '
     'the size of a word vector.',
     AT_LEAST_1,
-    tiny=at_most(2),
   )
   token_heads: int = field(
     8,
@@ -142,7 +140,6 @@ class HierarchyViews(ViewsConfig):
     16,
     'Number of words or pieces that are read from the start of a name.',
     AT_LEAST_1,
-    tiny=at_most(4),
   )
   segment: int = field(
     512,

@@ -83,7 +83,6 @@ class HBGLConfig(HeadConfig):
     'Largest number of levels that labels can have. The encoder must have '
     'positions for data.tokens.max_tokens + max_levels + 1 vectors.',
     AT_LEAST_1,
-    tiny=8,
   )
   masked: float = field(
     0.5,

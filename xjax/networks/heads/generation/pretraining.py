@@ -20,7 +20,6 @@ from xjax.core.config_part import (
   POSITIVE,
   SHARE,
   ConfigPart,
-  at_most,
   field,
 )
 from xjax.core.numerics import product
@@ -47,14 +46,12 @@ class LabelPretraining(ConfigPart):
     'Number of steps for each segment of the hierarchy. 0 means that the '
     'vectors are not trained before the documents are read.',
     AT_LEAST_0,
-    tiny=at_most(2),
   )
   rate: float = field(1e-3, 'Learning rate of Adam.', POSITIVE)
   batch: int = field(
     32,
     'Number of copies of a segment in a step; each copy has other masks.',
     AT_LEAST_1,
-    tiny=at_most(2),
   )
   mask: float = field(0.15, 'Share of the labels that are masked.', SHARE)
   growth: float = field(
@@ -65,7 +62,6 @@ class LabelPretraining(ConfigPart):
     'Largest number of labels that are read at once. A larger hierarchy is cut '
     'into segments (Bertalis et al. 2025, Section 3.3).',
     AT_LEAST_1,
-    tiny=at_most(12),
   )
 
 

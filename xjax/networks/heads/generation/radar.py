@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int, Int32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_1, RATE, at_most, field
+from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import product
@@ -59,22 +59,18 @@ class RadarConfig(HeadConfig):
   chooses_labels = True
   weighs_evenly = True
 
-  layers: int = field(
-    2, 'Number of layers of the decoder.', AT_LEAST_1, tiny=at_most(2)
-  )
+  layers: int = field(2, 'Number of layers of the decoder.', AT_LEAST_1)
   heads: int = field(
     8,
     'Number of attention heads of a layer. It must divide the size of the '
     "encoder's vectors.",
     AT_LEAST_1,
-    tiny=at_most(2),
   )
   expansion: int = field(
     4,
     'Size of the hidden layer of the feed-forward networks, divided by the '
     "size of the encoder's vectors.",
     AT_LEAST_1,
-    tiny=at_most(2),
   )
   dropout: float = field(
     0.2,
@@ -90,7 +86,6 @@ class RadarConfig(HeadConfig):
     'its labels, the ends of its levels, and the end of the sequence. It has '
     'no effect on training.',
     AT_LEAST_1,
-    tiny=at_most(16),
   )
   ranking: Ranking = field(
     Ranking.EMITTED, 'Which labels of a document are ranked.'
