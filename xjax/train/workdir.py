@@ -169,7 +169,7 @@ class Workdir:
       write_json(self.digest_list, digests)
     yield
     digests = self._recorded() | {name: file_digest(path)}
-    write_json(self.digest_list, digests)
+    write_json(self.digest_list, dict(sorted(digests.items())))
 
   def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
     """Raises a DataError with `remedy` if a file is not as it was written."""
