@@ -165,7 +165,4 @@ def test_a_bar_on_a_terminal(monkeypatch, lines):
     shown._bar.refresh()
     text = module.sys.stderr.getvalue()
   assert 'nodes' in text and '5/10' in text
-  with Progress('clustering'):
-    pass
-  assert 'clustering ...' in module.sys.stderr.getvalue()
   assert not lines()

@@ -1,9 +1,6 @@
 """The seed and the name decide what is drawn, everywhere and always."""
 
-import jax
-import numpy as np
-
-from xjax.core.rng import host_generator, step_key
+from xjax.core.rng import host_generator
 
 
 def test_generators_are_the_same_in_every_process():
@@ -18,12 +15,3 @@ def test_each_name_draws_its_own():
     for key in [(0, 'a'), (1, 'a'), (0, 'b'), (0, 'a', 1), (0,)]
   }
   assert len(draws) == 5
-
-
-def test_step_keys_differ_by_step_alone():
-  key = jax.random.key(0)
-  first, again, second = (
-    jax.random.key_data(step_key(key, step)) for step in (1, 1, 2)
-  )
-  np.testing.assert_array_equal(first, again)
-  assert (first != second).any()

@@ -7,11 +7,7 @@ import optax
 import pytest
 
 from xjax.core.rng import step_key
-from xjax.networks.rows.update import (
-  ByOptimizer,
-  FusedAdagrad,
-  FusedSGD,
-)
+from xjax.networks.rows.update import FusedSGD
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer import (
   FREQUENT,
@@ -182,17 +178,6 @@ def test_ema_is_the_weighted_mean(start):
 
 PLACES = [(seed, step) for seed in range(4) for step in range(8)]
 COUNTS = np.array([0, FREQUENT - 1, FREQUENT, 9 * FREQUENT])
-
-
-def test_rules():
-  assert label_row_optimizer(NeuralTrain(rows=ByOptimizer()), COUNTS) is None
-  sgd = label_row_optimizer(NeuralTrain(rows=FusedSGD(momentum=0.7)), COUNTS)
-  assert sgd.rule == FusedSGD(momentum=0.7)
-  adagrad = label_row_optimizer(
-    NeuralTrain(rows=FusedAdagrad(eps=1e-3)), COUNTS
-  )
-  assert adagrad.rule == FusedAdagrad(eps=1e-3)
-  assert sgd.compensated.tolist() == [False, False, True, True]
 
 
 def test_the_rate_follows_the_schedule_from_its_own_peak():

@@ -5,7 +5,6 @@ from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import (
   check_groups,
   in_group,
-  parse_rate,
   rate_factors,
 )
 
@@ -24,12 +23,6 @@ def test_globs():
   assert in_group('head/bias', ['pooling/*', '*/bias'])
   assert not in_group('head/bias', ['Head/*', 'head', ''])
   assert not in_group('encoder/layers/10/bias', ['encoder/layers/1/*'])
-
-
-def test_rates_are_parsed():
-  assert parse_rate('encoder/*=0.1') == ('encoder/*', 0.1)
-  assert parse_rate('*=2e-1') == ('*', 0.2)
-  assert parse_rate('encoder/*') is None
 
 
 def test_the_first_rate_that_matches_counts():

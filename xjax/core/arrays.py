@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from typing import NoReturn
+import zipfile
 
 from jaxtyping import Float32, Int, UInt32
 import numpy as np
@@ -25,9 +26,11 @@ class Arrays:
     """Reads all arrays of a file; pickled objects raise a DataError."""
     name = None
     try:
+      with zipfile.ZipFile(path) as zipped:
+        names = [member.removesuffix('.npy') for member in zipped.namelist()]
       with np.load(path, allow_pickle=False) as file:
         arrays = {}
-        for name in file.files:
+        for name in names:
           arrays[name] = file[name]
           if not isinstance(arrays[name], np.ndarray):
             raise ValueError('not an array')

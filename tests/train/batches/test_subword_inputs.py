@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -35,12 +34,6 @@ def reader_of(tokenizer, packed: bool, devices: int = DEVICES) -> TokenReader:
   return TokenReader(SyntheticData(tokens=tokens), tokenizer, 0, 16, share)
 
 
-def train_batches(tokenizer, split, packed: bool, accumulate: int = 1):
-  return reader_of(tokenizer, packed).train_batches(
-    split, 200, batch_size=16, seed=0, accumulate=accumulate
-  )
-
-
 def by_document(batches, devices: int = DEVICES) -> dict[int, list[int]]:
   """The ids of each document, from wherever its batch says that they are."""
   found = {}
@@ -71,6 +64,10 @@ def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer, packed):
     }
     batches = reader.batches(Documents.of_split(split))
     assert by_document(batches) == expected
+    train = reader.train_batches(split, 200, batch_size=16, seed=0)
+    epoch = [train[i] for i in range(train.steps_per_epoch)]
+    assert by_document(epoch) == expected
+    assert packed == (sum(len(x.tokens_BT) for x in epoch) < len(expected))
     for devices in (1, 2):
       other = reader_of(tokenizer, packed, devices)
       predicted = other.batches(Documents(texts))
@@ -78,27 +75,6 @@ def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer, packed):
   few = list(reader_of(tokenizer, packed, 1).batches(Documents(['nipa', ''])))
   assert by_document(few, 1)[1] == [*tokenizer.before, *tokenizer.after]
   assert len(few[0].doc_B) == 2
-
-
-@pytest.mark.parametrize('accumulate', [1, 2])
-def test_training_has_the_same_documents_packed(corpus, tokenizer, accumulate):
-  split = corpus.split('train')
-  plain, packed = (
-    train_batches(tokenizer, split, packed, accumulate)
-    for packed in (False, True)
-  )
-  seen = [packed[i] for i in range(packed.steps_per_epoch)]
-  documents = np.concatenate([batch.doc_B for batch in seen])
-  assert sorted(documents[documents != PAD]) == list(range(40))
-  assert sum(len(b.tokens_BT) for b in seen) < len(documents)
-  assert {b.tokens_BT.shape[1] for b in seen} == {T}
-  # Lengths decide which documents share a batch only where there are buckets.
-  assert plain.steps_per_epoch >= packed.steps_per_epoch == 3
-  jax.tree.map(
-    np.testing.assert_array_equal,
-    seen[0],
-    train_batches(tokenizer, split, True, accumulate)[0],
-  )
 
 
 @pytest.mark.parametrize('packed', [False, True])

@@ -15,7 +15,6 @@ from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
-  descriptor_word_vectors,
   load_words,
   save_words,
   start_descriptors,
@@ -55,25 +54,13 @@ def host(params):
   return {name: np.array(x) for name, x in by_path(params).items()}
 
 
-def test_words_are_those_that_the_state_begins_with(planned, vocab):
-  state = fresh(planned)
-  table = np.asarray(by_path(state.params)[TABLE])
-  words = descriptor_word_vectors(state, vocab, None)
-  np.testing.assert_array_equal(words.vectors, table)
-  assert not words.has_vector[:FIRST_WORD_ID].any()
-  assert words.has_vector[FIRST_WORD_ID:].all()
-  assert len(words.has_vector) == len(vocab)
-  found = np.arange(len(vocab)) % 2 == 0
-  np.testing.assert_array_equal(
-    descriptor_word_vectors(state, vocab, found).has_vector, found
-  )
-
-
 def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):
+  caplog.set_level(logging.WARNING)
   _, plan = planned
   state = fresh(planned)
   before = host(state.params)
   rows = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+  rows[[3, 5]] = 0
   state = start_descriptors(state, rows)
   assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
   descriptors = by_path(state.params)[DESCRIPTORS]
@@ -84,14 +71,6 @@ def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):
   )
   for name, values in after.items():
     np.testing.assert_array_equal(values, before[name], err_msg=name)
-  assert not caplog.records
-
-
-def test_labels_that_nothing_is_known_of_are_counted(planned, caplog):
-  caplog.set_level(logging.WARNING)
-  rows = np.ones((16, 8), np.float32)
-  rows[[3, 5]] = 0
-  start_descriptors(fresh(planned), rows)
   assert '2 of 16 labels have no word with a vector' in caplog.text
 
 
@@ -102,6 +81,7 @@ def test_a_runs_rows_are_means_of_its_words(described, corpus, vocab):
   config = Workdir.at(described.workdir)
   words = load_words(config.word_vectors, vocab)
   np.testing.assert_array_equal(words.vectors, table)
+  assert words.has_vector.sum() == len(vocab) - FIRST_WORD_ID
   found = read_params(described.workdir / 'checkpoints', 6)[DESCRIPTORS]
   texts = [' '.join((x.name, *x.alt)).lower().split() for x in labels]
   assert len(labels) == 16 and found.shape == (padded_labels(16), 8)

@@ -213,16 +213,6 @@ def narrow(folder):
   save_file(weights, folder / 'model.safetensors')
 
 
-def without_a_shard(folder):
-  (folder / 'model.safetensors').rename(folder / 'one.safetensors')
-  listed = dict.fromkeys(
-    load_file(folder / 'one.safetensors'), 'one.safetensors'
-  )
-  index = {'weight_map': listed | {'more': 'two.safetensors'}}
-  path = folder / 'model.safetensors.index.json'
-  path.write_text(json.dumps(index))
-
-
 def with_another_tokenizer(folder):
   Subwords.fit(['only these']).save(folder / 'tokenizer.json')
 
@@ -269,7 +259,6 @@ def xlnet_folder(**fields):
 MISFITS = {
   'model': (shutil.rmtree, same, DataError),
   r'is \[3\], not \[8\]': (narrow, same, DataError),
-  'two.safetensors': (without_a_shard, same, DataError),
   'use the tokenizer that belongs': (with_another_tokenizer, same, DataError),
   'has no pooler.*set config.model.pooling.pooler=False': (
     *(without_a_pooler, same, ConfigError),

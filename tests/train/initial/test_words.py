@@ -19,6 +19,7 @@ from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.run.fit import fit
 from xjax.train.batches.inputs import fit_vocabulary
 from xjax.train.checkpoint import read_params
+from xjax.train.initial.descriptors import descriptor_word_vectors
 from xjax.train.initial.words import (
   piece_rows,
   replace_rows,
@@ -74,6 +75,8 @@ def test_found_words_begin_with_theirs_and_others_as_before(
   assert np.flatnonzero(found).tolist() == [*range(2, len(vocab), 2)]
   shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
   assert shardings == plan.shardings
+  words = descriptor_word_vectors(state, vocab, found)
+  np.testing.assert_array_equal(words.has_vector, found)
   after = jax.tree.map(np.array, by_path(state.params))
   for name in before.keys() - {TABLE}:
     np.testing.assert_array_equal(after[name], before[name])
