@@ -29,7 +29,6 @@ from xjax.train.workdir import Workdir
 
 RECORD = 'checkpoint.json'  # is written last; without it a step is incomplete
 ARRAYS = 'params', 'optimizer', 'averages'
-_ORBAX = '_CHECKPOINT_METADATA', 'commit_success.txt'  # beside the arrays
 _FILES, _META, _SUM = 'files', 'meta', 'crc'  # fields of checkpoint.json
 _DAMAGED = 'damaged'
 _STEP = re.compile('0|[1-9][0-9]*')
@@ -155,7 +154,8 @@ def copy_for_loading(
 def sweep(folder: pathlib.Path) -> None:
   """Removes Orbax's unfinished folders; moves damaged steps to damaged/."""
   for path in folder.iterdir():
-    if _is_unfinished(path):
+    is_folder = path.is_dir() and not path.is_symlink()
+    if is_folder and _UNFINISHED.fullmatch(path.name):
       with writing(path):
         shutil.rmtree(path)
   # Checkpoints are verified from the newest, until an intact one is found.
@@ -169,15 +169,6 @@ def sweep(folder: pathlib.Path) -> None:
     has_intact |= not fault
     if fault:
       _move_away(folder / name, fault, 'the previous checkpoint')
-
-
-def _is_unfinished(path: pathlib.Path) -> bool:
-  """Returns whether a kill left this folder, before or after Orbax's rename."""
-  if path.is_symlink() or not path.is_dir():  # not Orbax's
-    return False
-  if _STEP.fullmatch(path.name) and not (path / RECORD).exists():
-    return {p.name for p in path.iterdir()} <= {*ARRAYS, *_ORBAX}
-  return bool(_UNFINISHED.fullmatch(path.name))
 
 
 def write_record(folder: pathlib.Path, meta: Mapping[str, Any]) -> None:

@@ -29,10 +29,8 @@ from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pooling import ClsConfig, NoPooling
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.plan.sizes import XLNET_BASE, assumed_sizes
-from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.checkpoint import read_params
 from xjax.train.initial.encoder import (
   check_encoder,
   first_encoder,
@@ -314,19 +312,6 @@ def test_spare_rows_are_for_pieces_that_nobody_has(
   check_encoder(config.model, config.data)
   tokenizer, sizes = first_encoder(config.model, config.data, train=None)
   assert len(tokenizer) < sizes['vocab_size']
-
-
-def test_an_exported_folder_starts_another_run(from_folder, run, tmp_path):
-  export_encoder(run.workdir, tmp_path / 'm')
-  trained = read_params(Workdir.at(run.workdir).checkpoints, run.best_step)
-  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'm'))
-  check_encoder(config.model, config.data)
-  _, params = started(config)
-  names = [x for x in trained if x.startswith(('encoder/', 'pooling/dense/'))]
-  assert 'pooling/dense/kernel' in names
-  for path in names:
-    np.testing.assert_array_equal(params[path], trained[path], err_msg=path)
-  assert json.loads((tmp_path / 'm' / 'tokenizer_config.json').read_text())
 
 
 def test_a_plan_without_a_folder_assumes_xlnet_base(xlnet):

@@ -64,18 +64,12 @@ def test_the_same_run_loads_everything(config, finished, source, caplog):
   assert 'fresh' not in caplog.text and 'skipped' not in caplog.text
 
 
-def test_a_named_step(config, finished, source):
-  steps = intact_steps(finished.workdir / 'checkpoints')
-  other = next(step for step in steps if step != finished.best_step)
-  _, after = started(config, f'{finished.workdir}@{other}', *source)
-  saved = read_params(finished.workdir / 'checkpoints', other)
-  np.testing.assert_array_equal(
-    after['embedding/table'], saved['embedding/table']
-  )
-
-
-def test_label_rows_by_id_and_words_by_word(config, finished, source):
+def test_label_rows_by_id_and_words_by_word_of_a_named_step(
+  config, finished, source
+):
   space, vocab = source
+  steps = intact_steps(finished.workdir / 'checkpoints')
+  step = next(step for step in steps if step != finished.best_step)
   n = space.n_trained
   # Ours are theirs backwards without the first, and a new one.
   order = list(range(n - 1, 0, -1))
@@ -85,8 +79,9 @@ def test_label_rows_by_id_and_words_by_word(config, finished, source):
     tuple(labels), np.ones(len(labels), np.int32), space.n_train, len(labels)
   )
   words = Vocabulary(('unseen', *reversed(vocab.words)))
-  before, after = started(config, str(finished.workdir), ours, words)
-  saved = read_params(finished.workdir / 'checkpoints', finished.best_step)
+  named = f'{finished.workdir}@{step}'
+  before, after = started(config, named, ours, words)
+  saved = read_params(finished.workdir / 'checkpoints', step)
   for name in ('head/attention', 'head/output', 'head/bias'):
     np.testing.assert_array_equal(
       after[name][: n - 1], saved[name][order], err_msg=name
