@@ -117,19 +117,12 @@ class _Buckets:
 
   def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
-    lengths_B = np.maximum(lengths_B, 1)
-    plan = packing.plan(lengths_B, self._shapes[0][0])
     documents = [
       self.tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
       for row in rows[self._own_rows]
     ]
-    tokens_BT, segments_BT = plan.fill_rows(documents, self.share, self.padding)
-    return {
-      'tokens_BT': tokens_BT,
-      'segments_BT': segments_BT,
-      'lengths_B': lengths_B[self._own_rows],
-      'first_B': plan.first_B[self._own_rows],
-    }
+    lengths_B, width = np.maximum(lengths_B, 1), self._shapes[0][0]
+    return packing.pack(documents, lengths_B, width, self.share, self.padding)
 
   def _read(
     self, rows: np.ndarray, bucket: int

@@ -29,10 +29,45 @@ class Packing:
   devices: int = 1  # along the data axis, over all processes
   accumulate: int = 1  # number of micro-batches
 
-  def plan(self, lengths_B: np.ndarray, width: int) -> 'RowPlan':
-    """Decides where the documents of a batch are placed in rows."""
-    # Every process makes the same plan, from the lengths of the documents of
-    # all processes. Every group must have equally many documents.
+  def pack(
+    self,
+    documents: Sequence[np.ndarray],
+    lengths_B: np.ndarray,
+    width: int,
+    share: Share,
+    padding: int,
+  ) -> dict[str, np.ndarray]:
+    """Returns the rows of a process, by field of TokenBatch.
+
+    `documents` are those of this process; `lengths_B` are the lengths of the
+    documents of all processes, so that every process makes the same plan.
+    """
+    placed_B3, row_B, rows = self._plan(lengths_B, width)
+    own_B, own_rows = share.rows(len(lengths_B)), share.rows(rows)
+    tokens_BT = np.full((len(own_rows), width), padding, np.int32)
+    segments_BT = np.zeros_like(tokens_BT)
+    own_row_B = np.searchsorted(own_rows, row_B[own_B])
+    for ids, row, (_, column, segment) in zip(
+      documents, own_row_B, placed_B3[own_B]
+    ):
+      span = slice(column, column + len(ids))
+      tokens_BT[row, span] = ids
+      segments_BT[row, span] = segment
+    # A softmax over no tokens would be NaN, so an empty row gets a segment.
+    segments_BT[segments_BT[:, 0] == 0, 0] = 1
+    return {
+      'tokens_BT': tokens_BT,
+      'segments_BT': segments_BT,
+      'lengths_B': lengths_B[own_B],
+      # Each first token's place in the concatenated rows of the group.
+      'first_B': (placed_B3 @ np.int32([width, 1, 0]))[own_B],
+    }
+
+  def _plan(
+    self, lengths_B: np.ndarray, width: int
+  ) -> tuple[np.ndarray, np.ndarray, int]:
+    """Returns first_fit of each group, rows in the batch, and their number."""
+    # Every group must have equally many documents.
     documents, packs = len(lengths_B), self.devices * self.accumulate
     device_B, turn_B = np.divmod(
       np.arange(documents), documents // self.devices
@@ -40,54 +75,14 @@ class Packing:
     micro_B = turn_B % self.accumulate
     # Documents are packed within a group, so a row never needs the tokens of
     # another device, and micro-batches stay independent.
-    placed_B = np.zeros((documents, 3), np.int32)
+    placed_B3 = np.zeros((documents, 3), np.int32)
     for device, micro in np.ndindex(self.devices, self.accumulate):
       pack_B = (device_B == device) & (micro_B == micro)
-      placed_B[pack_B] = first_fit(lengths_B[pack_B], width)
-    row_B, column_B, segment_B = placed_B.T
+      placed_B3[pack_B] = first_fit(lengths_B[pack_B], width)
+    row_B = placed_B3[:, 0]
     height = _round_rows(int(row_B.max()) + 1, documents // packs)
-    return RowPlan(
-      rows=height * packs,
-      width=width,
-      lengths_B=lengths_B,
-      row_B=(device_B * height + row_B) * self.accumulate + micro_B,
-      column_B=column_B,
-      segment_B=segment_B,
-      first_B=row_B * np.int32(width) + column_B,
-    )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class RowPlan:
-  """Says where documents are in shared rows, equally many in each group."""
-
-  rows: int  # of the batch
-  width: int  # tokens of a row (T)
-  lengths_B: np.ndarray
-  row_B: np.ndarray  # in the batch
-  column_B: np.ndarray  # of each document's first token
-  segment_B: np.ndarray  # each document's number in its row: 1, 2, ...
-  # Each first token's place in the concatenated rows of the group.
-  first_B: np.ndarray
-
-  def fill_rows(
-    self, documents: Sequence[np.ndarray], share: Share, padding: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns tokens_BT and segments_BT of a process's documents."""
-    own_B, rows = share.rows(len(self.row_B)), share.rows(self.rows)
-    tokens_BT = np.full((len(rows), self.width), padding, np.int32)
-    segments_BT = np.zeros_like(tokens_BT)
-    row_B = np.searchsorted(rows, self.row_B[own_B])
-    end_B = (self.column_B + self.lengths_B)[own_B]
-    spans = map(slice, self.column_B[own_B], end_B)
-    for row, span, segment, ids in zip(
-      row_B, spans, self.segment_B[own_B], documents
-    ):
-      tokens_BT[row, span] = ids
-      segments_BT[row, span] = segment
-    # A softmax over no tokens would be NaN, so an empty row gets a segment.
-    segments_BT[segments_BT[:, 0] == 0, 0] = 1
-    return tokens_BT, segments_BT
+    row_B = (device_B * height + row_B) * self.accumulate + micro_B
+    return placed_B3, row_B, height * packs
 
 
 def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
