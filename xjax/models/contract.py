@@ -68,7 +68,6 @@ class TrainedStage(NamedTuple):
 
   config: 'Config'  # of the stage's own run
   name: str
-  path: str = ''  # of its settings in the run's config; '' if it has the run's
   # The most clusters that it ranks; None if it ranks the labels of the run.
   clusters: int | None = None
 

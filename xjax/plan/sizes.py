@@ -168,7 +168,6 @@ class TrainedModel:
 
   config: Config  # of the model's own run
   folder: str = ''  # in the run's workdir, such as stages/encoder
-  path: str = ''  # in the run's config, such as model.vectors.stage
   clusters: int | None = None  # at most as many are ranked; None: labels
 
   @property
@@ -191,16 +190,11 @@ class TrainedModel:
     for stage in self.config.model.trained_stages(self.config):
       model = TrainedModel(
         stage.config,
-        _joined('/', self.folder, 'stages', stage.name),
-        _joined('.', self.path, stage.path),
+        f'{self.folder}/stages/{stage.name}'.lstrip('/'),
         stage.clusters or self.clusters,
       )
       yield from model.and_stages()
     yield self
-
-
-def _joined(separator: str, *parts: str) -> str:
-  return separator.join(filter(None, parts))
 
 
 def trained_models(config: Config) -> list[TrainedModel]:

@@ -201,7 +201,7 @@ class MatchedModel(SparseModel):
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     own, (size,) = self.matcher.run_config(config), self.levels.sizes
-    return (TrainedStage(own, MATCHER, 'model.matcher', size),)
+    return (TrainedStage(own, MATCHER, size),)
 
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run

@@ -227,7 +227,7 @@ class StageShortlist(RankedShortlist):
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     own = self.stage.run_config(config)
-    return (TrainedStage(own, PROPOSER, 'model.shortlist.stage'),)
+    return (TrainedStage(own, PROPOSER),)
 
   def _stage(self, run: Run) -> Stage:
     return Stage(self.stage, run, PROPOSER, f'{FIELD}.stage')
@@ -329,7 +329,7 @@ class LevelShortlist(ShortlistConfig):
     *_, size = 0, *self.levels.sizes
     if not size:
       return ()
-    return (TrainedStage(level_config(config), LEVEL, clusters=size),)
+    return (TrainedStage(level_config(config), LEVEL, size),)
 
   def _levels(self, run: Run) -> RunLevels:
     return RunLevels(self.levels, run, f'{FIELD}.levels')

@@ -243,8 +243,7 @@ class StackModel(Model):
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     return tuple(
-      TrainedStage(x.run_config(config), x.name, f'model.proposers[{number}]')
-      for number, x in enumerate(self.proposers)
+      TrainedStage(x.run_config(config), x.name) for x in self.proposers
     )
 
   def open_stages(self, run: Run) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ class StageVectors(VectorsConfig):
     stage = TrainedStage(own, ENCODER)
     if not self.labels:  # only the levels above the labels are trained
       (stage,) = own.model.trained_stages(own)
-    return (stage._replace(name=ENCODER, path='model.vectors.stage'),)
+    return (stage._replace(name=ENCODER),)
 
   def _stage(self, run: Run) -> Stage:
     kind = Stage
