@@ -173,21 +173,20 @@ class Predictions:
         )
     return ''
 
-  def of_documents(self, kept: np.ndarray) -> 'Predictions':
-    """Returns the predictions of the documents where `kept` [N] is True."""
-    rows = np.flatnonzero(kept).tolist()
-    gold = self.gold
+  def of_documents(self, rows: np.ndarray) -> 'Predictions':
+    """Returns some documents: rows in their order, or where a mask is True."""
+    rows = np.arange(len(self))[rows]
 
     def some(lists: LabelLists) -> LabelLists:
-      return LabelLists(lists.ids[kept], lists.scores[kept])
+      return LabelLists(lists.ids[rows], lists.scores[rows])
 
     return dataclasses.replace(
       self,
-      doc_ids=tuple(self.doc_ids[row] for row in rows),
+      doc_ids=tuple(self.doc_ids[row] for row in rows.tolist()),
       lists={name: some(lists) for name, lists in self.lists.items()},
       requested=[(mask, some(lists)) for mask, lists in self.requested],
       recalls={},  # these are means over all documents
-      gold=None if gold is None else Ragged.of([gold[row] for row in rows]),
+      gold=self.gold and self.gold.take(rows),
     )
 
   def leaving_out(self, labels: np.ndarray) -> 'Predictions':
@@ -230,27 +229,53 @@ class Predictions:
     kept = np.flatnonzero(self.masks[ALL])
     number = np.full(len(self.labels), PAD, np.int32)
     number[kept] = np.arange(len(kept))
+    labels, dropped = (
+      Texts.of(self.labels)[rows] for rows in (kept, self.left_out)
+    )
+    found = self.renumbered(number, labels)
+    return dataclasses.replace(found, dropped=(*self.dropped, *dropped))
+
+  def renumbered(
+    self, number: np.ndarray, labels: Sequence[str]
+  ) -> 'Predictions':
+    """Returns predictions in which label i is `labels[number[i]]`.
+
+    A label whose number, int32 [L], is PAD must be in no list and no gold. The
+    other `labels` have no training documents.
+    """
+    kept = np.flatnonzero(number != PAD)
+    to, gold = number[kept], self.gold
+
+    def numbers(labels: np.ndarray) -> np.ndarray:
+      found = number[labels]
+      return found[found != PAD]
+
+    def moved(values: np.ndarray) -> np.ndarray:
+      all_values = np.zeros(len(labels), values.dtype)
+      all_values[to] = values[kept]
+      return all_values
 
     def renumbered(lists: LabelLists) -> LabelLists:
       ids = np.where(lists.ids == PAD, PAD, number[lists.ids])
       return LabelLists(ids.astype(np.int32), lists.scores)
 
-    gold, held_out = self.gold, number[self.held_out]
-    labels, dropped = (
-      Texts.of(self.labels)[rows] for rows in (kept, self.left_out)
-    )
+    if gold is not None:
+      owners = np.repeat(np.arange(len(gold)), gold.lengths)
+      values = number[gold.values]
+      gold = Ragged(gold.indptr, values[np.lexsort((values, owners))])
+    all_scored = self.n_scored == len(self.labels)
+    last = number[: self.n_scored].max(initial=PAD)
     return dataclasses.replace(
       self,
-      n_scored=int((kept < self.n_scored).sum()),
+      n_scored=len(labels) if all_scored else int(last) + 1,
       labels=labels,
-      train_counts=np.asarray(self.train_counts)[kept],
+      train_counts=moved(np.asarray(self.train_counts)),
       lists={name: renumbered(lists) for name, lists in self.lists.items()},
-      gold=gold and Ragged(gold.indptr, number[gold.values]),
-      held_out=held_out[held_out != PAD],
-      left_out=np.zeros(0, np.int32),
-      requested=[(mask[kept], renumbered(x)) for mask, x in self.requested],
+      gold=gold,
+      held_out=numbers(self.held_out),
+      left_out=numbers(self.left_out),
+      requested=[(moved(mask), renumbered(x)) for mask, x in self.requested],
       hierarchy=self.hierarchy and self.hierarchy.for_labels(labels),
-      dropped=(*self.dropped, *dropped),
     )
 
   def save(self, path: str | os.PathLike) -> None:

@@ -7,7 +7,6 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.comparison import Comparison, best_systems, compare
 from xjax.judge.comparison_plan import ComparisonPlan
@@ -15,7 +14,6 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import read_value
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.metric import kind_of
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Predictions
@@ -227,14 +225,7 @@ def reorder_documents(
     return predictions
   row_of = {id_: row for row, id_ in enumerate(predictions.doc_ids)}
   rows = np.array([row_of[id_] for id_ in doc_ids], np.int64)
-  lists = {
-    name: LabelLists(lists.ids[rows], lists.scores[rows])
-    for name, lists in predictions.lists.items()
-  }
-  gold = Ragged.of([predictions.gold[row] for row in rows])
-  return dataclasses.replace(
-    predictions, doc_ids=tuple(doc_ids), lists=lists, gold=gold
-  )
+  return predictions.of_documents(rows)
 
 
 def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:

@@ -8,7 +8,6 @@ import pathlib
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import PAD, Ragged
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.labels import read_left_out
 from xjax.judge.calibration import Calibration
@@ -20,7 +19,6 @@ from xjax.judge.files.evaluation import (
   PREDICTIONS,
 )
 from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
 from xjax.report.runs import SEED, JudgedRun
 from xjax.train.run_record import RunRecord
@@ -147,28 +145,7 @@ def _in_order(predictions: Predictions, labels: Sequence[str]) -> Predictions:
     return predictions
   place_of = {id_: i for i, id_ in enumerate(labels)}
   places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
-  counts = np.zeros(len(labels), np.int32)
-  counts[places] = predictions.train_counts
-  scored = places[: predictions.n_scored]
-  all_scored = predictions.n_scored == len(predictions.labels)
-  gold, hierarchy = predictions.gold, predictions.hierarchy
-  rows = [np.sort(places[gold[row]]) for row in range(len(gold))]
-  return dataclasses.replace(
-    predictions,
-    n_scored=len(labels) if all_scored else int(scored.max(initial=-1)) + 1,
-    labels=tuple(labels),
-    train_counts=counts,
-    lists={
-      name: LabelLists(
-        np.where(lists.ids == PAD, PAD, places[lists.ids]).astype(np.int32),
-        lists.scores,
-      )
-      for name, lists in predictions.lists.items()
-    },
-    gold=Ragged.of(rows),
-    held_out=places[predictions.held_out],
-    hierarchy=hierarchy and hierarchy.for_labels(labels),
-  )
+  return predictions.renumbered(places, tuple(labels))
 
 
 def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
