@@ -3,8 +3,7 @@
 The sources are NVIDIA's data sheets, and
 https://cloud.google.com/tpu/docs/system-architecture-tpu-vm. If a GPU exists as
 an SXM module, its numbers are for this module. Rates of tensor cores are for
-dense matrices, not for sparse matrices. The bandwidth of a network is for one
-direction only, so it is half of the bandwidth for both directions.
+dense matrices, not for sparse matrices.
 """
 
 import dataclasses
@@ -30,8 +29,6 @@ class Chip:
   bandwidth: float  # bytes of memory read or written
   bfloat16: float  # operations on 2-byte operands with sums in float32
   float32: float  # operations on float32 operands at full precision
-  network: float = 0.0  # bytes sent to other devices; 0 without a network
-  neighbours: int = 1  # number of devices in the network, including this device
 
   def peak(self, operand_bytes: int) -> float:
     return self.bfloat16 if operand_bytes < 4 else self.float32
@@ -54,42 +51,39 @@ def _cpu(name: str, memory: float, cores: int) -> Chip:
 # - memory bandwidth in GB/s
 # - TFLOP/s of bfloat16; V100 computes bfloat16 as float32
 # - TFLOP/s of float32
-# - GB/s to 7 other devices, by NVLink, or by PCIe 4.0 x16 for L4 and A10
 # - jax.Device.device_kind, which must be exactly this text. A longer text
 #   stands for a slower device (PCIe, NVL) or for a part of a device (MIG).
 _GPUS = {
-  'v100-16': (16, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-16GB'),
-  'v100-32': (32, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-32GB'),
-  'a100-40': (40, 1555, 312, 19.5, 300, 'NVIDIA A100-SXM4-40GB'),
-  'a100-80': (80, 2039, 312, 19.5, 300, 'NVIDIA A100-SXM4-80GB'),
-  'h100-80': (80, 3350, 989, 67, 450, 'NVIDIA H100 80GB HBM3'),
-  'h200': (141, 4800, 989, 67, 450, 'NVIDIA H200'),
-  'l4': (24, 300, 121, 30.3, 32, 'NVIDIA L4'),
-  'a10': (24, 600, 125, 31.2, 32, 'NVIDIA A10'),
+  'v100-16': (16, 900, 15.7, 15.7, 'Tesla V100-SXM2-16GB'),
+  'v100-32': (32, 900, 15.7, 15.7, 'Tesla V100-SXM2-32GB'),
+  'a100-40': (40, 1555, 312, 19.5, 'NVIDIA A100-SXM4-40GB'),
+  'a100-80': (80, 2039, 312, 19.5, 'NVIDIA A100-SXM4-80GB'),
+  'h100-80': (80, 3350, 989, 67, 'NVIDIA H100 80GB HBM3'),
+  'h200': (141, 4800, 989, 67, 'NVIDIA H200'),
+  'l4': (24, 300, 121, 30.3, 'NVIDIA L4'),
+  'a10': (24, 600, 125, 31.2, 'NVIDIA A10'),
 }
 # The columns are:
 # - memory in GiB
 # - memory bandwidth in GB/s
 # - TFLOP/s of bfloat16; a float32 product takes 6 bfloat16 products
-# - GB/s to other devices
-# - number of chips in a pod
 # - one or more texts of jax.Device.device_kind
 _TPUS = {
-  'v4': (32, 1228, 275, 300, 4096, 'TPU v4'),
-  'v5e': (16, 819, 197, 200, 256, 'TPU v5 lite', 'TPU v5e'),
-  'v5p': (95, 2765, 459, 600, 8960, 'TPU v5', 'TPU v5p'),
-  'v6e': (32, 1640, 918, 400, 256, 'TPU v6 lite', 'TPU v6e'),
+  'v4': (32, 1228, 275, 'TPU v4'),
+  'v5e': (16, 819, 197, 'TPU v5 lite', 'TPU v5e'),
+  'v5p': (95, 2765, 459, 'TPU v5', 'TPU v5p'),
+  'v6e': (32, 1640, 918, 'TPU v6 lite', 'TPU v6e'),
 }
 
 CHIPS = {'laptop': _cpu('laptop', 16 * 2**30, cores=4)}
 _KINDS: dict[str, Chip] = {}
-for _name, (_memory, _rate, _16, _32, _net, *_kinds) in _GPUS.items():
-  _rates = _memory * 1e9, _rate * 1e9, _16 * 1e12, _32 * 1e12, _net * 1e9
-  CHIPS[_name] = Chip(_name, Platform.GPU, *_rates, 8)
+for _name, (_memory, _rate, _16, _32, *_kinds) in _GPUS.items():
+  _rates = _memory * 1e9, _rate * 1e9, _16 * 1e12, _32 * 1e12
+  CHIPS[_name] = Chip(_name, Platform.GPU, *_rates)
   _KINDS |= dict.fromkeys(_kinds, CHIPS[_name])
-for _name, (_memory, _rate, _16, _net, _pod, *_kinds) in _TPUS.items():
-  _rates = _memory * 2**30, _rate * 1e9, _16 * 1e12, _16 * 1e12 / 6, _net * 1e9
-  CHIPS[_name] = Chip(_name, Platform.TPU, *_rates, _pod)
+for _name, (_memory, _rate, _16, *_kinds) in _TPUS.items():
+  _rates = _memory * 2**30, _rate * 1e9, _16 * 1e12, _16 * 1e12 / 6
+  CHIPS[_name] = Chip(_name, Platform.TPU, *_rates)
   _KINDS |= dict.fromkeys(_kinds, CHIPS[_name])
 
 

@@ -59,20 +59,25 @@ class StepTime:
 
   operations: int  # multiplications and additions in matrix products
   moved: int  # bytes read from memory and written to it
-  sent: float  # bytes sent to other devices
   compute: float  # seconds for the operations
   memory: float  # seconds for the bytes moved
-  network: float  # seconds for the bytes sent
+
+  @classmethod
+  def of(cls, cost: ProgramCost, config: Config, chip: Chip) -> 'StepTime':
+    operand = jnp.dtype(config.train.compute_dtype.value).itemsize
+    compute = cost.operations / chip.peak(operand)
+    memory = cost.moved / chip.bandwidth
+    return cls(cost.operations, cost.moved, compute, memory)
 
   @property
   def bound(self) -> float:
     """Returns the seconds of a step at peak rates, if all work overlaps."""
-    return getattr(self, self.bound_by)
+    return max(self.compute, self.memory)
 
   @property
   def bound_by(self) -> str:
-    """Returns the slowest work: 'compute', 'memory' or 'network'."""
-    return max(('compute', 'memory', 'network'), key=lambda n: getattr(self, n))
+    """Returns the slowest work: 'compute' or 'memory'."""
+    return 'compute' if self.compute >= self.memory else 'memory'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +128,7 @@ def make_plan(
     local, traced = traced_step(config, sizes, shape, mesh)
     donated = slice(len(jax.tree.leaves(local.abstract)))
     costs[shape] = program_cost(traced.jaxpr, donated)
-    times[shape] = _time(costs[shape], config, chip, state, shape, mesh)
+    times[shape] = StepTime.of(costs[shape], config, chip)
   compile_ &= jax.default_backend() == chip.platform.value
   estimate = None if compile_ else costs[sizes.longest].held
   held = _memory(config, sizes, chip, state, mesh, estimate)
@@ -172,21 +177,6 @@ def _memory(
   return MemoryUse({name: n for name, n in parts.items() if n}, compiled)
 
 
-def _time(
-  cost: ProgramCost,
-  config: Config,
-  chip: Chip,
-  plan: StatePlan,
-  shape: BatchShape,
-  mesh: AbstractMesh,
-) -> StepTime:
-  sent = _sent(config, plan, shape, mesh)
-  compute = cost.operations / chip.peak(_operand_bytes(config))
-  network = sent / chip.network if chip.network else 0.0
-  seconds = compute, cost.moved / chip.bandwidth, network
-  return StepTime(cost.operations, cost.moved, sent, *seconds)
-
-
 def _between_steps(
   config: Config, sizes: Sizes, plan: StatePlan, mesh: AbstractMesh
 ) -> dict[str, int]:
@@ -207,45 +197,6 @@ def _between_steps(
   return parts | {'label weights': 2 * _FLOAT32 * labels * weighted}
 
 
-def _sent(
-  config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
-) -> float:
-  """Returns the bytes that a device sends in a step, with ring algorithms.
-
-  With k devices, each device sends these bytes:
-
-  - All-reduce of n bytes per device: 2 n (k - 1) / k.
-  - Reduce-scatter of n bytes per device: n (k - 1) / k.
-  - All-gather of n bytes per device: n (k - 1).
-
-  The gradients of parameters are summed over devices in each micro-batch.
-  """
-  data, label = mesh.shape[DATA], mesh.shape[LABEL]
-  over_data, over_label = (data - 1) / data, (label - 1) / label
-  local, sent = shape.documents // data, 0.0
-  trained, _ = plan.split(plan.abstract.params)
-  rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
-  vectors = (x for x in jax.tree.leaves(rows) if len(x.shape) > 1)
-  dim = max((x.shape[-1] for x in vectors), default=0)
-  if not _is_one_vs_all(config):
-    read = local * (shape.zones or shape.tokens)
-  else:
-    # Features and gold labels are sent by all-gather, and the gradient of the
-    # features by reduce-scatter. The loss is summed over all devices. For a
-    # normalised loss, 3 numbers per document are summed too: the largest logit,
-    # the sum of exp and the gold weights.
-    trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), local
-    gold = shape.positives * 4 + 1
-    sent += (data - 1) * local * (gold + dim * _operand_bytes(config))
-    sent += over_data * shape.documents * dim * _FLOAT32
-    numbers = 3 * shape.documents * config.train.loss.build().normalised
-    numbers += config.train.accumulate
-    sent += 2 * numbers * _FLOAT32 * (mesh.size > 1)
-  # Results that are computed from label rows are summed over the label axis.
-  sent += 2 * over_label * read * dim * _FLOAT32
-  return sent + 2 * config.train.accumulate * over_data * on_device(trained)
-
-
 def _is_one_vs_all(config: Config) -> bool:
   """Returns whether the label rows of each device score all documents."""
   return config.model.head.on_all_devices
@@ -253,10 +204,6 @@ def _is_one_vs_all(config: Config) -> bool:
 
 def _label_shards(config: Config, mesh: AbstractMesh) -> int:
   return mesh.size if _is_one_vs_all(config) else mesh.shape[LABEL]
-
-
-def _operand_bytes(config: Config) -> int:
-  return jnp.dtype(config.train.compute_dtype.value).itemsize
 
 
 def on_device(tree: Any) -> int:

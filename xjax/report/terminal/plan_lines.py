@@ -59,11 +59,8 @@ def _rates(plan: Plan) -> list[str]:
   for name, amount, unit, seconds in (
     ('compute', step.operations, 'operations', step.compute),
     ('memory', step.moved, 'bytes', step.memory),
-    ('network', step.sent, 'bytes', step.network),
   ):
     time = f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.1f} ms'
-    if name == 'network' and amount and not plan.chip.network:
-      time = 'not known'
     scaled = tqdm.tqdm.format_sizeof(amount)
     lines.append(f'  {name:<8} {scaled:>8} {unit:<10} {time:>10}')
   return lines
@@ -77,11 +74,8 @@ def _notes(plan: Plan) -> list[str]:
       'the amount that XLA computed when it compiled the step for one device'
     )
   lines = [f'temporary memory of a step is {how}']
-  if plan.devices > chip.neighbours > 1:
-    lines.append(
-      f'{chip.neighbours} devices are connected at the assumed rate; between '
-      'more devices the network may be slower'
-    )
+  if plan.devices > 1:
+    lines.append('the time in which devices exchange arrays is not counted')
   if chip.platform is Platform.TPU:
     lines.append(
       'TPUs pad arrays to tiles of 8 x 128; the padding is not counted'
