@@ -55,11 +55,6 @@ class JudgedRun:
       self.predictions, self.split, method, calibration
     )
 
-  def of_judged_labels(self) -> 'JudgedRun':
-    """Returns the run without the labels that are left out of judging."""
-    predictions = self.predictions.of_judged_labels()
-    return dataclasses.replace(self, predictions=predictions)
-
   @property
   def names(self) -> dict[str, str]:
     described = itertools.chain(self.labels, self.concepts)

@@ -70,7 +70,6 @@ def read_runs(
     _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  runs = [run.of_judged_labels() for run in runs]
   with_gold = [run for run in runs if run.predictions.gold is not None]
   if not with_gold:
     raise DataError(
@@ -106,14 +105,14 @@ def _fill_in(
     files = dataclasses.replace(
       files, predictions=run.file, may_lack=True, **lacking
     )
-    ours, weights_L = read_judged(files, depth)
-    run = dataclasses.replace(run, weight_of=_by_id(ours, weights_L))
+    ours, weight_of = _read_file(files, depth)
+    run = dataclasses.replace(run, weight_of=weight_of)
     if theirs.dropped:  # its file still has these labels
       ours = ours.leaving_out(_indices(ours, theirs.dropped))
+      ours = ours.of_judged_labels()
     if 'train_labels' in lacking:
       held_out = [theirs.labels[i] for i in theirs.held_out]
       ours = dataclasses.replace(ours, held_out=_indices(ours, held_out))
-    ours = ours.of_judged_labels()
   if set(ours.labels) <= set(theirs.labels):
     ours = _in_order(ours, theirs.labels)
   if ours.hierarchy is None and theirs.hierarchy is not None:
@@ -123,13 +122,15 @@ def _fill_in(
   return dataclasses.replace(run, predictions=ours)
 
 
-def _by_id(
-  predictions: Predictions, weights_L: np.ndarray | None
-) -> dict[str, float] | None:
-  """Returns the label weights of a file by label id; None if it has none."""
-  if weights_L is None:
-    return None
-  return dict(zip(predictions.labels, weights_L.tolist(), strict=True))
+def _read_file(
+  files: JudgeFiles, depth: int
+) -> tuple[Predictions, dict[str, float] | None]:
+  """Returns predictions of the judged labels, and label weights by id."""
+  predictions, weights_L = read_judged(files, depth)
+  weight_of = None
+  if weights_L is not None:
+    weight_of = dict(zip(predictions.labels, weights_L.tolist(), strict=True))
+  return predictions.of_judged_labels(), weight_of
 
 
 def _indices(predictions: Predictions, ids: Sequence[str]) -> np.ndarray:
@@ -211,10 +212,9 @@ def _read(
       f'{path}: neither a workdir (a folder with config.json), nor a folder '
       f'with {PREDICTIONS}, nor a file of predictions'
     )
-  predictions, weights_L = read_judged(
+  predictions, weight_of = _read_file(
     dataclasses.replace(files, predictions=file, may_lack=True), depth
   )
-  weight_of = _by_id(predictions, weights_L)
   run = JudgedRun(
     name, path, '', None, {}, predictions, weight_of=weight_of, file=file
   )
@@ -259,7 +259,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     split=split,
     config={SEED: None, **read_json(home.config)},
     metrics=read_json(folder / METRICS),
-    predictions=Predictions.load(folder / PREDICTIONS),
+    predictions=Predictions.load(folder / PREDICTIONS).of_judged_labels(),
     file=folder / PREDICTIONS,
     labels=space.labels,
     concepts=space.concepts,
