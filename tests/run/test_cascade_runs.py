@@ -2,13 +2,12 @@
 
 import logging
 
-import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.first_states import first_state, params_of
 from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.run.small_runs import assert_a_mesh_trains_the_same, assert_resumes
-from xjax.core.mesh import make_mesh
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.label_trees.clusters import ClusterTree
@@ -17,7 +16,6 @@ from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predictions import Predictions
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.cascade import CascadeConfig
@@ -27,7 +25,6 @@ from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.neural_train import NeuralTrain
-from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 pytestmark = pytest.mark.thorough
@@ -111,13 +108,9 @@ def test_a_head_starts_only_from_one_with_the_same_clusters(
     levels = LabelLevels.of(
       (levels.parents[0], parent), np.ones(len(parent), bool)
     )
-  mesh = make_mesh(config.mesh)
-  plan = plan_neural(config, space, len(vocab), mesh, levels=levels)
-  with jax.set_mesh(mesh):
-    state = plan.init(jax.random.key(9))
-  before = jax.tree.map(np.array, by_path(state.params))
+  _, state, before = first_state(config, space, len(vocab), levels=levels)
   state, _ = warm_start(state, str(workdir.path), space, vocab, levels)
-  after = jax.tree.map(np.asarray, by_path(state.params))
+  after = params_of(state)
   saved = read_params(workdir.checkpoints, finished.best_step)
   parent, children = after['head/parent'], after['head/clusters/0/children']
   clusters, places = np.nonzero(children != PAD)

@@ -4,10 +4,10 @@ import dataclasses
 import functools
 import logging
 
-import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.first_states import first_state, params_of
 from tests.run.small_runs import (
   arrays,
   assert_predicts_what_was_judged,
@@ -15,7 +15,6 @@ from tests.run.small_runs import (
   records,
   with_head,
 )
-from xjax.core.mesh import make_mesh
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.judge.calibration import Method
@@ -24,7 +23,6 @@ from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
@@ -168,12 +166,9 @@ def test_places_are_saved_and_stay(runs):
 def started(config, workdir, space):
   """Returns the first parameters of a run that starts from another run."""
   vocab = workdir.vocabulary()
-  mesh = make_mesh(config.mesh)
-  with jax.set_mesh(mesh):
-    plan = plan_neural(config, space, len(vocab), mesh)
-    state = plan.init(jax.random.key(9))
+  _, state, _ = first_state(config, space, len(vocab))
   state, _ = warm_start(state, str(workdir.path), space, vocab)
-  return jax.tree.map(np.array, by_path(state.params))
+  return params_of(state)
 
 
 def test_rows_are_taken_only_of_labels_in_the_same_order(config, runs, caplog):

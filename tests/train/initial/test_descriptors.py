@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.first_states import first_state, params_of
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, make_mesh, padded_labels
+from xjax.core.mesh import LABEL, padded_labels
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
   load_words,
@@ -35,37 +35,20 @@ def vocab(described):
   return Workdir.at(described.workdir).vocabulary()
 
 
-@pytest.fixture
-def planned(all_devices, described_config, corpus, vocab):
-  """The mesh of two axes, and the plan of a state on it."""
-  mesh = make_mesh(dataclasses.replace(described_config.mesh, data=2, label=4))
-  return mesh, plan_neural(
-    described_config, corpus.label_space, len(vocab), mesh
-  )
-
-
-def fresh(planned):
-  mesh, plan = planned
-  with jax.set_mesh(mesh):
-    return jax.block_until_ready(plan.init(jax.random.key(0)))
-
-
-def host(params):
-  return {name: np.array(x) for name, x in by_path(params).items()}
-
-
-def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):
+def test_rows_are_put_in_and_nothing_else_changes(
+  all_devices, described_config, corpus, vocab, caplog
+):
   caplog.set_level(logging.WARNING)
-  _, plan = planned
-  state = fresh(planned)
-  before = host(state.params)
+  mesh = dataclasses.replace(described_config.mesh, data=2, label=4)
+  config = dataclasses.replace(described_config, mesh=mesh)
+  plan, state, before = first_state(config, corpus.label_space, len(vocab))
   rows = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
   rows[[3, 5]] = 0
   state = start_descriptors(state, rows)
   assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
   descriptors = by_path(state.params)[DESCRIPTORS]
   assert descriptors.sharding.spec[0] == LABEL
-  after = host(state.params)
+  after = params_of(state)
   np.testing.assert_array_equal(
     after.pop(DESCRIPTORS), np.pad(rows, [(0, padded_labels(16) - 16), (0, 0)])
   )

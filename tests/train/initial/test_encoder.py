@@ -4,22 +4,20 @@ import dataclasses
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.fixtures.encoders import SIZES, write_encoder, write_weights
+from tests.fixtures.first_states import first_state
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import make_mesh
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.models.neural import neural_training as neural
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.xlnet import XLNetConfig
@@ -120,13 +118,9 @@ def xlnet(from_folder, tmp_path_factory):
 
 def started(config):
   """Returns the fresh parameters of a run, and those with its encoder."""
-  mesh = make_mesh(config.mesh)
   space = LabelSpace((), np.ones(9, np.int32), 40, 9)
   architecture = ModelFolder.at(config.model.encoder.folder).architecture
-  plan = plan_neural(config, space, 0, mesh, architecture)
-  with jax.set_mesh(mesh):
-    state = plan.init(jax.random.key(0))
-  fresh = jax.tree.map(np.array, by_path(state.params))
+  _, state, fresh = first_state(config, space, 0, architecture)
   return fresh, by_path(start_encoder(state, config.model).params)
 
 

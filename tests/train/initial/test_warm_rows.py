@@ -2,16 +2,15 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, make_mesh
+from tests.fixtures.first_states import first_state, params_of
+from xjax.core.mesh import DATA, LABEL
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
@@ -61,11 +60,7 @@ def runs(config, tmp_path_factory):
 
 def started(config, source, space, vocab):
   """Returns the fresh parameters, the warm ones and the saved ones."""
-  mesh = make_mesh(config.mesh)
-  plan = plan_neural(config, space, len(vocab), mesh)
-  with jax.set_mesh(mesh):
-    state = plan.init(jax.random.key(9))
-  before = jax.tree.map(np.array, by_path(state.params))
+  plan, state, before = first_state(config, space, len(vocab))
   state, _ = warm_start(state, str(source.path), space, vocab)
   params = by_path(state.params)
   for name, param in by_path(plan.abstract.params).items():
@@ -73,7 +68,7 @@ def started(config, source, space, vocab):
     assert params[name].dtype == param.dtype
   assert params[KERNEL].sharding.spec[0] == (LABEL, DATA)
   saved = read_params(source.checkpoints, 1)
-  return before, jax.tree.map(np.array, params), saved
+  return before, params_of(state), saved
 
 
 def reading(monkeypatch):

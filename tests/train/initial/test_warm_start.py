@@ -6,17 +6,15 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.first_states import first_state, params_of
 from xjax.core.errors import DataError, UserError
-from xjax.core.mesh import make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
-from xjax.train.parameters import by_path
 from xjax.train.saved_steps import intact_steps
 from xjax.train.workdir import Workdir
 
@@ -28,22 +26,13 @@ def source(finished):
   return workdir.label_space(), Vocabulary.load(workdir.vocab)
 
 
-def fresh(config, space, vocab, key=9):
-  mesh = make_mesh(config.mesh)
-  plan = plan_neural(config, space, len(vocab), mesh)
-  with jax.set_mesh(mesh):
-    return plan.init(jax.random.key(key))
-
-
 def started(config, init_from, space, vocab):
   """Returns (fresh, warm, saved): parameters by path, as NumPy arrays."""
-  state = fresh(config, space, vocab)
-  before = jax.tree.map(np.array, by_path(state.params))
-  shardings = jax.tree.map(lambda x: x.sharding, state)
+  plan, state, before = first_state(config, space, len(vocab))
   state, _ = warm_start(state, init_from, space, vocab)
-  assert jax.tree.map(lambda x: x.sharding, state) == shardings
+  assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
   assert int(state.step) == 0
-  return before, jax.tree.map(np.array, by_path(state.params))
+  return before, params_of(state)
 
 
 def test_the_same_run_loads_everything(config, finished, source, caplog):
@@ -155,7 +144,8 @@ def test_what_is_not_there(finished, suffix, says):
 def test_a_damaged_source(config, finished, source, tmp_path):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   (folder / 'labels.jsonl').write_text('{')
-  state = fresh(config, *source)
+  space, vocab = source
+  _, state, _ = first_state(config, space, len(vocab))
   with pytest.raises(DataError, match='labels.jsonl'):
     warm_start(state, str(folder), *source)
 
@@ -240,8 +230,8 @@ def test_words_that_were_trained_since_describe_no_labels(
   assert np.abs(ended['embedding/table'] - begun.vectors).max() > 0.05
   # Our words are theirs backwards, and a new one.
   ours = Vocabulary(('unseen', *reversed(vocab.words)))
-  state = fresh(config, space, ours)
-  own = np.array(by_path(state.params)['embedding/table'])
+  _, state, before = first_state(config, space, len(ours))
+  own = before['embedding/table']
   state, taken = warm_start(state, str(source.workdir), space, ours)
   words = descriptor_word_vectors(state, ours, None, taken.descriptor_run)
   first = FIRST_WORD_ID

@@ -6,14 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.first_states import first_state, params_of
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.tokenizer_json import word_pieces
 from xjax.data.text.word_vectors import write_word_vectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.encoder import InputConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.run.fit import fit
@@ -26,7 +25,6 @@ from xjax.train.initial.words import (
   start_words,
   word_rows,
 )
-from xjax.train.parameters import by_path
 
 TABLE = 'embedding/table'
 
@@ -65,19 +63,15 @@ def test_found_words_begin_with_theirs_and_others_as_before(
 ):
   path, values = vectors
   config = with_vectors(config, path)
-  mesh = make_mesh(config.mesh)
   space = load_corpus(config.data, config.seed).label_space
-  plan = plan_neural(config, space, len(vocab), mesh)
-  with jax.set_mesh(mesh):
-    state = plan.init(jax.random.key(0))
-  before = jax.tree.map(np.array, by_path(state.params))
+  plan, state, before = first_state(config, space, len(vocab))
   state, found = start_words(state, config.model.embedding, vocab)
   assert np.flatnonzero(found).tolist() == [*range(2, len(vocab), 2)]
   shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
   assert shardings == plan.shardings
   words = descriptor_word_vectors(state, vocab, found)
   np.testing.assert_array_equal(words.has_vector, found)
-  after = jax.tree.map(np.array, by_path(state.params))
+  after = params_of(state)
   for name in before.keys() - {TABLE}:
     np.testing.assert_array_equal(after[name], before[name])
   table = after[TABLE]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.arrays import Arrays
-from xjax.core.atomic import atomic_write, write_npz
+from xjax.core.atomic import write_npz
 from xjax.core.distributed import is_host0
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
@@ -180,8 +180,7 @@ def start_descriptors(
 
 def save_words(path: str | os.PathLike, words: WordVectors) -> None:
   """Writes the word vectors of descriptors to an .npz file."""
-  with atomic_write(path, 'wb') as file:
-    np.savez(file, vectors=words.vectors, found=words.has_vector)
+  write_npz(path, {'vectors': words.vectors, 'found': words.has_vector})
 
 
 def load_words(path: str | os.PathLike, vocab: Vocabulary) -> WordVectors:
