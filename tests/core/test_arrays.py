@@ -44,16 +44,6 @@ def test_kept_and_taken():
   assert len(RAGGED.take(np.zeros(0, np.int64))) == 0
 
 
-@pytest.mark.parametrize('rows', [ROWS, [], [[]], [[], [2]]])
-def test_rows_are_read_as_they_were_written(rows, tmp_path):
-  write_npz(tmp_path / 'x.npz', rows_arrays('gold', Ragged.of(rows)))
-  arrays = Arrays.read(tmp_path / 'x.npz')
-  again = arrays.rows('gold', 5)
-  arrays.finish()
-  assert [row.tolist() for row in again] == rows
-  assert again.indptr.dtype == np.int64 and again.values.dtype == np.int32
-
-
 @pytest.mark.parametrize('dense', [DENSE, DENSE[:0], DENSE[:1], DENSE[:, :0]])
 def test_a_matrix_is_read_as_it_was_written(dense, tmp_path):
   matrix = sparse.csr_array(dense)

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.core.rng import step_key
 from xjax.networks.rows.update import FusedSGD
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer import (
@@ -198,7 +197,7 @@ def test_the_rate_follows_the_schedule_from_its_own_peak():
 
 def test_keys_are_of_the_given_one_alone():
   rows = label_row_optimizer(NeuralTrain(rows=FusedSGD()), COUNTS)
-  keys = [step_key(jax.random.key(seed), jnp.int32(i)) for seed, i in PLACES]
+  keys = [jax.random.fold_in(jax.random.key(seed), i) for seed, i in PLACES]
   drawn = [int(rows.scalars(jnp.int32(0), key).key) for key in keys]
   again = [int(rows.scalars(jnp.int32(5), key).key) for key in keys]
   assert drawn == again

@@ -9,13 +9,6 @@ if typing.TYPE_CHECKING:
   import jax
 
 
-def step_key(key: 'jax.Array', step: 'jax.Array') -> 'jax.Array':
-  """Returns the key of one training step; a resumed run gets the same keys."""
-  import jax
-
-  return jax.random.fold_in(key, step)
-
-
 def host_generator(seed: int, *names: str | int) -> np.random.Generator:
   """Returns a generator for a seed and the names of one use of randomness."""
   # Its seed is a SHA-256 hash, so it is the same on every machine.

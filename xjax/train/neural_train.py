@@ -32,7 +32,6 @@ from xjax.train.optimizer_config import (
   NoAverage,
   OptimizerConfig,
 )
-from xjax.train.parameters import parse_rate
 from xjax.train.train_config import TrainConfig
 
 # Below 1, all gradients would be clipped more and more.
@@ -75,6 +74,16 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
     )
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
+
+
+def parse_rate(entry: str) -> tuple[str, float] | None:
+  """Splits 'GLOB=FACTOR' into (glob, factor); returns None for other text."""
+  glob, _, number = entry.rpartition('=')
+  try:
+    factor = float(number)
+  except ValueError:
+    return None
+  return (glob, factor) if glob and 0 < factor < math.inf else None
 
 
 @dataclasses.dataclass

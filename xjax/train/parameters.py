@@ -3,15 +3,15 @@
 from collections.abc import Collection, Iterable
 import difflib
 import fnmatch
-import math
 import re
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.train.neural_train import NeuralTrain, parse_rate
 
 WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
@@ -63,30 +63,12 @@ def replace_values(
   return replace(whole_mask, new, param)
 
 
-class GroupSettings(Protocol):
-  rates: tuple[str, ...]
-  layer_decay: float
-  freeze: tuple[str, ...]
-
-
-def parse_rate(entry: str) -> tuple[str, float] | None:
-  """Splits 'GLOB=FACTOR' into (glob, factor); returns None for other text."""
-  glob, _, number = entry.rpartition('=')
-  try:
-    factor = float(number)
-  except ValueError:
-    return None
-  return (glob, factor) if glob and 0 < factor < math.inf else None
-
-
 def in_group(path: str, globs: Iterable[str]) -> bool:
   """Returns whether a path matches any glob; a * also matches slashes."""
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
-def rate_factors(
-  config: GroupSettings, paths: Iterable[str]
-) -> dict[str, float]:
+def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
   """Returns the factor of each parameter's learning rate, by path.
 
   Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): the highest
@@ -106,7 +88,7 @@ def rate_factors(
 
 
 def check_groups(
-  config: GroupSettings, trained: Collection[str], frozen: Collection[str]
+  config: NeuralTrain, trained: Collection[str], frozen: Collection[str]
 ) -> None:
   """Checks that the globs of `rates` and `freeze` match parameters.
 

@@ -13,7 +13,6 @@ import numpy as np
 import optax
 
 from xjax.core.mesh import DATA, LABEL, put_labels
-from xjax.core.rng import step_key
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import TokenBatch
 from xjax.networks.heads.chunks import row_spec
@@ -68,7 +67,7 @@ def make_train_step(
     key: jax.Array,
     weights: LabelWeights | None = None,
   ) -> tuple[TrainState, StepMetrics]:
-    key = step_key(key, state.step)
+    key = jax.random.fold_in(key, state.step)
     trained, frozen = plan.split(state.params)
     row_update = None  # the label rows' own rule, for this step
     if plan.rows is not None:

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.mesh_config import Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
 from xjax.train.batches.dense import EvalBatches, TrainBatches
@@ -142,17 +141,3 @@ def test_eval_has_every_document_once_by_bucket_then_row(n):
   assert order == sorted(order)
   # It can be gone through again.
   assert documents(batches) == docs
-
-
-def test_eval_shares_are_alike_and_make_the_batch():
-  tokens, gold = corpus(50)
-  settings = {'batch_size': 8, 'buckets': BUCKETS}
-  whole = list(EvalBatches(tokens, gold, **settings))
-  parts = [
-    list(EvalBatches(tokens, gold, **settings, share=Share((i,), 2)))
-    for i in range(2)
-  ]
-  assert len(parts[0]) == len(parts[1]) == len(whole)
-  for a, b, want in zip(*parts, whole, strict=True):
-    joined = jax.tree.map(lambda *x: np.concatenate(x), a, b)
-    assert_same(joined, want)
