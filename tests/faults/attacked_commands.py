@@ -13,6 +13,7 @@ import sys
 
 from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS, config_of
+from tests.run.small_runs import records
 from xjax.data.files.file_set import file_digest
 from xjax.models.contract import Config
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
@@ -20,7 +21,6 @@ from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.session import SweepFolder, write_config
 from xjax.sweep.store import Store
 from xjax.train.checkpoint import read_params
-from xjax.train.writers import CLOCK_FIELDS
 
 _COMPLETE = 'checkpoints/*/checkpoint.json'
 N_TEST = 20
@@ -264,11 +264,7 @@ def _run_results(
     results |= {name: array.tobytes() for name, array in params.items()}
   results['records'] = []
   if (workdir / 'metrics.jsonl').exists():
-    for line in (workdir / 'metrics.jsonl').read_text().splitlines():
-      record = json.loads(line)
-      for field in CLOCK_FIELDS:
-        record.pop(field, None)
-      results['records'].append(record)
+    results['records'] = records(workdir)
   return results
 
 

@@ -17,7 +17,6 @@ from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.saved_steps import intact_steps
-from xjax.train.writers import CLOCK_FIELDS
 
 
 def with_head(config, head, pooling=None, **train):
@@ -27,6 +26,9 @@ def with_head(config, head, pooling=None, **train):
   model = dataclasses.replace(config.model, **parts)
   train = dataclasses.replace(config.train, **train)
   return dataclasses.replace(config, model=model, train=train)
+
+
+CLOCK_FIELDS = 'documents_per_second', 'seconds', 'peak_memory', 'device_memory'
 
 
 def records(workdir):

@@ -29,9 +29,6 @@ finally:
   if _torch is None:
     del sys.modules['torch']
 
-# Fields of records that depend on the speed of the machine. Two runs of the
-# same config can differ in these fields.
-CLOCK_FIELDS = 'documents_per_second', 'seconds', 'peak_memory', 'device_memory'
 # Fields of judge records that hold {slice: {metric: value}}.
 _METRICS = 'metrics', 'raw_metrics'
 
