@@ -39,11 +39,11 @@ def documents():
 def test_a_document_adds_the_same_beside_any_others():
   predicted = documents()
   every = statistics(predicted)
-  terms = every.document_terms(every.by_document)
+  terms = every.document_terms
   assert len(terms) > 40
   for row in range(N):
     alone = statistics(predicted.of_documents(np.arange(N) == row))
-    for name, (value, known) in alone.document_terms(alone.by_document).items():
+    for name, (value, known) in alone.document_terms.items():
       values_N, known_N = terms[name]
       np.testing.assert_allclose(values_N[row], value[0], rtol=1e-15)
       assert known_N[row] == known[0]

@@ -16,14 +16,11 @@ from jaxtyping import Float, Int, Shaped
 import numpy as np
 import scipy.sparse
 
+from xjax.core.types import Ragged
+from xjax.judge.metrics.label_sums import label_sums
 from xjax.judge.metrics.metric import (
-  CORRECT,
-  DOCUMENTS,
-  GOLD,
   GOLD_LABELS,
-  PREDICTED,
   UP_TO_LARGEST,
-  WITH_GOLD,
   LabelMetric,
   Measure,
   PerLabel,
@@ -198,8 +195,8 @@ class Reweighed:
     both = [after] if before is None else [after, before]
     self.n_docs = len(after.part)
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
-    rows = [_document_rows(x, names) for x in both]
-    self._terms = tuple(rows[0])
+    rows = [x.document_rows() for x in both]
+    self._terms = [name for name in rows[0] if name in names]
     self._rows = _Linear.of(
       [
         np.reshape([of[name] for name in self._terms], (-1, self.n_docs))
@@ -207,22 +204,31 @@ class Reweighed:
       ]
     )
     self._largest = {
-      f'{UP_TO_LARGEST}{end}': [_up_to_largest(x, end) for x in both]
+      f'{UP_TO_LARGEST}{end}': [x.up_to_largest(end) for x in both]
       for end in after.ends
       if f'{UP_TO_LARGEST}{end}' in names
     }
-    gold = [_gold_matrix(x) for x in both]
+    n_labels = len(after.part.mask)
+    gold = [_by_label(x.part.gold, n_labels) for x in both]
     self._all_gold = None
     if GOLD_LABELS in names:
       some = _occurring(gold)
       self._all_gold = _Linear.of([matrix[some] for matrix in gold])
     requested = {end: _requested(names, end, after) for end in after.ends}
-    ends = [end for end, sums in requested.items() if sums]
+    # What decides about labels: the correct decisions, and all, of each system.
+    decided = {
+      end: [
+        [_by_label(rows, n_labels) for rows in (each.correct, each.predicted)]
+        for each in (x.decisions(end) for x in both)
+      ]
+      for end, metrics in requested.items()
+      if metrics
+    }
     only_correct = all(
-      each.metric.only_correct for sums in requested.values() for each in sums
+      metric.only_correct
+      for metrics in requested.values()
+      for metric in metrics
     )
-    # [(correct, predicted) of each system] of each set of decisions.
-    decided = {end: [_decided_matrices(x, end) for x in both] for end in ends}
     # Other labels would add 0 to every sum.
     labels_H = _occurring(
       [correct for pairs in decided.values() for correct, _ in pairs]
@@ -231,15 +237,14 @@ class Reweighed:
     )
     self.n_counted = len(labels_H)
     self._gold = _Linear.of([matrix[labels_H] for matrix in gold])
+    self._bins = {name: mask[labels_H] for name, mask in after.bins.items()}
     self._sets = [
-      _LabelSums(
-        # One of correct decisions and one of all, each of both systems.
-        *(_Linear.of([m[labels_H] for m in ms]) for ms in zip(*decided[end])),
+      (
         end,
         requested[end],
-        {name: mask[labels_H] for name, mask in after.bins.items()},
+        *(_Linear.of([m[labels_H] for m in ms]) for ms in zip(*pairs)),
       )
-      for end in ends
+      for end, pairs in decided.items()
     ]
 
   def sums(
@@ -258,9 +263,24 @@ class Reweighed:
     gold_HR = self._gold.at(weights_NR).astype(np.float64)
     # NumPy and SciPy use one core for each set of decisions.
     with concurrent.futures.ThreadPoolExecutor() as pool:
-      for of_set in pool.map(lambda x: x.at(weights_NR, gold_HR), self._sets):
+      for of_set in pool.map(
+        lambda args: self._label_sums(weights_NR, gold_HR, *args), self._sets
+      ):
         sums |= of_set
     return sums
+
+  def _label_sums(
+    self,
+    weights_NR: Int[np.ndarray, 'N R'],
+    gold_HR: Float[np.ndarray, 'H R'],
+    end: str,
+    metrics: Sequence[LabelMetric],
+    correct: '_Linear',
+    predicted: '_Linear',
+  ) -> dict[str, np.ndarray]:
+    counts = (x.at(weights_NR).astype(np.float64) for x in (correct, predicted))
+    labels = PerLabel(*counts, gold_HR, self.n_docs)
+    return label_sums(labels, end, metrics, self._bins)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -289,117 +309,23 @@ class _Linear:
     return rows_HR
 
 
-@dataclasses.dataclass(frozen=True)
-class _RequestedSum:
-  metric: LabelMetric
-  name: str  # of the sum
-  bins: tuple[str, ...]  # over which it is computed, besides all labels
-
-
 def _requested(
   names: Collection[str], end: str, statistics: SliceStatistics
-) -> list[_RequestedSum]:
-  requested = []
-  for metric in statistics.by_label:
-    for name in metric.sums():
-      bins = [b for b in statistics.bins if f'{name}{end}[{b}]' in names]
-      if bins or f'{name}{end}' in names:
-        requested.append(_RequestedSum(metric, name, tuple(bins)))
-  return requested
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _LabelSums:
-  """Computes sums over labels for one set of decisions."""
-
-  correct: _Linear  # counts of each label
-  predicted: _Linear
-  end: str
-  requested: Sequence[_RequestedSum]
-  bins: Mapping[str, np.ndarray]  # bool [H]
-
-  def at(
-    self, weights_NR: Int[np.ndarray, 'N R'], gold_HR: Float[np.ndarray, 'H R']
-  ) -> dict[str, np.ndarray]:
-    n_docs, sums = len(weights_NR), {}
-    correct_HR, predicted_HR = (
-      counts.at(weights_NR).astype(np.float64)
-      for counts in (self.correct, self.predicted)
-    )
-    labels = PerLabel(correct_HR, predicted_HR, gold_HR, n_docs)
-    for each in self.requested:
-      with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
-        terms_HR = each.metric.sums()[each.name](labels)
-      every_H, name = np.ones(len(gold_HR)), f'{each.name}{self.end}'
-      rows_FH = np.stack([every_H, *(self.bins[b] for b in each.bins)])
-      names = name, *(f'{name}[{bin_}]' for bin_ in each.bins)
-      sums |= zip(names, rows_FH @ terms_HR, strict=True)
-    return sums
-
-
-def _document_rows(
-  statistics: SliceStatistics, names: Collection[str]
-) -> dict[str, np.ndarray]:
-  """Returns what each document adds to the sums of these names, float64 [N]."""
-  gold = statistics.part.gold
-  rows = {
-    DOCUMENTS: np.ones(len(gold)),
-    WITH_GOLD: (gold.lengths > 0).astype(np.float64),
-    GOLD: gold.lengths.astype(np.float64),
-    **statistics.path_terms,
-  }
-  for end in statistics.ends:
-    if {f'{PREDICTED}{end}', f'{CORRECT}{end}'} & set(names):
-      decided = statistics.decisions(end)
-      for name, docs in (
-        (f'{PREDICTED}{end}', decided.docs),
-        (f'{CORRECT}{end}', decided.docs[decided.hits]),
-      ):
-        rows[name] = np.bincount(docs, minlength=len(gold)).astype(np.float64)
-  # Only the terms of requested sums are computed, because each takes time.
-  metrics = [
+) -> list[LabelMetric]:
+  """Returns the metrics with a sum, over all labels or a bin, in `names`."""
+  ends = [end, *(f'{end}[{bin_}]' for bin_ in statistics.bins)]
+  return [
     metric
-    for metric in statistics.by_document
-    if any(name.partition('@')[0] in metric.sums() for name in names)
+    for metric in statistics.by_label
+    if any(f'{name}{x}' in names for name in metric.sums() for x in ends)
   ]
-  terms = statistics.document_terms(metrics)
-  rows |= {name: values_N for name, (values_N, _) in terms.items()}
-  return {name: row for name, row in rows.items() if name in names}
 
 
-def _up_to_largest(statistics: SliceStatistics, end: str) -> np.ndarray:
-  """Counts, for each document, the labels up to its largest index."""
-  gold, decided = statistics.part.gold, statistics.decisions(end)
-  upto_L, largest_N = np.cumsum(statistics.part.mask), np.zeros(len(gold), int)
-  owners = np.repeat(np.arange(len(gold)), gold.lengths)
-  for docs, labels in ((decided.docs, decided.labels), (owners, gold.values)):
-    np.maximum.at(largest_N, docs, upto_L[labels])
-  return largest_N
-
-
-def _gold_matrix(statistics: SliceStatistics) -> scipy.sparse.csr_array:
-  gold = statistics.part.gold
-  docs = np.repeat(np.arange(len(gold)), gold.lengths)
-  return _matrix(docs, gold.values, statistics)
-
-
-def _decided_matrices(
-  statistics: SliceStatistics, end: str
-) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
-  """Returns the correct decisions and all decisions of a set."""
-  decided = statistics.decisions(end)
-  docs, labels, hits = decided.docs, decided.labels, decided.hits
-  correct = _matrix(docs[hits], labels[hits], statistics)
-  return correct, _matrix(docs, labels, statistics)
-
-
-def _matrix(
-  docs: np.ndarray, labels: np.ndarray, statistics: SliceStatistics
-) -> scipy.sparse.csr_array:
-  """Returns int32 [L, N] with a 1 for each pair."""
-  ones, places = np.ones(len(docs), np.int32), (labels, docs.astype(np.int32))
-  shape = len(statistics.part.mask), len(statistics.part)
-  return scipy.sparse.csr_array((ones, places), shape=shape)
+def _by_label(rows: Ragged, n_labels: int) -> scipy.sparse.csr_array:
+  """Returns int32 [L, N] with a 1 for each label of a document."""
+  ones = np.ones(len(rows.values), np.int32)
+  parts = ones, rows.values, rows.indptr
+  return scipy.sparse.csr_array(parts, (len(rows), n_labels)).T.tocsr()
 
 
 def _occurring(

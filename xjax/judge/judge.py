@@ -338,7 +338,7 @@ def _document_values(
 ) -> dict[str, np.ndarray]:
   """Returns the values of document metrics; NaN if they are not known."""
   with_gold_N = evidence.part.gold.lengths > 0
-  terms = evidence.document_terms(evidence.by_document)
+  terms = dict(evidence.document_terms)
   terms[WITH_GOLD] = with_gold_N.astype(np.float64), with_gold_N
   rows = {name: row_N for name, (row_N, _) in terms.items()}
   values = {}

@@ -1,14 +1,14 @@
 """Computes the sums that a slice's metrics need, and finds unknown sums."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import math
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 import numpy as np
 
-from xjax.core.types import PAD
+from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
@@ -22,6 +22,8 @@ from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   LABELS,
   OPTIONAL,
+  PREDICTED,
+  UP_TO_LARGEST,
   WITH_GOLD,
   DocumentMetric,
   LabelMetric,
@@ -31,7 +33,7 @@ from xjax.judge.metrics.metric import (
   PerLabel,
   Protocol,
 )
-from xjax.judge.metrics.ranking import RankedLists, hits
+from xjax.judge.metrics.ranking import RankedLists
 from xjax.judge.slice import Slice
 
 _NO_GOLD = 'no document has a gold label here'
@@ -45,11 +47,14 @@ _LEAST_TRAIN = 3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decisions:
-  """Holds the labels assigned to documents, as a flat list of pairs."""
+  """Holds the labels that are assigned to each document."""
 
-  docs: Int[np.ndarray, ' decisions']  # rows of documents
-  labels: Int[np.ndarray, ' decisions']  # int32
-  hits: Bool[np.ndarray, ' decisions']  # the label is gold
+  predicted: Ragged
+  hits: Bool[np.ndarray, ' decisions']  # whether each predicted label is gold
+
+  @property
+  def correct(self) -> Ragged:
+    return self.predicted.keep(self.hits)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -141,11 +146,7 @@ class SliceStatistics:
 
   @functools.cached_property
   def _hits_NK(self) -> Bool[np.ndarray, 'N K']:
-    ids_NK, gold = self.part.lists.ids, self.part.gold
-    hits_NK = np.zeros(ids_NK.shape, bool)
-    for rows, _, width in self.part.blocks():
-      hits_NK[rows] = hits(ids_NK[rows], gold.padded(rows, width, PAD))
-    return hits_NK
+    return self.part.lists.hits(self.part.gold, len(self.part.mask))
 
   def decisions(self, end: str) -> Decisions:
     """Returns the labels assigned at a cut-off '@k', or above a threshold."""
@@ -155,8 +156,9 @@ class SliceStatistics:
       chosen_NK &= scores_NK > np.float64(self.thresholds[end])  # in float64
     else:
       chosen_NK[:, int(end[1:]) :] = False
-    docs = np.nonzero(chosen_NK)[0]
-    return Decisions(docs, ids_NK[chosen_NK], self._hits_NK[chosen_NK])
+    indptr = np.append(0, np.cumsum(chosen_NK.sum(-1)))
+    predicted = Ragged(indptr, ids_NK[chosen_NK])
+    return Decisions(predicted, self._hits_NK[chosen_NK])
 
   @functools.cached_property
   def _gold_L(self) -> Float[np.ndarray, ' L']:
@@ -170,8 +172,8 @@ class SliceStatistics:
     """Counts the decisions of a set about each label."""
     decided = self.decisions(end)
     return PerLabel(
-      self._counts(decided.labels[decided.hits]),
-      self._counts(decided.labels),
+      self._counts(decided.correct.values),
+      self._counts(decided.predicted.values),
       self._gold_L,
       len(self.part),
     )
@@ -181,14 +183,16 @@ class SliceStatistics:
     counts = self.label_counts(end)
     return f_beta(counts.correct_L, counts.predicted_L, counts.gold_L)
 
-  def _term_blocks(
-    self, metrics: Iterable[DocumentMetric]
-  ) -> Iterator[tuple[np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]]:
-    """Yields rows of documents, and sum -> what each of these adds.
+  @functools.cached_property
+  def document_terms(
+    self,
+  ) -> dict[str, tuple[Float[np.ndarray, ' N'], Bool[np.ndarray, ' N']]]:
+    """Returns what each document adds to the sums of document metrics, by name.
 
-    What they add is float64 [B], 0 without gold, and bool [B], False where the
-    list is too short for the value. B may be larger than the number of rows.
+    It is 0 without gold. The second array is False where a list is too short
+    for the value.
     """
+    n, terms = len(self.part), {}
     for rows, size, width in self.part.blocks():
       padded = np.append(rows, np.full(size - len(rows), PAD))
       filled = np.maximum(padded, 0)
@@ -201,40 +205,29 @@ class SliceStatistics:
         self.ranks_LK,
         {name: values_NJ[filled] for name, values_NJ in self.outside.items()},
       )
-      terms = {}
-      with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
-        for metric in metrics:
-          terms |= _terms(metric, lists)
-      yield rows, terms
-
-  def document_terms(
-    self, metrics: Iterable[DocumentMetric]
-  ) -> dict[str, tuple[Float[np.ndarray, ' N'], Bool[np.ndarray, ' N']]]:
-    """Returns what every document adds to the metrics' sums, by their names.
-
-    The second array is False where a list is too short for the value.
-    """
-    n, terms = len(self.part), {}
-    for rows, block in self._term_blocks(metrics):
-      for name, (values_B, known_B) in block.items():
-        if name not in terms:
-          terms[name] = np.zeros(n), np.zeros(n, bool)
-        terms[name][0][rows] = values_B[: len(rows)]
-        terms[name][1][rows] = known_B[: len(rows)]
+      for metric in self.by_document:
+        for name, (values_B, known_B) in metric.terms(lists).items():
+          if name not in terms:
+            terms[name] = np.zeros(n), np.zeros(n, bool)
+          terms[name][0][rows] = values_B[: len(rows)]
+          terms[name][1][rows] = known_B[: len(rows)]
     return terms
 
-  @functools.cached_property
-  def _document_sums(self) -> tuple[dict[str, float], dict[str, int]]:
-    """Returns the sums over documents, and how many documents are unknown."""
-    sums: dict[str, float] = {}
-    unknown: dict[str, int] = {}
-    for rows, terms in self._term_blocks(self.by_document):
-      has_gold = self.part.gold.lengths[rows] > 0
-      for name, (values_B, known_B) in terms.items():
-        n_unknown = int((has_gold & ~known_B[: len(rows)]).sum())
-        sums[name] = sums.get(name, 0.0) + float(values_B.sum())
-        unknown[name] = unknown.get(name, 0) + n_unknown
-    return sums, unknown
+  def document_rows(self) -> dict[str, Num[np.ndarray, ' N']]:
+    """Returns what each document adds to every sum over documents, by name."""
+    gold = self.part.gold
+    rows = {
+      DOCUMENTS: np.ones(len(gold), int),
+      WITH_GOLD: gold.lengths > 0,
+      GOLD: gold.lengths,
+      **{name: values_N for name, (values_N, _) in self.document_terms.items()},
+      **self.path_terms,
+    }
+    for end in self.ends:
+      decided = self.decisions(end)
+      rows[f'{PREDICTED}{end}'] = decided.predicted.lengths
+      rows[f'{CORRECT}{end}'] = decided.correct.lengths
+    return rows
 
   @functools.cached_property
   def fixed(self) -> dict[str, int]:
@@ -246,35 +239,44 @@ class SliceStatistics:
   def _label_sums(self) -> dict[str, dict[str, float]]:
     """Returns the sums over labels, by name, of each set of decisions."""
     return {
-      end: label_sums(
-        self.label_counts(end), end, self.by_label, self.part.mask, self.bins
-      )
+      end: label_sums(self.label_counts(end), end, self.by_label, self.bins)
       for end in self.ends
     }
+
+  def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
+    """Counts, for each document, the labels up to its largest index."""
+    upto_L, largest_N = np.cumsum(self.part.mask), np.zeros(len(self.part), int)
+    for rows in (self.part.gold, self.decisions(end).predicted):
+      owners = np.repeat(np.arange(len(rows)), rows.lengths)
+      np.maximum.at(largest_N, owners, upto_L[rows.values])
+    return largest_N
 
   @functools.cached_property
   def sums(self) -> dict[str, float]:
     """Returns all sums over documents and over labels, by name."""
-    part = self.part
-    sums = {DOCUMENTS: len(part), WITH_GOLD: part.n_with_gold}
-    sums |= {**self._document_sums[0], **self.fixed}
-    sums[GOLD] = len(part.gold.values)
+    sums = {n: float(row_N.sum()) for n, row_N in self.document_rows().items()}
+    sums |= self.fixed
     sums[GOLD_LABELS] = np.count_nonzero(self._gold_L)
-    for by_name in self._label_sums.values():
-      sums |= by_name
-    rows = self.path_terms
-    return sums | {name: float(row_N.sum()) for name, row_N in rows.items()}
+    for end, by_name in self._label_sums.items():
+      largest_N = self.up_to_largest(end)
+      sums |= {**by_name, f'{UP_TO_LARGEST}{end}': largest_N.max(initial=0)}
+    return sums
 
   @functools.cached_property
   def path_terms(self) -> dict[str, np.ndarray]:
     """Returns what each document adds to hierarchical sums, by name."""
-    part, hierarchy = self.part, self.hierarchy
+    part, hierarchy, terms = self.part, self.hierarchy, {}
     if hierarchy is None or not self.by_path:
       return {}
-    lists, terms = (part.lists.ids, part.lists.scores), {}
-    for end, threshold in self.thresholds.items():
-      decisions = PathDecisions.above(
-        *lists, threshold, part.gold, hierarchy, part.listable, part.left_out
+    for end in self.thresholds:
+      decided = self.decisions(end)
+      decisions = PathDecisions(
+        decided.predicted,
+        decided.hits,
+        part.gold,
+        hierarchy,
+        part.listable,
+        part.left_out,
       )
       for metric in self.by_path:
         for name, function in metric.sums().items():
@@ -298,11 +300,11 @@ class SliceStatistics:
     part = self.part
     too_short = f'need a list deeper than the {part.depth} labels saved'
     above = _ABOVE.format(part.depth)
-    short = {
-      name: (n, f'{n:,} of {part.n_with_gold:,} documents {too_short}')
-      for name, n in self._document_sums[1].items()
-      if n
-    }
+    has_gold_N, short = part.gold.lengths > 0, {}
+    for name, (_, known_N) in self.document_terms.items():
+      if n := int((has_gold_N & ~known_N).sum()):
+        reason = f'{n:,} of {part.n_with_gold:,} documents {too_short}'
+        short[name] = n, reason
     for end in self.ends:
       found_all_N = self._hits_NK.sum(-1) == part.gold.lengths
       if end in self.thresholds:
@@ -310,7 +312,8 @@ class SliceStatistics:
       else:
         hides_N, reason = part.hides_up_to(int(end[1:])), too_short
       n_short, n_uncertain = hides_N.sum(), (hides_N & ~found_all_N).sum()
-      for name in self._label_sums[end]:
+      counts = (f'{n}{end}' for n in (CORRECT, PREDICTED, UP_TO_LARGEST))
+      for name in (*counts, *self._label_sums[end]):
         # All correct decisions can be known even if some wrong decisions are
         # unknown.
         is_correct = name.removesuffix(end) in self._ignoring_wrong
@@ -363,28 +366,6 @@ class SliceStatistics:
       return f'{metric}.over returned NaN'
     is_zero = not any(self.sums[name] for name in measure.under)
     return 'the denominator is 0' if is_zero else f'{metric}.value is NaN'
-
-
-def _terms(
-  metric: DocumentMetric, lists: RankedLists
-) -> dict[str, tuple[Float[np.ndarray, ' B'], Bool[np.ndarray, ' B']]]:
-  """Returns what documents add to a metric's sums, and whether it is known."""
-  ends = [f'@{k}' for k in lists.ks] if metric.has_cut_off() else ['']
-  shape, terms = (len(lists.ids_BK), len(ends)), {}
-  known_BJ = metric.known(lists).reshape(shape)
-  for name, function in metric.sums().items():
-    values = function(lists)
-    if values.shape not in (shape, shape[: 1 + (len(ends) > 1)]):
-      raise ValueError(
-        f'{function.__qualname__} returned an array of shape {values.shape}; '
-        f'expected [B, J]={[*shape]}: a row per document and, for a metric '
-        'with @k, a column per cut-off'
-      )
-    has_gold_B1 = lists.gold_B[:, None] > 0
-    values_BJ = np.where(has_gold_B1, values.reshape(shape), 0.0)
-    for j, end in enumerate(ends):
-      terms[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
-  return terms
 
 
 def _weights(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 import numpy as np
 
 from xjax.core.types import PAD, Ragged
@@ -40,28 +40,11 @@ class PathDecisions:
   """Holds the labels that are assigned to N documents, and their gold."""
 
   predicted: Ragged  # the labels that are assigned to each document
+  hits: Bool[np.ndarray, ' decisions']  # whether each predicted label is gold
   gold: Ragged
   hierarchy: Hierarchy  # its first nodes are the labels
   askable_L: Bool[np.ndarray, ' L']  # the labels that could be assigned
   left_out: Sequence[str] = ()  # ids of nodes that are no ancestors
-
-  @classmethod
-  def above(
-    cls,
-    ids_NK: Int[np.ndarray, 'N K'],
-    scores_NK: Float[np.ndarray, 'N K'],
-    threshold: float,
-    gold: Ragged,
-    hierarchy: Hierarchy,
-    askable_L: Bool[np.ndarray, ' L'],
-    left_out: Sequence[str] = (),
-  ) -> 'PathDecisions':
-    """Assigns the listed labels with a score above a threshold."""
-    above_NK = (ids_NK != PAD) & (scores_NK.astype(np.float64) > threshold)
-    indptr = np.zeros(len(ids_NK) + 1, np.int64)
-    np.cumsum(above_NK.sum(-1), out=indptr[1:])
-    predicted = Ragged(indptr, ids_NK[above_NK])
-    return cls(predicted, gold, hierarchy, askable_L, left_out)
 
   @functools.cached_property
   def path_counts_3N(self) -> Float[np.ndarray, '3 N']:
@@ -112,11 +95,6 @@ class PathDecisions:
       whole = np.bincount(owners[absent], minlength=len(counts)) == 0
       consistent_N[block] = np.bincount(docs[whole], minlength=len(predicted))
     return consistent_N
-
-  @functools.cached_property
-  def hits(self) -> Bool[np.ndarray, ' decisions']:
-    """Returns whether each predicted label is gold."""
-    return _isin(self.predicted, self.gold, len(self.hierarchy))
 
   def at_level(
     self, rows: Ragged, level: int, kept: np.ndarray | bool = True

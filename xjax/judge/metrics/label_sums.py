@@ -1,6 +1,6 @@
 """Computes sums over labels from each label's counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 import functools
 
 from jaxtyping import Bool, Int
@@ -8,11 +8,9 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.judge.metrics.metric import (
-  CORRECT,
-  PREDICTED,
-  UP_TO_LARGEST,
   LabelMetric,
   PerLabel,
+  Value,
 )
 
 # Ranges of a label's number of training documents. Both ends are included, and
@@ -46,31 +44,22 @@ def in_bins(
 def label_sums(
   labels: PerLabel,
   end: str,
-  metrics: Sequence[LabelMetric],
-  mask_L: Bool[np.ndarray, ' L'],
+  metrics: Iterable[LabelMetric],
   bins: Mapping[str, Bool[np.ndarray, ' L']],
-) -> dict[str, float]:
+) -> dict[str, Value]:
   """Computes the sums over labels for the set of decisions with a suffix `end`.
 
-  They have names such as `correct@5`, or `NAME@5[1-9]` for a bin, if the metric
-  has is_binned. `labels up to largest` is the number of labels of the slice up
-  to the largest index of a predicted or gold label.
+  They have names such as `NAME@5`, or `NAME@5[1-9]` for a bin, if the metric
+  has is_binned. The sums of R replicates are [R].
   """
-  sums = {
-    f'{CORRECT}{end}': float(labels.correct_L.sum()),
-    f'{PREDICTED}{end}': float(labels.predicted_L.sum()),
-  }
+  sums = {}
   with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
     for metric in metrics:
       for name, function in metric.sums().items():
         terms_L = function(labels)
-        sums[f'{name}{end}'] = float(terms_L.sum())
+        sums[f'{name}{end}'] = terms_L.sum(0)
         for bin_, bin_L in bins.items() if metric.is_binned else ():
-          in_bin = np.where(bin_L, terms_L, 0).sum()
-          sums[f'{name}{end}[{bin_}]'] = float(in_bin)
-  seen_L = labels.predicted_L + labels.gold_L > 0
-  largest = np.cumsum(mask_L)[seen_L].max(initial=0)
-  sums[f'{UP_TO_LARGEST}{end}'] = float(largest)
+          sums[f'{name}{end}[{bin_}]'] = terms_L[bin_L].sum(0)
   return sums
 
 

@@ -264,6 +264,28 @@ class DocumentMetric(Metric):
     """Returns whether each list is long enough, in the shape of `over`."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
+  def terms(
+    self, lists: RankedLists
+  ) -> dict[str, tuple[Float[np.ndarray, ' B'], Bool[np.ndarray, ' B']]]:
+    """Returns what documents add to the sums, and whether it is known."""
+    ends = [f'@{k}' for k in lists.ks] if self.has_cut_off() else ['']
+    shape, terms = (len(lists.ids_BK), len(ends)), {}
+    known_BJ = self.known(lists).reshape(shape)
+    for name, function in self.sums().items():
+      with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
+        values = function(lists)
+      if values.shape not in (shape, shape[: 1 + (len(ends) > 1)]):
+        raise ValueError(
+          f'{function.__qualname__} returned an array of shape {values.shape}; '
+          f'expected [B, J]={[*shape]}: a row per document and, for a metric '
+          'with @k, a column per cut-off'
+        )
+      has_gold_B1 = lists.gold_B[:, None] > 0
+      values_BJ = np.where(has_gold_B1, values.reshape(shape), 0.0)
+      for j, end in enumerate(ends):
+        terms[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
+    return terms
+
   def measures(
     self, protocol: Protocol, points: 'MetricPoints'
   ) -> Iterator['Measure']:
