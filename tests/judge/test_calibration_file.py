@@ -103,9 +103,7 @@ def test_auto_is_isotonic_regression_where_enough_labels_are_correct(
   assert calibration.reason is None
 
 
-@pytest.mark.parametrize(
-  'method', [Method.TEMPERATURE, Method.PLATT, Method.ISOTONIC]
-)
+@pytest.mark.parametrize('method', [Method.PLATT, Method.ISOTONIC])
 @pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.PROBABILITY])
 def test_overconfident_scores_get_better(kind, method):
   found = predictions(kind, a=0.3)

@@ -35,7 +35,6 @@ from xjax.judge.metrics.calibration_error import (
   Sigmoid,
   fit_isotonic,
   fit_platt,
-  fit_temperature,
   log_loss,
   reliability,
   sigmoid,
@@ -59,7 +58,6 @@ class Method(enum.Enum):
   AUTO: isotonic regression if at least 200 listed labels are correct, else
     Platt's sigmoid.
   NONE: no calibration; scores stay as they are.
-  TEMPERATURE: a temperature; see calibration_error.fit_temperature.
   PLATT: Platt's sigmoid; see calibration_error.fit_platt.
   ISOTONIC: isotonic regression; see calibration_error.fit_isotonic. Then the
     logits of frequent labels are corrected by Platt's sigmoid, and so are the
@@ -68,7 +66,6 @@ class Method(enum.Enum):
 
   AUTO = 'auto'
   NONE = 'none'
-  TEMPERATURE = 'temperature'
   PLATT = 'platt'
   ISOTONIC = 'isotonic'
 
@@ -93,10 +90,10 @@ class Calibration:
   """Holds the function from scores to probabilities, and its effect on dev.
 
   Let z be a logit, a margin, or the logit of a probability. If there are knots,
-  the probability is Curve(knots, a)(z), else it is sigmoid(a z + b). A
-  temperature is 1 / a. Let l be the logit of this probability. The probability
-  of a frequent label is sigmoid(c l + d), where (c, d) is the field `frequent`;
-  for another label, it is the field `others`.
+  the probability is Curve(knots, a)(z), else it is sigmoid(a z + b). Let l be
+  the logit of this probability. The probability of a frequent label is
+  sigmoid(c l + d), where (c, d) is the field `frequent`; for another label, it
+  is the field `others`.
 
   If no fit was possible, the method is NONE, a is 1, b is 0, and margins do not
   become probabilities.
@@ -344,9 +341,6 @@ def _fit(
   counts_N: np.ndarray,
 ) -> tuple[Sigmoid, _Function]:
   """Fits a sigmoid and the function of probabilities, or raises CannotFit."""
-  if method is Method.TEMPERATURE:
-    fitted = fit_temperature(logits_N, correct_N)
-    return fitted, _Function(fitted)
   platt = fit_platt(logits_N, correct_N)
   if method is Method.PLATT:
     return platt, _Function(platt)
@@ -387,7 +381,7 @@ def _errors(
     return None, None
   shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
   logits_N = _logits(shown_N, ScoreKind.PROBABILITY)
-  return diagram.ece, log_loss(IDENTITY, logits_N, correct_N)
+  return diagram.ece, log_loss(logits_N, correct_N)
 
 
 def _check_fields(read: Calibration) -> None:

@@ -4,21 +4,11 @@ Numbers are float64, and are summed in a fixed order, so that the same decisions
 give exactly the same numbers on the same machine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 import numpy as np
-
-# Number of decisions in a block, so that temporary arrays fit in the cache.
-_BLOCK = 2**18
-_STEPS = 100  # largest number of steps of Newton's method
-# Newton's method stops if the loss is expected to decrease by less than half of
-# this number.
-_NEAR = 1e-12
-# Backtracking stops here. The decrease of the loss in a shorter step would be
-# lost to rounding.
-_SHORTEST = 1e-9
 
 
 class CannotFit(ValueError):
@@ -27,10 +17,7 @@ class CannotFit(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Sigmoid:
-  """Computes p = 1 / (1 + exp(-(a z + b))) of a score z.
-
-  For a temperature T, a is 1 / T and b is 0.
-  """
+  """Computes p = 1 / (1 + exp(-(a z + b))) of a score z."""
 
   a: float
   b: float = 0.0
@@ -58,24 +45,6 @@ def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
   return np.where(logits >= 0, 1, small) / (1 + small)
 
 
-def fit_temperature(
-  scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
-) -> Sigmoid:
-  """Fits the temperature T that minimises log loss of sigmoid(z / T).
-
-  This is section 4.2, eq. 9 of Guo et al. 2017 for two outcomes. There is no
-  fit (CannotFit) if the sign of the score alone says which decisions are
-  correct, because T would be 0, or if correct decisions do not tend to have
-  higher scores.
-  """
-  _check(scores_N, correct_N)
-  if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
-    raise CannotFit(
-      'the sign of the scores alone says which listed labels are correct'
-    )
-  return _fit(scores_N, correct_N, (0.0, 1.0), shifted=False)
-
-
 def fit_platt(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
@@ -86,8 +55,52 @@ def fit_platt(
   threshold separates the decisions. There is no fit (CannotFit) if correct
   decisions do not tend to have higher scores.
   """
+  # SciPy's optimizers take a while to import, and only fits need them.
+  from scipy.optimize import minimize
+
   _check(scores_N, correct_N)
-  return _fit(scores_N, correct_N, platt_targets(correct_N), shifted=True)
+  low, high = platt_targets(correct_N)
+  targets_N = np.where(correct_N, high, low)
+  centre = float(scores_N.mean(dtype=np.float64))
+  x_N = scores_N.astype(np.float64) - centre
+  scale = float(np.abs(x_N).max())
+  x_N /= scale
+  # Start from the best constant function, where a = 0. The loss is convex. So
+  # the best slope is above 0 if and only if the loss falls as a rises from 0.
+  share = targets_N.mean()
+  start = np.array([0.0, np.log(share / (1 - share))])
+  a, b = start
+  if _loss(start, x_N, targets_N)[1][0] < 0:
+    arguments = {'jac': True, 'hess': _hessian, 'options': {'gtol': 1e-13}}
+    a, b = minimize(
+      _loss, start, (x_N, targets_N), 'trust-exact', **arguments
+    ).x
+  if a <= 0:  # the loss may fall by rounding alone
+    raise CannotFit('correct labels do not tend to have higher scores')
+  # Back to the unit of the scores, which were centred and scaled.
+  return Sigmoid(float(a / scale), float(b - a / scale * centre))
+
+
+def _loss(
+  at: np.ndarray, scores_N: np.ndarray, targets_N: np.ndarray
+) -> tuple[float, np.ndarray]:
+  """Computes the mean log loss of sigmoid(a z + b), and its gradient."""
+  logits_N = at[0] * scores_N + at[1]
+  off_N = sigmoid(logits_N) - targets_N
+  gradient = np.array([np.mean(off_N * scores_N), np.mean(off_N)])
+  return log_loss(logits_N, targets_N), gradient
+
+
+def _hessian(
+  at: np.ndarray, scores_N: np.ndarray, targets_N: np.ndarray
+) -> np.ndarray:
+  del targets_N
+  logits_N = at[0] * scores_N + at[1]
+  bend_N = sigmoid(logits_N) * sigmoid(-logits_N)  # without cancellation
+  mixed = np.mean(bend_N * scores_N)
+  return np.array(
+    [[np.mean(bend_N * scores_N**2), mixed], [mixed, np.mean(bend_N)]]
+  )
 
 
 def platt_targets(correct_N: Bool[np.ndarray, ' N']) -> tuple[float, float]:
@@ -97,18 +110,14 @@ def platt_targets(correct_N: Bool[np.ndarray, ' N']) -> tuple[float, float]:
 
 
 def log_loss(
-  fitted: Sigmoid,
-  scores_N: Float[np.ndarray, ' N'],
-  correct_N: Bool[np.ndarray, ' N'],
-  targets: tuple[float, float] = (0.0, 1.0),
+  logits_N: Float[np.ndarray, ' N'], targets_N: Shaped[np.ndarray, ' N']
 ) -> float:
   """Computes the mean log loss of decisions, in nats.
 
   A decision with probability p and target t loses -t log p - (1 - t) log(1 -
-  p). `targets` has t of wrong and of correct decisions.
+  p). A target may be True or False.
   """
-  at = np.array([fitted.a, fitted.b])
-  return _Loss(scores_N, correct_N, targets)(at)[0]
+  return float(np.mean(np.logaddexp(0, logits_N) - targets_N * logits_N))
 
 
 def _check(scores_N: np.ndarray, correct_N: np.ndarray) -> None:
@@ -121,89 +130,6 @@ def _check(scores_N: np.ndarray, correct_N: np.ndarray) -> None:
     raise CannotFit(f'every listed label is {which}')
   if scores_N.min() == scores_N.max():
     raise CannotFit('all scores are equal')
-
-
-def _fit(
-  scores_N: np.ndarray,
-  correct_N: np.ndarray,
-  targets: tuple[float, float],
-  shifted: bool,
-) -> Sigmoid:
-  """Fits the sigmoid that minimises log loss; b is 0 unless `shifted`."""
-  low, high = targets
-  centre = float(scores_N.mean(dtype=np.float64)) if shifted else 0.0
-  widest = np.array([scores_N.min(), scores_N.max()], np.float64) - centre
-  scale = float(np.abs(widest).max())
-  loss = _Loss(scores_N, correct_N, targets, centre, scale)
-  # Start from the best constant function, where a = 0. The loss is convex. So
-  # the best slope is above 0 if and only if the loss falls as a rises from 0.
-  share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
-  start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
-  falls = loss(start)[1][0] < 0
-  a, b = _minimise(loss, start, 2 if shifted else 1) if falls else start
-  if a <= 0:  # the loss may fall by rounding alone
-    raise CannotFit('correct labels do not tend to have higher scores')
-  # Back to the unit of the scores, which were centred and scaled.
-  return Sigmoid(float(a / scale), float(b - a / scale * centre))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Loss:
-  """Computes the mean log loss of (a, b), its gradient [2] and Hessian [2, 2].
-
-  The scores are replaced by (scores - centre) / scale.
-  """
-
-  scores_N: np.ndarray
-  correct_N: np.ndarray
-  targets: tuple[float, float]
-  centre: float = 0.0
-  scale: float = 1.0
-
-  def __call__(self, at: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    sums = np.zeros(6)
-    for first in range(0, len(self.scores_N), _BLOCK):
-      sums += self._block(at, slice(first, first + _BLOCK))
-    loss, da, db, daa, dab, dbb = sums / len(self.scores_N)
-    return float(loss), np.array([da, db]), np.array([[daa, dab], [dab, dbb]])
-
-  def _block(self, at: np.ndarray, part: slice) -> np.ndarray:
-    x = (self.scores_N[part].astype(np.float64) - self.centre) / self.scale
-    t = np.where(self.correct_N[part], self.targets[1], self.targets[0])
-    z = at[0] * x + at[1]
-    small = np.exp(-np.abs(z))
-    off = np.where(z >= 0, 1, small) / (1 + small) - t
-    bend = small / (1 + small) ** 2  # p (1 - p), without cancellation
-    loss = np.maximum(z, 0) - t * z + np.log1p(small)
-    terms = (loss, off * x, off, bend * x * x, bend * x, bend)
-    return np.array([term.sum() for term in terms])
-
-
-def _minimise(
-  loss: Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]],
-  at: np.ndarray,
-  free: int,
-) -> np.ndarray:
-  """Minimises a function by Newton's method with backtracking.
-
-  Only the first `free` parameters may change.
-  """
-  value, gradient, hessian = loss(at)
-  for _ in range(_STEPS):
-    step = np.zeros_like(at)
-    step[:free] = -np.linalg.solve(hessian[:free, :free], gradient[:free])
-    gain = -float(gradient @ step)
-    if gain < _NEAR:
-      return at + step  # Newton's method converges quadratically here
-    length = 1.0
-    tried = loss(at + step)
-    # A step is halved until it brings a share of the fall that is expected.
-    while tried[0] > value - 1e-4 * length * gain and length > _SHORTEST:
-      length /= 2
-      tried = loss(at + length * step)
-    at = at + length * step
-    value, gradient, hessian = tried
-  return at
 
 
 # Labels of lower probability are seldom assigned or shown. Nearly all list
