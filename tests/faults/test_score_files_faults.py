@@ -1,9 +1,9 @@
 """Broken scores, gold and filters: one clear error, with line or row."""
 
 import gzip
-import io
 import pathlib
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -97,11 +97,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
 }
 
 
-def without(data: bytes, name: str) -> bytes:
-  with np.load(io.BytesIO(data)) as loaded:
-    return npz(**{key: loaded[key] for key in loaded if key != name})
-
-
+NO_MATRIX = ' cannot be read as a sparse matrix of scipy ('
 MATRICES: list[tuple[bytes, str]] = [
   (matrix(data=[1, np.nan, 2]), ' row 0: the score of label 2 is NaN'),
   (
@@ -109,26 +105,20 @@ MATRICES: list[tuple[bytes, str]] = [
     ' row 2: the score of label 3 is infinite',
   ),
   (matrix(indices=[2, 2, 3]), ' row 0: label 2 occurs twice'),
-  (matrix(indices=[0, 4, 3]), ' row 0: label 4 is not in 0..3'),
-  (
-    matrix('csc', indices=[0, 3, 2]),
-    ' label 2 is in row 3, which is not in 0..2',
-  ),
+  (matrix(indices=[0, 4, 3]), f'{NO_MATRIX}indices must be < 4'),
+  (matrix('csc', indices=[0, 3, 2]), f'{NO_MATRIX}indices must be < 3'),
+  (matrix('coo', col=[0, -1, 2]), f'{NO_MATRIX}negative'),
   (
     matrix('coo', shape=[2_000_000_000, 4]),
     ' has 2000000000 rows, but only 3 entries; at most 4194304 rows are '
     'believed then. Correct the header, or number the rows without gaps',
   ),
-  (matrix(indptr=[0, 2, 1, 3]), ' indptr: falls (at [1])'),
-  (matrix('csc', indptr=[0, 3]), ' indptr: has 2 bounds for 4 rows or columns'),
-  (matrix(data=[1, 1]), ' indices: has 3 indices for 2 entries'),
-  (matrix('bsr'), " format: is 'bsr'; save the matrix as csr"),
-  (
-    matrix(data=[1j] * 3),
-    ' data: is complex128 [3], but must be a vector of numbers',
-  ),
-  (without(matrix(), 'data'), ' data: missing'),
-  (matrix(extra=[0]), ' extra: unknown array'),
+  (matrix('coo', shape=[2**40, 4]), f'{NO_MATRIX}its shape is ['),
+  (matrix(indptr=[0, 2, 1, 3]), f'{NO_MATRIX}indptr must be'),
+  (matrix('csc', indptr=[0, 3]), f'{NO_MATRIX}index pointer size 2'),
+  (matrix(data=[1, 1]), f'{NO_MATRIX}indices and data should have'),
+  (matrix('bsr'), f'{NO_MATRIX}its format is bsr'),
+  (matrix(data=[1j] * 3), f'{NO_MATRIX}its values are complex128'),
 ]
 
 
@@ -152,15 +142,19 @@ def told(
   ids=[*PREDICTIONS, *(message for _, message in MATRICES)],
 )
 def test_broken_predictions(tmp_path, data, message):
-  assert told(tmp_path, {'predictions': data}) == f'predictions:{message}'
+  found = told(tmp_path, {'predictions': data})
+  if message.startswith(NO_MATRIX):  # the rest is SciPy's
+    assert found.startswith(f'predictions:{message}')
+  else:
+    assert found == f'predictions:{message}'
 
 
 def test_files_that_are_cut_short(tmp_path):
   for data in (matrix(), matrix('coo')):
     for length in (4, len(data) // 2, len(data) - 30):
       message = told(tmp_path, {'predictions': data[:length]})
-      assert message.startswith('predictions: cannot be read (')
-      assert 'the file is damaged, or cut short' in message
+      assert message.startswith('predictions: cannot be read')
+      assert re.search('damaged,? or cut short', message)
 
 
 def test_nothing_is_unpickled(tmp_path):
@@ -171,7 +165,7 @@ def test_nothing_is_unpickled(tmp_path):
   trap = np.array([Trap()] * 3, object)
   assert pickle.dumps(trap) and not (tmp_path / 'sprung').exists()
   message = told(tmp_path, {'predictions': matrix(data=trap)})
-  assert message.startswith('predictions: data: cannot be read (Object arrays')
+  assert message.startswith(f'predictions:{NO_MATRIX}Object arrays')
   message = told(tmp_path, {'predictions': npz(schema=trap)})
   assert message.startswith('predictions: schema: cannot be read (Object')
   assert not (tmp_path / 'sprung').exists()
@@ -203,7 +197,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'gold out of range': (
     {'predictions': TEXT, 'gold': b'0 0:1\n4 0:1\n1 0:1\n'},
-    'gold:2: label 4 is not in 0..3',
+    'gold:2: label 4 is not in 0..3, the columns of predictions',
   ),
   'gold with names for columns': (
     {'predictions': TEXT, 'gold': DOCUMENTS},

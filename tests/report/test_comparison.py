@@ -95,7 +95,7 @@ def relabelled(found):
     labels=found.labels[::-1],
     train_counts=found.train_counts[::-1].copy(),
     lists={'all': LabelLists(turned[lists.ids], lists.scores)},
-    gold=Ragged(found.gold.indptr, turned[found.gold.values]),
+    gold=Ragged.of([sorted(turned[row].tolist()) for row in found.gold]),
   )
 
 

@@ -109,10 +109,10 @@ class Arrays:
       self.fail(name, f'should go from 0 to {end}')
     self.check(name, np.diff(offsets) < 0, 'falls')
 
-  def rows(self, name: str, end: int) -> Ragged:
-    """Returns rows of ascending int32 numbers below `end` (see rows_arrays)."""
+  def rows(self, name: str, end: int, n: int | None = None) -> Ragged:
+    """Returns `n` rows of ascending int32 numbers below `end` (rows_arrays)."""
     indptr, indices = f'{name}/indptr', f'{name}/indices'
-    starts = self.take(indptr, np.int64, (None,))
+    starts = self.take(indptr, np.int64, (None if n is None else n + 1,))
     numbers = self.take(indices, np.int32, (None,))
     self.check_offsets(indptr, starts, len(numbers))
     outside = (numbers < 0) | (numbers >= end)

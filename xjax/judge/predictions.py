@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 
+from xjax.core.arrays import rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
@@ -295,7 +296,7 @@ class Predictions:
 
     - `SLICE/ids`: int32, and `SLICE/scores`: float32, for other slices.
     - `held_out/labels` and `left_out/labels`: int32.
-    - `gold/indptr`: int64, and `gold/indices`: int32.
+    - `gold/indptr`: int64, and `gold/indices`: int32, ascending in each row.
     - `assigned_above`: float64.
     - `strategy` and `selected_by`: text.
     - `recalls/bytes`: uint8, and `recalls/offsets`: int64, the names of R
@@ -337,11 +338,9 @@ class Predictions:
     if self.hierarchy is not None:
       nodes = self.hierarchy
       arrays |= Texts.of(nodes.ids[nodes.n_labels :]).arrays('concepts')
-      arrays['parents/indptr'] = np.asarray(nodes.parents.indptr, np.int64)
-      arrays['parents/indices'] = np.asarray(nodes.parents.values, np.int32)
+      arrays |= rows_arrays('parents', nodes.parents)
     if self.gold is not None:
-      arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
-      arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
+      arrays |= rows_arrays('gold', self.gold)
     write_npz(path, arrays)
 
   @classmethod

@@ -11,8 +11,8 @@ from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
 from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.files.label_order import (
-  LabelOrder,
   column_numbers,
+  name_columns,
   read_label_order,
 )
 from xjax.judge.files.rows import LabelRows
@@ -41,17 +41,17 @@ def test_every_form(tmp_path):
 
 
 def test_columns_are_named():
-  order = LabelOrder('l', ('b', 'a', 'c'))
+  order = ('b', 'a', 'c'), 'l'
   rows = Ragged.of([[2], [0]])
-  named = order.name(LabelRows('f', rows))
+  named = name_columns(LabelRows('f', rows), *order)
   assert named.labels == ('b', 'a', 'c') and named.n_labels == 3
   # Whoever has ids keeps them.
   ids = LabelRows('f', rows, ('x', 'y', 'z'))
-  assert order.name(ids) is ids
+  assert name_columns(ids, *order) is ids
   with pytest.raises(DataError, match='^f: has 4 labels, but l has 3$'):
-    order.name(LabelRows('f', rows, n_labels=4))
+    name_columns(LabelRows('f', rows, n_labels=4), *order)
   with pytest.raises(DataError, match='^f: row 1: label 3 is not in 0..2, the'):
-    order.name(LabelRows('f', Ragged.of([[2], [3]])))
+    name_columns(LabelRows('f', Ragged.of([[2], [3]])), *order)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
 from xjax.data.labels import known_left_out, read_left_out
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
-from xjax.judge.files.label_order import read_label_order
+from xjax.judge.files.label_order import name_columns, read_label_order
 from xjax.judge.files.matching import (
   KnownLabels,
   check_not_transposed,
@@ -174,11 +174,12 @@ class _Contents:
       for rows in (scored, *others.values()):
         if rows.labels is not None:
           order.check(rows)
-      scored = order.name(scored)
+      named = order.labels, order.path
+      scored = name_columns(scored, *named)
       # If all ids are column numbers, the columns of other files already match
       # these ids.
       if not order.numbered:
-        others = {name: order.name(rows) for name, rows in others.items()}
+        others = {n: name_columns(rows, *named) for n, rows in others.items()}
     elif scored.labels is not None:
       warn_of_unknown(scored, [others[n] for n in _WITH_IDS if n in others])
     known_labels = known_labels_of(scored, tuple(others.values()))

@@ -38,19 +38,6 @@ class LabelOrder:
   def numbered(self) -> bool:
     return bool(np.all(column_numbers(self.labels) >= 0))
 
-  def name(self, source: LabelRows) -> LabelRows:
-    """Adds label ids to the rows of a file that has only column numbers."""
-    if source.labels is not None:
-      return source
-    n = len(self.labels)
-    if source.n_labels not in (None, n):
-      raise DataError(
-        f'{source.path}: has {source.n_labels} labels, but {self.path} has {n}'
-      )
-    message = f'label {{}} is not in 0..{n - 1}, the columns of {self.path}'
-    source.check(source.rows.values >= n, message)
-    return dataclasses.replace(source, labels=self.labels, n_labels=n)
-
   def check(self, source: LabelRows) -> None:
     """Checks that all label ids of a file are in this order.
 
@@ -70,6 +57,22 @@ class LabelOrder:
         'if these predictions were judged without label ids, judge their file '
         'of scores again with --label_order'
       )
+
+
+def name_columns(
+  source: LabelRows, ids: Sequence[str], path: str | os.PathLike
+) -> LabelRows:
+  """Adds label ids to the rows of a file that has only column numbers."""
+  if source.labels is not None:
+    return source
+  n = len(ids)
+  if source.n_labels not in (None, n):
+    raise DataError(
+      f'{source.path}: has {source.n_labels} labels, but {path} has {n}'
+    )
+  message = f'label {{}} is not in 0..{n - 1}, the columns of {path}'
+  source.check(source.rows.values >= n, message)
+  return dataclasses.replace(source, labels=tuple(ids), n_labels=n)
 
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:

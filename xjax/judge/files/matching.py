@@ -11,7 +11,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.svmlight import check_width
-from xjax.judge.files.label_order import column_numbers
+from xjax.judge.files.label_order import column_numbers, name_columns
 from xjax.judge.files.rows import LabelRows
 
 MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
@@ -19,10 +19,10 @@ MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownLabels:
-  """Holds all labels of several files, and the label of each column."""
+  """Holds all labels of several files, and the label id of each column."""
 
   labels: tuple[str, ...]  # in the order of known_labels_of
-  columns: np.ndarray | None  # int64, a label or -1; None if not known
+  columns: tuple[str, ...] | None  # None if not known; may have other ids
   path: str | os.PathLike  # defines the labels, for messages
 
   @functools.cached_property
@@ -54,39 +54,28 @@ class KnownLabels:
 
   def indices(self, source: LabelRows) -> np.ndarray:
     """Returns the known label's index for each label or column of a file."""
-    if source.labels is not None:
-      return self._indices_of_ids(source)
-    if self.columns is None:
-      used = np.unique(source.rows.values)
-      width = int(used.max(initial=-1)) + 1
-      check_width(source.path, width, 'label', len(source.rows.values))
-      indices = np.zeros(width, np.int64)
-      indices[used] = [self.index[str(column)] for column in used.tolist()]
-      return indices
-    n = len(self.columns)
-    if source.n_labels not in (None, n):
-      raise DataError(
-        f'{source.path}: has {source.n_labels} labels, but {self.path} has {n}'
-      )
-    source.check(source.rows.values >= n, f'label {{}} is not in 0..{n - 1}')
-    source.check(
-      self.columns[source.rows.values] < 0,
-      f'label {{}} does not occur in {self.path}; if it exists, add a header '
-      '`N L` with the numbers of documents and labels',
-    )
-    return self.columns
-
-  def _indices_of_ids(self, source: LabelRows) -> np.ndarray:
-    indices = np.array(
-      [self.index.get(id_, -1) for id_ in source.labels], np.int64
-    )
-    source.check(
-      indices[source.rows.values] < 0,
+    message = (
       f'label {{}} is unknown; {self.path} has column numbers, so label ids '
       f'must be numbers from 0 to {len(self.labels) - 1}, or give a '
-      'file with the label id of each column: --label_order=FILE',
+      'file with the label id of each column: --label_order=FILE'
     )
+    ids = source.labels
+    if ids is None:
+      ids = self._column_ids(source)
+      message = (
+        f'label {{}} does not occur in {self.path}; if it exists, add a header '
+        '`N L` with the numbers of documents and labels'
+      )
+    indices = np.array([self.index.get(id_, -1) for id_ in ids], np.int64)
+    source.check(indices[source.rows.values] < 0, message)
     return indices
+
+  def _column_ids(self, source: LabelRows) -> Sequence[str]:
+    if self.columns is not None:
+      return name_columns(source, self.columns, self.path).labels
+    width = int(source.rows.values.max(initial=-1)) + 1
+    check_width(source.path, width, 'label', len(source.rows.values))
+    return list(map(str, range(width)))
 
 
 def known_labels_of(
@@ -129,26 +118,26 @@ def known_labels_of(
       further |= set(map(str, np.unique(other.rows.values).tolist()))
     labels = tuple(sorted(further | set(scored.labels)))
     return KnownLabels(labels, None, scored.path)
-  if not without_ids:
-    return KnownLabels(_append_labels(scored, further), None, scored.path)
-  numbers = column_numbers(scored.labels)
-  if np.any(numbers < 0):
-    _check_headers(scored, without_ids)
-    columns = np.arange(len(numbers))
-    return KnownLabels(_append_labels(scored, further), columns, scored.path)
-  n = int(numbers.max(initial=-1)) + 1
-  if with_header:
-    n = _column_count(scored, numbers, with_header[0])
-    further |= set(map(str, range(n)))
-  labels = _append_labels(scored, further)
-  path = with_header[0].path if with_header else scored.path
-  return KnownLabels(labels, _labels_by_number(labels, n), path)
+  path, columns = scored.path, None
+  if without_ids:
+    numbers, columns = column_numbers(scored.labels), scored.labels
+    if np.any(numbers < 0):
+      _check_headers(scored, without_ids)
+    else:
+      n = int(numbers.max(initial=-1)) + 1
+      if with_header:
+        path, n = with_header[0].path, with_header[0].n_labels
+        _check_columns(scored, numbers, with_header[0])
+        further |= set(map(str, range(n)))
+      columns = tuple(map(str, range(n)))
+  labels = scored.labels + tuple(sorted(further - set(scored.labels)))
+  return KnownLabels(labels, columns, path)
 
 
 def _known_columns(source: LabelRows) -> KnownLabels:
-  n = source.n_labels
   _check_count(source)
-  return KnownLabels(tuple(map(str, range(n))), np.arange(n), source.path)
+  columns = tuple(map(str, range(source.n_labels)))
+  return KnownLabels(columns, columns, source.path)
 
 
 def _check_count(source: LabelRows) -> None:
@@ -160,13 +149,9 @@ def _check_count(source: LabelRows) -> None:
   check_width(source.path, source.n_labels, 'label', len(source.rows.values))
 
 
-def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
-  return scored.labels + tuple(sorted(further - set(scored.labels)))
-
-
-def _column_count(
+def _check_columns(
   scored: LabelRows, numbers: np.ndarray, source: LabelRows
-) -> int:
+) -> None:
   _check_count(source)
   if np.any(numbers >= source.n_labels):
     id_ = scored.labels[int(numbers.argmax())]
@@ -174,16 +159,6 @@ def _column_count(
       f'{scored.path}: label {id_!a} is not a column of {source.path}, which '
       f'has {source.n_labels} columns; ids that are numbers must be columns'
     )
-  return source.n_labels
-
-
-def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
-  """Returns the label of each of n columns, int64; -1 if it has none."""
-  numbers = column_numbers(labels)
-  used = np.flatnonzero((numbers >= 0) & (numbers < n))
-  columns = np.full(n, -1)
-  columns[numbers[used]] = used
-  return columns
 
 
 def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:

@@ -200,21 +200,13 @@ def _lists(
 
 
 def _gold(arrays: Arrays, n_docs: int, judged_L: np.ndarray) -> Ragged | None:
-  n_labels = len(judged_L)
   if not {'gold/indptr', 'gold/indices'} & set(arrays.left):
     return None
-  indices = arrays.take('gold/indices', np.int32, (None,))
-  indptr = arrays.take('gold/indptr', np.int64, (n_docs + 1,))
-  arrays.check_offsets('gold/indptr', indptr, len(indices))
-  outside = (indices < 0) | (indices >= n_labels)
-  arrays.check('gold/indices', outside, f'not in 0..{n_labels - 1}')
-  if n_labels:
+  gold = arrays.rows('gold', len(judged_L), n_docs)
+  if len(gold.values):
     message = 'a gold label is left out of judging'
-    arrays.check('gold/indices', ~judged_L[indices], message)
-  rows = np.repeat(np.arange(n_docs, dtype=np.int64), np.diff(indptr))
-  if len(np.unique(rows * n_labels + indices)) < len(indices):
-    arrays.fail('gold/indices', 'a document has a label twice')
-  return Ragged(indptr, indices)
+    arrays.check('gold/indices', ~judged_L[gold.values], message)
+  return gold
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
