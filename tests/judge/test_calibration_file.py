@@ -159,29 +159,11 @@ def test_a_file_gives_back_what_it_got(tmp_path, kind):
   assert [path.name for path in tmp_path.iterdir()] == ['calibration.json']
 
 
-WRONG = [
-  *({'a': value} for value in (-1.0, 0, None, '1')),
-  *({'b': value} for value in (True, float('nan'))),
-  *({'method': value} for value in ('auto', 'magic', 'none', 'platt')),
-  {'reason': 'why not'},
-  {'score_kind': 'points'},
-  *({'step': value} for value in (-1, 1.5)),
-  {'digest': None},
-  {'n_decisions': '3'},
-  {'ece_after': float('inf')},
-  {'log_loss_before': 'low'},
-  {'more': 1},
-  *({'schema': value} for value in (3, 'new')),
-  *({'knots': value} for value in ([], 5)),
-  *({'knots': [[0, 0], knot]} for knot in ([1, 'x'], [1], [0, 1], [1, -1])),
-  *({'knots': x} for x in ([[0, 0, 0], [1, 1, 1]], [[0, 0], [1, np.inf]])),
-  *({'frequent': value} for value in ([1], [0, 0])),
-  *({'others': value} for value in ([-1, 0], None)),
-]
-
-
-@pytest.mark.parametrize('change', WRONG, ids=str)
-def test_an_impossible_field_is_refused(tmp_path, change):
+@pytest.mark.parametrize(
+  'change',
+  [{'schema': 3}, {'method': 'magic'}, {'score_kind': 'points'}, {'more': 1}],
+)
+def test_another_field_is_refused(tmp_path, change):
   path = tmp_path / 'calibration.json'
   calibrate(predictions(), Method.AUTO, 3, 'ab12').save(path)
   path.write_text(json.dumps(json.loads(path.read_text()) | change))

@@ -13,15 +13,13 @@ import subprocess
 import numpy as np
 import pytest
 
-from tests.judge.reference import judged as reference_judge
-from xjax.core.types import PAD, Ragged, ScoreKind
+from tests.judge.systems import system
+from xjax.core.types import PAD
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.metric import AveragedLabels, Ratio, Recalled
 from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
-from xjax.judge.predictions import Predictions
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / 'golden'
@@ -49,23 +47,7 @@ class Problem:
 
 
 @functools.cache
-def by_definition(problem, protocol):
-  """Every metric at 1..k, by the slow definitions."""
-  case = reference_judge.Problem(
-    lists=problem.lists,
-    golds=[set(gold) for gold in problem.golds],
-    labels=range(len(problem.weights)),
-    weights=problem.weights,
-    decisions=[
-      {label for label, score in zip(*row) if score > 0}
-      for row in zip(problem.lists, problem.scores)
-    ],
-  )
-  return reference_judge.judge(case, problem.ks, protocol)
-
-
-@functools.cache
-def by_judge(problem, protocol):
+def judged(problem, protocol):
   """Every metric at 1..k that we print."""
   n_labels = len(problem.weights)
   # The arrays are deeper than any list, which shows that each list ended.
@@ -74,25 +56,11 @@ def by_judge(problem, protocol):
   for row, ranked in enumerate(problem.lists):
     ids[row, : len(ranked)] = ranked
     scores[row, : len(ranked)] = problem.scores[row]
-  predictions = Predictions(
-    score_kind=ScoreKind.LOGIT,
-    n_scored=n_labels,
-    n_train=0,
-    doc_ids=tuple(f'd{row}' for row in range(len(ids))),
-    labels=tuple(f'l{label}' for label in range(n_labels)),
-    train_counts=np.zeros(n_labels, np.int32),
-    lists={'all': LabelLists(ids, scores)},
-    gold=Ragged.of(problem.golds),
-  )
+  parts = ids, scores, problem.golds, np.zeros(n_labels)
   criteria = Criteria(
     problem.ks, protocols=(protocol,), weights_L=problem.weights
   )
-  return judge(predictions, criteria)[protocol.name]['all']
-
-
-@pytest.fixture(scope='module', params=[by_definition, by_judge])
-def judged(request):
-  return request.param
+  return judge(system(*parts, n_train=0), criteria)[protocol.name]['all']
 
 
 class Printed(dict):
@@ -168,7 +136,7 @@ def differ(a, b):
 
 
 @pytest.mark.parametrize(('tool', 'name'), CASES)
-def test_at_k(judged, printed, tool, name):
+def test_at_k(printed, tool, name):
   protocol, _, tolerance = TOOLS[tool]
   values = judged(read(printed, name), protocol)
   for kind in (k[:-2] for k in protocol.kinds if k.endswith('@k')):
@@ -192,7 +160,7 @@ def test_the_problems_are_hard(printed):
 
 @pytest.mark.parametrize('name', ['small', 'medium'])
 @pytest.mark.parametrize('kind', PYXCLIB.kinds)
-def test_pyxclib_at_k(judged, pyxclib, name, kind):
+def test_pyxclib_at_k(pyxclib, name, kind):
   kind = kind.removesuffix('@k')
   table = f'remove_invalid=False/{kind}'
   key = {'R': 'R', 'PSR-norm': 'PSR'}.get(kind, table)
@@ -202,7 +170,7 @@ def test_pyxclib_at_k(judged, pyxclib, name, kind):
 
 @pytest.mark.parametrize('name', ['small', 'medium'])
 @pytest.mark.parametrize('kind', ['P', 'nDCG', 'PSP', 'PSnDCG'])
-def test_pyxclib_can_remove_documents_without_gold(judged, pyxclib, name, kind):
+def test_pyxclib_can_remove_documents_without_gold(pyxclib, name, kind):
   skipping = dataclasses.replace(PYXCLIB, skip_without_gold=True)
   problem = read_pyxclib(pyxclib, name)
   expected = pyxclib[f'{name}/remove_invalid=True/{kind}@1..10']
@@ -225,45 +193,43 @@ def test_pyxclib_weights_are_float32(pyxclib, name, ab):
   assert np.abs(found - expected).max() > 1e-9
 
 
+SKIP = {'skip_without_gold': True}
+
+
 @pytest.mark.parametrize(
-  ('kind', 'key', 'change'),
+  ('protocol', 'case', 'kind', 'change'),
   [
     # pyxclib divides by the number of gold labels, not by their weights.
-    ('PSR-norm', 'PSR', {'psr': Recalled.WEIGHT}),
+    (PYXCLIB, 'medium', 'PSR', {'psr': Recalled.WEIGHT}),
     # pyxclib first divides every document by its own ideal DCG.
-    ('PSnDCG', 'remove_invalid=False/PSnDCG', {'psndcg': Ratio.SUMS}),
-    ('R', 'R', {'skip_without_gold': True}),
-  ],
-)
-def test_pyxclib_conventions_matter(pyxclib, kind, key, change):
-  other = dataclasses.replace(PYXCLIB, **change)
-  found = at_k(by_definition(read_pyxclib(pyxclib, 'medium'), other), kind, 10)
-  assert differ(found, pyxclib[f'medium/{key}@1..10'])
-
-
-@pytest.mark.parametrize(
-  ('kind', 'change'),
-  [
-    ('P', {'skip_without_gold': True}),
-    ('nDCG', {'skip_without_gold': True}),
-    ('PSnDCG', {'psndcg': Ratio.SUMS}),
-    ('PSR', {'psr': Recalled.WEIGHT}),
-    ('PSR-norm', {'psr': Recalled.WEIGHT}),
+    (PYXCLIB, 'medium', 'PSnDCG', {'psndcg': Ratio.SUMS}),
+    (PYXCLIB, 'medium', 'R', SKIP),
+    *((NAPKINXC, 'wide', kind, SKIP) for kind in ('P', 'nDCG')),
+    (NAPKINXC, 'wide', 'PSnDCG', {'psndcg': Ratio.SUMS}),
+    (NAPKINXC, 'wide', 'PSR', {'psr': Recalled.WEIGHT}),
+    (NAPKINXC, 'wide', 'PSR-norm', {'psr': Recalled.WEIGHT}),
     # napkinXC averages over the labels that are gold somewhere.
-    ('coverage', {'coverage_over': AveragedLabels.ALL}),
+    (NAPKINXC, 'wide', 'coverage', {'coverage_over': AveragedLabels.ALL}),
     # napkinXC averages up to the largest label that is gold or listed.
-    ('macro-F1', {'macro_over': AveragedLabels.ALL}),
+    (NAPKINXC, 'wide', 'macro-F1', {'macro_over': AveragedLabels.ALL}),
+    (PECOS, 'plain', 'R', SKIP),
   ],
 )
-def test_napkinxc_conventions_matter(printed, kind, change):
-  other = dataclasses.replace(NAPKINXC, **change)
-  expected = printed[f'wide/napkinxc/{kind}']
-  found = by_definition(read(printed, 'wide'), other)
+def test_conventions_matter(pyxclib, printed, protocol, case, kind, change):
+  if protocol is PYXCLIB:
+    problem = read_pyxclib(pyxclib, case)
+    table = 'remove_invalid=False/' if kind == 'PSnDCG' else ''
+    expected = pyxclib[f'{case}/{table}{kind}@1..10']
+    kind = 'PSR-norm' if kind == 'PSR' else kind
+  else:
+    problem = read(printed, case)
+    expected = printed[f'{case}/{protocol.name}/{kind}']
+  found = judged(problem, dataclasses.replace(protocol, **change))
   assert differ(at_k(found, kind, len(expected)), expected)
 
 
 @pytest.mark.parametrize('name', ['plain', 'short'])
-def test_napkinxc_psdcg_is_our_psndcg(judged, printed, name):
+def test_napkinxc_psdcg_is_our_psndcg(printed, name):
   sums = dataclasses.replace(NAPKINXC, psndcg=Ratio.SUMS)
   found = at_k(judged(read(printed, name), sums), 'PSnDCG', 10)
   np.testing.assert_allclose(found, printed[f'{name}/napkinxc/PSDCG'], 0, 1e-9)
@@ -282,7 +248,7 @@ def test_napkinxc_weights_are_as_exact_as_the_matrix(printed, name):
   assert np.abs(ours - single).max() > 1e-9
 
 
-def test_where_tools_raise_we_do_not(judged):
+def test_where_tools_raise_we_do_not():
   def of(listed, gold):
     problem = Problem(
       [listed], [[1.0] * len(listed)], [gold], np.ones(3), (1, 2, 5)
@@ -303,15 +269,10 @@ def test_pecos_keeps_labels_of_score_0(printed):
     [label for label, score in zip(*row) if score]
     for row in zip(problem.lists, problem.scores)
   ]
-  without = dataclasses.replace(problem, lists=lists)
-  found = at_k(by_definition(without, PECOS), 'P', 10)
+  scores = [[1.0] * len(labels) for labels in lists]
+  without = dataclasses.replace(problem, lists=lists, scores=scores)
+  found = at_k(judged(without, PECOS), 'P', 10)
   assert differ(found, printed['plain/pecos/P'])
-
-
-def test_pecos_recall_without_gold_is_0(printed):
-  skipping = dataclasses.replace(PECOS, skip_without_gold=True)
-  found = at_k(by_definition(read(printed, 'plain'), skipping), 'R', 10)
-  assert differ(found, printed['plain/pecos/R'])
 
 
 @pytest.mark.parametrize(
@@ -323,14 +284,12 @@ def test_pecos_recall_without_gold_is_0(printed):
     'libmultilabel/micro-F1',
   ],
 )
-def test_libmultilabel_f1(judged, printed, value):
+def test_libmultilabel_f1(printed, value):
   found = judged(read(printed, 'dense'), LIBMULTILABEL)[value.split('/')[1]]
   assert found == pytest.approx(printed[f'dense/{value}'], abs=1e-9)
 
 
-def test_libmultilabel_micro_f1_of_networks_predicts_at_half_as_well(
-  judged, printed
-):
+def test_libmultilabel_micro_f1_of_networks_predicts_at_half_as_well(printed):
   problem = read(printed, 'dense')
   expected = printed['dense/libmultilabel-nn/micro-F1']
   assert differ(judged(problem, LIBMULTILABEL)['micro-F1'], expected)

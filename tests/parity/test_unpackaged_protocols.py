@@ -7,13 +7,12 @@ public code have them; nothing here was printed by them.
 import numpy as np
 import pytest
 
-from xjax.core.types import PAD, Ragged, ScoreKind
+from tests.judge.systems import system
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import ATTENTIONXML, LMTC, XJAX
-from xjax.judge.predictions import Predictions
 
 # Labels 0 and 2 are frequent for lmtc, which asks for more than 50 documents;
 # 1 and 3 are few, 4 is zero-shot.
@@ -25,23 +24,15 @@ I2 = 1.6309297535714575
 I3 = 2.1309297535714575
 
 
-def predictions(rows, golds, scores=None, depth=6):
-  """Returns predictions with these ranked lists, scores and gold labels."""
+def predictions(rows, golds, depth=6):
+  """Returns predictions with these ranked lists and gold labels."""
   ids = np.full((len(rows), depth), PAD, np.int32)
-  values = np.full((len(rows), depth), -np.inf, np.float32)
   for i, row in enumerate(rows):
     ids[i, : len(row)] = row
-    values[i, : len(row)] = (scores or [0.9, 0.8, 0.5, 0.2, 0.1])[: len(row)]
-  return Predictions(
-    score_kind=ScoreKind.PROBABILITY,
-    n_scored=5,
-    n_train=N_TRAIN,
-    doc_ids=tuple(f'd{i}' for i in range(len(rows))),
-    labels=tuple(f'l{i}' for i in range(5)),
-    train_counts=COUNTS,
-    lists={'all': LabelLists(ids, values)},
-    gold=Ragged.of(golds),
-  )
+  scores = np.float32([0.9, 0.8, 0.5, 0.2, 0.1, -np.inf])
+  values = np.where(ids == PAD, -np.inf, scores)
+  kind = ScoreKind.PROBABILITY
+  return system(ids, values, golds, COUNTS, score_kind=kind, n_train=N_TRAIN)
 
 
 ROWS = [[1, 0, 2, 3, 4], [0, 3, 1, 4, 2], [2, 1, 0, 3, 4]]

@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import enum
 import json
-import math
 import os
 import pathlib
 
@@ -146,14 +145,12 @@ class Calibration:
       values['knots'] = tuple(map(tuple, values['knots']))
       for name in ('frequent', 'others'):
         values[name] = tuple(values[name])
-      calibration = cls(**values)
-      _check_fields(calibration)
+      return cls(**values)
     except DAMAGE as error:
       raise DataError(
         f'{path}: is not a calibration file of xjax ({error}); remove the '
         'file, and run xjax evaluate --split=dev to write it again'
       ) from error
-    return calibration
 
 
 def calibrate(
@@ -382,32 +379,3 @@ def _errors(
   shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
   logits_N = _logits(shown_N, ScoreKind.PROBABILITY)
   return diagram.ece, log_loss(logits_N, correct_N)
-
-
-def _check_fields(read: Calibration) -> None:
-  """Raises a ValueError if a field that was read has an impossible value."""
-  numbers = [read.a, read.b, read.step]
-  errors = [read.ece_before, read.ece_after]
-  errors += [read.log_loss_before, read.log_loss_after]
-  counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
-  numbers += [value for value in errors if value is not None]
-  pairs = [*read.knots, read.frequent, read.others]
-  numbers += [number for pair in pairs for number in pair]
-  if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
-    raise ValueError('a numeric field is not a finite number')
-  if not all(len(pair) == 2 for pair in pairs):
-    raise ValueError('knots, frequent and others must have pairs of numbers')
-  if min(read.a, read.frequent[0], read.others[0]) <= 0:
-    raise ValueError('every slope must be above 0')
-  if (np.diff(read.knots, axis=0) <= 0).any():
-    raise ValueError('the numbers of the knots must rise')
-  if (read.method is Method.ISOTONIC) != bool(read.knots):
-    raise ValueError('there must be knots if, and only if, method is isotonic')
-  if read.method is Method.AUTO:
-    raise ValueError('the method must not be auto')
-  if not all(type(count) is int and count >= 0 for count in counts):
-    raise ValueError('every count must be an integer of at least 0')
-  if not isinstance(read.digest, str):
-    raise ValueError('the digest is not text')
-  if (read.method is Method.NONE) != isinstance(read.reason, str):
-    raise ValueError('there must be a reason if, and only if, method is none')

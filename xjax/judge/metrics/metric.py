@@ -433,14 +433,10 @@ def kinds_where(condition: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
   return tuple(dict.fromkeys(itertools.chain.from_iterable(kinds)))
 
 
-def weighed_kinds() -> tuple[str, ...]:
-  """Returns the kinds of metrics that depend on propensities."""
-  return kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
-
-
 def is_weighed(metric: str) -> bool:
   """Returns whether a metric, such as 'PSP@5', depends on propensities."""
-  return kind_of(metric) in weighed_kinds()
+  weighed = kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
+  return kind_of(metric) in weighed
 
 
 def users_kinds() -> tuple[str, ...]:
