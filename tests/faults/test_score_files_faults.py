@@ -195,29 +195,10 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
     {'predictions': TEXT, 'train_labels': b'9 3\n0:1\n' + b'\n' * 8},
     'train_labels: has 3 labels, but predictions has 4',
   ),
-  'gold out of range': (
-    {'predictions': TEXT, 'gold': b'0 0:1\n4 0:1\n1 0:1\n'},
-    'gold:2: label 4 is not in 0..3, the columns of predictions',
-  ),
-  'gold with names for columns': (
-    {'predictions': TEXT, 'gold': DOCUMENTS},
-    'gold: has 2 documents, but predictions has 3',
-  ),
-  'training labels with names for columns': (
-    {'predictions': TEXT, 'train_labels': DOCUMENTS},
-    "train_labels:1: label 'x' is unknown; predictions has column numbers, so "
-    'label ids must be numbers from 0 to 3, or give a file with the '
-    'label id of each column: --label_order=FILE',
-  ),
   'another document': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"b"', b'"c"')},
     "gold:2: document 'c' is not in predictions (documents only in gold: 1, "
     'only in predictions: 1); both files must have the same documents',
-  ),
-  'a document more': (
-    {'predictions': LISTS, 'gold': DOCUMENTS + b'{"id": "c", "labels": []}\n'},
-    "gold:3: document 'c' is not in predictions (documents only in gold: 1, "
-    'only in predictions: 0); both files must have the same documents',
   ),
   'predictions as gold': (
     {'predictions': LISTS, 'gold': LISTS},
@@ -235,10 +216,6 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'gold of features alone': (
     {'predictions': TEXT, 'gold': b'3 5 4\n 0:1\n\n 3:1\n'},
     f'gold: {NO_LABEL}',
-  ),
-  'no training label': (
-    {'predictions': TEXT, 'train_labels': b'2 4\n\n\n'},
-    'train_labels: has no label, so labels cannot be counted',
   ),
   'other names': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},

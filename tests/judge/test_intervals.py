@@ -67,13 +67,6 @@ def evidence_of(found, slice_name, protocol='xjax'):
   return SliceStatistics.of(part, by, by.protocols, cuts, found.n_train)
 
 
-def table_of(evidence, protocol='xjax'):
-  cuts, bins = tuple(evidence.cuts), tuple(evidence.bins)
-  return criteria(protocol).table(
-    PROTOCOLS[protocol], cuts, bins, evidence.levels
-  )
-
-
 def rows(found, which):
   """The documents of these rows, as often as they come."""
   lists = found.lists['all']
@@ -107,7 +100,7 @@ def table_of_values(*pair, protocol='xjax'):
   """The measures that have a value for each evidence."""
   return {
     name: measure
-    for name, measure in table_of(pair[0], protocol).items()
+    for name, measure in pair[0].tables[protocol].items()
     if all(has_value(evidence, measure) for evidence in pair)
   }
 
@@ -178,8 +171,8 @@ def test_intervals_have_what_new_documents_would_show():
     found = fresh(seed)
     part = Slice.of(found, 'all', found.masks['all'])
     evidence = SliceStatistics.of(part, by, by.protocols, {}, found.n_train)
-    table = by.table(PROTOCOLS['xjax'], (), ())
-    for name, each in bootstrap(evidence, table, seed, 200).items():
+    intervals = bootstrap(evidence, evidence.tables['xjax'], seed, 200)
+    for name, each in intervals.items():
       mean = np.mean([values[name] for values in many])
       within[name] += each.low <= mean <= each.high
   for name, n in within.items():
@@ -209,7 +202,7 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
 
 def test_every_metric_with_a_value_has_an_interval():
   evidence = evidence_of(predictions(1), 'all')
-  table = table_of(evidence)
+  table = evidence.tables['xjax']
   found = bootstrap(evidence, table, 0, 200)
   values = judged(predictions(1), 'all')
   assert set(found) == {n for n in table if values.get(n) is not None}
@@ -227,10 +220,10 @@ def test_what_is_missing_has_no_interval():
     predictions(1), score_kind=ScoreKind.MARGIN, n_train=0
   )
   evidence = evidence_of(found, 'all')
-  intervals = bootstrap(evidence, table_of(evidence), 0, 50)
+  intervals = bootstrap(evidence, evidence.tables['xjax'], 0, 50)
   assert 'P@1' in intervals
   for name in ('micro-F1', 'hF1', 'PSP@1', 'macro-F1@5[1-9]', 'ILD@1'):
     assert name not in intervals
   none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
   evidence = evidence_of(none, 'all')
-  assert bootstrap(evidence, table_of(evidence), 0, 50) == {}
+  assert bootstrap(evidence, evidence.tables['xjax'], 0, 50) == {}

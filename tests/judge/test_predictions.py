@@ -121,7 +121,6 @@ def test_recalls_are_kept(path):
     ('few/recalls', np.array([0.5, 1.5]), 'few/recalls: a recall is not from'),
     ('few/recalls', np.array([0.5, np.nan]), 'a recall is not from 0 to 1'),
     ('recalls/bytes', None, 'recalls/bytes: missing'),
-    ('recalls/bytes', np.full(35, ord('x'), np.uint8), 'which is unknown'),
     ('odd/recalls', np.array([0.5, 0.5]), 'odd/recalls: unknown array'),
   ],
 )

@@ -1,7 +1,6 @@
 """Terms of documents and labels, and what lists of a slice may hide."""
 
 import numpy as np
-import pytest
 
 from tests.judge.systems import system
 from xjax.core.types import PAD
@@ -9,7 +8,6 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.label_metrics import AlphaCoverage
 from xjax.judge.metrics.metric import GOLD_LABELS, PerLabel
 from xjax.judge.metrics.protocols import XJAX
-from xjax.judge.metrics.ranking import RankedLists
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
 
@@ -47,32 +45,6 @@ def test_a_document_adds_the_same_beside_any_others():
       values_N, known_N = terms[name]
       np.testing.assert_allclose(values_N[row], value[0], rtol=1e-15)
       assert known_N[row] == known[0]
-
-
-def test_ids_beyond_float32_are_told_apart():
-  big = 2**24
-  ids = np.array([[big, big + 1, big + 3, 2**31 - 1]], np.int32)
-  gold = np.array([[big + 1, big + 2, 2**31 - 2]], np.int32)
-  lists = RankedLists(ids, gold, np.ones(1, bool), (1, 2, 4))
-  assert lists.hits_BJ.tolist() == [[0, 1, 1]]
-
-
-@pytest.mark.parametrize('width', [3, 100])
-def test_the_best_of_much_gold(width):
-  rng = np.random.default_rng(width)
-  weights = 1 + rng.integers(0, 9, 300).astype(np.float64)  # many are the same
-  gold = np.full((20, width), PAD, np.int32)
-  for row, n in enumerate(rng.integers(0, width + 1, 20)):
-    gold[row, :n] = rng.choice(300, n, replace=False)
-  ids = np.array([rng.permutation(300)[:7] for _ in range(20)], np.int32)
-  lists = RankedLists(ids, gold, np.ones(20, bool), (1, 5, 7), weights)
-  for row in range(20):
-    best = np.sort(weights[gold[row][gold[row] != PAD]])[::-1]
-    for j, k in enumerate(lists.ks):
-      assert lists.weighed_best_BJ[row, j] == best[:k].sum()
-      gains = best[:k] / np.log2(np.arange(2, len(best[:k]) + 2))
-      dcg = lists.weighed_best_dcg_BJ[row, j]
-      assert dcg == pytest.approx(gains.sum())
 
 
 def test_a_list_that_may_hide_decisions_is_counted():

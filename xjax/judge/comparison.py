@@ -92,7 +92,7 @@ def compare(
   for name, mask in masks.items():
     if plan.has(name):
       evidence = _evidence(systems, name, mask, criteria)
-      parts.append(_Part.of(name, evidence, criteria, plan))
+      parts.append(_Part.of(name, evidence, plan))
   existing = {metric for part in parts for metric in part.table}
   for metric in plan.metrics:
     if metric not in existing:
@@ -144,9 +144,7 @@ def best_systems(
   best = {}
   for name, mask in masks.items():
     evidence = _evidence(systems, name, mask, criteria)
-    part = next(iter(evidence.values()))
-    points = tuple(part.cuts), tuple(part.bins), part.levels
-    printed = criteria.table(XJAX, *points)
+    printed = next(iter(evidence.values())).tables[XJAX.name]
     table = {metric: printed[metric] for metric in metrics if metric in printed}
     best[name] = _best_in_slice(evidence, table, seed, iterations)
   return best
@@ -202,12 +200,10 @@ class _Part:
     cls,
     name: str,
     evidence: Mapping[str, SliceStatistics],
-    criteria: Criteria,
     plan: ComparisonPlan,
   ) -> '_Part':
     first, *_ = evidence.values()
-    points = tuple(first.cuts), tuple(first.bins), first.levels
-    printed = criteria.table(XJAX, *points)
+    printed = first.tables[XJAX.name]
     names = {*plan.metrics, *plan.bin_metrics(first.bins)}
     table = {metric: printed[metric] for metric in printed if metric in names}
     results = {who: judge_slice(x, table) for who, x in evidence.items()}

@@ -94,21 +94,17 @@ def judge(
   intervals, facts = {}, {}
   with Progress('computing metrics'):
     for name, protocols, evidence in _evidence(predictions, criteria, cuts):
-      tables = {}
       for protocol in protocols:
         who = protocol.name
-        tables[who] = criteria.table(
-          protocol, tuple(cuts), evidence.bins, evidence.levels
-        )
         metrics[who][name], missing[who][name] = judge_slice(
-          evidence, tables[who], protocol
+          evidence, evidence.tables[who], protocol
         )
         if evidence.part.is_cut and predictions.has_shortlists:
           missing[who][name][LISTS] = _NO_SHORTLIST
       if first in protocols:
         facts[name] = facts_of(evidence)
       if criteria.replicates:
-        for who, ends in _intervals(evidence, tables, criteria).items():
+        for who, ends in _intervals(evidence, criteria).items():
           intervals.setdefault(who, {})[name] = ends
   if predictions.is_approximate:
     note = f'{predictions.selection}; labels of high score may be missing'
@@ -200,16 +196,14 @@ def slices_without_lists(
 
 
 def _intervals(
-  evidence: SliceStatistics,
-  tables: Mapping[str, Mapping[str, Measure]],
-  criteria: Criteria,
+  evidence: SliceStatistics, criteria: Criteria
 ) -> dict[str, dict[str, list[float]]]:
   together = {
     (who, metric): measure
-    for who, table in tables.items()
+    for who, table in evidence.tables.items()
     for metric, measure in table.items()
   }
-  ends = {who: {} for who in tables}
+  ends = {who: {} for who in evidence.tables}
   intervals = bootstrap(evidence, together, criteria.seed, criteria.replicates)
   for (who, metric), interval in intervals.items():
     ends[who][metric] = [interval.low, interval.high]
@@ -312,7 +306,7 @@ def document_lines(
   evidence = SliceStatistics.of(
     part, criteria, criteria.protocols, {}, predictions.n_train
   )
-  values = _document_values(evidence, criteria.table(protocol, (), ()))
+  values = _document_values(evidence)
   for start in range(0, len(predictions), _ROWS):
     block = slice(start, start + _ROWS)
     columns = {name: rows[block].tolist() for name, rows in values.items()}
@@ -333,15 +327,14 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
   return [predictions.labels[i] for i in labels.tolist()]
 
 
-def _document_values(
-  evidence: SliceStatistics, table: Mapping[str, Measure]
-) -> dict[str, np.ndarray]:
+def _document_values(evidence: SliceStatistics) -> dict[str, np.ndarray]:
   """Returns the values of document metrics; NaN if they are not known."""
   with_gold_N = evidence.part.gold.lengths > 0
   terms = dict(evidence.document_terms)
   terms[WITH_GOLD] = with_gold_N.astype(np.float64), with_gold_N
   rows = {name: row_N for name, (row_N, _) in terms.items()}
   values = {}
+  (table,) = evidence.tables.values()
   for name, measure in table.items():
     if all(sum_ in terms for sum_ in measure.sums):
       known_N = np.all([with_gold_N, *(terms[x][1] for x in measure.sums)], 0)

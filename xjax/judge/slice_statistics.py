@@ -63,6 +63,8 @@ class SliceStatistics:
 
   part: Slice
   ks: tuple[int, ...]  # ascending
+  # Protocol -> metric -> how its value is computed.
+  tables: Mapping[str, Mapping[str, Measure]]
   by_document: tuple[DocumentMetric, ...]
   by_label: tuple[LabelMetric, ...]
   by_path: tuple[HierarchicalMetric, ...]
@@ -96,7 +98,11 @@ class SliceStatistics:
     ks = tuple(sorted(criteria.ks))
     hierarchy = criteria.hierarchy or part.hierarchy
     levels = _levels(part, hierarchy)
-    metrics = _metrics(criteria, protocols, (tuple(cuts), tuple(bins), levels))
+    points = tuple(cuts), tuple(bins), levels
+    tables = {p.name: criteria.table(p, *points) for p in protocols}
+    metrics = dict.fromkeys(
+      measure.metric for table in tables.values() for measure in table.values()
+    )
     supplied = {
       Needs.PROPENSITIES: weights_L,
       Needs.RANK_WEIGHTS: criteria.ranks_LK,
@@ -115,6 +121,7 @@ class SliceStatistics:
     return cls(
       part=part,
       ks=ks,
+      tables=tables,
       by_document=by_document,
       by_label=by_label,
       by_path=_by_path(metrics, hierarchy, criteria),
@@ -398,15 +405,6 @@ def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
     return ()
   levels_L = hierarchy.levels[: len(part.mask)]
   return tuple(np.unique(levels_L[part.mask]).tolist())
-
-
-def _metrics(
-  criteria: Criteria, protocols: Sequence[Protocol], points: tuple
-) -> tuple[Metric, ...]:
-  """Returns each metric once; `points`: arguments of Criteria.table."""
-  tables = (criteria.table(protocol, *points) for protocol in protocols)
-  measures = (measure for table in tables for measure in table.values())
-  return tuple(dict.fromkeys(measure.metric for measure in measures))
 
 
 def _by_path(

@@ -23,9 +23,6 @@ _SELECTED_BY = re.compile(
   r'|exact|(?:beam|clusters|shortlist|trees|runs|proposers)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
-# Name of a recall: the step of the search, and how many labels or clusters the
-# step keeps.
-_RECALL = re.compile(r'(?:shortlist|union|level \d+) recall@[1-9]\d*')
 
 
 def read_saved(path: str | os.PathLike) -> dict[str, Any]:
@@ -122,9 +119,6 @@ def _recalls(
   if not slices and 'recalls/bytes' not in arrays.left:
     return {}
   steps = tuple(arrays.strings('recalls'))
-  for step in steps:
-    if not _RECALL.fullmatch(step):
-      arrays.fail('recalls/bytes', f'has {step!a}, which is unknown')
   recalls = {}
   for name in slices:
     shares = arrays.take(f'{name}/recalls', np.float64, (len(steps),))
