@@ -1,4 +1,4 @@
-"""The fused pass against a dense float64 step, on any mesh, in any chunks."""
+"""The fused pass against plain gradients, on any mesh and in any chunks."""
 
 import dataclasses
 
@@ -8,6 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.fused_rows import (
+  REAL,
+  Step,
+  given,
+  program,
+)
 from tests.fixtures.networks import thorough
 from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
@@ -28,7 +34,7 @@ def off(actual, expected):
 
 MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 MOMENTUM, ADAM = FusedSGD(momentum=0.9), FusedAdam(b1=0.8, b2=0.9)
-SOME = {'lists': 'some_labels', 'weighted': True, 'chunk': 7}
+SOME = {'lists': 'some', 'weighted': True, 'chunk': 7}
 
 
 @pytest.mark.parametrize(
@@ -56,23 +62,21 @@ SOME = {'lists': 'some_labels', 'weighted': True, 'chunk': 7}
         SOME | {'mesh': (8, 1)},
         SOME | {'loss': MEAN, 'mesh': (1, 8)},
         SOME | {'storage': Storage.FLOAT8, 'rule': MOMENTUM},
-        {'lists': 'all_labels', 'loss': Softmax(), 'rule': FusedAdagrad()},
-        {'lists': 'all_labels', 'loss': MEAN, 'rule': FusedAdagrad()},
+        {'lists': 'all', 'loss': Softmax(), 'rule': FusedAdagrad()},
+        {'lists': 'all', 'loss': MEAN, 'rule': FusedAdagrad()},
       ),
     ),
   ],
   ids=str,
 )
-def test_a_step_is_the_dense_one(step_trial, fields):
+def test_a_step_is_the_dense_one(fields):
   """Labels on no shortlist rest, bit for bit."""
-  if 'lists' in fields:
-    fields = fields | {'lists': getattr(step_trial, fields['lists'])}
-  step = step_trial(**fields)
+  step = Step(**fields)
   result, expected, first = step.fused(), step.dense(), step.before()
   assert result.loss == pytest.approx(expected.loss, rel=1e-6)
   assert off(result.d_document_BD, expected.d_document_BD) <= 1e-6
-  np.testing.assert_array_equal(result.d_document_BD[step.real :], 0)
-  used_L = step.asked_labels()[0].any(axis=0)
+  np.testing.assert_array_equal(result.d_document_BD[REAL:], 0)
+  used_L = step.used()
   exact = ['bias'] if step.storage is not Storage.FLOAT32 else first.rows
   for name in exact:
     new, after, old = (x.rows[name] for x in (result, expected, first))
@@ -98,12 +102,12 @@ def test_a_step_is_the_dense_one(step_trial, fields):
   ],
 )
 def test_shortlists_of_all_labels_round_as_the_pass_over_all_labels(
-  step_trial, storage, chunk, mesh
+  storage, chunk, mesh
 ):
   """Rows are bit for bit those of one device."""
-  step = step_trial(rule=MOMENTUM, storage=storage, chunk=chunk)
+  step = Step(rule=MOMENTUM, storage=storage, chunk=chunk)
   expected = step.fused()
-  result = step.at(mesh=mesh, lists=step_trial.all_labels).fused()
+  result = step.at(mesh=mesh, lists='all').fused()
   assert result.loss == pytest.approx(expected.loss, rel=1e-6)
   for name, after in (expected.rows | expected.slots).items():
     row = (result.rows | result.slots)[name]
@@ -119,13 +123,13 @@ def test_shortlists_of_all_labels_round_as_the_pass_over_all_labels(
       np.testing.assert_array_equal(row, after, err_msg=name)
 
 
-def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
-  step = step_trial(lists=step_trial.some_labels)
-  few, mask_B = step.given()
+def test_one_trace_serves_any_number_of_distinct_labels():
+  step = Step(lists='some')
+  few, mask_B = given(step)
   none = dataclasses.replace(few, ids_BA=jnp.full_like(few.ids_BA, PAD))
   with step.on_mesh():
     head, slots = step.start()
-    run, params = step.program(), nnx.state(head)
+    run, params = program(step), nnx.state(head)
     run(jnp.uint32(5), params, slots, (few, mask_B))
     results = run(jnp.uint32(5), params, slots, (none, mask_B))
   (loss, (rows, _)), d_document_BD = results
@@ -135,8 +139,8 @@ def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
   jax.tree.map(np.testing.assert_array_equal, nnx.to_pure_dict(rows), before)
 
 
-def test_documents_in_bfloat16(step_trial):
-  step = step_trial(storage=Storage.FLOAT8, mesh=(2, 4), dtype='bfloat16')
+def test_documents_in_bfloat16():
+  step = Step(storage=Storage.FLOAT8, mesh=(2, 4), dtype='bfloat16')
   result, expected = step.fused(), step.dense()
   assert result.d_document_BD.dtype == jnp.bfloat16
   assert result.loss == pytest.approx(expected.loss, rel=1e-2)

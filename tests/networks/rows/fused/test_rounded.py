@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.fused_rows import FREQUENT, Step, _fused, draw
 from xjax.losses.bce import bce
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import LEFT_OUT
@@ -16,8 +17,8 @@ ROUNDED = [Storage.BFLOAT16, Storage.COMPENSATED, Storage.FLOAT8]
 
 
 @pytest.fixture(params=ROUNDED)
-def step(step_trial, request):
-  return step_trial(storage=request.param, rule=FusedAdagrad())
+def step(request):
+  return Step(storage=request.param, rule=FusedAdagrad())
 
 
 def numbers_of(dtype):
@@ -55,7 +56,7 @@ def test_weights_become_neighbours(step):
     assert (largest_L < 448 * (1 + 1e-6)).all()
   drawn = np.ones(len(kernel_LD), bool)
   if step.storage is Storage.COMPENSATED:
-    drawn = ~step.frequent
+    drawn = ~FREQUENT
     assert nearest(kernel_LD[~drawn], exact_LD[~drawn], numbers) == 1
   # The distance sets the chance: the nearer one is drawn 3 times of 4.
   assert 0.7 < nearest(kernel_LD[drawn], exact_LD[drawn], numbers) < 0.8
@@ -66,15 +67,15 @@ def left_out(result):
   return result.slots[LEFT_OUT].view(jnp.bfloat16).astype(np.float64)
 
 
-def test_what_rounding_leaves_out_is_kept(step_trial):
-  step = step_trial(storage=Storage.COMPENSATED, rule=FusedAdagrad())
+def test_what_rounding_leaves_out_is_kept():
+  step = Step(storage=Storage.COMPENSATED, rule=FusedAdagrad())
   result, exact_LD = step.fused(), step.dense().rows['kernel']
   kernel_LD, left_out_LD = result.kernel(), left_out(result)
   spacing_LD = 2.0 ** (np.floor(np.log2(np.abs(kernel_LD))) - 7)
   off_LD = np.abs(kernel_LD + left_out_LD - exact_LD)
-  assert (off_LD <= spacing_LD * 2.0**-9 + 1e-6)[step.frequent].all()
-  assert np.abs(kernel_LD - exact_LD)[step.frequent].max() > 1e-3
-  np.testing.assert_array_equal(left_out_LD[~step.frequent], 0)
+  assert (off_LD <= spacing_LD * 2.0**-9 + 1e-6)[FREQUENT].all()
+  assert np.abs(kernel_LD - exact_LD)[FREQUENT].max() > 1e-3
+  np.testing.assert_array_equal(left_out_LD[~FREQUENT], 0)
 
 
 def test_meshes_and_chunks_draw_the_same(step):
@@ -85,10 +86,10 @@ def test_meshes_and_chunks_draw_the_same(step):
   assert (sharded.kernel() != twin.kernel()).mean() < 2e-3
 
 
-def test_draws_are_of_the_key_alone(step_trial):
-  step = step_trial(storage=Storage.BFLOAT16, rule=FusedAdagrad())
+def test_draws_are_of_the_key_alone():
+  step = Step(storage=Storage.BFLOAT16, rule=FusedAdagrad())
   first, other = step.fused(), step.at(key=step.key + 1).fused()
-  step.fused.__globals__['_fused'].cache_clear()
+  _fused.cache_clear()
   again = step.fused()
   assert again is not first
   np.testing.assert_array_equal(again.kernel(), first.kernel())
@@ -98,10 +99,10 @@ def test_draws_are_of_the_key_alone(step_trial):
 
 
 @pytest.mark.parametrize('storage', [Storage.BFLOAT16, Storage.FLOAT8])
-def test_weights_decay_by_less_than_their_spacing(step_trial, storage):
+def test_weights_decay_by_less_than_their_spacing(storage):
   steps, rate, decay = 300, 0.1, 0.01
-  step = step_trial(storage=storage)
-  document_BD, positives_BP, mask_B = map(jnp.asarray, step.draw())
+  step = Step(storage=storage)
+  document_BD, positives_BP, mask_B = map(jnp.asarray, draw())
   with step.on_mesh():
     graphdef, params = nnx.split(step.start()[0])
 
