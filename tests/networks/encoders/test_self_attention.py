@@ -78,31 +78,11 @@ def gradients(graphdef, params, features):
   return results, compiled.as_text()
 
 
-@pytest.mark.thorough
-def test_gradient_is_the_slope_and_finite():
-  features = draw()
-  graphdef, params = nnx.split(random_attention())
-  (_, (d_params, d_hidden_BTD)), _ = gradients(graphdef, params, features)
-  assert all(np.isfinite(x).all() for x in jax.tree.leaves(d_params))
-  assert np.isfinite(d_hidden_BTD).all()
-  # A document without tokens has no weight to learn from.
-  empty = LENGTHS == 0
+def test_a_document_without_tokens_teaches_nothing():
+  features, empty = draw(), LENGTHS == 0
   only = TokenFeatures(features.hidden_BTD[empty], features.lengths_B[empty])
-  model = nnx.merge(graphdef, params)
-  d_empty = jax.grad(lambda m: m(only).sum())(model)
-  assert all((x == 0).all() for x in jax.tree.leaves(d_empty))
-  step = jax.tree.map(
-    lambda x: jnp.asarray(np.random.default_rng(1).normal(size=x.shape), 'f4'),
-    params,
-  )
-
-  def at(size):
-    moved = jax.tree.map(lambda x, d: x + size * d, params, step)
-    return float(gradients(graphdef, moved, features)[0][0])
-
-  slope = (at(1e-2) - at(-1e-2)) / 2e-2
-  products = jax.tree.map(lambda a, b: (a * b).sum(), d_params, step)
-  np.testing.assert_allclose(slope, sum(jax.tree.leaves(products)), rtol=2e-2)
+  gradient = jax.grad(lambda model: model(only).sum())(random_attention())
+  assert all((x == 0).all() for x in jax.tree.leaves(gradient))
 
 
 @pytest.mark.parametrize('shape', [(8, 1), (2, 4)])
@@ -115,6 +95,7 @@ def test_meshes_agree_and_no_device_sees_the_documents_of_others(shape):
     sharding = jax.NamedSharding(mesh, jax.P(DATA))
     features = jax.device_put(jax.tree.map(np.asarray, draw()), sharding)
     sharded, text = gradients(graphdef, params, features)
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
   assert_close(sharded, expected, atol=1e-5)
   assert 'all-reduce' in text  # the gradients' sums
   for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
