@@ -8,12 +8,12 @@ from tests.fixtures.dense_lists import dense_topk
 from tests.fixtures.networks import on_mesh
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import AS_LOGITS, PAD
+from xjax.networks.heads.chunks import ALL_DEVICES
 from xjax.networks.heads.head import Head, HeadInputs
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.topk import head_topk, restricted_topk
 
 B, L, K = 8, 300, 7
-MESHES = [(8, 1), (2, 4)]
 
 
 @struct.dataclass
@@ -28,10 +28,19 @@ class Given(Head):
     self.n_labels, self.chunk = scores_BL.shape[1], chunk
     rows = padded_labels(self.n_labels) - self.n_labels
     padded = np.pad(scores_BL.T, [(0, rows), (0, 0)], constant_values=99)
-    self.scores_LB = nnx.Param(jnp.asarray(padded), out_sharding=(LABEL, None))
+    sharding = self.axes if len(self.axes) > 1 else LABEL
+    self.scores_LB = nnx.Param(
+      jnp.asarray(padded), out_sharding=(sharding, None)
+    )
 
   def logits(self, features, chunk):
     return chunk['scores_LB'][:, features.at_B].T
+
+
+class GivenEverywhere(Given):
+  """The rows of its labels are divided over all devices."""
+
+  axes = ALL_DEVICES
 
 
 @struct.dataclass
@@ -67,10 +76,16 @@ def draw(n_labels=L, kinds=12):
 
 
 def streamed(
-  scores_BL, k=K, mesh=(1, 1), chunk=48, sigmoid=AS_LOGITS, **filters
+  scores_BL,
+  k=K,
+  mesh=(1, 1),
+  chunk=48,
+  sigmoid=AS_LOGITS,
+  kind=Given,
+  **filters,
 ):
   with on_mesh(*mesh):
-    graphdef, params = nnx.split(Given(scores_BL, chunk))
+    graphdef, params = nnx.split(kind(scores_BL, chunk))
 
     @jax.jit
     def run(params, at_B, filters):
@@ -109,13 +124,17 @@ def test_chunks_change_nothing(chunk):
   assert_same((ids[0], found[0]), by_definition(scores, K, EVERYTHING))
 
 
-@pytest.mark.parametrize('mesh', MESHES)
-def test_meshes_and_filters(mesh):
+@pytest.mark.parametrize(
+  ('mesh', 'kind'),
+  [((8, 1), Given), ((2, 4), Given), ((2, 4), GivenEverywhere)],
+)
+def test_meshes_and_filters(mesh, kind):
   scores = draw()
   rng = np.random.default_rng(1)
   slices = tuple(rng.random((2, L)) < 0.5)
   allowed_BL = rng.random((B, L)) < 0.7
-  ids, found = streamed(scores, mesh=mesh, slices=slices, allowed=allowed_BL)
+  filters = {'slices': slices, 'allowed': allowed_BL}
+  ids, found = streamed(scores, mesh=mesh, kind=kind, **filters)
   for g, may in enumerate([EVERYTHING, *slices]):
     expected = by_definition(scores, K, may & allowed_BL)
     assert_same((ids[g], found[g]), expected)
@@ -177,86 +196,6 @@ def test_weights_rank_where_probabilities_saturate():
   scores[:, 3], scores[:, 7] = 30, 31
   ids, _ = streamed(scores, k=2, weights=np.ones(L, np.float32))
   np.testing.assert_array_equal(ids[0], [[7, 3]] * B)
-
-
-def test_no_array_has_documents_and_all_labels():
-  with on_mesh():
-    graphdef, params = nnx.split(Given(draw(), 48))
-
-    def run(params, at_B, mask_L):
-      head = nnx.merge(graphdef, params)
-      return head_topk(head, Row(at_B), K, slices=(mask_L,), allowed=mask_L)
-
-    text = str(jax.make_jaxpr(run)(params, jnp.arange(B), jnp.ones(L, bool)))
-  # The given scores themselves are [L, B].
-  assert f'{padded_labels(L)},{B}]' in text and f'{B},48]' in text
-  for width in (L, padded_labels(L)):
-    assert f'[{B},{width}' not in text and f',{B},{width}' not in text
-
-
-LARGE, D = 60_000, 4
-
-
-@pytest.fixture(scope='module')
-def large():
-  """Returns whole numbers, so that scores are exact and many are equal."""
-  rng = np.random.default_rng(3)
-  kernel_LD = rng.integers(-4, 5, (LARGE, D)).astype(np.float32)
-  document_BD = rng.integers(-4, 5, (B, D)).astype(np.float32)
-  scores_BL = document_BD @ kernel_LD.T
-  assert len(np.unique(scores_BL)) < 200
-  return kernel_LD, document_BD, scores_BL
-
-
-def select(large, mesh, chunk, **filters):
-  kernel_LD, document_BD, _ = large
-  with on_mesh(*mesh):
-    head = OneVsAllConfig(chunk=chunk).build(HeadInputs(D, LARGE), nnx.Rngs(0))
-    rows = padded_labels(LARGE) - LARGE
-    head.kernel[...] = np.pad(
-      kernel_LD, [(0, rows), (0, 0)], constant_values=99
-    )
-    graphdef, params = nnx.split(head)
-
-    @jax.jit
-    def run(params, document_BD, filters):
-      head = nnx.merge(graphdef, params)
-      return head_topk(head, document_BD, 50, **filters)
-
-    given = jax.tree.map(jnp.asarray, (document_BD, filters))
-    return jax.tree.map(np.asarray, jax.block_until_ready(run(params, *given)))
-
-
-LAYOUTS = [
-  ((1, 1), 700),
-  ((1, 1), LARGE),
-  ((8, 1), 5001),
-  ((1, 8), 2000),
-]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize('mesh, chunk', LAYOUTS)
-def test_a_large_label_space(large, mesh, chunk):
-  rng = np.random.default_rng(4)
-  slices = tuple(rng.random((2, LARGE)) < [[0.5], [3e-4]])
-  allowed_BL = rng.random((B, LARGE)) < 0.7
-  ids, scores = select(large, mesh, chunk, slices=slices, allowed=allowed_BL)
-  for g, may in enumerate([np.ones(LARGE, bool), *slices]):
-    expected = by_definition(large[2], 50, may & allowed_BL)
-    assert_same((ids[g], scores[g]), expected)
-  assert (ids[2, :, -1] == PAD).all()  # about 13 labels
-
-
-def test_a_large_label_space_with_weights(large):
-  rng = np.random.default_rng(5)
-  weights = rng.choice(np.float32([0, 0.5, 1, 2]), LARGE)
-  allowed_L = rng.random(LARGE) < 0.7
-  lists = select(large, (2, 4), 9000, weights=weights, allowed=allowed_L)
-  ranked = jax.nn.log_sigmoid(large[2]) + jnp.log(weights)
-  may_BL = np.broadcast_to(allowed_L, (B, LARGE))
-  expected = by_definition(np.asarray(ranked), 50, may_BL)
-  assert_same(jax.tree.map(lambda x: x[0], lists), expected)
 
 
 @pytest.mark.parametrize(
