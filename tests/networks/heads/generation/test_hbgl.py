@@ -67,23 +67,6 @@ def total():
     return float(run(params, batch()))
 
 
-def test_a_full_list_starts_with_the_emitted_labels_and_others_have_no_more(
-  ranked,
-):
-  ids, scores = ranked[Ranking.EMITTED]
-  listed = ids != PAD
-  assert (listed == (scores > -np.inf)).all()
-  assert (scores[listed] > 0).all()
-  lengths = listed.sum(axis=1)
-  assert lengths.min() < lengths.max() < L  # some documents end early
-  full_ids, full_scores = ranked[Ranking.FULL]
-  assert (np.sort(full_ids) == np.arange(L)).all()
-  np.testing.assert_array_equal(full_ids[listed], ids[listed])
-  np.testing.assert_array_equal(full_scores[listed], scores[listed])
-  assert (full_scores[~listed] <= 0).all()
-  assert np.isfinite(full_scores).all()
-
-
 def test_documents_are_scored_and_learnt_alone(ranked, total):
   """Neither other documents nor padding change anything."""
   ids, scores = ranked[Ranking.FULL]

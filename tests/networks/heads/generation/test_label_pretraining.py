@@ -24,37 +24,9 @@ def nodes():
   return pretrained_nodes(hierarchy())
 
 
-def pairs(nodes, segment, matrix):
-  """The pairs of different ids for which a matrix is True, without order."""
-  ids = ['root' if n is None else nodes.ids[n] for n in matrix_nodes(segment)]
-  ids = ids[len(ids) - len(matrix) :]
-  return {
-    frozenset((ids[i], ids[j])) for i, j in zip(*np.nonzero(matrix)) if i != j
-  }
-
-
-def matrix_nodes(segment):
-  return [None, *segment.nodes_X[segment.nodes_X != PAD].tolist()]
-
-
 def test_concepts_that_are_no_ancestors_are_left_out(nodes):
   assert list(nodes.ids) == [*'abcdefghi', 'x']
   assert nodes.n_labels == 9
-
-
-def test_a_node_sees_its_family_and_leaves_of_one_parent_are_together(nodes):
-  (whole,) = segments_of(nodes, 512)
-  segment = make_segment(nodes, whole, len(whole))
-  edges = 'ac ad ae be bx xf cg ch'.split()
-  expected = {frozenset(edge) for edge in edges}
-  expected |= {frozenset(('root', root)) for root in 'abi'}
-  assert pairs(nodes, segment, segment.sees) == expected
-  assert segment.sees.diagonal().all()
-  # i is the only leaf below the root, and f the only one below x.
-  expected = {frozenset('de'), frozenset('gh')}
-  assert pairs(nodes, segment, segment.together) == expected
-  by_id = dict(zip([nodes.ids[n] for n in whole], segment.levels_X))
-  assert by_id == dict(zip('abcdefghix', [1, 1, 2, 2, 2, 3, 3, 3, 1, 2]))
 
 
 @pytest.mark.parametrize('limit', [3, 4, 6])
