@@ -18,8 +18,8 @@ from tests.fixtures.generation import (
   batch,
   hierarchy,
   make_model,
-  mesh_of,
 )
+from tests.fixtures.networks import on_mesh
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
 from xjax.networks.heads.generation.emitting import Ranking
@@ -174,23 +174,33 @@ def documents():
 
 
 @pytest.mark.parametrize(
-  ('kind', 'remat'), [('bert', False), ('roberta', True)]
+  ('kind', 'remat', 'loss', 'divisor'),
+  [
+    ('bert', False, bce, 1),
+    # Over the labels and the end.
+    ('roberta', True, BCE(reduction=Reduction.MEAN_LABELS), L + 1),
+  ],
 )
-def test_the_loss_and_its_gradients_are_those_of_the_formulas(kind, remat):
-  with jax.set_mesh(mesh_of()):
+def test_the_loss_and_its_gradients_are_those_of_the_formulas(
+  kind, remat, loss, divisor
+):
+  with on_mesh():
     graphdef, params = nnx.split(make_model(kind=kind, remat=remat))
 
     def total(params):
       model, documents = nnx.merge(graphdef, params), batch()
       prefix = model._head_input(documents, None)
-      rest = documents.positives_BP, documents.mask_B, bce
+      rest = documents.positives_BP, documents.mask_B, loss
       replaced_BN = jnp.asarray(REPLACED)
       return model.head.loss(prefix, *rest, replaced_BN=replaced_BN)
 
-    loss, gradients = jax.jit(jax.value_and_grad(total, allow_int=True))(params)
+    found, gradients = jax.jit(jax.value_and_grad(total, allow_int=True))(
+      params
+    )
   peer = Peer(params, kind)
   expected = sum(peer.loss(t, g, REPLACED[row]) for row, t, g in documents())
-  np.testing.assert_allclose(loss, expected.item(), rtol=1e-5)
+  expected = expected / divisor
+  np.testing.assert_allclose(found, expected.item(), rtol=1e-5)
   expected.backward()
   compared = 0
   for path, gradient in by_path(gradients).items():
@@ -209,7 +219,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_formulas(kind, remat):
   ('kind', 'ranking'), [('bert', Ranking.EMITTED), ('roberta', Ranking.FULL)]
 )
 def test_the_labels_are_those_of_slow_generation(kind, ranking):
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     head = HBGLConfig(ranking=ranking)
     models = [nnx.split(make_model(head, kind, seed=i)) for i in range(3)]
     graphdef, _ = models[0]
@@ -239,7 +249,7 @@ def test_the_loss_of_the_hierarchy_is_that_of_the_formulas(kind):
   rows = rng.normal(size=(10, 16)).astype(np.float32)
   special = rng.normal(size=(2, 16)).astype(np.float32)
   masked = rng.random((3, 10)) < 0.5
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     model = make_model(kind=kind)
     graphdef, params = nnx.split(model)
 
@@ -287,21 +297,3 @@ def test_the_loss_of_the_hierarchy_is_that_of_the_formulas(kind):
   expected.backward()
   np.testing.assert_allclose(gradient[:8], table.grad, atol=1e-5)
   assert not np.asarray(gradient[8:]).any()
-
-
-def test_the_mean_is_over_the_labels_and_the_end():
-  with jax.set_mesh(mesh_of()):
-    graphdef, params = nnx.split(make_model(layers=1))
-
-    @jax.jit
-    def run(params):
-      model, documents = nnx.merge(graphdef, params), batch()
-      prefix = model._head_input(documents, None)
-      rest = documents.positives_BP, documents.mask_B
-      kinds = Reduction.SUM_LABELS, Reduction.MEAN_LABELS
-      return [
-        model.head.loss(prefix, *rest, BCE(reduction=kind)) for kind in kinds
-      ]
-
-    total, mean = run(params)
-  np.testing.assert_allclose(mean, total / (1 + L), rtol=1e-6)

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.generation import KINDS, SIZES, make_model, mesh_of
+from tests.fixtures.generation import KINDS, SIZES, make_model
+from tests.fixtures.networks import on_mesh
 from xjax.networks.pretrained.model_folder import (
   ModelFolder,
   language_transform,
@@ -37,7 +38,7 @@ def test_the_transform_is_that_of_transformers(kind, tmp_path):
       head = peer.lm_head
       expected = head.dense(torch.tensor(h))
       expected = head.layer_norm(torch.nn.functional.gelu(expected))
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     transform = make_model(kind=kind).head.transform
     transform.norm.eps = peer.config.layer_norm_eps
     assert arrays.keys() == by_path(nnx.state(transform)).keys()

@@ -1,7 +1,6 @@
 """The first vectors of labels: from names, and trained on a hierarchy."""
 
 from flax import nnx
-import jax
 import numpy as np
 import pytest
 
@@ -10,8 +9,8 @@ from tests.fixtures.generation import (
   SIZES,
   hierarchy,
   make_model,
-  mesh_of,
 )
+from tests.fixtures.networks import on_mesh
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.models.neural.neural_model import NeuralModel
@@ -46,7 +45,7 @@ def test_a_label_starts_as_the_sum_of_its_pieces():
 @pytest.fixture(scope='module')
 def modules():
   """An encoder with dropout and a transform, and the vectors of two tokens."""
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     model = make_model(rate=0.1)
   special = np.random.default_rng(1).normal(size=(2, 16)).astype(np.float32)
   return (model.encoder, model.head.transform), special
@@ -123,7 +122,7 @@ def test_a_step_writes_over_the_tables(modules, monkeypatch):
 
 def test_the_layers_are_computed_again_in_the_backward_pass():
   model = NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig())
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     params = by_path(nnx.state(make_model()))
   architecture = architecture_of(SIZES | KINDS['bert'], 'sizes')
   encoder, _ = label_vectors._frozen_modules(params, model, architecture)

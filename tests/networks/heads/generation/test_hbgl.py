@@ -15,8 +15,8 @@ from tests.fixtures.generation import (
   batch,
   hierarchy,
   make_model,
-  mesh_of,
 )
+from tests.fixtures.networks import on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
@@ -51,7 +51,7 @@ def loss_of(model, documents, rngs=None):
 def ranked():
   """The lists of both rankings of the same weights: ids, scores [B, L]."""
   result = {}
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     for head in (HBGLConfig(chunk=4), FULL):
       run, params = compiled(lists, head)
       ids, scores = jax.tree.map(np.asarray, run(params, batch()))
@@ -62,7 +62,7 @@ def ranked():
 @pytest.fixture(scope='module')
 def total():
   """The loss of the batch."""
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     run, params = compiled(loss_of, FULL)
     return float(run(params, batch()))
 
@@ -75,7 +75,7 @@ def test_documents_are_scored_and_learnt_alone(ranked, total):
   def both(model, documents):
     return lists(model, documents), loss_of(model, documents)
 
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     run, params = compiled(both, FULL)
     results = [run(params, part) for part in parts]
   for i, ((own_ids, own), _) in enumerate(results[:7]):
@@ -88,7 +88,7 @@ def test_documents_are_scored_and_learnt_alone(ranked, total):
 
 
 def test_devices_give_the_same_lists(ranked):
-  with jax.set_mesh(mesh_of((2, 4))):
+  with on_mesh(2, 4):
     run, params = compiled(lists, FULL)
     ids, scores = run(params, batch())
   np.testing.assert_array_equal(ids[0], ranked[Ranking.FULL][0])
@@ -108,7 +108,7 @@ def test_devices_give_the_same_loss(mesh):
 
   results = []
   for shape in ((1, 1), mesh):
-    with jax.set_mesh(mesh_of(shape)):
+    with on_mesh(*shape):
       program, params = compiled(run, FULL)
       results.append(jax.tree.map(np.asarray, program(params, batch())))
   for y, x in zip(*map(jax.tree.leaves, results)):
@@ -122,7 +122,7 @@ def test_the_key_decides_dropout_and_masked_levels(masked, rate, total):
   def loss_with(model, key):
     return loss_of(model, batch(), nnx.Rngs(dropout=key))
 
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     run, params = compiled(loss_with, HBGLConfig(masked=masked), rate=rate)
     losses = [float(run(params, jax.random.key(i))) for i in (0, 1, 0)]
   assert losses[0] == losses[2]
@@ -155,7 +155,7 @@ def test_twenty_levels_are_generated():
   documents = batch(T, slice(0, 2))
   gold = jnp.asarray([[0, 19, PAD, PAD, PAD], [*range(5)]], jnp.int32)
   documents = dataclasses.replace(documents, positives_BP=gold)
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     run, params = compiled(
       lambda m, x: (loss_of(m, x), m.features(x).scores_BL[:, :20]),
       *(config, 'bert', chain),

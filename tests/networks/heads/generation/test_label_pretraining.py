@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.generation import hierarchy, make_model, mesh_of
+from tests.fixtures.generation import hierarchy, make_model
+from tests.fixtures.networks import on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
@@ -63,7 +64,7 @@ def test_without_a_mask_nothing_is_learnt(nodes):
   rows = jnp.asarray(np.random.default_rng(0).normal(size=(12, 16)), 'float32')
   # The padded entries are masked too, but are no nodes.
   masked = jnp.broadcast_to(jnp.arange(12) >= 10, (2, 12))
-  with jax.set_mesh(mesh_of()):
+  with on_mesh():
     graphdef, params = nnx.split(make_model(layers=1))
 
     def total(rows):
