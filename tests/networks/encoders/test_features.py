@@ -11,13 +11,10 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.batch import TokenBatch
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import Features, FeaturesConfig
-from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import MeanConfig, NoPooling
+from xjax.networks.pooling import MeanConfig
 from xjax.networks.text_model import build
 from xjax.networks.topk import head_topk
 
@@ -31,7 +28,7 @@ def vectors(width: int) -> np.ndarray:
   return np.pad(x_BTD, [(0, 0), (0, width - T), (0, 0)])
 
 
-def batch(width: int = T) -> TokenBatch:
+def batch(width: int) -> TokenBatch:
   return TokenBatch(
     tokens_BT=None,
     lengths_B=LENGTHS,
@@ -42,8 +39,11 @@ def batch(width: int = T) -> TokenBatch:
   )
 
 
-def scores(encoder, pooling, head, documents: TokenBatch, mesh) -> np.ndarray:
-  config = NeuralModel(FeaturesConfig(dim=D), encoder, pooling, head)
+def scored(width: int, mesh) -> tuple[np.ndarray, np.ndarray]:
+  """The scores of the means of vectors, and the rows of labels."""
+  config = NeuralModel(
+    FeaturesConfig(dim=D), NoEncoder(), MeanConfig(), OneVsAllConfig()
+  )
   with jax.set_mesh(mesh):
     model = build(config, vocab_size=0, n_labels=L, rngs=nnx.Rngs(0))
     graphdef, params = nnx.split(model)
@@ -53,10 +53,10 @@ def scores(encoder, pooling, head, documents: TokenBatch, mesh) -> np.ndarray:
       model = nnx.merge(graphdef, params)
       return head_topk(model.head, model.features(batch), L)
 
-    ids, scores_GBK = run(params, put_batch(documents, mesh))
+    ids, scores_GBK = run(params, put_batch(batch(width), mesh))
   out = np.zeros((B, L))
   np.put_along_axis(out, np.asarray(ids[0]), np.asarray(scores_GBK[0]), axis=1)
-  return out
+  return out, np.asarray(model.head.kernel[...])[:L]
 
 
 @pytest.fixture(scope='module', params=[(8, 1), (2, 4)])
@@ -64,30 +64,9 @@ def mesh(request):
   return make_mesh(MeshConfig(*request.param))
 
 
-@pytest.mark.parametrize(
-  ('encoder', 'pooling', 'head'),
-  [
-    (NoEncoder(), MeanConfig(), OneVsAllConfig()),
-    (NoEncoder(), NoPooling(), LabelAttentionConfig()),
-    (BiGRUConfig(units=3), MeanConfig(), OneVsAllConfig()),
-    (CNNConfig(filters=4), NoPooling(), LabelAttentionConfig()),
-  ],
-)
-def test_padding_does_not_matter(encoder, pooling, head, mesh):
-  short = scores(encoder, pooling, head, batch(), mesh)
-  long = scores(encoder, pooling, head, batch(T + 3), mesh)
-  assert short.std() > 0
-  np.testing.assert_allclose(short, long, atol=1e-5)
-
-
-def test_the_mean_of_vectors_is_scored(mesh):
-  scores_BL = scores(NoEncoder(), MeanConfig(), OneVsAllConfig(), batch(), mesh)
-  with jax.set_mesh(mesh):
-    config = NeuralModel(
-      FeaturesConfig(dim=D), NoEncoder(), MeanConfig(), OneVsAllConfig()
-    )
-    head = build(config, vocab_size=0, n_labels=L, rngs=nnx.Rngs(0)).head
-    kernel_LD = np.asarray(head.kernel[...])[:L]
+@pytest.mark.parametrize('width', [T, T + 3])
+def test_the_mean_of_vectors_is_scored(mesh, width):
+  scores_BL, kernel_LD = scored(width, mesh)
   mean_BD = vectors(T).sum(axis=1) / LENGTHS[:, None]
   np.testing.assert_allclose(scores_BL, mean_BD @ kernel_LD.T, atol=1e-5)
 

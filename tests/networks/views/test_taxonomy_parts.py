@@ -28,14 +28,6 @@ def paths_of(parts, part=0):
   }
 
 
-def test_a_small_taxonomy_is_one_part():
-  parts = TaxonomyParts.of(hierarchy({'a': 'b', 'b': 'x', 'c': ''}), 512)
-  assert parts.nodes.shape == (1, 4)
-  assert paths_of(parts) == {0: [0, 1, 3], 1: [1, 3], 3: [3], 2: [2]}
-  counted = dict(zip(parts.nodes[0].tolist(), parts.counted[0].tolist()))
-  assert counted == {0: True, 1: True, 2: True, 3: False}  # x is no label
-
-
 def test_a_node_with_two_parents_is_below_the_first():
   diamond = hierarchy({'d': 'bc', 'b': 'a', 'c': 'a', 'a': ''})
   paths = paths_of(TaxonomyParts.of(diamond, 512))
@@ -45,13 +37,6 @@ def test_a_node_with_two_parents_is_below_the_first():
 def test_concepts_above_no_label_are_left_out():
   graph = hierarchy({'a': 'xy', 'x': '', 'y': '', 'z': 'a'}, n_labels=1)
   assert encoded_nodes(graph).tolist() == [0, 1]  # y is the second parent
-
-
-def test_labels_without_parents():
-  parts = TaxonomyParts.of(hierarchy(dict.fromkeys('abcde', '')), 2)
-  assert parts.nodes.tolist() == [[0, 1], [2, 3], [4, PAD]]
-  assert parts.paths[:, :, 0].tolist() == [[0, 1], [0, 1], [0, PAD]]
-  assert parts.counted.sum() == 5
 
 
 def test_twenty_levels():

@@ -15,7 +15,6 @@ from xjax.losses.softmax import Softmax
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.streaming import head_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import kahan_slots
 from xjax.networks.rows.storage import Storage
@@ -59,21 +58,6 @@ def fused(graphdef, rule, loss):
   return run
 
 
-def streamed(graphdef, loss):
-  """Returns the control: the same loss, with whole gradients of the rows."""
-
-  def run(params, slots, document_BD, positives_BP):
-    del slots
-
-    def total(params, document_BD):
-      head, mask_B = nnx.merge(graphdef, params), jnp.ones(B, bool)
-      return head_loss(head, document_BD, positives_BP, mask_B, loss)
-
-    return jax.value_and_grad(total, argnums=(0, 1))(params, document_BD)
-
-  return run
-
-
 def large(run, inputs):
   """Returns (has documents x labels, primitives that return all rows).
 
@@ -101,13 +85,6 @@ def test_no_array_is_as_large_as_the_rows(storage):
   assert not both
   assert 'dynamic_update_slice' in makers
   assert makers <= IN_PLACE
-
-
-def test_a_gradient_for_the_optimizer_is_as_large():
-  with on_mesh():
-    graphdef, inputs = arguments(Storage.FLOAT32, FusedSGD())
-    _, makers = large(streamed(graphdef, bce), inputs)
-  assert not makers <= IN_PLACE
 
 
 RULES = {
