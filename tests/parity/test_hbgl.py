@@ -223,7 +223,7 @@ def test_the_labels_are_those_of_slow_generation(kind, ranking):
     head = HBGLConfig(ranking=ranking)
     models = [nnx.split(make_model(head, kind, seed=i)) for i in range(3)]
     graphdef, _ = models[0]
-    run = jax.jit(lambda p: nnx.merge(graphdef, p).features(batch()).scores_BL)
+    run = jax.jit(lambda p: nnx.merge(graphdef, p).features(batch()))
     drawn = [(params, np.asarray(run(params))) for _, params in models]
   emitted = ends = 0
   for params, scores_BL in drawn:

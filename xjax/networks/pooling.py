@@ -19,7 +19,7 @@ from xjax.core.numerics import full_precision
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.encoders.layers import Dense, dropout
 from xjax.networks.heads.attend import MASKED
-from xjax.networks.heads.head import TokenFeatures
+from xjax.networks.heads.head import TokenFeatures, normal
 
 
 @dataclasses.dataclass
@@ -159,10 +159,9 @@ class SelfAttention(nnx.Module):
   def __init__(self, dim: int, *, rngs: nnx.Rngs):
     self.dim = dim
     glorot = nnx.initializers.glorot_uniform()
-    normal = nnx.initializers.normal(dim**-0.5)
     self.kernel = nnx.Param(glorot(rngs.params(), (dim, dim)))
     self.bias = nnx.Param(jnp.zeros(dim))
-    self.query = nnx.Param(normal(rngs.params(), (dim,)))
+    self.query = nnx.Param(normal(rngs, (dim,), dim**-0.5))
 
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None = None

@@ -13,7 +13,7 @@ from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
 from xjax.core.numerics import full_precision
 from xjax.core.rng import mix_bits
 from xjax.networks.encoders.encoder import InputConfig
-from xjax.networks.heads.head import Frozen
+from xjax.networks.heads.head import Frozen, normal
 
 
 @dataclasses.dataclass
@@ -87,9 +87,9 @@ class WordEmbedding(nnx.Module):
   ):
     self.config = config
     self.dim = config.dim
-    normal = nnx.initializers.normal(config.init_scale)
     variable = Frozen if config.frozen else nnx.Param
-    self.table = variable(normal(rngs.params(), (vocab_size, config.dim)))
+    shape = vocab_size, config.dim
+    self.table = variable(normal(rngs, shape, config.init_scale))
 
   def __call__(
     self,
@@ -118,8 +118,7 @@ class Dense(nnx.Module):
     rngs: nnx.Rngs,
     bias: bool = True,
   ):
-    normal = nnx.initializers.normal(stddev)
-    self.kernel = nnx.Param(normal(rngs.params(), (inputs, outputs)))
+    self.kernel = nnx.Param(normal(rngs, (inputs, outputs), stddev))
     self.bias = nnx.Param(jnp.zeros(outputs)) if bias else None
 
   def __call__(

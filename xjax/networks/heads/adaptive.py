@@ -7,6 +7,7 @@ Probabilistic Label Clusters for Extreme Multi-label Text Classification", ICML
 
 from collections.abc import Iterator, Mapping
 import dataclasses
+import functools
 from typing import Any
 
 from flax import nnx, struct
@@ -30,7 +31,9 @@ from xjax.networks.heads.head import (
   Head,
   HeadConfig,
   HeadInputs,
+  chunk_field,
   label_rows,
+  normal,
 )
 from xjax.networks.heads.ova import scores
 from xjax.networks.heads.streaming import gold_of
@@ -51,11 +54,7 @@ class AdaptiveConfig(HeadConfig):
   multiplies = True
   weighs_evenly = True
 
-  chunk: int = field(
-    8192,
-    'Number of labels that are scored at a time. The number never changes '
-    'results.',
-  )
+  chunk: int = chunk_field(8192)
   cutoffs: tuple[int, ...] = field(
     (),
     'Labels are sorted by falling frequency, and are cut after each of these '
@@ -94,9 +93,9 @@ class Tail(nnx.Module):
   """Holds the labels of a tail, and a layer that reduces documents for them."""
 
   def __init__(self, labels: int, dim: int, width: int, *, rngs: nnx.Rngs):
-    self.reduce = nnx.Param(_normal(rngs, (dim, width), dim))
+    self.reduce = nnx.Param(normal(rngs, (dim, width), dim**-0.5))
     self.norm = LayerNorm(width, _EPS)
-    self.rows = nnx.Param(_normal(rngs, (labels, width), width))
+    self.rows = nnx.Param(normal(rngs, (labels, width), width**-0.5))
 
   def hidden(self, document_BD: Float[Array, 'B D']) -> Float[Array, 'B width']:
     """Returns ReLU(LayerNorm(x R))."""
@@ -140,8 +139,9 @@ class Adaptive(Head):
     widths = [max(1, dim // 2**i) for i in range(1, len(starts))]
     if config.last_width and widths:
       widths[-1] = config.last_width
-    self.frequent = nnx.Param(_normal(rngs, (stops[0], dim), dim))
-    self.roots = nnx.Param(_normal(rngs, (len(widths), dim), dim))
+    stddev = dim**-0.5
+    self.frequent = nnx.Param(normal(rngs, (stops[0], dim), stddev))
+    self.roots = nnx.Param(normal(rngs, (len(widths), dim), stddev))
     self.tails = nnx.List(
       Tail(stop - start, dim, width, rngs=rngs)
       for start, stop, width in zip(starts[1:], stops[1:], widths)
@@ -202,7 +202,7 @@ class Adaptive(Head):
       root_B1 = features.roots[:, i : i + 1]
       inside_B = lax.cond(
         has_gold_B.any(),
-        _tail_losses(loss),
+        functools.partial(_tail_losses, loss),
         lambda *_: jnp.zeros(mask_B.shape),
         *(root_B1, features.hidden[i], tail.rows[...], at_BP),
       )
@@ -214,15 +214,9 @@ class Adaptive(Head):
     return jnp.where(mask_B, sum_B, 0.0).sum()
 
 
-def _tail_losses(loss: LabelLoss) -> Any:
-
-  def losses(
-    root_B1: jax.Array, hidden: jax.Array, rows: jax.Array, at_BP: jax.Array
-  ) -> jax.Array:
-    below_BC = scores(hidden, rows.astype(hidden.dtype))
-    return _sum_of_losses(loss, logit_of_product(root_B1, below_BC), at_BP)
-
-  return losses
+def _tail_losses(loss, root_B1, hidden, rows, at_BP) -> jax.Array:
+  below_BC = scores(hidden, rows.astype(hidden.dtype))
+  return _sum_of_losses(loss, logit_of_product(root_B1, below_BC), at_BP)
 
 
 def _sum_of_losses(loss, logits_BC, gold_BP) -> jax.Array:
@@ -251,8 +245,3 @@ def _scores_at(features_BD, rows, at_C) -> jax.Array:
   """Returns the scores of some rows of a part; other places get any score."""
   rows_CD = rows[jnp.clip(at_C, 0, len(rows) - 1)]
   return scores(features_BD, rows_CD.astype(features_BD.dtype))
-
-
-def _normal(rngs: nnx.Rngs, shape: tuple[int, int], fan_in: int) -> jax.Array:
-  draw = nnx.initializers.normal(fan_in**-0.5)
-  return draw(rngs.params(), shape)

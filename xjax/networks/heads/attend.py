@@ -109,6 +109,18 @@ class AttentionHead(Head):
     raise NotImplementedError
 
 
+def attended_values(
+  features: TokenFeatures, queries_CD: Float[Array, 'C D']
+) -> Float32[Array, 'B C U']:
+  """Returns values_BTU, summed with the attention weights of labels."""
+  hidden_BTD = features.hidden_BTD
+  dtype = hidden_BTD.dtype
+  score_BTC = product(hidden_BTD, queries_CD.astype(dtype), (2, 1))
+  score_BTC += token_mask(features)[:, :, None]
+  alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
+  return product(alpha_BTC, features.values_BTU, (1, 1), shared=1)
+
+
 def attention_weights(
   head: AttentionHead, features: TokenFeatures, ids_BK: Int32[Array, 'B K']
 ) -> Float32[Array, 'B K T']:

@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, Bound, field
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import product
-from xjax.networks.heads.attend import AttentionHead, token_mask
+from xjax.networks.heads.attend import AttentionHead, attended_values
 from xjax.networks.heads.head import (
   HeadConfig,
   HeadInputs,
@@ -104,11 +104,7 @@ class AttentionMLP(AttentionHead):
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
     dtype = features.hidden_BTD.dtype
-    queries_CD = self.queries(chunk).astype(dtype)
-    score_BTC = product(features.hidden_BTD, queries_CD, (2, 1))
-    score_BTC += token_mask(features)[:, :, None]
-    alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
-    x = product(alpha_BTC, features.values_BTU, (1, 1), shared=1)
+    x = attended_values(features, self.queries(chunk))
     for kernel, bias in zip(self.kernels[1:], self.biases[:-1]):
       x = jax.nn.relu(x + bias[...]).astype(dtype)
       x = product(x, kernel[...].astype(dtype), (2, 0))

@@ -36,6 +36,7 @@ from xjax.networks.heads.head import (
   Head,
   HeadConfig,
   HeadInputs,
+  chunk_field,
   label_rows,
   padded_row,
 )
@@ -70,11 +71,7 @@ class CascadeConfig(HeadConfig):
   multiplies = True
   chooses_labels = True
 
-  chunk: int = field(
-    8192,
-    'Number of labels that are scored at a time. The number never changes '
-    'results.',
-  )
+  chunk: int = chunk_field(8192)
   levels: LevelsConfig = field(LevelsConfig, 'The levels of clusters.')
   kept: tuple[int, ...] = field(
     (64,),

@@ -11,7 +11,7 @@ from xjax.core.numerics import product
 from xjax.core.types import PAD
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.networks.encoders.layers import dropout
-from xjax.networks.heads.head import Frozen
+from xjax.networks.heads.head import Frozen, normal
 from xjax.networks.heads.ova import scores
 
 
@@ -128,7 +128,7 @@ def first_biases(
 
 def draw_rows(rngs: nnx.Rngs, shape: tuple[int, int]) -> jax.Array:
   """Draws rows of about unit length."""
-  return nnx.initializers.normal(shape[1] ** -0.5)(rngs.params(), shape)
+  return normal(rngs, shape, shape[1] ** -0.5)
 
 
 def joined_layers(part: str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from flax import nnx, struct
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field, kinds_that
@@ -37,6 +38,16 @@ class Frozen(nnx.Param):
 
   The parameter is saved, restored and sharded like other parameters.
   """
+
+
+def chunk_field(default: int) -> int:
+  """Makes the settings field `chunk` of a head."""
+  return field(
+    default,
+    'Number of labels that are scored at a time. A smaller number takes less '
+    'memory. The number never changes results.',
+    AT_LEAST_1,
+  )
 
 
 @dataclasses.dataclass
@@ -74,12 +85,7 @@ class HeadConfig(ConfigPart, abstract=True):
   # (train/initial/label_vectors.py).
   pretraining = None
 
-  chunk: int = field(
-    512,
-    'Number of labels that are scored at a time. A smaller number takes less '
-    'memory. The number never changes results.',
-    AT_LEAST_1,
-  )
+  chunk: int = chunk_field(512)
 
   @abc.abstractmethod
   def build(self, inputs: 'HeadInputs', rngs: nnx.Rngs) -> 'Head':
@@ -372,6 +378,13 @@ class Head(nnx.Module):
     head only gets its dropout, if there are rngs.
     """
     return self if rngs is None else self.with_dropout(rngs)
+
+
+def normal(
+  rngs: nnx.Rngs, shape: tuple[int, ...], stddev: float
+) -> Float32[Array, '...']:
+  """Draws the initial values of a parameter, from the stream `params`."""
+  return nnx.initializers.normal(stddev)(rngs.params(), shape)
 
 
 def label_rows(

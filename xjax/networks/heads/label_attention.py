@@ -14,6 +14,7 @@ from xjax.networks.heads.head import (
   HeadInputs,
   TokenFeatures,
   label_rows,
+  normal,
   padded_row,
 )
 
@@ -46,9 +47,8 @@ class LabelAttention(AttentionHead):
   ):
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
     rows, dim = padded_labels(inputs.n_labels), inputs.dim
-    normal = nnx.initializers.normal(dim**-0.5)
-    self.attention = label_rows(normal(rngs.params(), (rows, dim)))
-    self.output = label_rows(normal(rngs.params(), (rows, dim)))
+    self.attention = label_rows(normal(rngs, (rows, dim), dim**-0.5))
+    self.output = label_rows(normal(rngs, (rows, dim), dim**-0.5))
     self.bias = label_rows(padded_row(inputs.bias_L, rows))
 
   def logits(

@@ -18,7 +18,14 @@ from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.numerics import product
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
-from xjax.networks.heads.head import Head, HeadConfig, HeadInputs, padded_row
+from xjax.networks.heads.head import (
+  Head,
+  HeadConfig,
+  HeadInputs,
+  chunk_field,
+  normal,
+  padded_row,
+)
 from xjax.networks.rows.storage import (
   Storage,
   decode_weights,
@@ -88,11 +95,7 @@ class OneVsAllConfig(HeadConfig):
   on_all_devices = True
   fusable = True
 
-  chunk: int = field(
-    8192,
-    'Number of labels that are scored at a time. The number never changes '
-    'results.',
-  )
+  chunk: int = chunk_field(8192)
   storage: Storage = field(
     Storage.FLOAT32,
     'How a weight is stored. All formats except FLOAT32 need a fused rule in '
@@ -140,8 +143,7 @@ class OneVsAll(Head):
     self.storage = config.storage
     dim, into = config.bottleneck or inputs.dim, None
     if config.bottleneck:
-      normal = nnx.initializers.normal(inputs.dim**-0.5)
-      into = nnx.Param(normal(rngs.params(), (inputs.dim, dim)))
+      into = nnx.Param(normal(rngs, (inputs.dim, dim), inputs.dim**-0.5))
     self.bottleneck = into
     rows = padded_labels(inputs.n_labels)
     arrays = initial_rows(rngs.params(), rows, dim, config.storage)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float32
 
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import full_precision, product
-from xjax.networks.heads.attend import attend, token_mask
+from xjax.networks.heads.attend import attend, attended_values, token_mask
 from xjax.networks.heads.head import (
   DescriptorHeadConfig,
   Frozen,
@@ -128,12 +128,8 @@ class ZeroShot(DescriptorHead):
   def _side_by_side(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    keys_BTE, values_BTD = features.hidden_BTD, features.values_BTU
-    dtype = keys_BTE.dtype
-    score_BTC = product(keys_BTE, self.queries(chunk).astype(dtype), (2, 1))
-    score_BTC += token_mask(features)[:, :, None]
-    alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
-    x_BCD = product(alpha_BTC, values_BTD, (1, 1), shared=1).astype(dtype)
+    dtype = features.hidden_BTD.dtype
+    x_BCD = attended_values(features, self.queries(chunk)).astype(dtype)
     kernel_DF = self.graph_kernel[...].astype(dtype)
     x_BCF = jnp.tanh(product(x_BCD, kernel_DF, (2, 0)) + self.graph_bias[...])
     rows_CF = jnp.concatenate(

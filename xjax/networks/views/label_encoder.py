@@ -21,7 +21,7 @@ from xjax.data.label_trees.taxonomy import (
 from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.layers import Dense, LayerNorm
 from xjax.networks.heads.attend import MASKED
-from xjax.networks.heads.head import Frozen
+from xjax.networks.heads.head import Frozen, normal
 
 _SEGMENT = 'config.model.views.segment'
 
@@ -142,14 +142,13 @@ class LabelEncoder(nnx.Module):
       )
     self.heads, self.dtype = heads, jnp.dtype(dtype)
     count, depth = parts.nodes.max() + 1, parts.paths.shape[2]
-    normal = nnx.initializers.normal(STDDEV)
     self.pieces = Frozen(jnp.full((count, name_tokens), PAD, jnp.int32))
     self.nodes = Frozen(jnp.asarray(parts.nodes))
     self.paths = Frozen(jnp.asarray(parts.paths))
     self.counted = Frozen(jnp.asarray(parts.counted))
-    self.vector = nnx.Param(normal(rngs.params(), (count, dim)))
-    self.edge = nnx.Param(normal(rngs.params(), (count,)))
-    self.distance = nnx.Param(normal(rngs.params(), (2 * depth + 1,)))
+    self.vector = nnx.Param(normal(rngs, (count, dim), STDDEV))
+    self.edge = nnx.Param(normal(rngs, (count,), STDDEV))
+    self.distance = nnx.Param(normal(rngs, (2 * depth + 1,), STDDEV))
     self.inputs = Dense(dim, 3 * dim, stddev=STDDEV, rngs=rngs)
     self.output = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, _NORM_EPS)

@@ -157,7 +157,7 @@ def test_twenty_levels_are_generated():
   documents = dataclasses.replace(documents, positives_BP=gold)
   with on_mesh():
     run, params = compiled(
-      lambda m, x: (loss_of(m, x), m.features(x).scores_BL[:, :20]),
+      lambda m, x: (loss_of(m, x), m.features(x)[:, :20]),
       *(config, 'bert', chain),
       n_labels=20,
     )

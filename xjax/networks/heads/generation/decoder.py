@@ -41,7 +41,7 @@ class Decoder(nnx.Module):
 
   def memory(self, hidden_BTD: Float[Array, 'B T D']) -> list[Memory]:
     """Returns the keys and values of the tokens, [B, T, 2D] for each layer."""
-    return [layer.memory(hidden_BTD) for layer in self.layers]
+    return [layer.token_pairs(hidden_BTD) for layer in self.layers]
 
   def __call__(
     self,
@@ -55,7 +55,7 @@ class Decoder(nnx.Module):
     steps = jnp.arange(x.shape[1])
     sees = (steps <= steps[:, None])[None]
     for layer, pairs in zip(self.layers, memory):
-      x = layer(x, layer.own(x), sees, pairs, real_BT[:, None], rngs)
+      x = layer(x, layer.own_pairs(x), sees, pairs, real_BT[:, None], rngs)
     return x
 
   def step(
@@ -72,7 +72,7 @@ class Decoder(nnx.Module):
     """
     x, written = x_BD[:, None], []
     for layer, own, pairs in zip(self.layers, earlier, memory):
-      own = lax.dynamic_update_slice(own, layer.own(x), (0, at, 0))
+      own = lax.dynamic_update_slice(own, layer.own_pairs(x), (0, at, 0))
       sees = (jnp.arange(own.shape[1]) <= at)[None, None]
       x = layer(x, own, sees, pairs, real_BT[:, None], None)
       written.append(own)
@@ -99,12 +99,6 @@ class DecoderLayer(nnx.Module):
     self.inner = dense(dim, inner, rngs)
     self.outer = dense(inner, dim, rngs)
     self.norms = nnx.List(LayerNorm(dim, _EPS) for _ in range(3))
-
-  def own(self, x: Float[Array, 'B steps D']) -> Memory:
-    return self.own_pairs(x)
-
-  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> Memory:
-    return self.token_pairs(hidden_BTD)
 
   def __call__(
     self,

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import enum
 from typing import Any
 
-from flax import struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
@@ -24,18 +23,11 @@ class Ranking(enum.Enum):
   FULL = 'full'
 
 
-@struct.dataclass
-class EmittedScores:
-  """Holds the scores of all labels."""
-
-  scores_BL: jax.Array  # float32 [B, label rows], -inf for labels not ranked
-
-
 class EmittingHead(Head):
   """Is the base class of heads that emit labels step by step.
 
-  `prepare` emits the labels of documents, and returns EmittedScores. `index`
-  has the numbers of label rows.
+  `prepare` emits the labels of documents, and returns the scores of all label
+  rows, -inf for labels that are not ranked. `index` has the numbers of rows.
   """
 
   def __init__(self, n_labels: int, chunk: int):
@@ -48,6 +40,8 @@ class EmittingHead(Head):
     return features
 
   def logits(
-    self, features: EmittedScores, chunk: Mapping[str, jax.Array]
+    self,
+    scores_BL: Float32[Array, 'B L_or_more'],
+    chunk: Mapping[str, jax.Array],
   ) -> Float32[Array, 'B C']:
-    return features.scores_BL[:, chunk['index']]
+    return scores_BL[:, chunk['index']]

@@ -26,11 +26,7 @@ from xjax.networks.encoders.bert import STDDEV, BertConfig
 from xjax.networks.encoders.prefix import Prefix
 from xjax.networks.heads.adaptive import logit_of_product
 from xjax.networks.heads.cascade import LabelRows
-from xjax.networks.heads.generation.emitting import (
-  EmittedScores,
-  EmittingHead,
-  Ranking,
-)
+from xjax.networks.heads.generation.emitting import EmittingHead, Ranking
 from xjax.networks.heads.generation.levels import (
   Transform,
   generate,
@@ -47,6 +43,7 @@ from xjax.networks.heads.head import (
   HeadConfig,
   HeadInputs,
   label_rows,
+  normal,
   padded_row,
 )
 from xjax.networks.heads.ova import scores
@@ -185,8 +182,7 @@ class HBGL(EmittingHead):
     level_L = label_levels(inputs.hierarchy)
     self.n_levels = 1 + int(level_L.max(initial=0))
     rows = padded_labels(self.n_labels)
-    normal = nnx.initializers.normal(STDDEV)
-    self.kernel = label_rows(normal(rngs.params(), (rows, inputs.dim)))
+    self.kernel = label_rows(normal(rngs, (rows, inputs.dim), STDDEV))
     bias_L = inputs.bias_L if config.priors else None
     self.bias = label_rows(padded_row(bias_L, rows))
     # int32 [L], from 0, PAD for padding. It skips levels without labels.
@@ -194,11 +190,11 @@ class HBGL(EmittingHead):
     # The vectors of [SEP] and [MASK] start from the word vectors
     # (train/initial/label_vectors.py). In the authors' code, they stay equal to
     # those of the tokens in documents.
-    self.special = nnx.Param(normal(rngs.params(), (2, inputs.dim)))
+    self.special = nnx.Param(normal(rngs, (2, inputs.dim), STDDEV))
     self.end_bias = nnx.Param(jnp.zeros(1))  # of [SEP]
     self.transform = Transform(inputs.encoder, rngs=rngs)
 
-  def prepare(self, prefix: Prefix) -> EmittedScores:
+  def prepare(self, prefix: Prefix) -> Float32[Array, 'B L_or_more']:
     """Generates the labels of documents, and returns the scores of all labels.
 
     A label is emitted if its probability is above 0.5 at its level, and if
@@ -235,8 +231,7 @@ class HBGL(EmittingHead):
       jnp.zeros(batch),
     )
     mask_D = self.special[1]
-    results = generate(prefix, self.n_levels, mask_D, emit, results)
-    return EmittedScores(results[0])
+    return generate(prefix, self.n_levels, mask_D, emit, results)[0]
 
   def loss(
     self,

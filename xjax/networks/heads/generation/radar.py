@@ -24,17 +24,14 @@ from xjax.losses.loss import LabelWeights
 from xjax.losses.sequence import SequenceLoss
 from xjax.networks.encoders.layers import dropout
 from xjax.networks.heads.generation.decoder import Decoder
-from xjax.networks.heads.generation.emitting import (
-  EmittedScores,
-  EmittingHead,
-  Ranking,
-)
+from xjax.networks.heads.generation.emitting import EmittingHead, Ranking
 from xjax.networks.heads.head import (
   Frozen,
   HeadConfig,
   HeadInputs,
   TokenFeatures,
   label_rows,
+  normal,
 )
 
 
@@ -181,12 +178,12 @@ class Radar(EmittingHead):
     ranks_L = label_ranks(levels_L, inputs.counts_L, config.order)
     self.level = label_rows(levels_L.astype(np.int32), Frozen)
     self.rank = label_rows(ranks_L, Frozen)
-    self.embedding = label_rows(_normal(rngs, (rows, dim), 1.0))
+    self.embedding = label_rows(normal(rngs, (rows, dim), 1.0))
     stddev = (3 * dim) ** -0.5
-    self.kernel = label_rows(_normal(rngs, (rows, dim), stddev))
+    self.kernel = label_rows(normal(rngs, (rows, dim), stddev))
     self.bias = label_rows(jnp.zeros(rows))
-    self.other_embedding = nnx.Param(_normal(rngs, (2, dim), 1.0))
-    self.other_kernel = nnx.Param(_normal(rngs, (2, dim), stddev))
+    self.other_embedding = nnx.Param(normal(rngs, (2, dim), 1.0))
+    self.other_kernel = nnx.Param(normal(rngs, (2, dim), stddev))
     self.other_bias = nnx.Param(jnp.zeros(2))
     self.decoder = Decoder(
       dim,
@@ -229,7 +226,7 @@ class Radar(EmittingHead):
     loss_B = loss(right, mean, sequences.real)
     return jnp.where(mask_B, loss_B, 0).sum()
 
-  def prepare(self, features: TokenFeatures) -> EmittedScores:
+  def prepare(self, features: TokenFeatures) -> Float32[Array, 'B L_or_more']:
     written = self.write(features)
     # With odds o = p / (1 - p), (1 + p) / (1 - p) is 1 + 2 o, and p / (2 - p)
     # is 1 / (1 + 2 / o).
@@ -237,7 +234,7 @@ class Radar(EmittingHead):
     # The sign says whether a label is written, so no score may be rounded to 0.
     above = jnp.maximum(jax.nn.softplus(written.odds_BL + two), 1e-30)
     below = jnp.minimum(-jax.nn.softplus(two - written.odds_BL), -1e-30)
-    return EmittedScores(jnp.where(written.emitted_BL, above, below))
+    return jnp.where(written.emitted_BL, above, below)
 
   def write(self, features: TokenFeatures) -> Writing:
     """Writes the label sequences of documents greedily."""
@@ -421,7 +418,3 @@ def _differs_from_last(x_BP: Int32[Array, 'B P']) -> Bool[Array, 'B P']:
   """Returns where an entry differs from its predecessor; True at first."""
   differs = x_BP[:, 1:] != x_BP[:, :-1]
   return jnp.pad(differs, ((0, 0), (1, 0)), constant_values=True)
-
-
-def _normal(rngs: nnx.Rngs, shape: tuple[int, int], stddev: float) -> jax.Array:
-  return nnx.initializers.normal(stddev)(rngs.params(), shape)
