@@ -5,7 +5,8 @@ In a post-norm layer the layer normalisation comes after the residual sum.
 
 from collections.abc import Callable
 import dataclasses
-from typing import TypeVar
+import functools
+from typing import ClassVar, TypeVar
 
 from flax import nnx
 import jax
@@ -22,11 +23,14 @@ from xjax.networks.encoders.layers import (
   seeded_dropout,
   seeds_of,
 )
+from xjax.networks.heads.head import normal
 from xjax.networks.pretrained.architecture import (
   Activation,
   Architecture,
   BertArchitecture,
 )
+
+Result = TypeVar('Result')
 
 # The segments that `self_attention` reads, but with time as the first axis.
 SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
@@ -80,8 +84,19 @@ class Transformer(nnx.Module):
     """
     raise NotImplementedError
 
+  def seeds(self, rngs: nnx.Rngs | None) -> list[jax.Array | None]:
+    """Draws seeds [3, 2] of the embeddings and of each layer, or None each."""
+    if rngs is None:
+      return [None] * (1 + len(self.layers))
+    return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
 
-Result = TypeVar('Result')
+  def recomputed(
+    self, function: Callable[..., Result]
+  ) -> Callable[..., Result]:
+    """Returns a function whose gradient computes it again if `remat` is set."""
+    # Seeds are given instead of rngs, because jax.checkpoint traces the
+    # function separately, and rngs must not be used inside that trace.
+    return jax.checkpoint(function) if self.remat else function
 
 
 @dataclasses.dataclass
@@ -123,7 +138,8 @@ class Bert(Transformer):
     super().__init__(architecture, config, dtype=dtype)
     self.embeddings = _Embeddings(architecture, config.dropout, rngs)
     self.layers = nnx.List(
-      [_Layer(architecture, config, rngs) for _ in range(architecture.layers)]
+      Layer(Attention, architecture, config, rngs)
+      for _ in range(architecture.layers)
     )
 
   def states(
@@ -135,9 +151,10 @@ class Bert(Transformer):
   ) -> list[Float[Array, 'B T {self.width}']]:
     segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
+    attend = functools.partial(_attend, segments_BT)
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      _, h_BTD = self.recomputed(layer)(states[-1], segments_BT, layer_seeds)
-      states.append(h_BTD)
+      run = self.recomputed(functools.partial(layer, attend))
+      states.append(run(states[-1], layer_seeds)[1])
     return states
 
   def memory(
@@ -153,28 +170,14 @@ class Bert(Transformer):
     """
     segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
+    attend = functools.partial(_attend, segments_BT)
     for layer, layer_seeds in zip(self.layers[:-1], seeds[1:]):
-      inputs_BTX, h_BTD = self.recomputed(layer)(
-        h_BTD, segments_BT, layer_seeds
-      )
+      run = self.recomputed(functools.partial(layer, attend))
+      inputs_BTX, h_BTD = run(h_BTD, layer_seeds)
       memory.append(inputs_BTX[:, :, self.width :])
     # Nothing reads the states after the last layer.
     inputs_BTX = self.layers[-1].attention.inputs(h_BTD)
     return (*memory, inputs_BTX[:, :, self.width :])
-
-  def seeds(self, rngs: nnx.Rngs | None) -> list[jax.Array | None]:
-    """Draws seeds [3, 2] of the embeddings and of each layer, or None each."""
-    if rngs is None:
-      return [None] * (1 + len(self.layers))
-    return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
-
-  def recomputed(
-    self, function: Callable[..., Result]
-  ) -> Callable[..., Result]:
-    """Returns a function whose gradient computes it again if `remat` is set."""
-    # Seeds are given instead of rngs, because jax.checkpoint traces the
-    # function separately, and rngs must not be used inside that trace.
-    return jax.checkpoint(function) if self.remat else function
 
   def _embedded(self, ids_TB, segments_BT, seeds, kept_BT=None):
     places_BT = _positions(segments_BT)
@@ -202,10 +205,9 @@ class _Embeddings(nnx.Module):
     self, architecture: BertArchitecture, rate: float, rngs: nnx.Rngs
   ) -> None:
     dim = architecture.dim
-    normal = nnx.initializers.normal(STDDEV)
 
     def table(rows: int) -> nnx.Param:
-      return nnx.Param(normal(rngs.params(), (rows, dim)))
+      return nnx.Param(normal(rngs, (rows, dim), STDDEV))
 
     self.word = table(architecture.vocab_size)
     self.position = table(architecture.positions)
@@ -239,56 +241,67 @@ class _Embeddings(nnx.Module):
     return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
 
 
-class _Layer(nnx.Module):
+def _attend(segments_BT, attention, inputs_BTX, seeds) -> jax.Array:
+  heads, rate = attention.heads, attention.weights_rate
+  return self_attention(inputs_BTX, segments_BT, heads, rate, seeds)
+
+
+class Attention(nnx.Module):
+  """Holds the dense layers around the attention of all heads."""
+
+  # The dense layers in the order of their drawing, and their outputs / D.
+  dense: ClassVar[dict[str, int]] = {'inputs': 3, 'output': 1}
+  biased: ClassVar[bool] = True  # whether the dense layers have biases
+
   def __init__(
-    self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
+    self, architecture: Architecture, config: PretrainedConfig, rngs: nnx.Rngs
   ) -> None:
-    self.attention = _Attention(architecture, config, rngs)
-    self.ffn = FeedForward(architecture, config.dropout, rngs)
+    dim, self.heads = architecture.dim, architecture.heads
+    self.rate, self.weights_rate = config.dropout, config.attention_dropout
+    for name, size in self.dense.items():
+      layer = Dense(dim, size * dim, stddev=STDDEV, rngs=rngs, bias=self.biased)
+      setattr(self, name, layer)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
+
+
+# attend(attention, inputs_BTX, seeds) -> mixed_BTD computes the attention of
+# all heads, for queries, keys and values side by side.
+Attend = Callable[[Attention, jax.Array, jax.Array | None], jax.Array]
+
+
+class Layer(nnx.Module):
+  """Applies attention, and then a feed-forward network.
+
+  h becomes norm(h + dropout(output(attention of all heads))), and then
+  norm(h + dropout(ffn(h))).
+  """
+
+  def __init__(
+    self,
+    attention: type[Attention],
+    architecture: Architecture,
+    config: PretrainedConfig,
+    rngs: nnx.Rngs,
+    inner_rate: float = 0.0,  # of the feed-forward network
+  ) -> None:
+    self.attention = attention(architecture, config, rngs)
+    self.ffn = FeedForward(architecture, config.dropout, rngs, inner_rate)
 
   def __call__(
     self,
+    attend: Attend,
     h_BTD: Float[Array, 'B T D'],
-    segments_BT: Segments,
     seeds: UInt32[Array, '3 2'] | None,
   ) -> tuple[Float[Array, 'B T X'], Float[Array, 'B T D']]:
     """Returns queries, keys and values side by side, and the new states."""
-    weights, attention, ffn = [None] * 3 if seeds is None else seeds
-    inputs_BTX = self.attention.inputs(h_BTD)
-    h_BTD = self.attention(h_BTD, inputs_BTX, segments_BT, weights, attention)
-    return inputs_BTX, self.ffn(h_BTD, ffn)
-
-
-class _Attention(nnx.Module):
-  """Computes norm(h + dropout(output(attention of all heads)))."""
-
-  def __init__(
-    self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
-  ) -> None:
-    dim = architecture.dim
-    self.heads = architecture.heads
-    self.rate, self.weights_rate = config.dropout, config.attention_dropout
-    self.inputs = Dense(dim, 3 * dim, stddev=STDDEV, rngs=rngs)
-    self.output = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
-    self.norm = LayerNorm(dim, architecture.norm_eps)
-
-  def __call__(
-    self,
-    h_BTD: Float[Array, 'B T D'],
-    inputs_BTX: Float[Array, 'B T X'],
-    segments_BT: Segments,
-    weights_seeds: UInt32[Array, '2'] | None,
-    seeds: UInt32[Array, '2'] | None,
-  ) -> Float[Array, 'B T D']:
-    mixed_BTD = self_attention(
-      inputs_BTX,
-      segments_BT,
-      self.heads,
-      self.weights_rate,
-      weights_seeds,
+    of_weights, of_output, of_ffn = [None] * 3 if seeds is None else seeds
+    attention = self.attention
+    inputs_BTX = attention.inputs(h_BTD)
+    out_BTD = attention.output(attend(attention, inputs_BTX, of_weights))
+    h_BTD = add_and_norm(
+      h_BTD, out_BTD, attention.norm, attention.rate, of_output
     )
-    out_BTD = self.output(mixed_BTD)
-    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
+    return inputs_BTX, self.ffn(h_BTD, of_ffn)
 
 
 class FeedForward(nnx.Module):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, UInt32
 
 from xjax.networks.encoders.attention import Memory, attend_to_parts
-from xjax.networks.encoders.bert import Bert, SegmentsTB, add_and_norm
+from xjax.networks.encoders.bert import Bert, SegmentsTB
 
 
 class Prefix(NamedTuple):
@@ -78,26 +78,16 @@ def run_layers(
   """
   own = []
   for layer, parts, layer_seeds in zip(encoder.layers, memory, seeds):
-    run = encoder.recomputed(functools.partial(_run_layer, layer))
-    h_BND, new = run(h_BND, list(parts), sees_BNX, layer_seeds)
-    own.append(new)
+    attend = functools.partial(_attend, parts, sees_BNX)
+    run = encoder.recomputed(functools.partial(layer, attend))
+    inputs_BNX, h_BND = run(h_BND, layer_seeds)
+    own.append(inputs_BNX[:, :, encoder.width :])
   return h_BND, own
 
 
-def _run_layer(layer, h_BND, parts, sees_BNX, seeds):
-  """Runs a layer; returns the new states, and the vectors' keys and values."""
-  weights, attention, ffn = [None] * 3 if seeds is None else seeds
-  module, dim = layer.attention, h_BND.shape[2]
-  inputs_BNX = module.inputs(h_BND)
-  new = inputs_BNX[:, :, dim:]
-  mixed_BND = attend_to_parts(
-    inputs_BNX[:, :, :dim],
-    [*parts, new],
-    sees_BNX,
-    module.heads,
-    module.weights_rate,
-    weights,
-  )
-  out_BND = module.output(mixed_BND)
-  h_BND = add_and_norm(h_BND, out_BND, module.norm, module.rate, attention)
-  return layer.ffn(h_BND, ffn), new
+def _attend(parts, sees_BNX, attention, inputs_BNX, seeds) -> jax.Array:
+  """Attends to the parts of a memory, and then to the vectors themselves."""
+  query_BND, own = jnp.split(inputs_BNX, [inputs_BNX.shape[2] // 3], axis=2)
+  heads, rate = attention.heads, attention.weights_rate
+  memory = [*parts, own]
+  return attend_to_parts(query_BND, memory, sees_BNX, heads, rate, seeds)

@@ -25,19 +25,15 @@ from xjax.networks.encoders.attention import (
 )
 from xjax.networks.encoders.bert import (
   STDDEV,
-  FeedForward,
+  Attention,
+  Layer,
   SegmentsTB,
   Transformer,
-  add_and_norm,
 )
 from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
-from xjax.networks.encoders.layers import (
-  Dense,
-  LayerNorm,
-  seeded_dropout,
-  seeds_of,
-)
+from xjax.networks.encoders.layers import seeded_dropout
 from xjax.networks.heads.attend import MASKED
+from xjax.networks.heads.head import normal
 from xjax.networks.pretrained.architecture import XLNetArchitecture
 
 
@@ -83,7 +79,8 @@ class XLNet(Transformer):
     self.rate = config.dropout
     self.embeddings = _Embeddings(architecture, rngs)
     self.layers = nnx.List(
-      [_Layer(architecture, config, rngs) for _ in range(architecture.layers)]
+      Layer(RelativeAttention, architecture, config, rngs, config.dropout)
+      for _ in range(architecture.layers)
     )
 
   def states(
@@ -92,10 +89,7 @@ class XLNet(Transformer):
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    segments_BT = segments_TB.T
-    seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
-    if rngs is not None:
-      seeds = list(seeds_of(rngs.dropout(), len(seeds), 3))
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     first, places, last = [None] * 3 if seeds[0] is None else seeds[0]
     word_BTD = self.embeddings.word[...][ids_TB.T].astype(self.dtype)
     # All documents of a batch share the dropout of positions. Otherwise, each
@@ -105,11 +99,13 @@ class XLNet(Transformer):
     )
     offset_places = seeded_dropout(offset_places, self.rate, places)
     states = [seeded_dropout(word_BTD, self.rate, first)]
+
+    def attend(attention, inputs_BTX, seeds):
+      return attention(inputs_BTX, offset_places, segments_BT, seeds)
+
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      # The layer takes seeds instead of rngs, because jax.checkpoint traces the
-      # layer separately, and rngs must not be used inside that trace.
-      run = jax.checkpoint(layer) if self.remat else layer
-      states.append(run(states[-1], offset_places, segments_BT, layer_seeds))
+      run = self.recomputed(functools.partial(layer, attend))
+      states.append(run(states[-1], layer_seeds)[1])
     states[-1] = seeded_dropout(states[-1], self.rate, last)
     return states
 
@@ -130,74 +126,44 @@ class _Embeddings(nnx.Module):
   """Holds the word table, under the path that it has in Bert as well."""
 
   def __init__(self, architecture: XLNetArchitecture, rngs: nnx.Rngs) -> None:
-    normal = nnx.initializers.normal(STDDEV)
     shape = architecture.vocab_size, architecture.dim
-    self.word = nnx.Param(normal(rngs.params(), shape))
+    self.word = nnx.Param(normal(rngs, shape, STDDEV))
 
 
-class _Layer(nnx.Module):
-  def __init__(
-    self, architecture: XLNetArchitecture, config: XLNetConfig, rngs: nnx.Rngs
-  ) -> None:
-    rate = config.dropout
-    self.attention = _Attention(architecture, config, rngs)
-    self.ffn = FeedForward(architecture, rate, rngs, inner_rate=rate)
+class RelativeAttention(Attention):
+  """Holds the dense layers of an attention, and what it adds to its scores."""
 
-  def __call__(
-    self,
-    h_BTD: Float[Array, 'B T D'],
-    offset_places: Float[Array, 'offsets D'],
-    segments_BT: Segments,
-    seeds: UInt32[Array, '3 2'] | None,
-  ) -> Float[Array, 'B T D']:
-    weights, attention, ffn = [None] * 3 if seeds is None else seeds
-    h_BTD = self.attention(
-      h_BTD, offset_places, segments_BT, weights, attention
-    )
-    return self.ffn(h_BTD, ffn)
-
-
-class _Attention(nnx.Module):
-  """Computes norm(h + dropout(output(attention of all heads)))."""
+  dense = {'inputs': 3, 'position': 1, 'output': 1}
+  biased = False
 
   def __init__(
     self, architecture: XLNetArchitecture, config: XLNetConfig, rngs: nnx.Rngs
   ) -> None:
-    dim, self.heads = architecture.dim, architecture.heads
-    self.rate, self.weights_rate = config.dropout, config.attention_dropout
-    size = self.heads, dim // self.heads
-    normal = nnx.initializers.normal(STDDEV)
-
-    def dense(outputs: int) -> Dense:
-      return Dense(dim, outputs, stddev=STDDEV, rngs=rngs, bias=False)
+    super().__init__(architecture, config, rngs)
+    size = self.heads, architecture.dim // self.heads
 
     def param(*shape: int) -> nnx.Param:
-      return nnx.Param(normal(rngs.params(), shape))
+      return nnx.Param(normal(rngs, shape, STDDEV))
 
-    self.inputs, self.position, self.output = map(dense, (3 * dim, dim, dim))
     self.word_bias, self.position_bias = param(*size), param(*size)
     self.segment_bias, self.segment = param(*size), param(2, *size)
-    self.norm = LayerNorm(dim, architecture.norm_eps)
 
   def __call__(
     self,
-    h_BTD: Float[Array, 'B T D'],
+    inputs_BTX: Float[Array, 'B T X'],
     offset_places: Float[Array, 'offsets D'],
     segments_BT: Segments,
-    weights_seeds: UInt32[Array, '2'] | None,
     seeds: UInt32[Array, '2'] | None,
   ) -> Float[Array, 'B T D']:
     biases = self.word_bias, self.position_bias, self.segment_bias, self.segment
-    mixed_BTD = relative_attention(
-      self.inputs(h_BTD),
+    return relative_attention(
+      inputs_BTX,
       self.position(offset_places),
-      [x[...].astype(h_BTD.dtype) for x in biases],
+      [x[...].astype(inputs_BTX.dtype) for x in biases],
       segments_BT,
       self.weights_rate,
-      weights_seeds,
+      seeds,
     )
-    out_BTD = self.output(mixed_BTD)
-    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
 def relative_attention(
