@@ -42,10 +42,6 @@ class GRU(Direction):
   vectors = ('candidate_bias',)
 
   @staticmethod
-  def first(zero_BU: jax.Array, vectors: Vectors) -> States:
-    return (zero_BU,)
-
-  @staticmethod
   def step(
     states: States,
     given: Gates,

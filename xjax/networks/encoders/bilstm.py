@@ -47,10 +47,6 @@ class LSTM(Direction):
   learns_first = True
 
   @staticmethod
-  def first(zero_BU: jax.Array, vectors: Vectors) -> States:
-    return tuple(zero_BU + first_U for first_U in vectors)
-
-  @staticmethod
   def step(
     states: States,
     given: Gates,

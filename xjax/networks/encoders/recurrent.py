@@ -53,7 +53,8 @@ class Direction(nnx.Module):
 
   gates: ClassVar[int]  # with the candidate
   vectors: ClassVar[tuple[str, ...]]  # names of parameters [U] that start at 0
-  learns_first: ClassVar[bool] = False  # the first state is not zero
+  # Whether the vectors are the states before the first token, else one zero.
+  learns_first: ClassVar[bool] = False
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
     """Draws the kernels; all other parameters are zero.
@@ -72,11 +73,6 @@ class Direction(nnx.Module):
       setattr(self, name, nnx.Param(jnp.zeros(units)))
 
   @staticmethod
-  def first(zero_BU: jax.Array, vectors: Vectors) -> States:
-    """Returns the states before the first token; the first is the output."""
-    raise NotImplementedError
-
-  @staticmethod
   def step(
     states: States,
     given: Gates,
@@ -86,6 +82,7 @@ class Direction(nnx.Module):
   ) -> tuple[States, Gates]:
     """Returns the states after a token, and what the gradient needs.
 
+    The first state is the output.
     `given` are W x + b of each gate, and `carried` are U h. real_B1 is 1 at
     tokens; it is 0 at padding, where the states are the first ones.
     """
@@ -175,7 +172,7 @@ def _states(
   biases = jnp.split(bias_V, n)
   # zeros_like is used instead of zeros, because the first states must vary over
   # the mesh's data axis like the later states.
-  first = cell.first(jnp.zeros_like(inputs[0][0]), vectors)
+  first = _first_states(cell, jnp.zeros_like(inputs[0][0]), vectors)
 
   def step(states, inputs):
     *inputs_BU, real_B = inputs
@@ -188,6 +185,12 @@ def _states(
   return lax.scan(step, first, (*inputs, real_TB), reverse=reverse)[1]
 
 
+def _first_states(cell, zero_BU, vectors) -> States:
+  if not cell.learns_first:
+    return (zero_BU,)
+  return tuple(zero_BU + first_U for first_U in vectors)
+
+
 def _forward(cell, reverse, *arrays):
   saved = _states(cell, reverse, *arrays, keep=True)
   h_TBU, real_TB1 = saved[0], arrays[1][:, :, None]
@@ -197,7 +200,7 @@ def _forward(cell, reverse, *arrays):
 def _backward(cell, reverse, kept, dh_TBU):
   (x_TBD, real_TB, kernel_DV, _, recurrent_UV, vectors), saved = kept
   # The states were kept, so those before each step are only shifted.
-  first = cell.first(jnp.zeros_like(saved[0][0]), vectors)
+  first = _first_states(cell, jnp.zeros_like(saved[0][0]), vectors)
   before = tuple(_states_before(*pair, reverse) for pair in zip(saved, first))
   dgiven_TBV, dcarried_TBV, dvectors = cell.backward(
     dh_TBU, before, saved, real_TB[:, :, None], recurrent_UV.T, reverse
