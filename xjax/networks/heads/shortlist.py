@@ -17,12 +17,13 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import BATCH
+from xjax.core.numerics import total
 from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
 from xjax.networks.heads.head import Head
-from xjax.networks.heads.streaming import Normaliser, loss_over, slot_loss
+from xjax.networks.heads.streaming import Normaliser, loss_over
 
 
 def shortlist_logits(
@@ -138,15 +139,33 @@ def shortlist_lengths(ids_BA: jax.Array, n_labels: int) -> jax.Array:
 
 def shortlist_terms(
   loss: ChunkLoss,
-  logits_BA: jax.Array,
-  gold_BA: jax.Array,
-  weights_BA: jax.Array | None,
-  lengths_B: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-  """Returns slot_loss, of documents with shortlists of the given lengths."""
+  logits_BA: Float32[Array, 'B A'],
+  gold_BA: Bool[Array, 'B A'],
+  weights_BA: Float32[Array, 'B A'] | None,
+  lengths_B: Int32[Array, ' B'],
+) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
+  """Computes the loss of labels that documents need not share, summed.
+
+  For a chunk of labels, the results are those of AllLabels.terms. Logits are
+  -inf for entries without a label, and finite for gold labels. Weights are 1
+  where None. A normalised loss, whose normaliser is known, uses only those of
+  gold labels, and sums over labels.
+  """
+  if loss.normalised:
+    gold_loss_BA, dgold_BA = loss.gold(jnp.where(gold_BA, logits_BA, 0.0))
+    if weights_BA is not None:
+      gold_loss_BA, dgold_BA = gold_loss_BA * weights_BA, dgold_BA * weights_BA
+    gold_loss_BA = jnp.where(gold_BA, gold_loss_BA, 0.0)
+    dlogits_BA = loss.absent(logits_BA)[1] + jnp.where(gold_BA, dgold_BA, 0.0)
+    return gold_loss_BA.sum(), dlogits_BA
   is_sum = loss.reduction is Reduction.SUM_LABELS
-  scale_B = None if is_sum else 1 / lengths_B
-  return slot_loss(loss, logits_BA, gold_BA, weights_BA, scale_B)
+  if weights_BA is None and is_sum:
+    return loss.summed(logits_BA, gold_BA)
+  loss_BA, dlogits_BA = loss(logits_BA, gold_BA)
+  for factor in (weights_BA, None if is_sum else 1 / lengths_B[:, None]):
+    if factor is not None:
+      loss_BA, dlogits_BA = loss_BA * factor, dlogits_BA * factor
+  return total(loss_BA), dlogits_BA
 
 
 def entry_weights(

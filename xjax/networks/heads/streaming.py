@@ -5,9 +5,6 @@ chunk is in cache. So neither a [B, L] array nor a second forward pass for the
 gradient is needed. A normalised loss takes one more pass over the chunks. Renee
 (Jain et al. 2023, Section 4) uses this method for one-vs-all heads. Here, the
 method works for any head.
-
-Losses over a few labels of each document are made of the same terms: slot_loss
-and Normaliser.
 """
 
 from collections.abc import Callable
@@ -22,7 +19,6 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL
-from xjax.core.numerics import total
 from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
 from xjax.networks.heads import chunks
@@ -261,36 +257,6 @@ def gold_of(
   repeated_BP = sorted_BP == jnp.roll(sorted_BP, 1, axis=1)
   repeated_BP = repeated_BP.at[:, 0].set(False)
   return jnp.where(repeated_BP | ~mask_B[:, None], PAD, sorted_BP)
-
-
-def slot_loss(
-  loss: ChunkLoss,
-  logits_BA: Float32[Array, 'B A'],
-  gold_BA: Bool[Array, 'B A'],
-  weights_BA: Float32[Array, 'B A'] | None = None,
-  scale_B: Float32[Array, ' B'] | None = None,
-) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
-  """Computes the loss of labels that documents need not share, summed.
-
-  For a chunk of labels, the results are those of AllLabels.terms. Logits are
-  -inf for entries without a label, and finite for gold labels. Factors are 1
-  where None. A normalised loss, whose normaliser is known, uses only the
-  weights of gold labels, and scale_B must be None.
-  """
-  if not loss.normalised and weights_BA is None and scale_B is None:
-    return loss.summed(logits_BA, gold_BA)
-  if not loss.normalised:
-    loss_BA, dlogits_BA = loss(logits_BA, gold_BA)
-    for factor in (weights_BA, None if scale_B is None else scale_B[:, None]):
-      if factor is not None:
-        loss_BA, dlogits_BA = loss_BA * factor, dlogits_BA * factor
-    return total(loss_BA), dlogits_BA
-  gold_loss_BA, dgold_BA = loss.gold(jnp.where(gold_BA, logits_BA, 0.0))
-  if weights_BA is not None:
-    gold_loss_BA, dgold_BA = gold_loss_BA * weights_BA, dgold_BA * weights_BA
-  gold_loss_BA = jnp.where(gold_BA, gold_loss_BA, 0.0)
-  dlogits_BA = loss.absent(logits_BA)[1] + jnp.where(gold_BA, dgold_BA, 0.0)
-  return gold_loss_BA.sum(), dlogits_BA
 
 
 def labels_per_loss(loss: ChunkLoss, n_labels: int) -> int:
