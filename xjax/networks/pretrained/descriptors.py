@@ -18,15 +18,20 @@ from xjax.data.text.words import (
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 
 
-def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
-  """Returns the words of a label's name, or of all names of the label.
+def label_names(label: Label, alt: bool) -> list[str]:
+  """Returns the name of a label, with `alt` all its names.
 
   Names without a letter, such as numbers, are left out.
   """
-  names = (label.name, *label.alt) if config.alt else (label.name,)
+  names = (label.name, *label.alt) if alt else (label.name,)
+  return list(filter(has_letters, names))
+
+
+def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
+  """Returns the words of a label's descriptor."""
   return tuple(
     word
-    for name in filter(has_letters, names)
+    for name in label_names(label, config.alt)
     for word in split_words(name)[: config.max_words]
   )
 
@@ -34,7 +39,7 @@ def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
 def all_words(labels: Iterable[Label]) -> Iterator[str]:
   """Yields the words of all names of all labels, in the order of the labels."""
   for label in labels:
-    for name in filter(has_letters, (label.name, *label.alt)):
+    for name in label_names(label, alt=True):
       yield from split_words(name)
 
 

@@ -14,9 +14,9 @@ from xjax.core.progress import progress
 from xjax.core.types import Ragged
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.data.text.words import has_letters
 from xjax.networks.heads.head import DescriptorConfig, TokenFeatures
 from xjax.networks.pooling import Mean
+from xjax.networks.pretrained.descriptors import label_names
 
 # The numbers of rows of a batch, so that the program is compiled for few shapes
 # and one text alone needs no large batch.
@@ -119,7 +119,7 @@ class NameEncoder:
 
     The embedding of a label is 0 if no name of the label has a letter.
     """
-    names = [self._names(label) for label in labels]
+    names = [label_names(label, self.config.alt) for label in labels]
     vectors = self._vectors([name for group in names for name in group])
     ends = np.cumsum([len(group) for group in names])
     rows = np.zeros((len(labels), self.encoder.dim), np.float32)
@@ -127,10 +127,6 @@ class NameEncoder:
       if group:
         rows[row] = vectors[end - len(group) : end].mean(axis=0)
     return rows
-
-  def _names(self, label: Label) -> list[str]:
-    names = (label.name, *label.alt) if self.config.alt else (label.name,)
-    return list(filter(has_letters, names))
 
   def _vectors(self, names: Sequence[str]) -> np.ndarray:
     """Returns embeddings of names, float32 [names, E], scaled to length 1."""
