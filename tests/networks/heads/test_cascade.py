@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.dense_lists import lost_positives
 from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import padded_labels
@@ -17,7 +16,6 @@ from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import LabelWeights, Reduction
-from xjax.networks.heads import cascade
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.cascade_level import first_biases
 from xjax.networks.heads.head import HeadInputs
@@ -206,37 +204,6 @@ def assert_same(found, expected):
 def test_the_loss_is_that_of_masked_logits(loss):
   head = head_of(kept=(3, 4), hidden=(0, 3, 4), weights=(2.0, 1.0, 0.5))
   assert_same(loss_of(head, loss=loss), dense_loss(head, loss is MEAN))
-
-
-@pytest.mark.parametrize('sizes', [(4, 12, 60), (4, 13, 61)])
-def test_gold_labels_are_kept_although_their_clusters_score_lowest(
-  sizes, monkeypatch
-):
-  levels = LabelLevels.even(sizes)
-  head = head_of(levels=levels, kept=(2, 3))
-  below = levels.above[0] == 2
-  for above, part in zip(levels.above, head.clusters):
-    is_gold = np.bincount(above[below], minlength=len(part.bias)) > 0
-    part.bias[...] = jnp.where(is_gold, -40.0, 40.0)
-  gold = np.full((B, 3), PAD, np.int32)
-  for row in range(B):
-    gold[row, : row % 4] = np.flatnonzero(below)[[0, 5, 11]][: row % 4]
-  shortlists = []
-
-  def spy(head, features, shortlist, *others, **named):
-    shortlists.append(shortlist)
-    return jnp.float32(0)
-
-  monkeypatch.setattr(cascade, 'shortlist_loss', spy)
-
-  @jax.jit
-  def run(x):
-    head.loss(head.prepare(x), jnp.asarray(gold), jnp.ones(B, bool), bce)
-    return shortlists[0]
-
-  with on_mesh():
-    shortlist = run(jnp.asarray(X))
-  assert int(lost_positives(shortlist, jnp.asarray(gold), sizes[-1])) == 0
 
 
 @pytest.mark.parametrize(

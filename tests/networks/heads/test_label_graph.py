@@ -9,8 +9,6 @@ from tests.fixtures.head_programs import Program, gold
 from tests.fixtures.heads import (
   KINDS,
   REAL,
-  E,
-  H,
   L,
   built,
   hidden_states,
@@ -23,7 +21,7 @@ from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.label_graph import GraphLayers, LabelGraph, edges_with
+from xjax.networks.label_graph import GraphLayers, edges_with
 
 
 @jax.jit
@@ -57,22 +55,6 @@ def test_dropout_is_drawn_once_for_a_batch():
   np.testing.assert_array_equal(rows[0], rows[1])
   for other in (rows[2], np.asarray(whole.graph_rows[...])):
     assert (np.abs(rows[0] - other)[:L].max(axis=1) > 1e-3).mean() > 0.9
-
-
-def test_nodes_without_neighbours_read_themselves_alone():
-  flat = Hierarchy.of([Label('a'), Label('b')])
-  graph = LabelGraph(flat, E, width=H, rngs=nnx.Rngs(0))
-  rng = np.random.default_rng(0)
-  rows_LE = jnp.asarray(rng.normal(size=(2, E)), jnp.float32)
-  run = jax.jit(lambda graph, rows_LE: graph.rows(rows_LE, None))
-  with on_mesh():
-    before = run(graph, rows_LE)
-    for layer in graph.layers:
-      layer.parent_kernel[...] *= 5
-      layer.child_kernel[...] *= 5
-    np.testing.assert_array_equal(run(graph, rows_LE), before)
-    other = rows_LE.at[0].set(1.0)
-    np.testing.assert_array_equal(run(graph, other)[1], before[1])
 
 
 def test_new_labels_read_their_parents_and_change_nobody():

@@ -61,22 +61,6 @@ def test_adagrad_by_row():
   np.testing.assert_allclose(towards.bias_C, SECOND.bias_C * scale, rtol=1e-6)
 
 
-def test_a_row_without_gradient_stays():
-  rule, nothing = FusedAdagrad(), gradient([[0.0, 0.0]], [0.0])
-  towards, slots = taken(rule, nothing, rule.slots(1, 2))
-  for moved in (*towards, slots['squares']):
-    np.testing.assert_array_equal(moved, 0)
-
-
-def test_the_first_steps_of_adagrad_are_of_one_length():
-  """Whatever the gradient's: so rare labels learn, too."""
-  rule = FusedAdagrad()
-  small = gradient([[3e-5, 4e-5], [3.0, 4.0]], [0.0, 0.0])
-  towards, _ = taken(rule, small, rule.slots(2, 2))
-  length = np.linalg.norm(towards.kernel_CD, axis=1)
-  np.testing.assert_allclose(length, np.sqrt(3), rtol=1e-3)
-
-
 def test_adam_is_that_of_optax():
   rule, reference = (
     FusedAdam(b1=0.8, b2=0.99, eps=1e-3),

@@ -290,15 +290,6 @@ def test_rows_that_only_fill_the_batch_and_padding_add_nothing():
   assert not d_hidden[np.arange(T) >= LENGTHS[:, None]].any()
 
 
-def test_every_parameter_of_a_real_symbol_is_trained():
-  _, (grads, _) = losses()
-  flat = {'/'.join(map(str, p)): x[...] for p, x in nnx.to_flat_state(grads)}
-  assert {x for x, grad in flat.items() if not grad.any()} == set()
-  for name in ('embedding', 'kernel', 'bias'):
-    assert not flat[name][L:].any()  # padding rows
-  assert flat['kernel'][:L].any(axis=1).all()
-
-
 def test_dropout_depends_on_its_key_alone():
   graphdef, params, frozen = split(dropout=0.3, layers=1)
 
