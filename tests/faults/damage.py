@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 import numpy as np
 from scipy import sparse
 
+from tests.fixtures.encoders import random_params
 from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
+from xjax.networks.pretrained.convert import to_hugging_face
 
 BERT = {
   'model_type': 'bert',
@@ -23,11 +24,7 @@ BERT = {
 def bert_tensors() -> dict[str, np.ndarray]:
   """Weights of the small BERT at random, as Hugging Face names them."""
   architecture = architecture_of(BERT, 'config.json')
-  rng = np.random.default_rng(0)
-  params = {
-    path: rng.normal(size=shape).astype(np.float32)
-    for path, shape in parameter_shapes(architecture).items()
-  }
+  params = random_params(architecture, pooler=False)
   return to_hugging_face(params, architecture)
 
 

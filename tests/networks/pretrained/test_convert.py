@@ -2,6 +2,7 @@ from flax import nnx
 import numpy as np
 import pytest
 
+from tests.fixtures.encoders import random_params, same
 from xjax.core.errors import DataError
 from xjax.networks.encoders.bert import Bert, BertConfig
 from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
@@ -40,22 +41,8 @@ XLNET = {
 TINY_XLNET = architecture_of(XLNET, 'c')
 
 
-def params_of(pooler=True, sizes=TINY):
-  rng = np.random.default_rng(0)
-  return {
-    path: rng.normal(size=shape).astype(np.float32)
-    for path, shape in parameter_shapes(sizes, pooler).items()
-  }
-
-
 def tensors_of(pooler=True, sizes=TINY):
-  return to_hugging_face(params_of(pooler, sizes), sizes)
-
-
-def same(one, other):
-  return one.keys() == other.keys() and all(
-    np.array_equal(one[name], other[name]) for name in one
-  )
+  return to_hugging_face(random_params(sizes, pooler), sizes)
 
 
 def fault(tensors):
@@ -78,7 +65,7 @@ def test_parameters_are_those_of_the_encoder(module, config, sizes):
 
 
 def test_names_and_axes_are_theirs():
-  params, tensors = params_of(), tensors_of()
+  params, tensors = random_params(TINY), tensors_of()
   assert len(tensors) == 5 + 2 * 16 + 2
   assert tensors['embeddings.word_embeddings.weight'].shape == (V, D)
   kernel = params['encoder/layers/1/attention/inputs/kernel']
@@ -116,7 +103,7 @@ def test_back_and_forth_is_the_same(sizes, prefix, pooler):
     extra = ('transformer.mask_emb', 'lm_loss.weight', 'logits_proj.bias')
     tensors |= dict.fromkeys(extra, np.zeros(3, np.float32))
   params = from_hugging_face(tensors, sizes, 'm')
-  assert same(params, params_of(pooler, sizes))
+  assert same(params, random_params(sizes, pooler))
   assert all(x.dtype == np.float32 for x in params.values())
   assert same(to_hugging_face(params, sizes), plain)
 
@@ -136,7 +123,7 @@ def test_harmless_extras_and_old_names():
     'qa_outputs.bias',
   ):
     tensors[extra] = np.arange(3)
-  assert same(from_hugging_face(tensors, TINY, 'm'), params_of())
+  assert same(from_hugging_face(tensors, TINY, 'm'), random_params(TINY))
 
 
 def test_one_error_lists_all():

@@ -10,10 +10,11 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from tests.faults.damage import BERT
+from tests.fixtures.encoders import random_params, same
 from xjax.core.atomic import WriteError
 from xjax.core.errors import DataError
 from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
+from xjax.networks.pretrained.convert import to_hugging_face
 from xjax.networks.pretrained.model_folder import (
   ModelFolder,
   check_vocabulary,
@@ -24,21 +25,13 @@ from xjax.networks.pretrained.model_folder import (
 TINY = architecture_of(BERT, 'c')
 
 
-def params_of():
-  rng = np.random.default_rng(0)
-  return {
-    path: rng.normal(size=shape).astype(np.float32)
-    for path, shape in parameter_shapes(TINY, pooler=True).items()
-  }
-
-
 def make(folder, dtype=np.float32, shards=0):
   """A folder as others write it."""
   folder.mkdir()
   (folder / 'config.json').write_text(json.dumps(BERT))
   tensors = {
     name: x.astype(dtype)
-    for name, x in to_hugging_face(params_of(), TINY).items()
+    for name, x in to_hugging_face(random_params(TINY), TINY).items()
   }
   if not shards:
     save_file(tensors, folder / 'model.safetensors')
@@ -51,12 +44,6 @@ def make(folder, dtype=np.float32, shards=0):
     listed |= dict.fromkeys(part, file)
   index = {'metadata': {'total_size': 1}, 'weight_map': listed}
   (folder / 'model.safetensors.index.json').write_text(json.dumps(index))
-
-
-def same(one, other):
-  return one.keys() == other.keys() and all(
-    np.array_equal(one[name], other[name]) for name in one
-  )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +59,8 @@ def test_reads_files_and_shards_of_any_precision(dtype, shards, tmp_path):
   folder = ModelFolder.at(str(tmp_path / 'm'))
   assert folder.architecture == TINY and folder.config == BERT
   expected = {
-    path: x.astype(dtype).astype(np.float32) for path, x in params_of().items()
+    path: x.astype(dtype).astype(np.float32)
+    for path, x in random_params(TINY).items()
   }
   assert same(folder.parameters(), expected)
 
@@ -108,7 +96,7 @@ def test_a_snapshot_of_the_cache_is_links_to_blobs(cache, tmp_path):
     file.rename(blobs / str(number))
     link = pathlib.Path('..', '..', 'blobs', str(number))
     (snapshot / file.name).symlink_to(link)
-  assert same(ModelFolder.at('org/name').parameters(), params_of())
+  assert same(ModelFolder.at('org/name').parameters(), random_params(TINY))
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -118,7 +106,7 @@ def test_what_is_written_is_read(tmp_path):
     'dtype': 'float16',
     'id2label': {'0': 'a'},
   }
-  params = {path: jnp.asarray(x) for path, x in params_of().items()}
+  params = {path: jnp.asarray(x) for path, x in random_params(TINY).items()}
   params['head/kernel'] = jnp.zeros(3)
   target = tmp_path / 'deep' / 'to'
   write_model_folder(target, config, params, {'tokenizer.json': '"é"'})
@@ -129,7 +117,7 @@ def test_what_is_written_is_read(tmp_path):
   ]
   assert (target / 'tokenizer.json').read_text('utf-8') == '"é"'
   again = ModelFolder.at(str(target))
-  assert same(again.parameters(), params_of())
+  assert same(again.parameters(), random_params(TINY))
   assert again.config == BERT | {
     'architectures': ['BertModel'],
     'id2label': {'0': 'a'},
@@ -141,15 +129,15 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_nothing_is_written_over(tmp_path):
   (tmp_path / 'm').mkdir()
-  write_model_folder(tmp_path / 'm', BERT, params_of())
+  write_model_folder(tmp_path / 'm', BERT, random_params(TINY))
   with pytest.raises(WriteError, match='exists already; choose a new folder'):
-    write_model_folder(tmp_path / 'm', BERT, params_of())
+    write_model_folder(tmp_path / 'm', BERT, random_params(TINY))
 
 
 def test_nothing_half_written_stays(tmp_path):
   texts = {'absent/tokenizer.json': ''}
   with pytest.raises(WriteError, match='m: cannot be written'):
-    write_model_folder(tmp_path / 'm', BERT, params_of(), texts)
+    write_model_folder(tmp_path / 'm', BERT, random_params(TINY), texts)
   assert list(tmp_path.iterdir()) == []
 
 
