@@ -12,15 +12,13 @@ has a ranker of its own:
   is left that reads names, the lists still lack the labels that are hidden in
   the folds. A stack that never had such proposers can then be much better.
 - `without gaps (features)`: without a group of features.
-- `lesson: half of dev`: learns from half of the judged documents, and ranks the
-  labels of the other half; then the halves change places.
 
 Differences are those from the row `everything`, with 95 % intervals of the
 paired bootstrap over documents. Rankers with other seeds would differ too; the
 intervals do not show this. The second table has the calibration error of the
 probabilities of `everything`. A row takes as long as the ranker of the run, and
 its features. With --quick, each ranker is one model instead of several, and
-learns from every third document. All rows are then a little worse, and take
+learns from every third pair. All rows are then a little worse, and take
 less than half the time.
 """
 
@@ -34,16 +32,15 @@ import numpy as np
 from xjax.core.console import show_log
 from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD
 from xjax.data.documents import Documents
-from xjax.data.folds import make_folds, part_of
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Split
 from xjax.judge.comparison import SystemDifference, compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.judge import ECE_ABOVE
-from xjax.judge.label_lists import LabelLists, list_length
+from xjax.judge.label_lists import list_length
 from xjax.judge.metrics.calibration_error import ABOVE, reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
@@ -51,7 +48,8 @@ from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.boosted import RankerData
-from xjax.models.stack.ranker_training import RankerDocuments, RankerTraining
+from xjax.models.stack.pair_features import PairFeatures
+from xjax.models.stack.ranker_training import RankerTraining
 from xjax.models.stack.stack_model import StackModel
 from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
@@ -108,11 +106,8 @@ def main(argv: list[str]) -> None:
 def check_lists(run: OpenRun) -> None:
   """Checks that a run is a stack that has the lists of its folds."""
   model = run.config.model
-  if (
-    not isinstance(model, StackModel)
-    or model.lesson is not RankerDocuments.FOLDS
-  ):
-    raise app.UsageError('the run is no stack that learned from folds')
+  if not isinstance(model, StackModel):
+    raise app.UsageError('the run is no stack')
   for name in run.scorer.stages:
     for fold in range(model.folds):
       path = run.workdir.model / f'fold_{fold}_{name}.npz'
@@ -151,11 +146,6 @@ class KnownLists(Scorer):
       rows = np.arange(len(documents))
     at = np.ix_(lists, rows)
     return Lists(self.lists.ids_GNK[at], self.lists.scores_GNK[at])
-
-  def part(self, rows: np.ndarray) -> 'KnownLists':
-    """Returns the lists of some documents."""
-    ids, scores = self.lists.ids_GNK[:, rows], self.lists.scores_GNK[:, rows]
-    return KnownLists(self, self.masks, Lists(ids, scores))
 
 
 def known_lists(run: OpenRun, split: Split) -> dict[str, KnownLists]:
@@ -200,34 +190,24 @@ class Study:
       if any(vars(fewer).values()) and fewer != features:
         rows[f'without {group} (features)'] = self.known, fewer
     rows = {row: x for row, x in rows.items() if x[0] and is_wanted(row)}
-    halves = f'lesson: half of {_SPLIT.value}'
-    if not rows and not is_wanted(halves):
+    if not rows:
       raise app.UsageError('--only: no row has such a name')
-    everything = self.result(self.corpus, self.known)
-    yield EVERYTHING, everything
+    yield EVERYTHING, self.result(self.known, features)
     for row, (kept, fewer) in rows.items():
-      yield row, self.result(self.corpus, kept, features=fewer)
-    if is_wanted(halves):
-      yield halves, self.from_halves()
-      yield 'lesson: folds', everything
+      yield row, self.result(kept, fewer)
 
   def result(
-    self, corpus: Corpus, lists: Mapping[str, KnownLists], **model: object
+    self, lists: Mapping[str, KnownLists], features: PairFeatures
   ) -> Result:
-    """Trains a ranker, and predicts the whole split.
-
-    Args:
-      corpus: the documents that the ranker learns from.
-      lists: the proposers that are not left out. If the lesson is DEV, the
-        ranker learns from these lists, else from the lists of the folds.
-      **model: fields of the stack's config that change.
-    """
-    run, model = self.run, dataclasses.replace(self.run.config.model, **model)
+    """Trains a ranker for some proposers, and predicts the whole split."""
+    run, model = self.run, self.run.config.model
+    model = dataclasses.replace(model, features=features)
     config = dataclasses.replace(run.config, model=model)
     numbers = [n for n, x in enumerate(model.proposers) if x.name in lists]
     stack = Run(config, run.workdir, self.preemption)
-    training = RankerTraining(stack, corpus, numbers)
-    data, check = training.data(lists), self.preemption.check
+    training = RankerTraining(stack, self.corpus, numbers)
+    data = training.data(max(x.n_labels for x in lists.values()))
+    check = self.preemption.check
     start, chosen = time.perf_counter(), model.ranker
     if _QUICK.value:
       chosen, data = dataclasses.replace(chosen, models=1), every_third(data)
@@ -243,37 +223,10 @@ class Study:
     predictions = predict(scorer, split, run.space, depth)
     return predictions, seconds
 
-  def from_halves(self) -> Result:
-    """Predicts each half with a ranker that learned from the other half."""
-    split, seed = self.corpus.split(_SPLIT.value), self.run.config.seed
-    whole = dataclasses.replace(self.corpus, splits={TRAIN: split})
-    # Documents with equal texts are in the same half.
-    halves = [fold.rows for fold in make_folds(whole, 2, None, seed)]
-    results = []
-    for rows in halves:
-      gold = Ragged.of([split.gold[row] for row in rows.tolist()])
-      part = {DEV: part_of(split, rows, gold)}
-      corpus = dataclasses.replace(self.corpus, splits=part)
-      lists = {name: known.part(rows) for name, known in self.known.items()}
-      results.append(self.result(corpus, lists, lesson=RankerDocuments.DEV))
-    (first, seconds), (second, others) = results
-    learned = np.isin(np.arange(len(split)), halves[0])[:, None]
-    merged = {
-      name: LabelLists(
-        np.where(learned, second.lists[name].ids, one.ids),
-        np.where(learned, second.lists[name].scores, one.scores),
-      )
-      for name, one in first.lists.items()
-    }
-    return dataclasses.replace(first, lists=merged), seconds + others
-
 
 def every_third(data: RankerData) -> RankerData:
-  """Returns the pairs of every third document."""
-  kept_N = np.arange(len(data.lengths_N)) % 3 == 0
-  kept_X = np.repeat(kept_N, data.lengths_N)
-  features, gold = data.features_XF[kept_X], data.gold_X[kept_X]
-  return RankerData(features, gold, data.lengths_N[kept_N], data.names)
+  """Returns every third pair."""
+  return RankerData(data.features_XF[::3], data.gold_X[::3], data.names)
 
 
 def is_wanted(row: str) -> bool:

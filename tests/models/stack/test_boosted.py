@@ -22,8 +22,7 @@ GOLD = (FIRST > 0) | (SECOND > 0) | (NONE & (THIRD > 0))
 
 
 def data_of(features_XF=PAIRS, gold_X=GOLD, names=NAMES):
-  lengths_N = np.full(len(gold_X) // 10, 10)
-  return RankerData(features_XF, gold_X, lengths_N, names)
+  return RankerData(features_XF, gold_X, names)
 
 
 def fitted(config=CONFIG, seed=3, workers=1, between=lambda: None, data=None):

@@ -1,22 +1,18 @@
-"""The ranker of a stack learns from folds of train, or from dev."""
+"""The ranker of a stack learns from folds of train."""
 
 import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import HELD_OUT
 from tests.models.stack.test_stack_model import everything, stack_of
-from xjax.data.documents import Documents
 from xjax.data.folds import make_folds
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.models.contract import Run
 from xjax.models.stack import ranker_training as folds
-from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.pair_features import LabelFacts
 from xjax.models.stack.proposers import neighbours_proposer
-from xjax.models.stack.ranker_training import RankerDocuments
 from xjax.run.fit import fit
-from xjax.run.open_run import open_run
 from xjax.train.workdir import Workdir
 
 
@@ -58,30 +54,6 @@ def test_a_document_must_not_be_its_own_neighbour(tmp_path):
   ]
   # A leak makes lists of training documents much better than those of dev.
   assert abs(np.mean(shares) - dev['R-Precision']) < 0.1
-
-
-def test_the_ranker_learns_from_what_it_sees_when_it_predicts(
-  tmp_path, monkeypatch
-):
-  training, learn = [], BoostedTrees.fit
-
-  def watched(self, data, *rest):
-    training.append(data)
-    return learn(self, data, *rest)
-
-  monkeypatch.setattr(BoostedTrees, 'fit', watched)
-  config = everything()
-  config.model.lesson = RankerDocuments.DEV
-  result = fit(config, tmp_path / 'run')
-  assert not list((tmp_path / 'run' / 'model').glob('fold_*'))
-  assert result.metrics['dev']['xjax']['all']['P@1'] > 0.5
-  stack, parts = open_run(result.workdir), []
-  dev = Documents.of_split(result.corpus.split('dev'))
-  for _, documents in dev.blocks(64):
-    pairs = stack.scorer.pairs.of(documents)
-    judged = ~np.isin(pairs.keys % stack.n_labels, stack.space.held_out)
-    parts.append(pairs.features[judged])
-  np.testing.assert_array_equal(training[0].features_XF, np.concatenate(parts))
 
 
 def training_of(result):

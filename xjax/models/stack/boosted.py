@@ -11,7 +11,7 @@ import re
 import typing
 from typing import Any
 
-from jaxtyping import Bool, Float32, Float64, Int
+from jaxtyping import Bool, Float32, Float64
 import numpy as np
 
 from xjax.core.atomic import atomic_write
@@ -33,19 +33,14 @@ if typing.TYPE_CHECKING:
   import lightgbm
 
 _END = '\nend of trees\n'
-_TREE = '\n\nTree='
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankerData:
-  """Holds the pairs that a ranker learns from.
-
-  The pairs of a document are next to each other; see pair_features.
-  """
+  """Holds the pairs that a ranker learns from."""
 
   features_XF: Float32[np.ndarray, 'X F']
   gold_X: Bool[np.ndarray, ' X']  # whether the label is gold for the document
-  lengths_N: Int[np.ndarray, ' N']  # number of pairs of each document
   names: Sequence[str]  # of the F features
 
 
@@ -127,7 +122,7 @@ class BoostedTrees(ConfigPart):
         )
         for number in range(self.models)
       ]
-    return BoostedRanker(_mean(boosters))
+    return BoostedRanker(boosters)
 
   def _parameters(self, seed: int, workers: int) -> dict[str, Any]:
     """Returns the parameters of LightGBM, which do not depend on threads."""
@@ -163,30 +158,33 @@ class BoostedTrees(ConfigPart):
       # A file that is cut short is found before LightGBM reads it.
       if not text.endswith(_END):
         raise ValueError('the file is cut short')
-      booster = _booster(text)
+      boosters = [
+        lightgbm.Booster(model_str=part + _END)
+        for part in text.split(_END)[:-1]
+      ]
     except (*DAMAGE, lightgbm.basic.LightGBMError) as error:
       raise DataError(f'{path}: cannot be read as a ranker: {error}') from error
-    if booster.feature_name() != list(map(_plain, names)):
+    if boosters[0].feature_name() != list(map(_plain, names)):
       raise DataError(
         f'{path}: has other features than this run; is this a file of another '
         'run?'
       )
-    return BoostedRanker(booster)
+    return BoostedRanker(boosters)
 
 
 class BoostedRanker:
-  """Scores pairs by gradient-boosted trees."""
+  """Scores pairs by the mean of gradient-boosted trees of several models."""
 
-  def __init__(self, booster: 'lightgbm.Booster'):
-    self._booster = booster
+  def __init__(self, boosters: 'Sequence[lightgbm.Booster]'):
+    self._boosters = boosters
 
   def scores(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float32[np.ndarray, ' X']:
     if not len(features_XF):
       return np.zeros(0, np.float32)
-    logits = self._booster.predict(features_XF, raw_score=True)
-    return np.asarray(logits, np.float32)
+    parts = [x.predict(features_XF, raw_score=True) for x in self._boosters]
+    return np.mean(parts, axis=0).astype(np.float32)
 
   def contributions(
     self, features_XF: Float32[np.ndarray, 'X F']
@@ -198,45 +196,17 @@ class BoostedRanker:
     """
     if not len(features_XF):
       return np.zeros((0, features_XF.shape[1] + 1))
-    return np.asarray(self._booster.predict(features_XF, pred_contrib=True))
+    parts = [x.predict(features_XF, pred_contrib=True) for x in self._boosters]
+    return np.mean(parts, axis=0)
 
   def save(self, path: pathlib.Path) -> None:
-    """Writes the trees in LightGBM's own text format."""
-    # The parameters of the training are left out: the number of threads is one
-    # of them, but the file must not depend on it.
-    text, end, _ = self._booster.model_to_string().partition(_END)
+    """Writes the models in LightGBM's own text format, one after another."""
     with atomic_write(path) as file:
-      file.write(text + end)
-
-
-def _mean(boosters: 'Sequence[lightgbm.Booster]') -> 'lightgbm.Booster':
-  """Returns the trees of models of one Dataset, as the mean of their scores."""
-  parts = [_split(booster.model_to_string()) for booster in boosters]
-  blocks = [tree.partition('\n')[2] for _, trees in parts for tree in trees]
-  numbered = [f'{number}\n{block}' for number, block in enumerate(blocks)]
-  text = _TREE.join([parts[0][0], *numbered])
-
-  def smaller(values: re.Match) -> str:
-    # A sum of trees with smaller leaves is the mean of the models. repr keeps
-    # all digits.
-    return ' '.join(repr(float(x) / len(parts)) for x in values[0].split())
-
-  text = re.sub('(?<=\nleaf_value=).*', smaller, text)
-  return _booster(text + '\n\n' + _END)
-
-
-def _split(text: str) -> tuple[str, list[str]]:
-  """Returns the header of a model, and its trees from their numbers on."""
-  head, *trees = text.partition(_END)[0].rstrip('\n').split(_TREE)
-  return head, trees
-
-
-def _booster(text: str) -> 'lightgbm.Booster':
-  import lightgbm
-
-  # LightGBM reads trees of given sizes in threads, where an error ends the
-  # process. Without the sizes, it reads one tree after the other.
-  return lightgbm.Booster(model_str=re.sub('\ntree_sizes=.*', '', text))
+      for booster in self._boosters:
+        # The parameters of the training are left out: the number of threads is
+        # one of them, but the file must not depend on it.
+        text, end, _ = booster.model_to_string().partition(_END)
+        file.write(text + end)
 
 
 def _plain(name: str) -> str:

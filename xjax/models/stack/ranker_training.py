@@ -1,8 +1,7 @@
 """Lists labels of training documents by models that have not seen them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
-import enum
 import functools
 import pathlib
 import shutil
@@ -21,16 +20,12 @@ from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.folds import Fold, make_folds, part_of
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.schema import Corpus, LabelSpace, Split
+from xjax.data.schema import Corpus
 from xjax.judge.label_lists import list_length
-from xjax.models.contract import DEV, Run
+from xjax.models.contract import Run
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.boosted import RankerData
-from xjax.models.stack.pair_features import (
-  LabelFacts,
-  PairFeatures,
-  feature_names,
-)
+from xjax.models.stack.pair_features import LabelFacts, feature_names
 from xjax.models.stack.proposers import ProposerConfig
 from xjax.models.stack.stack_pairs import (
   StackMember,
@@ -42,19 +37,6 @@ from xjax.models.stage import Stage
 _CHUNK = 2048  # documents whose pairs are made at a time
 
 ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
-
-
-class RankerDocuments(enum.Enum):
-  """Says from which documents the ranker of a stack learns.
-
-  FOLDS are training documents. Each proposer is trained once without each fold,
-  so the ranker sees documents that its proposers have not seen. With DEV, the
-  documents of dev, proposers are trained once. Metrics on dev are then too
-  high, and labels known by name only are rare in the lesson.
-  """
-
-  FOLDS = 'folds'
-  DEV = 'dev'
 
 
 def proposer_stage(run: Run, number: int, fold: int | None = None) -> Stage:
@@ -109,18 +91,18 @@ class RankerTraining:
   def proposers(self) -> list[ProposerConfig]:
     return [self.run.config.model.proposers[number] for number in self.numbers]
 
-  def data(self, members: Mapping[str, Scorer]) -> RankerData:
+  def data(self, n_labels: int) -> RankerData:
     """Returns the pairs that the ranker learns from.
 
-    The members were trained on the whole split train. Lists of folds that an
-    earlier start has made are read again.
+    The proposers that were trained on the whole split train score `n_labels`
+    labels. Lists of folds that an earlier start has made are read again.
     """
-    model = self.run.config.model
-    n_labels = max(member.n_labels for member in members.values())
+    features = self.run.config.model.features
     labels = LabelFacts.of(self.corpus.label_space, n_labels)
-    parts = list(self._parts(members, labels))
-    names = feature_names(model.features, [x.name for x in self.proposers])
-    gold_X = np.concatenate([np.zeros(0, bool), *(x.gold_X for x in parts)])
+    names = feature_names(features, [x.name for x in self.proposers])
+    parts = [(np.zeros((0, len(names)), np.float32), np.zeros(0, bool))]
+    parts += self._pairs(labels)
+    features_XF, gold_X = map(np.concatenate, zip(*parts))
     if not 0 < gold_X.sum() < len(gold_X):
       raise DataError(
         f'the ranker has nothing to learn: {gold_X.sum()} of the '
@@ -128,38 +110,7 @@ class RankerTraining:
         'documents, or proposers that list more labels '
         '(config.model.proposers, depth)'
       )
-    return RankerData(
-      np.concatenate([part.features_XF for part in parts]),
-      gold_X,
-      np.concatenate([part.lengths_N for part in parts]),
-      names,
-    )
-
-  def _parts(
-    self, members: Mapping[str, Scorer], labels: LabelFacts
-  ) -> Iterator[RankerData]:
-    # No training document has the labels that are not trained. So their pairs
-    # say nothing about how often such labels are right in other documents.
-    judged = labels.documents > 0
-    if self.run.config.model.lesson is RankerDocuments.DEV:
-      split, space = self.corpus.split(DEV), self.corpus.label_space
-      judged = np.ones(len(judged), bool)
-      # Held-out labels stand for labels never seen, so their gold teaches
-      # nothing.
-      judged[space.held_out[space.held_out < len(judged)]] = False
-      lists = [
-        self._propose(x, members[x.name], self._cut(n, split), space, x.name)
-        for n, x in zip(self.numbers, self.proposers)
-      ]
-      yield from self._pairs(lists, split.gold, labels, judged)
-      return
-    for fold in self._folds():
-      rows = self._rows(fold)
-      lists = self._fold_lists(fold, rows)
-      gold = self.corpus.trained_gold.take(rows)
-      # The ranker sees the counts that the proposers of this fold have seen.
-      seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
-      yield from self._pairs(lists, gold, seen, judged)
+    return RankerData(features_XF, gold_X, names)
 
   def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
     """Returns in how many documents the models of a fold have seen a label."""
@@ -223,48 +174,30 @@ class RankerTraining:
     no_gold = Ragged.of([()] * len(rows))
     # Without gold, so that no list can depend on it.
     part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
-    part, space = self._cut(number, part), corpus().label_space
-    proposer = self.run.config.model.proposers[number]
-    ids, scores = self._propose(proposer, member, part, space, stage.name)
+    # As the split train, without which a corpus cannot be cut.
+    parts = self.corpus.label_space, {TRAIN: part}, self.corpus.fingerprint
+    part = stage.corpus(Corpus(*parts)).splits[TRAIN]
+    proposer, space = stage.settings, corpus().label_space
+    size = list_length(proposer.scored, member.n_labels)
+    unseen = [space.train_counts == 0] if self._reads_names(proposer) else []
+    documents = documents_for(member, Documents.of_split(part))
+    logging.info('%s lists labels of %d documents', stage.name, len(part))
+    title = f'lists of {stage.name}'
+    with Progress(title, len(part), unit='document') as shown:
+      query = Query(size, tuple(unseen), space.allowed, on_block=shown.update)
+      lists = member.rank(documents, query)
+    ids, scores = lists.ids_GNK, lists.scores_GNK
+    if not unseen:  # the proposer cannot score unseen labels
+      ids, scores = with_empty_list(ids, scores)
     # Labels of the fold's corpus have other numbers, since hidden labels have
     # no documents there.
     ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
     arrays = {'ids': ids, 'scores': scores}
     return functools.partial(write_npz, arrays=arrays, packed=True)
 
-  def _propose(
-    self,
-    proposer: ProposerConfig,
-    scorer: Scorer,
-    split: Split,
-    space: LabelSpace,  # with the counts of the model's training documents
-    name: str,  # of the lists, for the user
-  ) -> ProposedLists:
-    """Lists the labels of documents, among all labels and among unseen labels.
-
-    The second list is empty if the proposer cannot score unseen labels.
-    """
-    size = list_length(proposer.scored, scorer.n_labels)
-    unseen = [space.train_counts == 0] if self._reads_names(proposer) else []
-    documents = documents_for(scorer, Documents.of_split(split))
-    logging.info('%s lists labels of %d documents', name, len(split))
-    with Progress(f'lists of {name}', len(split), unit='document') as shown:
-      query = Query(size, tuple(unseen), space.allowed, on_block=shown.update)
-      lists = scorer.rank(documents, query)
-    both = lists.ids_GNK, lists.scores_GNK
-    return both if unseen else with_empty_list(*both)
-
   def _reads_names(self, proposer: ProposerConfig) -> bool:
     config = proposer.run_config(self.run.config)
     return config.model.reads_names(config)
-
-  def _cut(self, number: int, split: Split) -> Split:
-    stage = dataclasses.replace(
-      proposer_stage(self.run, number), checks_zones=False
-    )
-    # As the split train, without which a corpus cannot be cut.
-    parts = self.corpus.label_space, {TRAIN: split}, self.corpus.fingerprint
-    return stage.corpus(Corpus(*parts)).splits[TRAIN]
 
   def _read(self, n: int, path: pathlib.Path) -> ProposedLists:
     arrays = Arrays.read(path)
@@ -277,32 +210,34 @@ class RankerTraining:
     return ids, scores
 
   def _pairs(
-    self,
-    lists: Sequence[ProposedLists],
-    gold: Ragged,
-    labels: LabelFacts,
-    judged: np.ndarray,  # bool [L], labels whose pairs the ranker learns from
-  ) -> Iterator[RankerData]:
-    features: PairFeatures = self.run.config.model.features
+    self, labels: LabelFacts
+  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields features, and whether the label is gold, of some pairs."""
+    # No training document has the labels that are not trained. So their pairs
+    # say nothing about how often such labels are right in other documents.
+    judged = labels.documents > 0
     proposers = [
       StackMember(None, x.depth, x.scored, self._reads_names(x))
       for x in self.proposers
     ]
-    pairs = StackPairs(proposers, labels, features)
-    n = len(gold)
-    with Progress('features of pairs', n) as shown:
-      for start in range(0, n, _CHUNK):
-        rows = np.arange(start, min(n, start + _CHUNK))
-        part = pairs.of_lists([(ids[:, rows], s[:, rows]) for ids, s in lists])
-        kept = judged[part.keys % pairs.n_labels]
-        keys = part.keys[kept]
-        yield RankerData(
-          part.features[kept],
-          np.isin(keys, _keys(gold, rows, pairs.n_labels)),
-          np.bincount(keys // pairs.n_labels, minlength=len(rows)),
-          (),
-        )
-        shown.update(len(rows))
+    for fold in self._folds():
+      kept = self._rows(fold)
+      lists = self._fold_lists(fold, kept)
+      gold = self.corpus.trained_gold.take(kept)
+      # The ranker sees the counts that the proposers of this fold have seen.
+      seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
+      pairs = StackPairs(proposers, seen, self.run.config.model.features)
+      with Progress('features of pairs', len(gold)) as shown:
+        for start in range(0, len(gold), _CHUNK):
+          rows = np.arange(start, min(len(gold), start + _CHUNK))
+          part = pairs.of_lists([(x[:, rows], y[:, rows]) for x, y in lists])
+          inside = judged[part.keys % pairs.n_labels]
+          gold_keys = _keys(gold, rows, pairs.n_labels)
+          yield (
+            part.features[inside],
+            np.isin(part.keys[inside], gold_keys),
+          )
+          shown.update(len(rows))
 
 
 def _keys(gold: Ragged, rows: np.ndarray, n_labels: int) -> np.ndarray:

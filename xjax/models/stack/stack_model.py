@@ -1,6 +1,6 @@
 """Ranks the labels that several models propose: stacks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import dataclasses
 import pathlib
 import re
@@ -19,7 +19,6 @@ from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.models.contract import (
-  DEV,
   Config,
   Model,
   Run,
@@ -37,7 +36,6 @@ from xjax.models.stack.proposers import (
   tree_proposer,
 )
 from xjax.models.stack.ranker_training import (
-  RankerDocuments,
   RankerTraining,
   proposer_stage,
   train_proposer,
@@ -83,9 +81,6 @@ class StackModel(Model):
   )
   features: PairFeatures = field(PairFeatures, 'What the ranker sees.')
   ranker: BoostedTrees = field(BoostedTrees, 'The model that ranks labels.')
-  lesson: RankerDocuments = field(
-    RankerDocuments.FOLDS, 'From which documents the ranker learns.'
-  )
   encoder: str = field(
     '',
     'Folder of a pretrained encoder (as in TextVectorsConfig), for proposers '
@@ -150,7 +145,7 @@ class StackModel(Model):
     if self.lacks_encoder(run.config):
       raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
     check_train_labels(corpus)
-    self._check_lesson(corpus)
+    self._check_folds(corpus)
     # What `fit` trains: the proposers whose checks have passed.
     chosen = run.made[_CHOSEN] = []
     for number, proposer in enumerate(self.proposers):
@@ -167,13 +162,7 @@ class StackModel(Model):
         'config.model.proposers: none of them can be trained on this corpus'
       )
 
-  def _check_lesson(self, corpus: Corpus) -> None:
-    if self.lesson is RankerDocuments.DEV:
-      if DEV not in corpus.splits:
-        raise ConfigError(
-          'config.model.lesson=DEV: the corpus has no split dev; use FOLDS'
-        )
-      return
+  def _check_folds(self, corpus: Corpus) -> None:
     n = n_distinct(corpus.splits[TRAIN])
     # At least 2 folds, of at least 2 texts each.
     if n < 4:
@@ -198,19 +187,10 @@ class StackModel(Model):
       members[stage.name] = train_proposer(stage, done, corpus)
       done.append(stage)
     path = _ranker_path(run)
-    if not path.exists():
-      self._train_ranker(
-        path, RankerTraining(run, corpus, tuple(numbers)), members
-      )
-
-  def _train_ranker(
-    self,
-    path: pathlib.Path,
-    training: RankerTraining,
-    members: Mapping[str, Scorer],
-  ) -> None:
-    run = training.run
-    data = training.data(members)
+    if path.exists():
+      return
+    training = RankerTraining(run, corpus, tuple(numbers))
+    data = training.data(max(x.n_labels for x in members.values()))
     ranker = self.ranker.fit(
       data, run.config.seed, run.config.train.workers, run.preemption.check
     )
