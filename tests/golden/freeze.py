@@ -6,34 +6,25 @@ Each config and variant is trained in a small form, for a few steps on the
 synthetic corpus. Of each run, one file in FOLDER has the first lists of dev,
 the digests of all lists, and all metrics.
 
-Configs that FOLDER has already are left out, unless they failed. The versions
-of the libraries, the machine and the commit are in machine.json. The command
+Configs that FOLDER has already are left out, unless they failed. The command
 `tests.golden.compare` compares two such folders.
 """
 
 import argparse
-from collections.abc import Iterator
 import concurrent.futures
 import importlib.metadata
-import json
 import multiprocessing
 import os
 import pathlib
-import platform
 import re
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 from tests.golden.record import Frozen
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL_FOLDER = 'XJAX_GOLDEN_FOLDER'  # a variable with the folder of workdirs
-LIBRARIES = (
-  'jax jaxlib numpy scipy numba scikit-learn lightgbm flax optax grain'
-).split()
 
 
 def main() -> None:
@@ -43,8 +34,6 @@ def main() -> None:
   with tempfile.TemporaryDirectory(prefix='xjax_golden_') as scratch:
     set_environment(pathlib.Path(scratch), flags.programs)
     failed = freeze_all(flags)
-  text = json.dumps(machine(), indent=2)
-  (flags.output / 'machine.json').write_text(f'{text}\n')
   sys.exit(1 if failed else 0)
 
 
@@ -92,7 +81,11 @@ def freeze_all(flags: argparse.Namespace) -> int:
       if re.search(flags.only, name) and not is_done(flags.output, name)
     ]
     calls = {pool.submit(freeze_small, n, flags.output): n for n in todo}
-    return report(results(calls), len(todo))
+    failed = 0
+    for call in concurrent.futures.as_completed(calls):
+      failed += bool(call.result())
+      print(calls[call], call.result() or 'frozen', flush=True)
+    return failed
 
 
 def end_with_parent() -> None:
@@ -134,55 +127,6 @@ def freeze_small(name: str, output: pathlib.Path) -> str:
       frozen = Frozen(failure=reason.replace(folder, 'FOLDER')[:1000])
     frozen.save(file_of(output, name))
   return frozen.failure
-
-
-def results(
-  calls: dict[concurrent.futures.Future, str],
-) -> Iterator[tuple[str, str]]:
-  """Yields (name, why it failed) when a call ends."""
-  for call in concurrent.futures.as_completed(calls):
-    try:
-      yield calls[call], call.result()
-    except concurrent.futures.BrokenExecutor:
-      yield calls[call], 'a process ended; start the command again'
-
-
-def report(ended: Iterator[tuple[str, str]], total: int) -> int:
-  """Prints a line for each config that ended; returns how many failed."""
-  started, failed = time.monotonic(), 0
-  for number, (name, failure) in enumerate(ended, 1):
-    failed += bool(failure)
-    seconds = time.monotonic() - started
-    state = f'FAILED: {failure}' if failure else 'frozen'
-    print(f'{number}/{total} {seconds:.0f} s {name} {state}', flush=True)
-  print(f'{total - failed} of {total} frozen', flush=True)
-  return failed
-
-
-def machine() -> dict[str, object]:
-  """Returns what figures may depend on besides the code, and the commit."""
-
-  def git(*words: str) -> str:
-    call = ['git', *words]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
-
-  return {
-    'python': platform.python_version(),
-    **{name: importlib.metadata.version(name) for name in LIBRARIES},
-    'cpu': cpu(),
-    'cores': os.cpu_count(),
-    'commit': git('rev-parse', 'HEAD'),
-    'changed': bool(git('status', '--porcelain', '--', 'xjax')),
-  }
-
-
-def cpu() -> str:
-  """Returns the model of the CPU."""
-  path = pathlib.Path('/proc/cpuinfo')
-  text = path.read_text() if path.exists() else ''
-  model = re.search(r'^model name\s*: (.*)$', text, re.M)
-  return model[1] if model else platform.processor()
 
 
 if __name__ == '__main__':

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-PAD = -1  # in ids, after the last label of a list
 DOCUMENTS, PLACES = 32, 10  # that are kept of each slice's lists
 _LISTS = '/ids', '/scores'
 _TRAINING = 'loss', 'learning_rate', 'grad_norm'
@@ -30,41 +29,29 @@ class Frozen:
   lists: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
     default_factory=dict
   )
-  cut: bool = False  # whether lists had more documents or places
   # metrics.json, and the loss, learning rate and gradient norm of each step.
   metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   @classmethod
-  def of_files(
-    cls, judged: pathlib.Path, neural: bool, training: dict[str, Any]
-  ) -> Self:
-    """Reads predictions.npz and metrics.json of a folder, whole."""
+  def of_workdir(cls, workdir: pathlib.Path) -> Self:
+    """Returns the first documents and places of a finished run's lists."""
+    judged = workdir / 'eval' / 'dev'
     with np.load(judged / 'predictions.npz') as file:
       arrays = {key: file[key] for key in file.files}
     metrics = json.loads((judged / 'metrics.json').read_text())
-    if training:
+    if training := _training_of(workdir):
       metrics['training'] = training
     slices = [key[:-4] for key in arrays if key.endswith('/ids')]
     return cls(
-      neural=neural,
+      neural=any(path.is_dir() for path in workdir.rglob('checkpoints')),
       facts=_facts_of(arrays),
       digests={k: digest(arrays[k]) for k in arrays if k.endswith(_LISTS)},
-      lists={s: (arrays[f'{s}/ids'], arrays[f'{s}/scores']) for s in slices},
+      lists={
+        name: tuple(arrays[name + x][:DOCUMENTS, :PLACES] for x in _LISTS)
+        for name in slices
+      },
       metrics=metrics,
     )
-
-  @classmethod
-  def of_workdir(cls, workdir: pathlib.Path, split: str = 'dev') -> Self:
-    """Returns the first documents and places of a finished run's lists."""
-    whole = cls.of_files(
-      workdir / 'eval' / split, is_neural(workdir), training_of(workdir)
-    )
-    lists = {
-      name: tuple(part[:DOCUMENTS, :PLACES] for part in pair)
-      for name, pair in whole.lists.items()
-    }
-    cut = any(lists[name][0].size < whole.lists[name][0].size for name in lists)
-    return dataclasses.replace(whole, lists=lists, cut=cut)
 
   def save(self, path: pathlib.Path) -> None:
     """Writes one file; equal contents give equal bytes."""
@@ -72,7 +59,6 @@ class Frozen:
     record['lists'] = [*self.lists]
     text = json.dumps(record, separators=(',', ':')).encode()
     ids, scores = zip(*self.lists.values()) if self.lists else ((), ())
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix('.tmp')
     with unfinished.open('wb') as file:
       np.savez_compressed(
@@ -90,7 +76,7 @@ class Frozen:
       record = json.loads(file['record'].tobytes())
       pairs = zip(file['ids'], file['scores'])
       record['lists'] = dict(zip(record['lists'], pairs))
-    return cls(**record)
+    return cls(**{x.name: record[x.name] for x in dataclasses.fields(cls)})
 
 
 def digest(array: np.ndarray) -> str:
@@ -111,12 +97,7 @@ def _facts_of(arrays: dict[str, np.ndarray]) -> dict[str, str]:
   return facts | {'others': hashlib.sha256(long.encode()).hexdigest()}
 
 
-def is_neural(workdir: pathlib.Path) -> bool:
-  """Returns whether the run, or a run within it, has checkpoints."""
-  return any(path.is_dir() for path in workdir.rglob('checkpoints'))
-
-
-def training_of(workdir: pathlib.Path) -> dict[str, Any]:
+def _training_of(workdir: pathlib.Path) -> dict[str, Any]:
   """Returns the records of steps: folder -> one list for each step."""
   training = {}
   for path in sorted(workdir.rglob('metrics.jsonl')):
