@@ -14,8 +14,10 @@ import dataclasses
 
 from jaxtyping import Float32, Int, Int32, Int64, UInt16
 import numpy as np
+from scipy import sparse
 
 from xjax.core.arrays import Arrays
+from xjax.core.types import Ragged
 from xjax.models.linear.classifiers import Classifiers, FileArrays
 
 NARROW = 2**16  # number of classifiers that 16 bits can number
@@ -138,40 +140,27 @@ class BlockWeights:
     classifiers: Int[np.ndarray, ' C'],
   ) -> Float32[np.ndarray, 'features C']:
     """Returns the weights of features in a few classifiers of any blocks."""
+    weights = np.zeros((len(features), len(classifiers)), np.float32)
     blocks = np.searchsorted(self.columns, classifiers, 'right') - 1
-    places = classifiers - self.columns[blocks]
-    none = np.zeros(0, np.int64)
-    known, rows, at, counts = [none], [none], [none], [none]
     for block in np.unique(blocks):
       first, last = self.rows[block : block + 2]
-      row = first + np.searchsorted(self.features[first:last], features)
-      here = np.flatnonzero(row < last)
+      block_features = self.features[first:last]
+      row = np.searchsorted(block_features, features)
+      known = np.flatnonzero(row < last - first)
       # searchsorted also returns a row for features that the block does not
       # have.
-      here = here[self.features[row[here]] == features[here]]
-      at.append(np.flatnonzero(blocks == block))
-      counts.append(np.full(len(at[-1]), len(here)))
-      known += [here] * len(at[-1])
-      rows += [row[here]] * len(at[-1])
-    at = np.repeat(np.concatenate(at), np.concatenate(counts))
-    weights = np.zeros((len(features), len(classifiers)), np.float32)
-    weights[np.concatenate(known), at] = self._entries(
-      np.concatenate(rows), places[at]
-    )
+      known = known[block_features[row[known]] == features[known]]
+      own = np.flatnonzero(blocks == block)
+      places = classifiers[own] - self.columns[block]
+      bounds = self.entries[first : last + 1]
+      values = Ragged(bounds, self.values).take(row[known]).values
+      columns = Ragged(bounds, self.places).take(row[known])
+      width = self.columns[block + 1] - self.columns[block]
+      found = sparse.csr_array(
+        (values, columns.values, columns.indptr), (len(known), width)
+      )
+      weights[np.ix_(known, own)] = found[:, places].toarray()
     return weights
-
-  def _entries(
-    self, rows: Int[np.ndarray, ' cells'], places: Int[np.ndarray, ' cells']
-  ) -> Float32[np.ndarray, ' cells']:
-    """Returns the weight of each row at a place, 0 if there is no entry."""
-    at, end = self.entries[rows], self.entries[rows + 1]
-    left = end - at
-    # The places of a row ascend, so all rows are searched by bisection at once.
-    while left.max(initial=0) > 1:
-      half = left >> 1
-      at = at + half * (self.places[at + half - 1] < places)
-      left -= half
-    return np.where(self.places[at] == places, self.values[at], np.float32(0))
 
   def _fault(self) -> str | None:
     """Returns a fault that would break scoring, or None if there is none."""

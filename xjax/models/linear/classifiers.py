@@ -45,18 +45,8 @@ class Classifiers:
   ) -> 'Classifiers':
     """Makes sparse classifiers, without weights below a threshold."""
     # DiSMEC prunes weights in the same way (Babbar and Schoelkopf 2017).
-    kept = [
-      np.flatnonzero((np.abs(weights_D) >= threshold) & (weights_D != 0))
-      for weights_D in weights_DC.T
-    ]
-    data = [weights_D[ids] for weights_D, ids in zip(weights_DC.T, kept)]
-    indptr = np.cumsum([0, *map(len, kept)], dtype=np.int64)
-    weights = _matrix(
-      np.concatenate([np.empty(0, np.float32), *data], dtype=np.float32),
-      np.concatenate([np.empty(0, np.int32), *kept], dtype=np.int32),
-      indptr,
-      len(weights_DC),
-    )
+    kept_DC = np.where(np.abs(weights_DC) >= threshold, weights_DC, 0)
+    weights = sparse.csc_array(kept_DC.astype(np.float32))
     return cls(weights, bias_C.astype(np.float32))
 
   @classmethod
@@ -67,34 +57,23 @@ class Classifiers:
 
   @classmethod
   def join(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
-    matrices = [part.weights for part in parts]
-    starts = np.cumsum([0, *(len(m.data) for m in matrices)])
-    indptr = [m.indptr[:-1] + start for m, start in zip(matrices, starts)]
-    weights = _matrix(
-      np.concatenate([m.data for m in matrices]),
-      np.concatenate([m.indices for m in matrices]),
-      # int64, since all labels together can have more than 2^31 weights.
-      np.concatenate([*indptr, starts[-1:]]).astype(np.int64),
-      parts[0].n_features,
-    )
+    # The indices are int64 where all labels have more than 2^31 weights.
+    weights = sparse.hstack([part.weights for part in parts], format='csc')
     return cls(weights, np.concatenate([part.bias for part in parts]))
 
   def renumber_features(
     self, features: Int[np.ndarray, ' D'], n_features: int
   ) -> 'Classifiers':
     """Returns the classifiers with new feature numbers, which must ascend."""
-    weights = self.weights
-    indices = features[weights.indices].astype(np.int32)
-    return Classifiers(
-      _matrix(weights.data, indices, weights.indptr, n_features), self.bias
-    )
+    old, indices = self.weights, features[self.weights.indices]
+    parts = old.data, indices.astype(np.int32), old.indptr
+    weights = sparse.csc_array(parts, (n_features, self.n_labels))
+    return Classifiers(weights, self.bias)
 
   def lowest_scores(self, norm: float) -> Float[np.ndarray, ' L']:
     """Returns each label's lowest score for rows with a norm up to `norm`."""
-    squares = self.weights.data**2, self.weights.indices, self.weights.indptr
     # By Cauchy and Schwarz, |w.x| is at most |w| |x|.
-    norm_L = np.sqrt(_matrix(*squares, self.n_features).sum(axis=0))
-    return self.bias - norm * norm_L
+    return self.bias - norm * np.sqrt(self.weights.power(2).sum(axis=0))
 
   def arrays(self) -> FileArrays:
     """Returns the arrays to save, which `of_arrays` reads."""
@@ -108,8 +87,9 @@ class Classifiers:
 
   @classmethod
   def of_arrays(cls, arrays: FileArrays) -> 'Classifiers':
-    parts = (arrays[name] for name in ('data', 'indices', 'indptr'))
-    return cls(_matrix(*parts, int(arrays['n_features'])), arrays['bias'])
+    parts = tuple(arrays[name] for name in ('data', 'indices', 'indptr'))
+    shape = int(arrays['n_features']), len(arrays['bias'])
+    return cls(sparse.csc_array(parts, shape), arrays['bias'])
 
 
 def bias_of_last(
@@ -123,16 +103,6 @@ def bias_of_last(
   """
   lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
   return np.where(last_L, np.float32(lowest - 1), bias_L)
-
-
-def _matrix(
-  data: Float32[np.ndarray, ' weights'],
-  indices: Int[np.ndarray, ' weights'],
-  indptr: Int[np.ndarray, ' L_bounds'],
-  n_features: int,
-) -> sparse.csc_array:
-  shape = (n_features, len(indptr) - 1)
-  return sparse.csc_array((data, indices, indptr), shape=shape)
 
 
 @dataclasses.dataclass(frozen=True)
