@@ -1,4 +1,4 @@
-"""Finds the nearest training documents, and turns their labels into votes."""
+"""Finds the nearest training documents."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from xjax.core.arrays import csr_arrays
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD
 
 # The number of threads of BLAS is a setting of the whole process.
 _blas_setting = threading.Lock()
@@ -323,57 +323,3 @@ def _consider(norm, documents, document, memory, b, lists):
     ids_K[at], sims_K[at] = ids_K[at - 1], sims_K[at - 1]
     at -= 1
   ids_K[at], sims_K[at] = document, similarity
-
-
-class NeighbourVotes:
-  """Turns the features of documents into votes of their nearest documents.
-
-  The vote for a label is the sum of similarity^power over the nearest documents
-  that have the label, divided by the sum over all nearest documents. So votes
-  are from 0 to 1.
-  """
-
-  def __init__(
-    self,
-    documents: NearestDocuments,
-    gold: Ragged,  # of the documents, each label at most once in a row
-    n_labels: int,
-    *,
-    neighbours: int,
-    power: float,
-  ):
-    self._documents, self._neighbours = documents, neighbours
-    self._power, self.n_features = power, n_labels
-    ones = np.ones(len(gold.values))
-    shape = len(gold), n_labels
-    self._gold = sparse.csr_array((ones, gold.values, gold.indptr), shape)
-
-  def __call__(
-    self,
-    rows: sparse.csr_array,
-    exclude: Int[np.ndarray, ' B'] | None = None,
-  ) -> sparse.csr_array:
-    """Returns the votes, float32 [B, L] with ascending columns, all above 0.
-
-    `exclude` has a document that must not vote for a row, or PAD.
-    """
-    ids_BK, sims_BK = self._documents.nearest(rows, self._neighbours, exclude)
-    listed_BK = ids_BK != PAD
-    # Similarities are divided by the largest one of the row, so that no power
-    # makes all of them 0.
-    largest_B1 = np.where(listed_BK, sims_BK, 0)[:, :1]
-    relative_BK = np.where(listed_BK, sims_BK, 0).astype(np.float64)
-    relative_BK /= np.where(largest_B1 > 0, largest_B1, 1)
-    weights_BK = np.where(listed_BK, relative_BK**self._power, 0)
-    indptr = np.append(0, np.cumsum(listed_BK.sum(axis=1)))
-    parts = weights_BK[listed_BK], ids_BK[listed_BK], indptr
-    weights = sparse.csr_array(parts, (len(ids_BK), self._gold.shape[0]))
-    votes = weights @ self._gold
-    totals_B = weights_BK.sum(axis=1)
-    votes.data /= np.repeat(totals_B, np.diff(votes.indptr))
-    votes = votes.astype(np.float32)
-    # Small votes are rounded to 0 in float32, and a label with the vote 0 must
-    # not be listed.
-    votes.eliminate_zeros()
-    votes.sort_indices()
-    return votes

@@ -9,6 +9,7 @@ import dataclasses
 import pathlib
 from typing import NamedTuple
 
+from jaxtyping import Int
 import numpy as np
 from scipy import sparse
 
@@ -17,7 +18,7 @@ from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, field
 from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query, lists_of
-from xjax.core.types import Ragged
+from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus
@@ -30,7 +31,7 @@ from xjax.models.features import (
   open_featuriser,
 )
 from xjax.models.lookup.exact_match import ScoredLabels
-from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
+from xjax.models.lookup.neighbours import NearestDocuments
 from xjax.models.scorer import cannot_add, rank_blocks
 
 _ASSIGNED_ABOVE = 0.5  # more than half of the votes
@@ -71,18 +72,25 @@ class NeighboursScorer(ScoredLabels):
 
   def __init__(
     self,
+    model: 'NeighboursModel',
+    trained: TrainedRows,
     featuriser: Featuriser,
-    votes: NeighbourVotes,
     train_digest: str | None,
-    block: int,
+    *,
+    block: int = 512,  # documents that are ranked at a time
+    threads: int = 1,
   ):
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
-    self.n_labels = votes.n_features
+    self.n_labels = trained.n_labels
     self.unexplained = self.unexplained or (
       'labels of a NeighboursModel cannot be explained by words: the labels of '
       'the nearest training documents decide'
     )
-    self._votes, self._train = votes, (TRAIN, train_digest)
+    self._model, self._train = model, (TRAIN, train_digest)
+    self._documents = NearestDocuments(trained.rows, threads=threads)
+    gold = trained.gold
+    parts = np.ones(len(gold.values)), gold.values, gold.indptr
+    self._gold = sparse.csr_array(parts, (len(gold), trained.n_labels))
 
   def rank(self, documents: Documents, query: Query) -> Lists:
     query, split = query.for_labels(self.n_labels), documents.split
@@ -93,9 +101,41 @@ class NeighboursScorer(ScoredLabels):
 
     def rank_block(block: Documents, query: Query) -> Lists:
       exclude = block.numbers if own else None
-      return lists_of(self._votes(self.featuriser(block), exclude), query)
+      return lists_of(self.votes(self.featuriser(block), exclude), query)
 
     return rank_blocks(documents, query, self.block, rank_block)
+
+  def votes(
+    self,
+    rows: sparse.csr_array,  # float32 [B, D]
+    exclude: Int[np.ndarray, ' B'] | None = None,  # documents without a vote
+  ) -> sparse.csr_array:
+    """Returns the votes, float32 [B, L] with ascending columns, all above 0.
+
+    The vote for a label is the sum of similarity^power over the nearest
+    documents that have the label, divided by the sum over all nearest
+    documents. So votes are from 0 to 1.
+    """
+    nearest = self._documents.nearest
+    ids_BK, sims_BK = nearest(rows, self._model.neighbours, exclude)
+    listed_BK = ids_BK != PAD
+    # Similarities are divided by the largest one of the row, so that no power
+    # makes all of them 0.
+    sims_BK = np.where(listed_BK, sims_BK, 0).astype(np.float64)
+    largest_B1 = sims_BK[:, :1]
+    sims_BK /= np.where(largest_B1 > 0, largest_B1, 1)
+    weights_BK = np.where(listed_BK, sims_BK**self._model.power, 0)
+    indptr = np.append(0, np.cumsum(listed_BK.sum(axis=1)))
+    parts = weights_BK[listed_BK], ids_BK[listed_BK], indptr
+    weights = sparse.csr_array(parts, (len(ids_BK), self._gold.shape[0]))
+    votes = weights @ self._gold
+    votes.data /= np.repeat(weights_BK.sum(axis=1), np.diff(votes.indptr))
+    votes = votes.astype(np.float32)
+    # Small votes are rounded to 0 in float32, and a label with the vote 0 must
+    # not be listed.
+    votes.eliminate_zeros()
+    votes.sort_indices()
+    return votes
 
 
 @dataclasses.dataclass
@@ -143,18 +183,13 @@ class NeighboursModel(FeaturesModel):
     }
     sizes = n_documents, n_features, trained.n_labels
     check_sizes(path, dict(zip(wanted, sizes)), wanted)
-    votes = NeighbourVotes(
-      NearestDocuments(trained.rows, threads=max(1, run.config.data.workers)),
-      trained.gold,
-      trained.n_labels,
-      neighbours=self.neighbours,
-      power=self.power,
-    )
     return NeighboursScorer(
+      self,
+      trained,
       featuriser,
-      votes,
       run.folder.digests().get(TRAIN),
-      run.config.eval.batch_size,
+      block=run.config.eval.batch_size,
+      threads=max(1, run.config.data.workers),
     )
 
 

@@ -50,9 +50,8 @@ from xjax.models.neural.neural_plan import (
 from xjax.models.neural.neural_scorer import NeuralScorer, why_fixed
 from xjax.models.neural.neural_training import NeuralTraining, make_scorer
 from xjax.models.neural.proposals import (
-  Proposals,
   check_proposals,
-  new_proposals,
+  fit_shortlist,
 )
 from xjax.models.neural.shortlists import AllLabels, ShortlistConfig
 from xjax.models.scorer import Scorer
@@ -168,10 +167,10 @@ class NeuralModel(TextModelConfig, Model):
     mesh = make_mesh(config.mesh)
     reader = token_reader(config, vocab, mesh)
     levels = _head_levels(run).keep(corpus) if self.head.levels else None
-    proposals = new_proposals(corpus, run)
+    shortlists = fit_shortlist(corpus, run)
     plan = _plan(run, corpus.label_space, reader, mesh, levels)
     training = NeuralTraining(
-      run, corpus, reader, mesh, plan, proposals, levels
+      run, corpus, reader, mesh, plan, *shortlists, levels
     )
     scorer = training.scorer()
     end = training.train(scorer)
@@ -194,12 +193,12 @@ class NeuralModel(TextModelConfig, Model):
     else:
       vocab = folder.vocabulary()
     mesh = _present_mesh(config)
-    proposals = Proposals(self.shortlist.open(run))
+    proposer = self.shortlist.open(run)
     reader = token_reader(config, vocab, mesh)
     levels = saved_levels(run) if self.head.levels else None
     plan = _plan(run, space, reader, mesh, levels)
     step, params = _read_best(folder, plan.abstract.params, run.step)
-    scorer = make_scorer(run, space, reader, proposals, plan, mesh)
+    scorer = make_scorer(run, space, reader, proposer, plan, mesh)
     scorer.params, scorer.step = params, step
     return scorer
 

@@ -24,10 +24,13 @@ from xjax.judge.predict import predict
 from xjax.losses.loss import LabelWeights
 from xjax.models.contract import DEV, Config, Run
 from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.neural_scorer import NeuralScorer
-from xjax.models.neural.proposals import Proposals, first_rows
+from xjax.models.neural.proposals import first_rows
+from xjax.models.neural.proposer import Proposer
 from xjax.models.neural.shortlist_scorer import ShortlistScorer
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
+from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.batches.dense import TrainBatches
 from xjax.train.batches.inputs import TokenReader, label_features
 from xjax.train.checkpoint import Checkpoints
@@ -56,7 +59,7 @@ def make_scorer(
   run: Run,
   space: LabelSpace,
   reader: TokenReader,
-  proposals: Proposals,
+  proposer: Proposer | None,  # None if all labels are scored
   plan: StatePlan,
   mesh: jax.sharding.Mesh,
 ) -> NeuralScorer:
@@ -65,7 +68,7 @@ def make_scorer(
   n_labels = config.model.scored_labels(space)
   kind, recall = config.train.loss.score_kind, config.eval.recall
   parts = plan.graphdef, None, mesh, n_labels, kind, recall
-  if proposals.proposer is None:
+  if proposer is None:
     head = nnx.merge(plan.graphdef, plan.abstract.params).head
     return NeuralScorer(*parts, head.shortlist_size, reader=reader, run=run)
   combination, weight = config.model.shortlist.combination
@@ -73,7 +76,7 @@ def make_scorer(
     *parts,
     reader=reader,
     run=run,
-    proposer=proposals.proposer,
+    proposer=proposer,
     combination=combination,
     weight=weight,
   )
@@ -116,7 +119,8 @@ class NeuralTraining:
   reader: TokenReader
   mesh: jax.sharding.Mesh
   plan: StatePlan
-  proposals: Proposals = Proposals()  # by default, all labels are scored
+  proposer: Proposer | None = None  # None if all labels are scored
+  shortlists: TrainShortlists | None = None  # in training; None for all labels
   levels: LabelLevels | None = None  # of clusters, if the head has levels
 
   @property
@@ -124,7 +128,7 @@ class NeuralTraining:
     return self.run.config
 
   def scorer(self) -> NeuralScorer:
-    parts = self.reader, self.proposals, self.plan, self.mesh
+    parts = self.reader, self.proposer, self.plan, self.mesh
     return make_scorer(self.run, self.corpus.label_space, *parts)
 
   def train(self, scorer: NeuralScorer) -> Position:
@@ -141,7 +145,7 @@ class NeuralTraining:
       batch_size=config.batch_size,
       seed=self.config.seed,
       accumulate=config.accumulate,
-      shortlists=self.proposals.shortlists,
+      shortlists=self.shortlists,
     )
     iterator = iter(batches.dataset())
     judge_dev: Judge | None = None
@@ -219,7 +223,10 @@ class NeuralTraining:
       return state, position
     # 2^31 makes first parameters independent of all steps.
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
-    source = self.proposals.start or self.config.train.init_from
+    source, above = self.config.train.init_from, None
+    if self.proposer and self.config.model.shortlist.starts:
+      above = self.proposer.scorer
+      source = str(self.run.folder.stage(LEVEL).path)
     position = Position()
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
@@ -242,8 +249,8 @@ class NeuralTraining:
         taken=taken,
         check=check,
       )
-    if self.proposals.bootstraps:
-      rows = first_rows(self.proposals, self.config, self.corpus)
+    if above and model.shortlist.bootstrap:
+      rows = first_rows(above, self.shortlists, self.config, self.corpus)
       state = with_rows(state, *rows)
     if model.head.describes:
       state = self._add_descriptors(state, has_vector, taken.descriptor_run)

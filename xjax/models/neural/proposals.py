@@ -24,9 +24,9 @@ from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Loss, Solver
-from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.proposer import Proposer
 from xjax.models.neural.shortlists import FIELD
+from xjax.models.scorer import Scorer
 from xjax.models.trees.training import fit_tree, proposed_clusters
 from xjax.train.batches.candidates import TrainShortlists
 
@@ -35,16 +35,6 @@ _NODES = 'nodes'
 # coordinate descent is then far from its end after 100 epochs.
 _SOLVER = Solver(Loss.SQUARED_HINGE, c=1.0, eps=0.1, max_epochs=100)
 _UNSEEN = -1.0  # the bias of labels without training documents
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Proposals:
-  """Holds what a run needs to score shortlists; by default, all labels."""
-
-  proposer: Proposer | None = None  # None if all labels are scored
-  shortlists: TrainShortlists | None = None  # in training; None for all
-  start: str = ''  # folder of the run from which parameters are taken, or ''
-  bootstraps: bool = False  # whether first_rows are the first label rows
 
 
 def check_proposals(corpus: Corpus, run: Run) -> None:
@@ -59,30 +49,29 @@ def check_proposals(corpus: Corpus, run: Run) -> None:
   _train_lists(corpus, run)
 
 
-def new_proposals(corpus: Corpus, run: Run) -> Proposals:
-  """Returns the shortlists of a run, and trains what proposes them."""
-  shortlist = run.config.model.shortlist
-  proposer = shortlist.fit(corpus, run)
+def fit_shortlist(
+  corpus: Corpus, run: Run
+) -> tuple[Proposer | None, TrainShortlists | None]:
+  """Trains what proposes labels, and makes the shortlists of training.
+
+  None stands for a run that scores all labels, or does so in training.
+  """
+  proposer = run.config.model.shortlist.fit(corpus, run)
   lists = _train_lists(corpus, run)
   if lists is not None:
     nodes_NK = _train_nodes(corpus, run, proposer)
     # The check made the lists without nodes, which only a trained proposer has.
     lists = dataclasses.replace(lists, nodes_NK=nodes_NK)
-  if proposer is None:
-    return Proposals(shortlists=lists)
-  start = str(run.folder.stage(LEVEL).path) if shortlist.starts else ''
-  return Proposals(proposer, lists, start, shortlist.bootstrap)
+  return proposer, lists
 
 
 def first_rows(
-  proposals: Proposals, config: Config, corpus: Corpus
+  scorer: Scorer, lists: TrainShortlists, config: Config, corpus: Corpus
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns label rows and biases, fitted to the vectors of the level above."""
   split, workers = corpus.splits[TRAIN], max(1, config.data.workers)
   with Progress('vectors of train'):
-    documents = Documents.of(split.documents)
-    vectors_ND = proposals.proposer.scorer.vectors(documents)
-  lists = proposals.shortlists
+    vectors_ND = scorer.vectors(Documents.of(split.documents))
   return fitted_rows(
     vectors_ND, corpus.trained_gold, lists, config.seed, workers
   )
