@@ -1,12 +1,9 @@
-"""Two systems' predictions for the same documents."""
-
-import itertools
+"""Predictions of a system."""
 
 import numpy as np
 
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.metrics.resampling import draws
 from xjax.judge.predictions import Predictions
 
 KS = (1, 3)
@@ -29,9 +26,3 @@ def predictions(seed=0, n=60, n_labels=30, k=6):
     lists={'all': LabelLists(ids, np.take_along_axis(scores, ids, 1))},
     gold=Ragged.of([row.tolist() for row in rows]),
   )
-
-
-def drawn_rows(judged, n=20):
-  """The documents of the first bootstrap replicates."""
-  columns = itertools.islice(draws(0, len(judged)), n)
-  return [np.repeat(np.arange(len(judged)), counts) for counts in columns]

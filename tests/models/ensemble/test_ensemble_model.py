@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.kinds import KINDS, MEMBERS
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.errors import ConfigError
+from xjax.core.processes.lock import locked
 from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -149,6 +150,13 @@ def test_a_run_that_cannot_be_averaged_is_an_error(
   config.data = dataclasses.replace(config.data, **data)
   message = fault_of(config, tmp_path)
   assert re.search(says.format(run=run), message)
+
+
+def test_a_run_that_another_process_uses_is_waited_for(fitted, tmp_path):
+  run = shutil.copytree(fitted('linear').workdir, tmp_path / 'run')
+  with locked(run):
+    message = fault_of(ensemble_of(run), tmp_path)
+  assert 'wait until it ends' in message
 
 
 def test_margins_without_a_calibration_have_no_probabilities(fitted, tmp_path):

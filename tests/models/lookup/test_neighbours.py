@@ -1,4 +1,4 @@
-"""Nearest documents and their votes, against NumPy in float64."""
+"""Nearest documents, against NumPy in float64."""
 
 import hypothesis
 from hypothesis import strategies as st
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.core.types import PAD, Ragged
-from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
+from xjax.core.types import PAD
+from xjax.models.lookup.neighbours import NearestDocuments
 
 ROUTES = [
   {},
@@ -127,40 +127,6 @@ def test_lists_are_those_of_the_definition(
   for ids, sims, real in zip(*found, listed):
     order = np.lexsort((ids[real], -sims[real]))
     assert (order == np.arange(real.sum())).all()
-
-
-GOLD = Ragged.of([[0, 2], [2], [], [1, 2], [3]])
-
-
-def votes_of(documents, rows, neighbours, power, exclude=None):
-  search = NearestDocuments(sparse.csr_array(documents))
-  votes = NeighbourVotes(search, GOLD, 4, neighbours=neighbours, power=power)
-  return votes(sparse.csr_array(rows), exclude)
-
-
-@pytest.mark.parametrize('power', [0.0, 1.0, 3.0])
-def test_votes_are_weighted_by_similarity(power):
-  documents = np.float32([[1, 0], [3, 4], [4, 3], [0, 1], [0, 0]])
-  rows = np.float32([[1, 0], [0, 0], [3, 4]])
-  votes = votes_of(documents, rows, 3, power)
-  near, far = 0.8**power, 0.6**power
-  assert votes.dtype == np.float32 and votes.has_sorted_indices
-  total = 1 + near + far
-  pair = map(sparse.csr_array, (documents, rows))
-  ids, sims = NearestDocuments(next(pair)).nearest(next(pair), 3)
-  assert ids[2].tolist() == [1, 2, 3] and np.isclose(sims[2, 1], 0.96)
-  second = 0.96**power
-  whole = 1 + second + near
-  np.testing.assert_allclose(
-    votes.toarray(),
-    [
-      [1 / total, 0, (1 + far) / total, 0],
-      [0] * 4,
-      [0, near / whole, (1 + near) / whole, 0],
-    ],
-    rtol=1e-6,
-  )
-  assert votes.nnz == 4
 
 
 @pytest.mark.parametrize('lowest', [0, -3])

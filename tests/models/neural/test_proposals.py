@@ -157,7 +157,6 @@ def test_training_can_score_all_labels(tmp_path):
     ),
     ('levels', 'model.shortlist.kept', 1, 'shortlist.kept=1: document .* has'),
     ('run', 'data.corpus_seed', 5, 'use a run with the same labels'),
-    ('run', 'data.zones', ('title',), 'choose all zones that a run reads'),
     ('run', 'model.shortlist.workdir', 'no', 'there is no run of xjax'),
   ],
 )

@@ -171,29 +171,3 @@ def test_lists_are_those_of_a_slow_search(tables, k, name, more):
         scores_K[:n], [z for _, z in list_], rtol=1e-5, atol=1e-6
       )
       assert (ids_K[n:] == PAD).all() and (scores_K[n:] == NONE).all()
-
-
-def scores_by_label(ids_BK, scores_BK):
-  return [
-    {label: z for label, z in zip(*row) if label != PAD}
-    for row in zip(ids_BK.tolist(), scores_BK.tolist())
-  ]
-
-
-def test_a_label_has_one_score_whatever_lists_are_asked_for(tables):
-  stack = stack_of(tables, features=PairFeatures())
-  alone = ranked(stack, DOCUMENTS, L)
-  known = scores_by_label(*(x[0] for x in alone))
-  ids, scores = ranked(stack, DOCUMENTS, L, slices=MASKS)
-  np.testing.assert_array_equal(ids[0], alone[0][0])
-  np.testing.assert_array_equal(scores[0], alone[1][0])
-  several = [ranked(stack, DOCUMENTS, L, slices=MASKS)]
-  several.append(ranked(stack, DOCUMENTS, L, slices=MASKS[:1]))
-  several.append(ranked(stack, DOCUMENTS, L, allowed=MASKS[0]))
-  for ids, scores in several:
-    in_call = [dict(x) for x in known]
-    for ids_BK, scores_BK in zip(ids, scores):
-      for own, seen in zip(scores_by_label(ids_BK, scores_BK), in_call):
-        for label, z in own.items():
-          assert seen.setdefault(label, z) == z
-    assert in_call != known  # other labels are listed too

@@ -165,18 +165,6 @@ def found_in(*rows):
   return found
 
 
-def test_means_by_hand():
-  """Checks means of two trees; a label that a tree does not list counts 0."""
-  one = found_in({4: np.log(0.5), 2: np.log(0.4)}, {})
-  two = found_in({2: np.log(0.2), 7: np.log(0.9), 4: np.log(0.1)}, {1: -1.0})
-  ids, keys = combined([one, two], 3, 9, None, None)
-  assert ids.tolist() == [[7, 2, 4], [1, PAD, PAD]]
-  wanted = [[np.log(0.45), np.log(0.3), np.log(0.3)], [-1 - np.log(2)]]
-  np.testing.assert_allclose(keys[0], wanted[0])
-  assert keys[1, 0] == pytest.approx(wanted[1][0])
-  assert (keys[1, 1:] == -np.inf).all()
-
-
 def test_scores_whose_exponentials_are_0():
   """Checks that scores far below 0 keep their order."""
   one = found_in({0: -5000.0, 1: -900.0})

@@ -12,7 +12,6 @@ from tests.fixtures.kinds import KINDS
 from tests.fixtures.sparse_runs import contents
 from tests.models.test_config_check import broken
 from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.core.processes.lock import locked
 from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
@@ -23,8 +22,6 @@ from xjax.models.trees import sparse_model
 from xjax.models.trees.vectors import RunVectors, join
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.run_record import RunRecord
-from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 STAGE = r'config\.model\.vectors\.stage\.'
@@ -156,17 +153,3 @@ def test_a_stage_that_changed_is_an_error(joined, tmp_path):
   for start in (open_run, lambda folder: fit(joined_config(), folder)):
     with pytest.raises(DataError, match='stages/encoder/digests.json'):
       start(tmp_path / 'run')
-
-
-def test_the_vectors_of_an_unfinished_run_are_not_used(source, tmp_path):
-  config = of_run(source)
-  RunRecord().save(Workdir.at(source))
-  with pytest.raises(ConfigError, match=f'{source} is not finished'):
-    fit(config, tmp_path / 'run')
-  (source / 'run.json').unlink()
-  with locked(source), pytest.raises(ConfigError, match='wait until it ends'):
-    fit(config, tmp_path / 'run')
-  missing = of_run(tmp_path / 'missing')
-  with pytest.raises(ConfigError, match='config.model.vectors.workdir'):
-    fit(missing, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
