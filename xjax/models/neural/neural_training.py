@@ -209,18 +209,7 @@ class NeuralTraining:
     check: Callable[[], None],  # raises an error if the run has to stop
   ) -> tuple[TrainState, Position]:
     if checkpoints.steps:
-      step = checkpoints.steps[-1]
-      state, meta = checkpoints.restore(step, self.plan.abstract, iterator)
-      position = Position(**meta)
-      if is_host0():
-        more = position.step < self.config.train.steps and not position.stopped
-        logging.info(
-          '%s at step %d of %d',
-          'resuming' if more else 'training was finished',
-          position.step,
-          self.config.train.steps,
-        )
-      return state, position
+      return self._resumed(checkpoints, iterator)
     # 2^31 makes first parameters independent of all steps.
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
     source, above = self.config.train.init_from, None
@@ -264,6 +253,22 @@ class NeuralTraining:
     # On several CPU devices, the first step and the work above share few
     # threads. They would deadlock if they ran at the same time.
     return jax.block_until_ready(state), position
+
+  def _resumed(
+    self, checkpoints: Checkpoints, iterator: grain.DatasetIterator
+  ) -> tuple[TrainState, Position]:
+    step = checkpoints.steps[-1]
+    state, meta = checkpoints.restore(step, self.plan.abstract, iterator)
+    position = Position(**meta)
+    if is_host0():
+      more = position.step < self.config.train.steps and not position.stopped
+      logging.info(
+        '%s at step %d of %d',
+        'resuming' if more else 'training was finished',
+        position.step,
+        self.config.train.steps,
+      )
+    return state, position
 
   def _add_descriptors(
     self,

@@ -127,12 +127,36 @@ class StackScorer(Scorer):
     """
     if self.unexplained:
       raise ConfigError(self.unexplained)
-    shares = feature_shares(
-      self.pairs, self.ranker, documents, ids_NK, self.block
-    )
+    shares = self._shares(documents, ids_NK)
     readers = {x: y for x, y in self.stages.items() if not y.unexplained}
-    found = StackWords(readers, shares, self.reader)
-    return found.explanations(documents, ids_NK, words, n_first)
+    found = by_best_proposer(
+      readers, shares, self.reader, documents, ids_NK, words, n_first
+    )
+    return LabelExplanations(documents, self.reader, *found, shares)
+
+  def _shares(self, documents: Documents, ids_NK: np.ndarray) -> FeatureShares:
+    """Computes how much each feature adds to the scores of listed labels."""
+    names = self.pairs.names
+    values = np.full((*ids_NK.shape, len(names)), np.nan, np.float32)
+    is_rank = np.array([name.endswith(':rank') for name in names])
+    weights = np.zeros(values.shape, np.float32)
+    base = 0.0
+    with Progress('explaining', len(documents)) as shown:
+      for rows, part in documents.blocks(self.block):
+        ids_BK = ids_NK[rows]
+        listed = document, _ = np.nonzero(ids_BK != PAD)
+        keys = document * np.int64(self.n_labels) + ids_BK[listed]
+        features = self.pairs.features_of(part, keys)
+        shares = self.ranker.contributions(features)
+        at = rows[document], listed[1]
+        # Readers count the places of a list from 1.
+        readable = np.where(is_rank, 1 - features, features)
+        values[at] = np.where(features == NONE, np.nan, readable)
+        weights[at] = shares[:, :-1]
+        if len(shares):
+          base = float(shares[0, -1])
+        shown.update(len(rows))
+    return FeatureShares(names, values, weights, base)
 
   def with_labels(self, space: LabelSpace) -> 'StackScorer':
     if self.fixed_labels:
@@ -148,96 +172,53 @@ class StackScorer(Scorer):
       self.rank(Documents(['']), query)  # with the second query, if any
 
 
-def feature_shares(
-  pairs: StackPairs,
-  ranker: BoostedRanker,
+def by_best_proposer(
+  members: Mapping[str, Scorer],  # by name, those that words can explain
+  shares: FeatureShares,  # of all features
+  reader: RunWords,
   documents: Documents,
-  ids_NK: np.ndarray,  # PAD after the last label of a document
-  block: int,
-) -> FeatureShares:
-  """Computes how much each feature adds to the scores of listed labels."""
-  names = pairs.names
-  values = np.full((*ids_NK.shape, len(names)), np.nan, np.float32)
-  is_rank = np.array([name.endswith(':rank') for name in names])
-  weights = np.zeros(values.shape, np.float32)
-  base = 0.0
-  with Progress('explaining', len(documents)) as shown:
-    for rows, part in documents.blocks(block):
-      ids_BK = ids_NK[rows]
-      listed = document, _ = np.nonzero(ids_BK != PAD)
-      keys = document * np.int64(pairs.n_labels) + ids_BK[listed]
-      features = pairs.features_of(part, keys)
-      shares = ranker.contributions(features)
-      at = rows[document], listed[1]
-      # Readers count the places of a list from 1.
-      readable = np.where(is_rank, 1 - features, features)
-      values[at] = np.where(features == NONE, np.nan, readable)
-      weights[at] = shares[:, :-1]
-      if len(shares):
-        base = float(shares[0, -1])
-      shown.update(len(rows))
-  return FeatureShares(names, values, weights, base)
+  ids_NK: np.ndarray,
+  words: int,
+  n_first: int,
+) -> tuple[np.ndarray, np.ndarray, int, list[np.ndarray]]:
+  """Finds the words that explain labels, in the proposer that adds most.
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class StackWords:
-  """Finds the words that explain labels, in the proposer that adds most."""
-
-  members: Mapping[str, Scorer]  # by name, those whose labels words can explain
-  shares: FeatureShares  # of all features
-  reader: RunWords
-
-  def explanations(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int,
-  ) -> LabelExplanations:
-    places = [_places(self.reader.words(x)) for x in documents]
-    at_NKW = np.full((*ids_NK.shape, words), BEYOND, np.int32)
-    weights_NKW = np.zeros(at_NKW.shape, np.float32)
-    first = [
-      np.zeros((ids_NK.shape[1], len(numbers)), np.float32)
-      for numbers in places[:n_first]
-    ]
-    chosen_NK = self._chosen() if self.members else None
-    for number, member in enumerate(self.members.values()):
-      # Each proposer explains only the labels to which it adds most.
-      is_own = (chosen_NK == number) & (ids_NK < member.n_labels)
-      own_NK = np.where(is_own, ids_NK, PAD)
-      read = documents_for(member, documents)
-      by_member = member.explain(read, own_NK, words, n_first)
-      for row in np.flatnonzero((own_NK != PAD).any(axis=1)):
-        # A proposer reads other zones, or fewer words. Its places become those
-        # of all words of the document.
-        number_of = _numbers(by_member, row, places[row])
-        for column in np.flatnonzero(own_NK[row] != PAD):
-          at = row, column
-          listed = by_member.at_NKW[at], by_member.weights_NKW[at]
-          at_W, weights_W = _known(*listed, number_of)
-          at_NKW[at][: len(at_W)] = at_W
-          weights_NKW[at][: len(at_W)] = weights_W
-          if row < len(first):
-            weights_T = by_member.first[row][column]
-            every = np.arange(len(weights_T))
-            at_T, weights_T = _known(every, weights_T, number_of)
-            first[row][column][at_T] = weights_T
-    return LabelExplanations(
-      documents, self.reader, at_NKW, weights_NKW, words, first, self.shares
-    )
-
-  def _chosen(self) -> np.ndarray:
-    """Returns the number of the proposer that adds most to each label."""
-    totals = [
-      self.shares.weights_NKF[:, :, self._columns(name)].sum(axis=2)
-      for name in self.members
-    ]
-    return np.argmax(totals, axis=0)
-
-  def _columns(self, proposer: str) -> list[int]:
-    names = enumerate(self.shares.names)
-    return [i for i, name in names if name.startswith(f'{proposer}:')]
+  The result is at_NKW, weights_NKW, words and first of LabelExplanations.
+  """
+  places = [_places(reader.words(x)) for x in documents]
+  at_NKW = np.full((*ids_NK.shape, words), BEYOND, np.int32)
+  weights_NKW = np.zeros(at_NKW.shape, np.float32)
+  first = [
+    np.zeros((ids_NK.shape[1], len(numbers)), np.float32)
+    for numbers in places[:n_first]
+  ]
+  adds = []
+  for name in members:
+    own_F = [x.startswith(f'{name}:') for x in shares.names]
+    adds.append(shares.weights_NKF[:, :, own_F].sum(axis=2))
+  chosen_NK = np.argmax(adds, axis=0) if adds else None
+  for number, member in enumerate(members.values()):
+    # Each proposer explains only the labels to which it adds most.
+    is_own = (chosen_NK == number) & (ids_NK < member.n_labels)
+    own_NK = np.where(is_own, ids_NK, PAD)
+    read = documents_for(member, documents)
+    by_member = member.explain(read, own_NK, words, n_first)
+    for row in np.flatnonzero((own_NK != PAD).any(axis=1)):
+      # A proposer reads other zones, or fewer words. Its places become those of
+      # all words of the document.
+      number_of = _numbers(by_member, row, places[row])
+      for column in np.flatnonzero(own_NK[row] != PAD):
+        at = row, column
+        listed = by_member.at_NKW[at], by_member.weights_NKW[at]
+        at_W, weights_W = _known(*listed, number_of)
+        at_NKW[at][: len(at_W)] = at_W
+        weights_NKW[at][: len(at_W)] = weights_W
+        if row < len(first):
+          weights_T = by_member.first[row][column]
+          every = np.arange(len(weights_T))
+          at_T, weights_T = _known(every, weights_T, number_of)
+          first[row][column][at_T] = weights_T
+  return at_NKW, weights_NKW, words, first
 
 
 def _places(words: Sequence[WordPlace]) -> dict[tuple[str, int], int]:
