@@ -114,11 +114,16 @@ def open_other(source: str, path: str) -> tuple[Run, Scorer]:
     raise ConfigError(
       f'{path}: another process uses the run in {source}; wait until it ends'
     )
-  with _damage_as_fault(source, path):
+  try:
     run = RunRecord.read(folder)
     if run and not run.finished:
       raise DataError('its training was stopped')
     return open_folder(folder, step)
+  except DataError as error:
+    raise ConfigError(
+      f'{path}: the run in {source} is not finished or is damaged; train it '
+      f'to its end first ({error})'
+    ) from error
 
 
 def open_source(
@@ -138,17 +143,6 @@ def open_source(
   other, scorer = open_other(source, path)
   check_zones(run.config, source, other.config)
   return other, scorer
-
-
-@contextlib.contextmanager
-def _damage_as_fault(source: str, path: str) -> Iterator[None]:
-  try:
-    yield
-  except DataError as error:
-    raise ConfigError(
-      f'{path}: the run in {source} is not finished or is damaged; train it '
-      f'to its end first ({error})'
-    ) from error
 
 
 def check_zones(config: Config, source: str, theirs: Config) -> None:

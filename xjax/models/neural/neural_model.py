@@ -1,8 +1,9 @@
 """Defines the neural model: a TextModel that ranks labels, and its training."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import dataclasses
 import functools
+import pathlib
 import time
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from flax import nnx
 import jax
 
 from xjax.core.config_part import field, kinds_that
-from xjax.core.distributed import barrier, is_host0
+from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, make_mesh, share_of
 from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
@@ -163,7 +164,7 @@ class NeuralModel(TextModelConfig, Model):
     elif config.data.tokens.pretrained:
       vocab = keep_encoder(self, config.data, corpus.split('train'), folder)
     else:
-      vocab = _vocabulary(config, corpus, folder)
+      vocab = _vocabulary(run, corpus)
     mesh = make_mesh(config.mesh)
     reader = token_reader(config, vocab, mesh)
     levels = _head_levels(run).keep(corpus) if self.head.levels else None
@@ -317,17 +318,15 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   return mesh
 
 
-def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """Reads the vocabulary of a workdir; builds and saves it first if absent."""
-  # Other processes wait, and then read the file of host 0, so that all have the
-  # same numbers of words.
-  if is_host0() and not folder.vocab.exists():
-    vocab = first_vocabulary(config, corpus)
-    with folder.recording(folder.vocab):
-      vocab.save(folder.vocab)
+def _vocabulary(run: Run, corpus: Corpus) -> Vocabulary:
+  """Reads the vocabulary of a run; builds and saves it first if absent."""
+
+  def build() -> Callable[[pathlib.Path], None]:
+    vocab = first_vocabulary(run.config, corpus)
     logging.info('vocabulary: %d words', len(vocab.words))
-  barrier('xjax:vocabulary')
-  return folder.vocabulary()
+    return vocab.save
+
+  return run.once(run.folder.vocab, build, Vocabulary.load)
 
 
 def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:

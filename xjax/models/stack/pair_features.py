@@ -17,6 +17,7 @@ from xjax.data.schema import LabelSpace
 from xjax.data.text.words import has_letters
 
 NONE = np.float32(-1e30)  # a feature that does not exist
+_NAN = np.float32(np.nan)
 _FIFTH = 4  # place of the fifth label of a list
 
 
@@ -121,16 +122,16 @@ class ScoreLists:
     self, keys: Int64[np.ndarray, ' X']
   ) -> tuple[Float32[np.ndarray, ' X'], Float32[np.ndarray, ' X']]:
     """Returns the scores and ranks of pairs; NaN for pairs without a score."""
-    if not len(self.keys):
-      nothing = np.full(len(keys), np.nan, np.float32)
-      return nothing, nothing
-    at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-    known = self.keys[at] == keys
-    nan = np.float32(np.nan)
-    return (
-      np.where(known, self.scores[at], nan),
-      np.where(known, self.ranks[at], nan),
-    )
+    at = _places(self.keys, keys)
+    return np.append(self.scores, _NAN)[at], np.append(self.ranks, _NAN)[at]
+
+
+def _places(
+  ascending: Int64[np.ndarray, ' cells'], keys: Int64[np.ndarray, ' X']
+) -> Int64[np.ndarray, ' X']:
+  """Returns where keys are in ascending ones; PAD, the last, for others."""
+  at = np.searchsorted(ascending, keys)
+  return np.where(np.append(ascending, PAD)[at] == keys, at, PAD)
 
 
 def feature_names(
@@ -254,13 +255,10 @@ class _Families:
   def best_without(
     self, keys: Int64[np.ndarray, ' Y'], child: Int64[np.ndarray, ' Y']
   ) -> Float32[np.ndarray, ' Y']:
-    if not len(self.keys):
-      return np.full(len(keys), np.nan, np.float32)
-    at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+    at = _places(self.keys, keys)
+    best, second = (np.append(x, _NAN)[at] for x in (self.best, self.second))
     # The best child is no sibling of its own; the second one is.
-    scores = np.where(self.child[at] == child, self.second[at], self.best[at])
-    known = self.keys[at] == keys
-    return np.where(known, scores, np.float32(np.nan))
+    return np.where(np.append(self.child, PAD)[at] == child, second, best)
 
 
 def _starts(sorted_keys: np.ndarray) -> Int64[np.ndarray, ' groups']:
