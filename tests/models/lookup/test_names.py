@@ -129,18 +129,6 @@ def test_scores_are_those_of_a_slow_search(names, text, splitter):
   assert scores == pytest.approx(wanted, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
-@given(NAMES, st.lists(LISTS, max_size=6))
-def test_scores_do_not_depend_on_other_texts(names, texts):
-  coverage = coverage_of(names)
-  rows = coverage(texts)
-  for row, text in enumerate(texts):
-    alone = coverage_of(names)([text])
-    own = slice(rows.indptr[row], rows.indptr[row + 1])
-    assert rows.indices[own].tolist() == alone.indices.tolist()
-    assert rows.data[own].tobytes() == alone.data.tobytes()
-
-
 def test_threads_can_share_a_featuriser():
   rng = np.random.default_rng(0)
   words = np.array([f'word{i}' for i in range(200)])

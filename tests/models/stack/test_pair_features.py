@@ -162,17 +162,3 @@ def test_features_are_those_of_a_slow_search(problem, features):
   for row, wanted in zip(rows, reference(*arguments), strict=True):
     assert list(row) == list(wanted)
     assert row == pytest.approx(wanted, nan_ok=True)
-
-
-@settings(deadline=None, max_examples=40)
-@given(problems(), st.lists(st.integers(0, N * B - 1), max_size=6))
-def test_features_do_not_depend_on_other_pairs_and_documents(problem, keys):
-  parents, lists = problem
-  facts, every = facts_of(parents), PairFeatures()
-  packed = [lists_of(x, N) for x in lists]
-  rows = pair_features(np.array(keys, np.int64), packed, facts, every)
-  for key, row in zip(keys, rows, strict=True):
-    document, label = divmod(key, N)
-    own = [lists_of([[x[document]] for x in groups], N) for groups in lists]
-    alone = pair_features(np.array([label]), own, facts, every)
-    assert alone.tobytes() == row.tobytes()

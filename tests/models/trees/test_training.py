@@ -118,14 +118,6 @@ def n_parts(folder):
   return len(list(folder.glob('nodes-*')))
 
 
-def test_workers_do_not_matter(wide, tmp_path):
-  data, tree = wide
-  one = train(data, tree, tmp_path / '1')
-  assert_same(train(data, tree, tmp_path / '2', workers=2), one)
-  other = train(data, tree, tmp_path / '3', seed=1)
-  assert other.values.tobytes() != one.values.tobytes()
-
-
 def test_sizes_of_parts_do_not_matter(wide, tmp_path, monkeypatch):
   data, tree = wide
   one = train(data, tree, tmp_path / '1')

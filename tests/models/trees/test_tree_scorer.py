@@ -86,23 +86,6 @@ def test_logits_do_not_saturate(models, rows):
   assert len(np.unique(best)) > N / 2
 
 
-@pytest.mark.parametrize(('n_trees', 'exact'), [(1, False), (2, True)])
-def test_workers_do_not_matter(models, rows, n_trees, exact):
-  lists = [
-    ranked(
-      scorer_of(models[:n_trees], Link.L3_HINGE, exact, 2, workers),
-      rows,
-      K,
-      RankWeights(WEIGHTS_L),
-      SLICES,
-    )
-    for workers in (1, 2, N + 3)
-  ]
-  for ids, scores in lists[1:]:
-    assert ids.tobytes() == lists[0][0].tobytes()
-    assert scores.tobytes() == lists[0][1].tobytes()
-
-
 @pytest.mark.parametrize('link', KINDS)
 def test_trees_together(models, rows, link):
   """Checks means of trees; the lists are long enough for all labels."""

@@ -10,7 +10,6 @@ from xjax.core.types import PAD
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.trees.tree_search import (
   Link,
-  SearchResult,
   Squash,
   TreeSearch,
 )
@@ -117,22 +116,6 @@ def test_a_beam_opens_the_best_nodes(large):
 def assert_same(one, other):
   for name in ('ids', 'keys', 'scores', 'opened'):
     assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
-
-
-@pytest.mark.parametrize('link', Link)
-def test_documents_do_not_change_each_other(large, link):
-  """One by one features are searched for, together they are looked up."""
-  model, rows, weights_L = large
-  real = rows * np.float32(0.1234567)  # now sums are rounded
-  search = TreeSearch(model.tree, model.weights, link)
-  logs = np.log(weights_L + 0.01)
-  for run in (functools.partial(search.beam, width=4), search.exact):
-    whole = run(real, 9, log_weights_L=logs)
-    parts = [
-      run(real[[i]], 9, log_weights_L=logs) for i in range(real.shape[0])
-    ]
-    assert_same(SearchResult.concatenate(parts), whole)
-    assert_same(run(real, 9, log_weights_L=logs), whole)
 
 
 @settings(max_examples=60)
