@@ -174,21 +174,32 @@ def names_of(space: LabelSpace, alt: bool) -> list[tuple[str, ...]]:
 
 
 @dataclasses.dataclass
-class ExactMatchModel(Model):
+class NamedModel(Model, abstract=True):
+  """Scores the labels whose names are in a text; its kinds have `alt`."""
+
+  reads = (WordsConfig,)
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    super().check(corpus, run)
+    check_letters(names_of(corpus.label_space, self.alt))
+
+  def reads_names(self, config: Config) -> bool:
+    return True
+
+  def size(self, run: Run) -> int:
+    return run.folder.labels.stat().st_size
+
+
+@dataclasses.dataclass
+class ExactMatchModel(NamedModel):
   """Assigns the labels whose names are in the document, without training.
 
   The model reads the first data.tokens.max_tokens words of a document.
   """
 
-  reads = (WordsConfig,)
-
   alt: bool = field(
     False, 'Whether to search for the alternative names of labels as well.'
   )
-
-  def check(self, corpus: Corpus, run: Run) -> None:
-    super().check(corpus, run)
-    check_letters(names_of(corpus.label_space, self.alt))
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     """Does nothing: labels.jsonl has the names of the labels."""
@@ -197,12 +208,6 @@ class ExactMatchModel(Model):
     max_words = run.config.data.tokens.max_tokens
     search = functools.partial(DescriptorMatcher, max_words=max_words)
     return NamedLabels(run.label_space(), run.config, search)
-
-  def reads_names(self, config: Config) -> bool:
-    return True
-
-  def size(self, run: Run) -> int:
-    return run.folder.labels.stat().st_size
 
 
 def _spaced_words(text: str, max_words: int | None = None) -> str:

@@ -26,7 +26,6 @@ from xjax.core.config_part import field
 from xjax.core.progress import progress
 from xjax.core.texts import Texts
 from xjax.core.types import Ragged
-from xjax.data.config import WordsConfig
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus, Document
 from xjax.data.text.words import (
@@ -36,13 +35,13 @@ from xjax.data.text.words import (
   has_letters,
   split_words,
 )
-from xjax.models.contract import Config, Model, Run
+from xjax.models.contract import Config, Run
 from xjax.models.features import SplitTexts
 from xjax.models.lookup.exact_match import (
   NamedLabels,
+  NamedModel,
   automaton_of,
   check_letters,
-  names_of,
 )
 from xjax.models.lookup.name_loops import best_names
 
@@ -323,7 +322,7 @@ def _largest(
 
 
 @dataclasses.dataclass
-class NamesModel(Model):
+class NamesModel(NamedModel):
   """Scores labels by how much of their names is in the document.
 
   A stem counts more if few training documents have it, and if it occurs several
@@ -331,7 +330,6 @@ class NamesModel(Model):
   alone. The model reads the first data.tokens.max_tokens words of a document.
   """
 
-  reads = (WordsConfig,)
   label_independent_files = (_COUNTS,)
 
   alt: bool = field(
@@ -353,10 +351,6 @@ class NamesModel(Model):
         f'{", ".join(languages)}; for other languages, set '
         f'{path}.units=CHARACTERS'
       )
-
-  def check(self, corpus: Corpus, run: Run) -> None:
-    super().check(corpus, run)
-    check_letters(names_of(corpus.label_space, self.alt))
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     texts = SplitTexts(corpus.splits[TRAIN].documents)
@@ -383,11 +377,5 @@ class NamesModel(Model):
   def _counts(self, run: Run) -> pathlib.Path:
     return run.folder.path / _COUNTS
 
-  def reads_names(self, config: Config) -> bool:
-    return True
-
   def same_files(self, config: Config, other: Config) -> bool:
     return self == other.model and super().same_files(config, other)
-
-  def size(self, run: Run) -> int:
-    return run.folder.labels.stat().st_size
