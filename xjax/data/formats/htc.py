@@ -23,6 +23,7 @@ from xjax.data.files.json_lines import Fields, find_files, find_source
 from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_taxonomy
+from xjax.data.formats.own_files import name_splits
 from xjax.data.schema import Document, Label
 
 
@@ -77,7 +78,7 @@ class HtcData(DataConfig):
     folder = find_source(self.dir)
     faults = Faults(self.on_error)
     builder = CorpusBuilder(self.dir, faults, self.cache_folder)
-    files = _find_splits(folder)
+    files = name_splits(find_files(folder, 'jsonl?'))
     builder.describe(read_taxonomy, _find_taxonomy(folder, self.htc))
     labels = tuple(builder.labels.values())
     inner: set[str] = set()
@@ -114,10 +115,7 @@ class HtcData(DataConfig):
     )
 
 
-_SPLITS = {'val': 'dev', 'valid': 'dev'}
-_USUAL = ('train', 'dev', 'val', 'valid', 'test')
 _EXAMPLE = 'a file like train.json or wos_train.json'
-_WORDS = re.compile('[_.-]')
 _NO_TAXONOMY = re.compile(r'\..*|.*\.jsonl?(\.gz)?')  # hidden, or JSON
 
 
@@ -153,32 +151,6 @@ def _with_ancestors(
   return lambda ids: tuple(
     dict.fromkeys([*ids, *(a for id_ in ids for a in ancestors(id_))])
   )
-
-
-def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-  """Finds the files of each split.
-
-  A file name consists of words that are separated by `_`, `-` or `.`. The last
-  word is the split, as in wos_train.json. If no file name ends with `train`, an
-  earlier word can be `train`, as in nyt_train_all.json. The same holds for dev
-  and test. The words `val` and `valid` mean dev. Each file with another name is
-  a split of its own.
-  """
-  files = find_files(folder, 'jsonl?')
-  words = {stem: _WORDS.split(stem) for stem in files}
-  last = {stem: _split_of(words[stem][-1:]) for stem in files}
-  splits: dict[str, list[pathlib.Path]] = {}
-  for stem, paths in files.items():
-    inner = _split_of(words[stem])
-    inner = '' if inner in last.values() else inner
-    splits.setdefault(last[stem] or inner or stem, []).extend(paths)
-  return splits
-
-
-def _split_of(words: Sequence[str]) -> str:
-  """Returns the only split among the words; '' for no or several splits."""
-  named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
-  return named.pop() if len(named) == 1 else ''
 
 
 def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:

@@ -50,9 +50,10 @@ def find_layout(source: str, faults: Faults) -> Layout:
   described = files.pop(LABELS, None)
   labels = only_file(described, faults) if described else None
   if files:
-    splits = _splits_of(files)
-    chosen = {name: only_file(paths, faults) for name, paths in splits.items()}
+    # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
+    splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
+    chosen = {name: only_file(paths, faults) for name, paths in splits.items()}
     return Layout(chosen, divided=not is_one, labels=labels)
   folders = label_folders(path)
   if not folders:
@@ -69,25 +70,35 @@ def find_layout(source: str, faults: Faults) -> Layout:
   return Layout({TRAIN: path}, by_label=True, divided=False, labels=labels)
 
 
-def _splits_of(
+def name_splits(
   files: dict[str, list[pathlib.Path]],
 ) -> dict[str, list[pathlib.Path]]:
-  """Names files by split: the only file is train, whatever its name."""
-  if len(files) == 1 and not _split_in(*files):
-    return {TRAIN: next(iter(files.values()))}
+  """Names files by split; every other file is a split of its own.
+
+  If no file is called train, a word in the name is the split, best the last
+  one, as in wos_train.json and nyt_train_all.json. The words of a name are
+  separated by `_`, `-`, `.` or spaces.
+  """
   splits: dict[str, list[pathlib.Path]] = {}
   for stem, paths in files.items():
     splits.setdefault(SPLIT_NAMES.get(stem, stem), []).extend(paths)
-  if TRAIN not in splits:  # names such as news_train.csv
+  for first in (-1, 0) if TRAIN not in splits else ():
+    named: dict[str, list[pathlib.Path]] = {}
     for stem, paths in files.items():
-      if name := _split_in(stem):
-        splits.setdefault(name, []).extend(paths)
+      if name := _split_in(stem, first):
+        named.setdefault(name, []).extend(paths)
+    splits = named | splits
   return splits
 
 
-def _split_in(name: str) -> str:
-  """Returns the split that the last word of a name means; '' if it is none."""
-  return split_of(re.split(r'[\W_]+', name)[-1])
+def _split_in(name: str, first: int = -1) -> str:
+  """Returns the only split that words of a name mean; '' for none or several.
+
+  `first` is the first word that counts; -1 is the last word.
+  """
+  words = re.split(r'[\W_]+', name)[first:]
+  named = {*map(split_of, words)} - {''}
+  return named.pop() if len(named) == 1 else ''
 
 
 def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
