@@ -71,7 +71,7 @@ def main(argv: list[str]) -> None:
 def bibtex() -> Problem:
   """Returns Bibtex with all labels."""
   xc = read_xc(pathlib.Path(_DATA.value, 'bibtex', 'train.txt'))
-  return sparse.csr_array(normalize(xc.features)), xc.gold, xc.n_labels
+  return sparse.csr_array(normalize(xc.matrix())), xc.labels, xc.n_labels
 
 
 def eurlex57k() -> Problem:

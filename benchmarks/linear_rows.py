@@ -46,8 +46,8 @@ def rows_of_files(folder: str, split: str, transform: Callable) -> Rows:
   rows = {}
   for part, name in (('train', 'train'), ('dev', split)):
     xc = read_xc(pathlib.Path(folder) / f'{name}.txt')
-    rows[f'X_{part}'] = sparse.csr_matrix(transform(xc.features))
-    rows[f'Y_{part}'] = gold_matrix(xc.gold, xc.n_labels)
+    rows[f'X_{part}'] = sparse.csr_matrix(transform(xc.matrix()))
+    rows[f'Y_{part}'] = gold_matrix(xc.labels, xc.n_labels)
   return rows
 
 

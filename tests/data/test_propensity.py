@@ -30,7 +30,7 @@ def test_the_usual_propensities_need_three_documents():
 
 @pytest.mark.real_data
 def test_those_of_bibtex(data_dir):
-  gold = read_xc(data_dir / 'bibtex' / 'train.txt', features=False).gold
+  gold = read_xc(data_dir / 'bibtex' / 'train.txt', features=False).labels
   counts = np.bincount(gold.values, minlength=159)
   assert counts[[0, 1, 2, 56, 134]].tolist() == [39, 85, 51, 28, 691]
   weights = propensity_weights(counts, len(gold), 0.55, 1.5)

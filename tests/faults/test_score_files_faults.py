@@ -45,9 +45,6 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     TEXT.replace(b'0.25', b'1e39'),
     '2: the score of label 2 is infinite',
   ),
-  'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 occurs twice'),
-  'a row too few': (TEXT[:-6], ' 2 rows, but the header says 3'),
-  'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
   'no header': (
     TEXT[4:].replace(b'0:', b'3:'),
     '1: the header `N L` (numbers of documents and labels) is missing; a score '
@@ -63,18 +60,9 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     ' has 100000000 labels, but only 3 entries; at most 4194304 labels are '
     'believed then. Correct the header, or number the labels without gaps',
   ),
-  'gzip cut short': (
-    gzip.compress(TEXT, mtime=0)[:-8],
-    '5: the gzip file is cut short: get it again',
-  ),
   'a gzipped matrix': (
     gzip.compress(matrix(), mtime=0),
     ' is a gzipped .npz; unpack it with gunzip',
-  ),
-  'a line that is not JSON': (
-    LISTS + b'{"id": "c",\n',
-    '3: not JSON: Expecting property name enclosed in double quotes at column '
-    '12',
   ),
   'infinity in a list': (LISTS.replace(b'0.5', b'-1e999'), NOT_FINITE),
   'beyond float32 in a list': (

@@ -16,13 +16,12 @@ from tests.fixtures.xc_writers import (
   write_xc_scores,
 )
 from xjax.core.types import Ragged
+from xjax.data.formats.svmlight import SparseRows, read_sparse
 from xjax.data.formats.xc_files import (
-  XcFile,
   in_pairs,
   read_inv_prop,
   read_pairs,
   read_xc,
-  read_xc_scores,
 )
 
 CANONICAL = {
@@ -33,31 +32,27 @@ CANONICAL = {
 }
 
 
+def write_again(path, rows: SparseRows):
+  """Writes what was read."""
+  if len(rows.header) == 2:
+    write_xc(path, rows.labels, rows.n_labels)
+  else:
+    n_labels = rows.n_labels if rows.header else None
+    write_xc(path, rows.labels, n_labels, rows.matrix())
+
+
 @pytest.mark.parametrize('kind', CANONICAL)
 def test_the_same_bytes_again(tmp_path, kind):
-  path, again = tmp_path / 'a.txt', tmp_path / 'b.txt'
+  path, again = tmp_path / 'a.txt', tmp_path / 'b.txt.gz'
   path.write_bytes(CANONICAL[kind])
-  write_xc(again, read_xc(path))
-  assert again.read_bytes() == CANONICAL[kind]
-  zipped = tmp_path / 'c.txt.gz'
-  write_xc(zipped, read_xc(again))
-  assert gzip.decompress(zipped.read_bytes()) == CANONICAL[kind]
-  assert same(read_xc(zipped), read_xc(path))
+  write_again(again, read_xc(path))
+  assert gzip.decompress(again.read_bytes()) == CANONICAL[kind]
+  assert_same(read_xc(again).labels, read_xc(path).labels)
 
 
-def same(one: XcFile, two: XcFile) -> bool:
-  assert one.header == two.header and one.n_labels == two.n_labels
-  np.testing.assert_array_equal(one.gold.indptr, two.gold.indptr)
-  np.testing.assert_array_equal(one.gold.values, two.gold.values)
-  assert (one.features is None) == (two.features is None)
-  return one.features is None or same_matrix(one.features, two.features)
-
-
-def same_matrix(one: sparse.csr_array, two: sparse.csr_array) -> bool:
-  assert one.shape == two.shape and one.dtype == two.dtype
-  for part in ('indptr', 'indices', 'data'):
-    np.testing.assert_array_equal(getattr(one, part), getattr(two, part))
-  return True
+def assert_same(one: Ragged, two: Ragged) -> None:
+  np.testing.assert_array_equal(one.indptr, two.indptr)
+  np.testing.assert_array_equal(one.values, two.values)
 
 
 FINITE = {'allow_nan': False, 'allow_infinity': False}
@@ -91,65 +86,61 @@ def test_written_and_read(tmp_path, data):
   labels = st.lists(st.integers(0, 7), unique=True, max_size=3).map(sorted)
   gold = Ragged.of([data.draw(labels) for _ in range(n)])
   path = tmp_path / 'f.txt'
-  xc = XcFile(features, gold, n_labels=8)
-  write_xc(path, xc)
-  assert same(read_xc(path), xc)
-  assert read_xc(path, features=False).features is None
-  xc = XcFile(None, gold, n_labels=8)
-  write_xc(path, xc)
-  assert same(read_xc(path), xc)
+  write_xc(path, gold, 8, features)
+  found = read_xc(path)
+  assert_same(found.labels, gold)
+  matrix = found.matrix()
+  assert matrix.shape == features.shape and matrix.dtype == features.dtype
+  for part in ('indptr', 'indices', 'data'):
+    expected = getattr(features, part)
+    np.testing.assert_array_equal(getattr(matrix, part), expected)
+  assert not len(read_xc(path, features=False).values)
+  write_xc(path, gold, 8)
+  found = read_xc(path)
+  assert_same(found.labels, gold)
+  assert found.n_labels == 8
   scores = data.draw(matrices(st.floats(**FINITE), np.float64))
   write_xc_scores(path, scores)
-  assert same_matrix(read_xc_scores(path), scores)
+  found = read_sparse(path)
+  np.testing.assert_array_equal(found.entries.indptr, scores.indptr)
+  np.testing.assert_array_equal(found.entries.values, scores.indices)
+  np.testing.assert_array_equal(found.values, scores.data)
+  assert found.values.dtype == np.float64
 
 
 def test_without_a_header_sizes_are_what_is_there(tmp_path):
   path = tmp_path / 'f.txt'
   path.write_bytes(b'3,1 2:1\n\n')
   found = read_xc(path)
-  assert found.features.shape == (2, 3) and found.n_labels == 4
-  assert not found.header
+  assert found.matrix().shape == (2, 3) and found.n_labels == 4
   path.write_bytes(b'\n')
   found = read_xc(path)
-  assert found.features.shape == (1, 0) and found.n_labels == 0
+  assert found.matrix().shape == (1, 0) and found.n_labels == 0
 
 
 def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
   path = tmp_path / 'f.txt'
   path.write_bytes(b'1 4\n3:1 0:0 1:1.0\n')
-  assert read_xc(path).gold[0].tolist() == [1, 3]
-  scores = read_xc_scores(path)
-  assert scores.indices.tolist() == [3, 0, 1]
-  assert scores.data.tolist() == [1, 0, 1]
+  assert read_xc(path).labels[0].tolist() == [1, 3]
+  assert read_sparse(path).entries[0].tolist() == [3, 0, 1]
 
 
-NO_HEADER = (
-  '1: the header `N L` (numbers of documents and labels) is missing; a score '
-  'file must start with this header'
-)
 NO_GOLD = 'must be 0 or 1; scores are not gold labels'
 
 
 @pytest.mark.parametrize(
-  ('read', 'text', 'message'),
+  ('text', 'message'),
   [
-    (read_xc, b'1 2 2\n0 1:nan\n', '2: the value of feature 1 is NaN'),
-    (read_xc, b'1 2 2\n0 1:1e39\n', '2: the value of feature 1 is infinite'),
-    (read_xc_scores, b'2 2\n\n1:-inf\n', '3: the score of label 1 is infinite'),
-    (read_xc_scores, b'1 2\n1:NaN\n', '2: the score of label 1 is NaN'),
-    (read_xc_scores, b'1 2 2\n0 1:1\n', NO_HEADER),
-    (
-      read_xc,
-      b'2 2\n0:1\n0:0 1:0.5\n',
-      f'3: the value of gold label 1 {NO_GOLD}',
-    ),
-    (read_xc, b'1 2\n1:-1\n', f'2: the value of gold label 1 {NO_GOLD}'),
+    (b'1 2 2\n0 1:nan\n', '2: the value of feature 1 is not finite'),
+    (b'1 2 2\n0 1:1e39\n', '2: the value of feature 1 is not finite'),
+    (b'2 2\n0:1\n0:0 1:0.5\n', f'3: the value of gold label 1 {NO_GOLD}'),
+    (b'1 2\n1:-1\n', f'2: the value of gold label 1 {NO_GOLD}'),
   ],
 )
-def test_faults(tmp_path, read, text, message):
+def test_faults(tmp_path, text, message):
   path = tmp_path / 'f.txt'
   path.write_bytes(text)
-  assert error_text(read, path) == f'{path}:{message}'
+  assert error_text(read_xc, path) == f'{path}:{message}'
 
 
 @pytest.mark.parametrize('name', ['f.txt', 'f.txt.gz'])
@@ -209,7 +200,7 @@ def test_faults_of_pairs_and_weights(tmp_path, read, text, message):
 def test_bibtex(data_dir, tmp_path, name, n):
   path = data_dir / 'bibtex' / f'{name}.txt'
   found = read_xc(path)
-  assert found.features.shape == (n, 1836) and found.n_labels == 159
-  assert len(found.gold) == n and found.gold.lengths.min() >= 1
-  write_xc(tmp_path / 'again.txt', found)
+  assert found.matrix().shape == (n, 1836) and found.n_labels == 159
+  assert len(found.labels) == n and found.labels.lengths.min() >= 1
+  write_again(tmp_path / 'again.txt', found)
   assert (tmp_path / 'again.txt').read_bytes() == path.read_bytes()

@@ -17,7 +17,6 @@ from tests.judge.files.given import given, read
 from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.formats.xc_files import XcFile
 from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.predictions import Predictions
 
@@ -70,8 +69,7 @@ MATRICES = {
 def features(n_labels: int | None):
   def write(path: pathlib.Path, rows: list[list[int]]) -> None:
     some = sparse.csr_array(np.ones((len(rows), 2), np.float32))
-    gold = Ragged.of(rows)
-    write_xc(path, XcFile(some, gold, n_labels or 0, n_labels is not None))
+    write_xc(path, Ragged.of(rows), n_labels, some)
 
   return write
 
@@ -98,7 +96,7 @@ def gold_npz(path: pathlib.Path, rows: list[list[int]]) -> None:
 
 
 def label_file(path: pathlib.Path, rows: list[list[int]]) -> None:
-  write_xc(path, XcFile(None, Ragged.of(rows), 5))
+  write_xc(path, Ragged.of(rows), 5)
 
 
 GOLDS = {

@@ -18,7 +18,6 @@ from tests.judge.files.given import given, read, refused
 from tests.judge.systems import system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.formats.xc_files import XcFile
 from xjax.judge.files.judged import read_judged, read_train_gold
 
 NAMES = ('law', 'tax', 'sea')
@@ -54,7 +53,7 @@ def matrix(path, n: int = 3, n_docs: int = 1) -> None:
 
 
 def with_header(path, rows: list[list[int]], n: int) -> None:
-  write_xc(path, XcFile(None, Ragged.of(rows), n))
+  write_xc(path, Ragged.of(rows), n)
 
 
 def without(path, rows: list[list[int]]) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 
 import numpy as np
+from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
@@ -78,6 +79,25 @@ class SparseRows:
     first = 2 if self.header else 1
     return np.arange(first, first + len(self.labels), dtype=np.int64)
 
+  @property
+  def n_labels(self) -> int:
+    """Returns the number in the header, or else the largest label plus 1."""
+    return self.header[-1] if self.header else _width(self.labels)
+
+  @property
+  def n_features(self) -> int:
+    """Returns the number in the header, or else the largest feature plus 1."""
+    return self.header[1] if self.header else _width(self.entries)
+
+  def matrix(self) -> sparse.csr_array:
+    """Returns the features as a float32 matrix [N, D]."""
+    indptr = self.entries.indptr
+    if indptr[-1] < 2**31:  # LIBLINEAR and similar libraries require int32
+      indptr = indptr.astype(np.int32)
+    parts = (self.values, self.entries.values, indptr)
+    shape = len(self.entries), self.n_features
+    return sparse.csr_array(parts, shape)
+
   def check(self, rows: Ragged, is_bad: np.ndarray, message: str) -> None:
     """Raises a DataError for the first bad value, with its line number.
 
@@ -88,6 +108,11 @@ class SparseRows:
       row = int(np.searchsorted(rows.indptr, at, 'right')) - 1
       message = message.format(f'{rows.values[at]:.0f}')
       raise DataError(f'{self.path}:{self.lines[row]}: {message}')
+
+
+def _width(rows: Ragged) -> int:
+  """Returns the number of columns, which is the largest value plus 1."""
+  return int(rows.values.max(initial=-1)) + 1
 
 
 def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:

@@ -32,8 +32,8 @@ from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus, choose_splits
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.drawing import divided
 from xjax.data.formats.label_files import read_columns, read_descriptors
-from xjax.data.formats.svmlight import check_width
-from xjax.data.formats.xc_files import XcFile, read_xc
+from xjax.data.formats.svmlight import SparseRows, check_width
+from xjax.data.formats.xc_files import read_xc
 from xjax.data.schema import Label, Labels, Split
 from xjax.data.sparse_documents import SparseDocuments
 
@@ -147,9 +147,9 @@ class XcFeaturesData(DataConfig):
       return Labels.of(read_descriptors(path, faults).values())
     return read_columns(path, faults, plain=True)
 
-  def _documents(self, path: pathlib.Path, xc: XcFile) -> SparseDocuments:
-    rows = scale_rows(xc.features, self.tokens.norm)
-    labels = xc.gold if len(xc.gold.values) else None
+  def _documents(self, path: pathlib.Path, xc: SparseRows) -> SparseDocuments:
+    rows = scale_rows(xc.matrix(), self.tokens.norm)
+    labels = xc.labels if len(xc.labels.values) else None
     return SparseDocuments(os.fspath(path), rows, labels)
 
 
@@ -164,31 +164,31 @@ def _keys(rows: sparse.csr_array, seed: int) -> array:
   return keys
 
 
-def _read(path: pathlib.Path) -> XcFile:
+def _read(path: pathlib.Path) -> SparseRows:
   """Reads one feature file and checks that it has features and documents."""
   xc_file = read_xc(path)
-  if xc_file.features is None:
+  if len(xc_file.header) == 2:
     raise DataError(
       f'{path}:1: `N L` is the header of a label file; a feature file starts '
       'with `N D L` or has no header'
     )
-  if not len(xc_file.gold):
+  if not len(xc_file.labels):
     raise DataError(f'{path}: no document in it')
   return xc_file
 
 
 def _check_widths(
-  files: Mapping[pathlib.Path, XcFile], check_labels: bool
+  files: Mapping[pathlib.Path, SparseRows], check_labels: bool
 ) -> None:
-  entries = sum(xc.features.nnz + len(xc.gold.values) for xc in files.values())
+  entries = sum(len(xc.values) + len(xc.labels.values) for xc in files.values())
   for path, xc in files.items():
-    check_width(path, xc.features.shape[1], 'feature', entries)
+    check_width(path, xc.n_features, 'feature', entries)
     if check_labels:
       check_width(path, xc.n_labels, 'label', entries)
 
 
 def _labels(
-  files: Mapping[pathlib.Path, XcFile],
+  files: Mapping[pathlib.Path, SparseRows],
   names: Sequence[pathlib.Path],
   named: Labels,
 ) -> Labels:

@@ -16,7 +16,6 @@ import math
 import os
 
 import numpy as np
-from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
@@ -28,78 +27,25 @@ from xjax.data.formats.svmlight import (
   read_sparse,
 )
 
-NO_HEADER = (
-  'the header `N L` (numbers of documents and labels) is missing; a score file '
-  'must start with this header'
-)
 NOT_GOLD = (
   'the value of gold label {} must be 0 or 1; scores are not gold labels'
 )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class XcFile:
-  """Holds the content of a feature or label file."""
-
-  # Float32 [N, D], columns ascending in each row; None if none were read.
-  features: sparse.csr_array | None
-  gold: Ragged  # N rows of labels, ascending
-  n_labels: int  # without a header, the largest label + 1
-  header: bool = True  # whether there is one; always in a label file
-
-
-def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
-  """Reads a feature or label file.
+def read_xc(path: str | os.PathLike, features: bool = True) -> SparseRows:
+  """Reads a feature or label file; the labels of both are in `labels`.
 
   In a label file, a label with value 0 is left out. A value in it that is not 0
   or 1, or a feature that is not finite, is a DataError.
   """
   rows = read_sparse(path, features)
-  _check_finite(rows)
-  if len(rows.header) == 2:
-    rows.check(rows.entries, ~np.isin(rows.values, (0, 1)), NOT_GOLD)
-    gold = rows.entries.keep(rows.values != 0)
-    return XcFile(None, ascending(gold), rows.header[1])
-  return XcFile(
-    features=_matrix(rows) if features else None,
-    gold=rows.labels,
-    n_labels=rows.header[2] if rows.header else _width(rows.labels),
-    header=bool(rows.header),
-  )
-
-
-def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
-  """Reads the scores of a score file, or the values of a label file.
-
-  The result is float64 [N, L]. The entries of a row are in the order of the
-  file. Scores of 0 are kept as explicit entries.
-  """
-  rows = read_sparse(path)
-  if len(rows.header) != 2:
-    raise DataError(f'{path}:1: {NO_HEADER}')
-  _check_finite(rows)
-  return _matrix(rows)
-
-
-def _check_finite(rows: SparseRows) -> None:
-  value = 'score of label' if len(rows.header) == 2 else 'value of feature'
-  subject = f'the {value} {{}} is '
-  rows.check(rows.entries, np.isnan(rows.values), subject + 'NaN')
-  rows.check(rows.entries, np.isinf(rows.values), subject + 'infinite')
-
-
-def _matrix(rows: SparseRows) -> sparse.csr_array:
-  width = rows.header[1] if rows.header else _width(rows.entries)
-  indptr = rows.entries.indptr
-  if indptr[-1] < 2**31:  # LIBLINEAR and similar libraries require int32
-    indptr = indptr.astype(np.int32)
-  parts = (rows.values, rows.entries.values, indptr)
-  return sparse.csr_array(parts, shape=(len(rows.entries), width))
-
-
-def _width(rows: Ragged) -> int:
-  """Returns the number of columns, which is the largest value plus 1."""
-  return int(rows.values.max(initial=-1)) + 1
+  if len(rows.header) == 3 or not rows.header:
+    faulty = ~np.isfinite(rows.values)
+    rows.check(rows.entries, faulty, 'the value of feature {} is not finite')
+    return rows
+  rows.check(rows.entries, ~np.isin(rows.values, (0, 1)), NOT_GOLD)
+  gold = ascending(rows.entries.keep(rows.values != 0))
+  return dataclasses.replace(rows, labels=gold)
 
 
 def read_pairs(

@@ -86,23 +86,14 @@ def _read_xc(path: str | os.PathLike) -> LabelRows:
   """Reads an XC-repository file, or LIBSVM rows."""
   file = read_xc(path, features=False)
   # Features are read only to explain why there are no labels.
-  if not len(file.gold.values) and _has_features(path):
+  may_explain = not len(file.labels.values) and len(file.header) != 2
+  if may_explain and len(read_xc(path).values):
     raise DataError(
       f'{path}: has no label; if its rows are `label:value`, add the header '
       '`N L`, the numbers of documents and labels'
     )
-  first = 2 if file.header else 1
-  return LabelRows(
-    path,
-    file.gold,
-    n_labels=file.n_labels if file.header else None,
-    lines=np.arange(first, first + len(file.gold)),
-  )
-
-
-def _has_features(path: str | os.PathLike) -> bool:
-  features = read_xc(path).features
-  return features is not None and features.nnz > 0
+  n_labels = file.n_labels if file.header else None
+  return LabelRows(path, file.labels, n_labels=n_labels, lines=file.lines)
 
 
 def _read_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:

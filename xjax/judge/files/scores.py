@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
-from xjax.data.formats.xc_files import NO_HEADER, read_xc_scores
+from xjax.data.formats.svmlight import read_sparse
 from xjax.judge.files.kind import FileKind, file_kind, unknown_format
 from xjax.judge.files.rows import LabelRows, read_json_rows
 from xjax.judge.files.sparse_npz import read_sparse_npz
@@ -49,7 +49,10 @@ def read_predictions(
         doc_ids=tuple(saved.doc_ids),
       )
     case FileKind.XC_LABELS if _has_scores(path):
-      raise DataError(f'{path}:1: {NO_HEADER}')
+      raise DataError(
+        f'{path}:1: the header `N L` (numbers of documents and labels) is '
+        'missing; a score file must start with this header'
+      )
     case _:
       raise unknown_format(path, 'predictions', _PREDICTED)
   if not len(scored):
@@ -65,13 +68,13 @@ def _has_scores(path: str | os.PathLike) -> bool:
 
 
 def _read_text(path: str | os.PathLike) -> LabelRows:
-  scores = read_xc_scores(path)
+  found = read_sparse(path)
   return LabelRows(
     path,
-    Ragged(scores.indptr.astype(np.int64), scores.indices),
-    n_labels=scores.shape[1],
-    lines=np.arange(2, 2 + scores.shape[0]),
-    scores=scores.data,
+    found.entries,
+    n_labels=found.n_labels,
+    lines=found.lines,
+    scores=found.values,
   ).validate()
 
 
