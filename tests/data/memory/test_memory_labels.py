@@ -1,22 +1,17 @@
+import json
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from tests.fixtures.frames import Column
 from xjax.core.errors import DataError
-from xjax.data.memory.memory_labels import (
-  check_lengths,
-  labels_of,
-  with_same_labels,
-)
+from xjax.data.memory.folder import labelled_documents, write_folder
+from xjax.data.memory.memory_labels import labels_of
 from xjax.data.schema import Label
 
 GOLD = [('a', 'c'), (), ('b',)]
 HOT = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
-
-
-def lists(given):
-  return [given.ids(row) for row in range(len(given))]
 
 
 @pytest.mark.parametrize(
@@ -30,8 +25,8 @@ def lists(given):
 )
 def test_lists_of_every_form_give_the_same_labels(given):
   found = labels_of(given)
-  assert lists(found) == GOLD
-  assert not found.ordered
+  assert found.rows == GOLD
+  assert found.labels is None
 
 
 @pytest.mark.parametrize(
@@ -39,9 +34,9 @@ def test_lists_of_every_form_give_the_same_labels(given):
 )
 def test_an_indicator_matrix_has_a_column_for_each_label(given):
   found = labels_of(given, ['a', 'b', 'c'])
-  assert lists(found) == GOLD
-  assert found.ordered
-  assert lists(labels_of(given)) == [('0', '2'), (), ('1',)]
+  assert found.rows == GOLD
+  assert [label.id for label in found.labels] == ['a', 'b', 'c']
+  assert labels_of(given).rows == [('0', '2'), (), ('1',)]
 
 
 @pytest.mark.parametrize(
@@ -55,20 +50,14 @@ def test_an_indicator_matrix_has_a_column_for_each_label(given):
 def test_one_label_is_a_list_and_an_integer_stands_for_its_digits(
   given, wanted
 ):
-  assert lists(labels_of(given)) == wanted
+  assert labels_of(given).rows == wanted
 
 
 def test_given_labels_keep_their_order_and_names():
   names = [Label('b', 'bee'), 'a']
   found = labels_of([['a'], ['b', 'a']], names)
   assert [label.name for label in found.labels] == ['bee', 'a']
-  assert [row.tolist() for row in found.rows] == [[1], [0, 1]]
-
-
-def test_two_splits_share_their_labels():
-  first, second = with_same_labels(labels_of([['b']]), labels_of([['a'], []]))
-  assert first.labels == second.labels == (Label('a', 'a'), Label('b', 'b'))
-  assert (lists(first), lists(second)) == ([('b',)], [('a',), ()])
+  assert found.rows == [('a',), ('b', 'a')]
 
 
 @pytest.mark.parametrize(
@@ -103,4 +92,16 @@ def test_a_wrong_label_is_one_error_with_its_position(given, names, message):
 
 def test_numbers_of_texts_and_labels_must_be_equal():
   with pytest.raises(DataError, match='x has 3 documents, but y has'):
-    check_lengths(3, 2, 'x', 'y')
+    labelled_documents(['a', 'b', 'c'], [[], []], names=('x', 'y'))
+
+
+def test_splits_of_features_share_their_labels(tmp_path):
+  splits = {
+    name: labelled_documents(np.eye(2), labels)
+    for name, labels in (('train', [['b'], []]), ('dev', [['a'], ['b', 'a']]))
+  }
+  write_folder(tmp_path / 'data', splits)
+  labels = (tmp_path / 'data' / 'labels.jsonl').read_text().splitlines()
+  assert [json.loads(line)['id'] for line in labels] == ['a', 'b']
+  dev = (tmp_path / 'data' / 'dev.txt').read_text()
+  assert dev == '2 2 2\n0 0:1.0\n0,1 1:1.0\n'

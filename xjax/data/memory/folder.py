@@ -1,18 +1,15 @@
 """Writes documents that are in memory as the data folder of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 import dataclasses
 import filecmp
 import json
 import pathlib
+from typing import Any
 
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.memory.memory_labels import (
-  MemoryLabels,
-  check_lengths,
-  labels_of,
-)
+from xjax.data.memory.memory_labels import MemoryLabels, labels_of
 from xjax.data.memory.memory_texts import documents_of
 from xjax.data.schema import Document, Label, label_row
 from xjax.data.sparse_documents import SparseDocuments
@@ -47,7 +44,11 @@ def labelled_documents(
         'Documents with labels'
       )
   gold = labels_of(labels, label_names, names[1])
-  check_lengths(len(documents), len(gold), *names)
+  if len(documents) != len(gold.rows):
+    raise DataError(
+      f'{names[0]} has {len(documents)} documents, but {names[1]} has labels '
+      f'of {len(gold.rows)} documents'
+    )
   return LabelledDocuments(documents, gold)
 
 
@@ -106,34 +107,36 @@ def _write_lines(
   folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
 ) -> None:
   for name, split in splits.items():
-    with (folder / f'{name}.jsonl').open('w', encoding='utf-8') as file:
-      for row, document in enumerate(split.documents):
-        line = {'id': document.id, 'zones': dict(document.zones)}
-        line['labels'] = split.labels.ids(row)
-        file.write(json.dumps(line, ensure_ascii=False) + '\n')
-  gold = splits['train'].labels
-  if gold.ordered:
-    _write_labels(folder, gold.labels)
+    rows = (
+      {'id': x.id, 'zones': dict(x.zones), 'labels': ids}
+      for x, ids in zip(split.documents, split.labels.rows)
+    )
+    _write_json_lines(folder / f'{name}.jsonl', rows)
+  if labels := splits['train'].labels.labels:
+    _write_json_lines(folder / 'labels.jsonl', map(label_row, labels))
 
 
-def _write_labels(folder: pathlib.Path, labels: Sequence[Label]) -> None:
-  with (folder / 'labels.jsonl').open('w', encoding='utf-8') as file:
-    for label in labels:
-      file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
+def _write_json_lines(path: pathlib.Path, rows: Iterable[Any]) -> None:
+  with path.open('w', encoding='utf-8') as file:
+    file.writelines(json.dumps(x, ensure_ascii=False) + '\n' for x in rows)
 
 
 def _write_features(
   folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
 ) -> None:
+  used = {id_ for x in splits.values() for row in x.labels.rows for id_ in row}
   labels = splits['train'].labels.labels
-  _write_labels(folder, labels)
+  labels = labels or [Label(id_, id_) for id_ in sorted(used)]
+  _write_json_lines(folder / 'labels.jsonl', map(label_row, labels))
+  index = {label.id: str(i) for i, label in enumerate(labels)}
   for name, split in splits.items():
     rows = split.documents.rows
     with (folder / f'{name}.txt').open('w', encoding='ascii') as file:
       file.write(f'{rows.shape[0]} {rows.shape[1]} {len(labels)}\n')
-      for row in range(len(split)):
+      for row, ids in enumerate(split.labels.rows):
         part = slice(rows.indptr[row], rows.indptr[row + 1])
-        ids = ','.join(map(str, split.labels.rows[row].tolist()))
+        gold = ','.join(index[id_] for id_ in ids)
         # The shortest decimal text of a float32 is read back as it was.
         pairs = zip(rows.indices[part].tolist(), rows.data[part].astype(str))
-        file.write(f'{ids} {" ".join(f"{i}:{value}" for i, value in pairs)}\n')
+        entries = ' '.join(f'{i}:{value}' for i, value in pairs)
+        file.write(f'{gold} {entries}\n')

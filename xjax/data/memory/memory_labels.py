@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
-from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields
 from xjax.data.memory.memory_texts import (
   is_frame,
@@ -26,31 +25,8 @@ _EXPECTED = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MemoryLabels:
-  labels: tuple[Label, ...]  # in the caller's order, or sorted by id
-  rows: Ragged  # N sorted rows of indices into `labels`
-  ordered: bool  # whether the caller gave all labels, in order
-
-  def __len__(self) -> int:
-    return len(self.rows)
-
-  def ids(self, row: int) -> tuple[str, ...]:
-    return tuple(self.labels[i].id for i in self.rows[row].tolist())
-
-  def with_labels(self, labels: tuple[Label, ...]) -> 'MemoryLabels':
-    index = {label.id: i for i, label in enumerate(labels)}
-    rows = [sorted(index[x] for x in self.ids(i)) for i in range(len(self))]
-    return MemoryLabels(labels, Ragged.of(rows), self.ordered)
-
-
-def with_same_labels(
-  first: MemoryLabels, second: MemoryLabels
-) -> tuple[MemoryLabels, MemoryLabels]:
-  """Returns the gold labels of two splits as indices into the same labels."""
-  if first.ordered:
-    return first, second
-  by_id = {label.id: label for label in first.labels + second.labels}
-  labels = tuple(by_id[id_] for id_ in sorted(by_id))
-  return first.with_labels(labels), second.with_labels(labels)
+  rows: list[tuple[str, ...]]  # ids of N documents; as in `labels`, or sorted
+  labels: tuple[Label, ...] | None  # all labels, in order, if they are given
 
 
 def labels_of(
@@ -67,24 +43,23 @@ def labels_of(
   the columns; by default, those that occur. `name` is for the DataError of a
   fault.
   """
-  if label_names is None and is_frame(labels):
-    label_names = [str(column) for column in labels.columns]
-  known = _known(label_names)
   if is_frame(labels):
+    if label_names is None:
+      label_names = [str(column) for column in labels.columns]
     labels = labels.to_numpy()
-  if sparse.issparse(labels) or getattr(labels, 'ndim', 1) == 2:
+  known = _known(label_names)
+  if getattr(labels, 'ndim', 1) == 2:
     return _of_matrix(labels, known, name)
   lists = _id_lists(items_of(labels, name, _EXPECTED), name)
   if known is None:
-    ids = sorted({id_ for row in lists for id_ in row})
-    known = tuple(Label(id_, id_) for id_ in ids)
+    return MemoryLabels([tuple(sorted(ids)) for ids in lists], None)
   index = {label.id: i for i, label in enumerate(known)}
   for row, ids in enumerate(lists):
     for id_ in ids:
       if id_ not in index:
         raise DataError(f'{name}[{row}]: {id_!a} is not in label_names')
-  rows = Ragged.of([sorted(index[id_] for id_ in ids) for ids in lists])
-  return MemoryLabels(known, rows, label_names is not None)
+  rows = [tuple(sorted(ids, key=index.__getitem__)) for ids in lists]
+  return MemoryLabels(rows, known)
 
 
 def _known(
@@ -93,19 +68,16 @@ def _known(
   if label_names is None:
     return None
   items = items_of(label_names, 'label_names', 'expected a list of labels')
-  labels = []
+  labels: dict[str, Label] = {}
   for row, item in enumerate(items):
     where = f'label_names[{row}]'
     id_ = _id_of(item.id if isinstance(item, Label) else item, where)
-    labels.append(item if isinstance(item, Label) else Label(id_, id_))
+    if id_ in labels:
+      raise DataError(f'{where}: {id_!a} occurs twice')
+    labels[id_] = item if isinstance(item, Label) else Label(id_, id_)
   if not labels:
     raise DataError('label_names is empty')
-  seen: set[str] = set()
-  for row, label in enumerate(labels):
-    if label.id in seen:
-      raise DataError(f'label_names[{row}]: {label.id!a} occurs twice')
-    seen.add(label.id)
-  return tuple(labels)
+  return tuple(labels.values())
 
 
 def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
@@ -154,11 +126,6 @@ def _id_of(value: Any, where: str) -> str:
 def _of_matrix(
   matrix: Any, known: tuple[Label, ...] | None, name: str
 ) -> MemoryLabels:
-  if matrix.ndim != 2 or matrix.dtype.kind not in 'biufO':
-    raise DataError(
-      f'{name} is an array of shape {matrix.shape} and type {matrix.dtype}; '
-      f'{_EXPECTED}'
-    )
   if not sparse.issparse(matrix):  # 2 is refused below, like other values
     matrix = np.where(np.isin(matrix, (0, 1)), matrix, 2).astype(np.int8)
   gold = sparse.csr_array(matrix)
@@ -172,14 +139,7 @@ def _of_matrix(
     raise DataError(
       f'{name} has {n_labels} columns, but label_names has {len(known)} labels'
     )
-  rows = Ragged(gold.indptr.astype(np.int64), gold.indices.astype(np.int32))
-  return MemoryLabels(known, rows.keep(gold.data != 0), True)
-
-
-def check_lengths(n_texts: int, n_labels: int, texts: str, labels: str) -> None:
-  """Checks that there are as many documents as lists of labels."""
-  if n_texts != n_labels:
-    raise DataError(
-      f'{texts} has {n_texts} documents, but {labels} has labels of {n_labels} '
-      'documents'
-    )
+  gold.eliminate_zeros()
+  ids = np.array([label.id for label in known], object)
+  rows = np.split(ids[gold.indices], gold.indptr[1:-1])
+  return MemoryLabels([tuple(row) for row in rows[: gold.shape[0]]], known)

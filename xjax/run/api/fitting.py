@@ -22,7 +22,6 @@ from xjax.data.memory.folder import (
   labelled_documents,
   write_folder,
 )
-from xjax.data.memory.memory_labels import with_same_labels
 from xjax.data.schema import Label
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.models.contract import DATA, DEV, Config
@@ -83,19 +82,14 @@ def _splits(
     raise ConfigError(
       f'dev={reprlib.repr(dev)}: must be a pair (texts, labels), or a share'
     )
-  if label_names is None and train.labels.ordered:
+  if label_names is None:
     label_names = train.labels.labels
   dev_part = labelled_documents(*dev, label_names, ('dev[0]', 'dev[1]'))
   check_trainable(dev_part, 'dev[0]')
   is_sparse = isinstance(train.documents, SparseDocuments)
   if is_sparse != isinstance(dev_part.documents, SparseDocuments):
     raise ConfigError('dev: must have features if texts has, else texts')
-  first, second = with_same_labels(train.labels, dev_part.labels)
-  splits = {
-    TRAIN: LabelledDocuments(train.documents, first),
-    DEV: LabelledDocuments(dev_part.documents, second),
-  }
-  return splits, 0.0
+  return {TRAIN: train, DEV: dev_part}, 0.0
 
 
 def config_of(config: Config | str) -> Config:

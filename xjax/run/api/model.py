@@ -148,7 +148,7 @@ class Model:
       names = list(self.labels.ids)
     judged = labelled_documents(texts, labels, names)
     documents = self._scaled(judged.documents)
-    ids = [judged.labels.ids(row) for row in range(len(judged))]
+    ids = judged.labels.rows
     if not ids:
       raise DataError('texts is empty: there are no documents to judge')
     run, config = self.run, self.config.eval
