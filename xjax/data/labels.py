@@ -1,6 +1,6 @@
 """Makes label spaces: orders and counts labels, and holds out some labels."""
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Container, Sequence
 import dataclasses
 import hashlib
 import pathlib
@@ -12,9 +12,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Faults, plural
-from xjax.data.files.json_lines import read_records
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
+from xjax.data.formats.label_files import read_ids
 from xjax.data.schema import Labels, LabelSpace
 
 # Only labels with 1 to 200 training documents can be held out.
@@ -79,26 +79,6 @@ def draw_labels(
   return ranked[rng.integers(bounds[:-1], bounds[1:])]
 
 
-def read_label_list(
-  path: pathlib.Path, described: Collection[str], faults: Faults
-) -> tuple[str, ...]:
-  """Reads a file with one label id per line, plain or gzipped."""
-  # If there are descriptors, an id without one is a fault.
-  ids: dict[str, None] = {}
-  before, name = faults.count, 'the label id'
-  for _, fields in read_records(path, faults, plain=name):
-    id_ = fields.identifier(name)
-    if id_ in ids:
-      fields.faults.append(f'duplicate label {id_!a}')
-    if id_ and described and id_ not in described:
-      fields.faults.append(f'unknown label {id_!a}: it has no descriptor')
-    if not fields.faults:
-      ids[id_] = None
-  if not ids:
-    faults.add_empty(path, 'label', before)
-  return tuple(ids)
-
-
 def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
   """Returns the labels to train, in the order in which the model numbers them.
 
@@ -129,7 +109,7 @@ def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
           f"data.labels={data.labels!r}: must be 'corpus', 'all' or a file in "
           'the current folder or in data.dir'
         )
-      ids = read_label_list(path, described, faults)
+      ids = tuple(read_ids(path, faults, described=described))
       faults.settle()
       return raw.labels.with_ids(ids)
 
@@ -169,7 +149,7 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
   if folder:  # there were two places
     logging.info('%s: the ids are read from %s', field, path)
   faults = Faults(on_error=None)
-  ids = read_label_list(path, (), faults)
+  ids = tuple(read_ids(path, faults))
   faults.settle()
   return ids
 

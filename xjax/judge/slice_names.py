@@ -10,8 +10,8 @@ from xjax.core.errors import ConfigError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD
 from xjax.data.files.faults import Faults
+from xjax.data.formats.label_files import read_ids
 from xjax.data.hierarchy import Hierarchy
-from xjax.data.labels import read_label_list
 from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
@@ -138,7 +138,7 @@ def _in_file(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
   """Returns the labels whose ids are in a file, bool [L]."""
   faults = Faults(on_error=None)
   index = Texts.of(predictions.labels).row_of
-  ids = read_label_list(path, index, faults)
+  ids = tuple(read_ids(path, faults, described=index))
   faults.settle()
   mask_L = np.zeros(len(index), bool)
   mask_L[index.find(ids)] = True

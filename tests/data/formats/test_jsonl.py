@@ -140,7 +140,7 @@ def document(**fields) -> dict:
     (
       'dev',
       gzip.compress(lines(DEV * 9), mtime=0)[:-10],
-      ':8: the gzip file is cut ',
+      ': the gzip file is cut ',
     ),
     ('train', b'', ': no document in it'),
   ],

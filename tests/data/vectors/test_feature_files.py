@@ -103,7 +103,7 @@ FAULTS = {
   'cut short': ({'npy': cut(150)}, INCOMPLETE),
   'no array': ({'npy': pathlib.Path.unlink}, r'train\.npy: no such file'),
   'no ids': ({'ids.txt': pathlib.Path.unlink}, r'ids\.txt: cannot be read'),
-  'duplicate': ({'ids': [*'abad']}, r"ids\.txt:3: duplicate id 'a'"),
+  'duplicate': ({'ids': [*'abad']}, r"ids\.txt:3: duplicate document 'a'"),
   'fewer ids': (
     {'ids': IDS[:3]},
     r'ids\.txt: 3 ids, but .*train\.npy has 4 rows',

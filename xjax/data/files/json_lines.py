@@ -121,9 +121,8 @@ def numbered_lines(
   Blank lines are included, because one may stand for a document. A line that is
   damaged, UTF-16 or longer than _LONGEST is a DataError.
   """
-  number = 0
   lines = iter(functools.partial(file.readline, _LONGEST + 1), b'')
-  try:
+  with reading(path):
     for number, line in enumerate(lines, 1):
       if len(line) > _LONGEST:
         raise DataError(
@@ -135,14 +134,6 @@ def numbered_lines(
           raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')
         line = line.removeprefix(UTF8_MARK)
       yield number, line.rstrip(b'\r\n')
-  except EOFError as error:
-    raise DataError(
-      f'{path}:{number + 1}: the gzip file is cut short: get it again'
-    ) from error
-  except (OSError, zlib.error) as error:
-    raise DataError(
-      f'{path}:{number + 1}: the file is damaged: {error}'
-    ) from error
 
 
 def read_rows(

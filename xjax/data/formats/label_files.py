@@ -1,6 +1,6 @@
 """Reads files about labels: descriptors, names of columns, and taxonomies."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 import dataclasses
 import graphlib
 import os
@@ -24,6 +24,31 @@ def read_descriptors(
 ) -> dict[str, Label]:
   """Reads labels.jsonl[.gz], by id, and collects the faults of its lines."""
   return _described(read_records(path, faults), path, faults)
+
+
+def read_ids(
+  path: str | os.PathLike,
+  faults: Faults,
+  what: str = 'label',
+  described: Collection[str] = (),
+) -> dict[str, int]:
+  """Reads a file with one id per line, plain or gzipped; returns their lines.
+
+  If there are descriptors (`described`), an id without one is a fault.
+  """
+  ids: dict[str, int] = {}
+  before, name = faults.count, f'the {what} id'
+  for line, fields in read_records(path, faults, plain=name):
+    id_ = fields.identifier(name)
+    if id_ in ids:
+      fields.faults.append(f'duplicate {what} {id_!a}')
+    if id_ and described and id_ not in described:
+      fields.faults.append(f'unknown label {id_!a}: it has no descriptor')
+    if not fields.faults:
+      ids[id_] = line
+  if not ids:
+    faults.add_empty(path, what, before)
+  return ids
 
 
 def read_concepts(path: pathlib.Path, faults: Faults) -> dict[str, Label]:

@@ -25,8 +25,8 @@ import numpy as np
 from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.data_config import DataConfig
+from xjax.data.formats.label_files import read_ids
 from xjax.data.schema import Corpus
 from xjax.data.text.words import split_words
 from xjax.data.vectors.feature_rows import FeatureRows
@@ -75,21 +75,23 @@ def read_features(
   """
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
-  row_of = _read_ids(pathlib.Path(f'{stem}.ids.txt'))
+  faults = Faults(on_error=None)
+  lines = read_ids(f'{stem}.ids.txt', faults, 'document')
+  faults.settle()
   lengths = _read_lengths(stem, len(vectors))
-  if len(row_of) != len(lengths):
+  if len(lines) != len(lengths):
     ending = 'lengths.npy' if os.path.exists(f'{stem}.lengths.npy') else 'npy'
     raise DataError(
-      f'{stem}.ids.txt: {len(row_of)} ids, but {stem}.{ending} has '
+      f'{stem}.ids.txt: {len(lines)} ids, but {stem}.{ending} has '
       f'{len(lengths)} rows'
     )
-  order = np.array([row_of.get(id_, -1) for id_ in ids], np.int64)
+  order = np.array([lines.get(id_, 0) - 1 for id_ in ids], np.int64)
   if len(missing := np.flatnonzero(order < 0)):
     raise DataError(
       f'{stem}.ids.txt: {len(missing)} of {len(ids)} {what} are missing, '
       f'such as {ids[missing[0]]!a}'
     )
-  features = FeatureRows.of(f'{stem}.npy', list(row_of), vectors, lengths)
+  features = FeatureRows.of(f'{stem}.npy', list(lines), vectors, lengths)
   return features.select(order, ids)
 
 
@@ -178,18 +180,3 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
       f'the number of vectors in {stem}.npy, {n_vectors}'
     )
   return np.asarray(lengths, np.int64)
-
-
-def _read_ids(path: pathlib.Path) -> dict[str, int]:
-  rows: dict[str, int] = {}
-  faults = Faults(on_error=None)
-  with open_text(path) as file:
-    for number, line in numbered_lines(file, path):
-      fields = Fields({})
-      id_ = fields.as_id(line.decode('utf-8', 'surrogateescape'), 'the id')
-      if id_ in rows:
-        fields.faults.append(f'duplicate id {id_!a}')
-      faults.extend(path, number, fields.faults)
-      rows[id_] = number - 1
-  faults.settle()
-  return rows

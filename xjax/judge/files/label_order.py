@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import os
 import re
 
@@ -10,12 +11,11 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
-  Fields,
   check_rereadable,
   numbered_lines,
   open_text,
 )
-from xjax.data.formats.label_files import read_descriptors
+from xjax.data.formats.label_files import read_descriptors, read_ids
 from xjax.judge.files.rows import LabelRows
 
 _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
@@ -83,12 +83,17 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
   """
   check_rereadable(path)
   with open_text(path) as file:
-    lines = list(numbered_lines(file, path))
+    _, first = next(numbered_lines(file, path), (0, b''))
   faults = Faults(on_error=None)
-  if lines and lines[0][1].lstrip().startswith(b'{'):
+  if first.lstrip().startswith(b'{'):
     labels = tuple(read_descriptors(path, faults))
   else:
-    labels = _read_plain_ids(lines, path, faults)
+    lines = read_ids(path, faults)
+    labels = tuple(lines)
+    # A line that is left out would move the labels after it.
+    rows = (row for row, line in enumerate(lines.values(), 1) if row != line)
+    for row in itertools.islice(rows, not faults.count):
+      faults.add(path, row, 'the id is empty')
   faults.settle()
   order = LabelOrder(path, labels)
   if order.numbered and np.any(np.diff(column_numbers(labels)) < 0):
@@ -97,19 +102,3 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
       'other ids, or sort the lines by id'
     )
   return order
-
-
-def _read_plain_ids(
-  lines: Sequence[tuple[int, bytes]], path: str | os.PathLike, faults: Faults
-) -> tuple[str, ...]:
-  ids: dict[str, None] = {}
-  for number, line in lines:
-    fields = Fields({})
-    id_ = fields.as_id(line.decode('utf-8', 'surrogateescape'), 'the id')
-    if id_ in ids:
-      fields.faults.append(f'duplicate label {id_!a}')
-    if faults.extend(path, number, fields.faults):
-      ids[id_] = None
-  if not ids:
-    faults.add_empty(path, 'label', 0)
-  return tuple(ids)
