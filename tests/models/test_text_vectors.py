@@ -50,30 +50,18 @@ def test_a_loaded_encoder_computes_the_same_bits_without_the_folder(
 ):
   monkeypatch.setattr('xjax.networks.pretrained.model_folder.find_model', None)
   again = TextVectors.load(saved)
-  assert again.digest == fitted.digest
   expected, rows = fitted(TEXTS), again(TEXTS)
   np.testing.assert_array_equal(rows.toarray(), expected.toarray())
   again.save(tmp_path / 'again.npz')
   assert (tmp_path / 'again.npz').read_bytes() == saved.read_bytes()
 
 
-def test_all_that_decides_vectors_is_in_the_digest(fitted, folder, tmp_path):
-  digests = {fitted.digest}
-  longer = TextVectorsConfig(folder, max_tokens=17)
-  digests.add(TextVectors.fit([], longer).digest)
-  for name, words in (('sizes', 'of the'), ('words', 'of the the sea')):
-    sizes = {'layer_norm_eps': 0.1} if name == 'sizes' else {}
-    write_encoder(tmp_path / name, True, words, **sizes)
-    other = TextVectorsConfig(str(tmp_path / name), max_tokens=16)
-    digests.add(TextVectors.fit([], other).digest)
-  assert len(digests) == 4
-
-
 def test_without_a_folder_a_small_encoder_is_made():
   config = TextVectorsConfig(max_tokens=16)
   vectors = TextVectors.fit(TEXTS, config)
-  assert vectors.digest == TextVectors.fit(TEXTS, config).digest
   rows = vectors(TEXTS).toarray()
+  again = TextVectors.fit(TEXTS, config)(TEXTS).toarray()
+  np.testing.assert_array_equal(rows, again)
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
   assert not np.allclose(rows[0], rows[2])
 

@@ -14,8 +14,8 @@ trained by:
     --config.data.tokens.dir=FOLDER --config.model.embedding.dim=384 \
     --workdir=runs/frozen
 
-If you start the same command again, it writes only the files that are missing.
-Vectors of single words are trained by `xjax embeddings`.
+FOLDER appears when it is complete. Vectors of single words are trained by
+`xjax embeddings`.
 """
 
 from absl import flags
@@ -49,7 +49,9 @@ _SPLITS = flags.DEFINE_list(
   ['train', 'dev', 'test'],
   'Splits. By default, those of train, dev and test that exist.',
 )
-_OUTPUT = flags.DEFINE_string('output', None, 'Folder to write.')
+_OUTPUT = flags.DEFINE_string(
+  'output', None, 'Folder to write; it must not exist yet.'
+)
 required.require('output', 'give the folder to write')
 
 

@@ -90,6 +90,13 @@ def temporary_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
+def check_new_folder(path: pathlib.Path) -> None:
+  """Raises WriteError unless the path is free, or an empty folder."""
+  with writing(path):
+    if os.path.lexists(path) and not (path.is_dir() and not os.listdir(path)):
+      raise WriteError(f'{path}: exists already; choose a new folder')
+
+
 def build_folder(
   path: str | os.PathLike, build: Callable[[pathlib.Path], None]
 ) -> None:

@@ -9,8 +9,7 @@ import tarfile
 import tempfile
 import weakref
 
-from xjax.core.atomic import build_folder, write_json
-from xjax.core.errors import ConfigError
+from xjax.core.atomic import build_folder, check_new_folder, write_json
 from xjax.data.files.file_set import read_json
 from xjax.models.config_json import to_json
 from xjax.models.contract import DEV, Run, load_config
@@ -47,8 +46,7 @@ def save_run(run: Run, step: int, folder: str | os.PathLike) -> None:
   """
   path = pathlib.Path(os.path.expanduser(folder)).absolute()
   # Files of the user are never removed, so only an empty folder is replaced.
-  if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-    raise ConfigError(f'{path}: exists already; save the model to a new folder')
+  check_new_folder(path)
   build_folder(path, lambda target: _copy(run, step, target))
 
 

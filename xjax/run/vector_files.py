@@ -2,15 +2,14 @@
 
 The vectors come from a pretrained encoder that is not trained, or from the
 encoder of a finished run. The files have the format of feature_files.py, so
-another run can read them as frozen features. The folder also has embed.json,
-which says from which encoder and documents the files are.
+another run can read them as frozen features. The folder appears when it is
+complete.
 """
 
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
-import hashlib
-import json
+import glob
 import os
 import pathlib
 from typing import Any
@@ -20,7 +19,12 @@ import jax
 from jaxtyping import Float32
 import numpy as np
 
-from xjax.core.atomic import atomic_write, remove_temporaries, write_json
+from xjax.core.atomic import (
+  build_folder,
+  check_new_folder,
+  remove_temporaries,
+  writing,
+)
 from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
@@ -28,9 +32,8 @@ from xjax.data.config import TextVectorsConfig, WordsConfig
 from xjax.data.documents import Documents
 from xjax.data.files.file_set import read_json
 from xjax.data.load import load_corpus
-from xjax.data.schema import Corpus, Document, Label, Labels
+from xjax.data.schema import Corpus, Document, Label
 from xjax.data.text.words import has_letters
-from xjax.models.config_json import to_json
 from xjax.models.contract import Config, load_config
 from xjax.models.text_vectors import TextVectors, check_folder
 from xjax.run.evaluate import moved_data
@@ -39,9 +42,8 @@ from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir, split_step
 
 _LABELS = 'labels'  # the stem of the files of labels
-_RECORD = 'embed.json'
 _CHUNK = 1024  # documents or labels whose vectors are computed at a time
-_ENCODER, _HEAD = 'encoder/', 'head/'
+_ENCODER = 'encoder/'
 
 Vectors = Float32[np.ndarray, 'N D']
 
@@ -50,8 +52,6 @@ Vectors = Float32[np.ndarray, 'N D']
 class VectorSource:
   """Computes the vectors of documents and of names."""
 
-  name: str  # the encoder and its settings, for messages
-  digest: str  # of all that decides the vectors of a text
   dim: int  # D
   documents: Callable[[Sequence[Document]], Vectors]
   names: Callable[[Sequence[str]], Vectors] | None  # None: names have none
@@ -75,7 +75,7 @@ def embed_corpus(
 
   A vector is the mean of the encoder's last states, scaled to length 1. The
   config's model and data.tokens are not used. No splits stand for those of
-  train, dev and test that exist.
+  train, dev and test that exist. The folder `output` must be new, or empty.
   """
   _check_one_process()
   if config.data.sparse:
@@ -86,8 +86,6 @@ def embed_corpus(
   check_folder(encoder)
   vectors = TextVectors.fit((), encoder)
   source = VectorSource(
-    f'{encoder.folder}, max_tokens={encoder.max_tokens}',
-    vectors.digest,
     vectors.n_features,
     lambda rows: vectors.vectors([document.text() for document in rows]),
     vectors.vectors,
@@ -113,7 +111,7 @@ def embed_run(
 
   Args:
     workdir: WORKDIR[@step] of a neural run; by default the best checkpoint.
-    output: the folder to write.
+    output: the folder to write; it must be new, or empty.
     data_dir: folder of the data, or '' for that of the run's config.
     splits: () stands for those of train, dev and test that exist.
   """
@@ -153,27 +151,19 @@ def _check_encoder(config: Config, workdir: str) -> None:
 
 def _run_source(run: OpenRun) -> VectorSource:
   config, folder, scorer, names = run.config, run.workdir, run.scorer, None
-  pretrained = config.data.tokens.pretrained
-  vocab = folder.subwords() if pretrained else folder.vocabulary()
-  params = {
-    path: np.asarray(jax.device_get(x))
-    for path, x in by_path(scorer.params).items()
-    if not path.startswith(_HEAD)
-  }
-  if pretrained:
-    weights = {x: y for x, y in params.items() if x.startswith(_ENCODER)}
+  if config.data.tokens.pretrained:
+    weights = {
+      path: np.asarray(jax.device_get(x))
+      for path, x in by_path(scorer.params).items()
+      if path.startswith(_ENCODER)
+    }
     names = TextVectors(
-      read_json(folder.encoder), vocab, weights, config.data.tokens.max_tokens
+      read_json(folder.encoder),
+      folder.subwords(),
+      weights,
+      config.data.tokens.max_tokens,
     ).vectors
-  settings = to_json(config)
-  decides = settings['data']['tokens'], settings['model'], vocab.digest
-  digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
-  for path, x in sorted(params.items()):
-    digest.update(f'{path} {x.dtype} {x.shape} '.encode())
-    digest.update(np.ascontiguousarray(x).tobytes())
   return VectorSource(
-    f'{folder.path}, step {run.step}',
-    digest.hexdigest(),
     scorer.vector_dim,
     lambda rows: scorer.vectors(Documents.of(rows)),
     names,
@@ -185,78 +175,36 @@ def _write_files(
   read: Callable[[], Corpus],
   output: str | os.PathLike,
 ) -> list[str]:
-  """Writes the files that the folder lacks, and describes all files."""
   folder = pathlib.Path(output).expanduser()
-  corpus, lines = read(), []
-  # Gold labels outside the label space depend on the splits.
-  labels = corpus.label_space.labels[: corpus.label_space.n_inside]
-  splits = corpus.splits.items()
-  parts = {
-    name: (split.digest, split.ids, split.documents, source.documents)
-    for name, split in splits
+  check_new_folder(folder)
+  corpus = read()
+  parts: dict[str, tuple[Any, ...]] = {
+    name: (split.ids, split.documents, source.documents)
+    for name, split in corpus.splits.items()
   }
   if source.names is not None:
-    parts[_LABELS] = _digest(labels), labels.ids, labels, source.labels
+    # Gold labels outside the label space depend on the splits.
+    labels = corpus.label_space.labels[: corpus.label_space.n_inside]
+    parts[_LABELS] = labels.ids, labels, source.labels
   else:
     logging.info(
       '%s.npy is left out: the encoder of this run is not pretrained', _LABELS
     )
-  folder.mkdir(parents=True, exist_ok=True)
-  remove_temporaries(folder, '*')
-  _note(folder, source, {name: digest for name, (digest, *_) in parts.items()})
-  for name, (_, ids, items, vectors) in parts.items():
-    path = folder / f'{name}.npy'
-    lines.append(f'{path}: {len(ids)} vectors of size {source.dim}')
-    if path.exists():
-      logging.info('%s: is complete already', path)
-      continue
-    # The vectors come last, so that they stand for both files.
-    with atomic_write(path.with_suffix('.ids.txt')) as file:
-      file.writelines(f'{id_}\n' for id_ in ids)
-    _write_vectors(path, (len(ids), source.dim), items, vectors)
-  return lines
 
+  def build(temporary: pathlib.Path) -> None:
+    for name, (ids, items, vectors) in parts.items():
+      with open(temporary / f'{name}.ids.txt', 'w', encoding='utf-8') as file:
+        file.writelines(f'{id_}\n' for id_ in ids)
+      shape = len(ids), source.dim
+      _write_vectors(temporary / f'{name}.npy', shape, items, vectors)
 
-def _digest(labels: Labels) -> str:
-  digest = hashlib.sha256()
-  for label in labels:
-    digest.update(json.dumps([label.id, label.name]).encode())
-  return digest.hexdigest()
-
-
-def _note(
-  folder: pathlib.Path, source: VectorSource, digests: dict[str, str]
-) -> None:
-  """Adds files to embed.json; ConfigError if the folder has others.
-
-  `digests` of documents or labels are by the stems of their files.
-  """
-  path, known = folder / _RECORD, {}
-  if path.exists():
-    record = read_json(path)
-    known = record.get('files', {})
-    if record.get('digest') != source.digest:
-      raise ConfigError(
-        f'{folder}: has vectors of another encoder, or of other settings '
-        f'(before: {record.get("encoder")}; now: {source.name}); choose '
-        'another folder'
-      )
-  for stem, digest in digests.items():
-    file = folder / f'{stem}.npy'
-    ends = '.npy', '.ids.txt', '.lengths.npy'
-    others = [x for x in map(file.with_suffix, ends) if x.exists()]
-    if stem not in known and others:
-      raise ConfigError(
-        f'{others[0]}: exists, but xjax embed has not written it; choose '
-        'another folder'
-      )
-    if file.exists() and known[stem] != digest:
-      raise ConfigError(
-        f'{file}: has vectors of other documents or labels than those of this '
-        'corpus; choose another folder'
-      )
-  names = {'encoder': source.name, 'digest': source.digest}
-  write_json(path, {**names, 'files': {**known, **digests}})
+  remove_temporaries(folder.parent, glob.escape(folder.name))
+  with writing(folder):
+    build_folder(folder, build)
+  return [
+    f'{folder / name}.npy: {len(ids)} vectors of size {source.dim}'
+    for name, (ids, *_) in parts.items()
+  ]
 
 
 def _write_vectors(
@@ -268,7 +216,7 @@ def _write_vectors(
   """Writes a .npy file; only a chunk of the vectors is in memory."""
   header = {'descr': '<f4', 'fortran_order': False, 'shape': shape}
   with (
-    atomic_write(path, 'wb') as file,
+    open(path, 'wb') as file,
     Progress(f'vectors of {path.stem}', shape[0]) as shown,
   ):
     np.lib.format.write_array_header_1_0(file, header)

@@ -14,6 +14,7 @@ from scipy import sparse
 from tests.fixtures.frames import Column, Frame
 from tests.fixtures.tagged_texts import N_LABELS, tagged_texts
 import xjax
+from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
 from xjax.run.evaluate import evaluate_split
@@ -202,7 +203,7 @@ def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(workdir, tmp_path):
 
 def test_saving_changes_no_folder_that_has_files(model, tmp_path):
   (tmp_path / 'file').write_text('mine')
-  with pytest.raises(ConfigError, match='exists already'):
+  with pytest.raises(WriteError, match='exists already'):
     model.save(tmp_path)
   assert [path.name for path in tmp_path.iterdir()] == ['file']
 

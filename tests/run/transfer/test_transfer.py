@@ -8,6 +8,7 @@ import pytest
 
 from tests.fixtures.kills import kill
 from tests.run.tagging import write_rows
+from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
@@ -350,5 +351,5 @@ def test_a_killed_transfer_leaves_no_folder_and_is_done_again(
 def test_the_files_of_others_stay_as_they_are(plain, moved, tmp_path):
   (tmp_path / 'file').write_text(json.dumps({}))
   for name in ('plain', 'file'):
-    with pytest.raises(ConfigError, match='exists already; give a new folder'):
+    with pytest.raises(WriteError, match='exists already; choose a new'):
       moved(plain, ALL, name)

@@ -9,7 +9,12 @@ from typing import Any
 from huggingface_hub import constants
 import numpy as np
 
-from xjax.core.atomic import WriteError, build_folder, write_json, writing
+from xjax.core.atomic import (
+  build_folder,
+  check_new_folder,
+  write_json,
+  writing,
+)
 from xjax.core.errors import DataError
 from xjax.data.files.model_files import read_object
 from xjax.data.text.subwords import Subwords
@@ -182,9 +187,7 @@ def write_model_folder(
   path = pathlib.Path(path)
   architecture = architecture_of(config, CONFIG)
   tensors = to_hugging_face(params, architecture)
-  with writing(path):
-    if os.path.lexists(path) and not (path.is_dir() and not os.listdir(path)):
-      raise WriteError(f'{path}: exists already; choose a new folder')
+  check_new_folder(path)
 
   def build(folder: pathlib.Path) -> None:
     with writing(path):

@@ -202,9 +202,9 @@ class Model:
     must not exist, or be empty.
 
     Raises:
-      ConfigError: the folder is not empty, or with_labels has added labels.
+      ConfigError: with_labels has added labels.
       DataError: the workdir was moved or deleted after the model was loaded.
-      WriteError: the folder cannot be written.
+      WriteError: the folder is not empty, or cannot be written.
     """
     if self._added:
       raise ConfigError(

@@ -17,7 +17,12 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from xjax.core.atomic import atomic_write, build_folder, remove_temporaries
+from xjax.core.atomic import (
+  atomic_write,
+  build_folder,
+  check_new_folder,
+  remove_temporaries,
+)
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.types import PAD, Ragged
@@ -64,8 +69,7 @@ def transfer(
       'corpus, for example with --config=xc_repo_bigru_lwan'
     )
   folder = pathlib.Path(os.path.expanduser(output)).absolute()
-  if folder.exists() and not (folder.is_dir() and not os.listdir(folder)):
-    raise ConfigError(f'--output={output}: exists already; give a new folder')
+  check_new_folder(folder)
   config = dataclasses.replace(config, data=config.data.settled())
   with Progress('reading documents'):
     raw = config.data.read(splits, True)
