@@ -12,7 +12,7 @@ STRATEGY = {
     '--beta works only with --strategy=coverage'
   ),
   '--strategy=cost --costs=x --strategy_seed=1': (
-    '--strategy_seed works only with --strategy=coverage or bounded_random'
+    '--strategy_seed works only with --strategy=coverage'
   ),
   '--strategy=coverage --costs=x': '--costs works only with --strategy=cost',
   '--strategy=cost': '--strategy=cost needs --costs=FILE',
@@ -20,7 +20,7 @@ STRATEGY = {
   '--strategy=coverage --beta=-1': (
     '--beta=-1.0: must be a number of at least 0'
   ),
-  '--strategy=best': 'should be one of <standard|propensity|coverage|',
+  '--strategy=best': 'should be one of <propensity|coverage|cost>',
 }
 # command -> further words -> what the one line says
 MISTAKES: dict[str, dict[str, str]] = {

@@ -46,7 +46,7 @@ def test_predict_tells_as_many_labels_as_are_chosen(run_main, workdir):
   text = json.dumps({'text': ' and '.join(names[:8])})
   for flag, n in (('--k=4', 4), ('--strategy_k=2', 2)):
     done = run_main(
-      *('predict', f'--workdir={workdir}', '--strategy=bounded_random', flag),
+      *('predict', f'--workdir={workdir}', '--strategy=coverage', flag),
       stdin=f'{text}\n{{"text": "nothing"}}\n',
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -5,16 +5,14 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.ranking import Lists
+from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.models.scorer import rank_blocks
 from xjax.run.strategies.strategies import (
-  BoundedRandomStrategy,
   CoverageStrategy,
   Greedy,
   RankedDocuments,
-  StandardStrategy,
   WeightedStrategy,
   choose,
   document_order,
@@ -89,10 +87,15 @@ def ranked(logits_NL, kind, size=7, known=5):
       scores_NL = 1 / (1 + np.exp(-scores_NL))
   scorer = DenseScorer(scores_NL, kind, size)
   n = len(logits_NL)
-  documents = RankedDocuments(scorer, rows(n), SIGMOID)
-  lists = documents.topk(np.arange(n), known) if known else None
-  scorer.asked = 0
+  lists = known_of(scorer, n, known) if known else None
   return RankedDocuments(scorer, rows(n), SIGMOID, lists)
+
+
+def known_of(scorer, n, k):
+  """Returns the k best labels of n documents, and their scores."""
+  lists = scorer.rank(rows(n), Query(k))
+  scorer.asked = 0
+  return lists.ids_GNK[0], lists.scores_GNK[0]
 
 
 def probabilities(documents):
@@ -272,44 +275,9 @@ def test_weights_that_select_few_labels_or_none():
   assert np.isneginf(few.scores_NK[:, 2]).all()
 
 
-@pytest.mark.parametrize('k', [3, L + 5])
-def test_standard_is_the_order_of_scores(k):
-  documents = ranked(logits(2), ScoreKind.MARGIN)
-  found = choose(StandardStrategy(), documents, k)
-  expected = np.argsort(-documents.scorer.scores_NL, axis=1, kind='stable')
-  expected = padded(expected[:, :k], k)
-  np.testing.assert_array_equal(found.ids_NK, expected)
-  np.testing.assert_array_equal(found.ranks_NK, found.scores_NK)
-
-
-def test_bounded_random():
-  k = 4
-  documents = ranked(logits(2), ScoreKind.MARGIN, size=7)
-  found = choose(BoundedRandomStrategy(seed=5), documents, k)
-  scores_NL = documents.scorer.scores_NL
-  order_NL = np.argsort(-scores_NL, axis=1, kind='stable')
-  places = [
-    [list(order_NL[row, : 2 * k]).index(label) for label in found.ids_NK[row]]
-    for row in range(N)
-  ]
-  assert (np.diff(places) > 0).all()  # sorted by score, and no label twice
-  assert set(np.ravel(places)) == set(range(2 * k))
-  assert len(set(map(tuple, places))) > N / 3
-  other = ranked(logits(2), ScoreKind.MARGIN, size=64)
-  again = choose(BoundedRandomStrategy(seed=5), other, k)
-  np.testing.assert_array_equal(again.ids_NK, found.ids_NK)
-  another = choose(BoundedRandomStrategy(seed=6), other, k)
-  assert (another.ids_NK != found.ids_NK).any()
-  alone = choose(BoundedRandomStrategy(b=1), other, k)
-  np.testing.assert_array_equal(alone.ids_NK, order_NL[:, :k])
-
-
 EVERY = pytest.mark.parametrize(
   'strategy',
-  [
-    *(StandardStrategy(), WeightedStrategy(np.ones(3))),
-    *(BoundedRandomStrategy(), CoverageStrategy(), CoverageStrategy(1.0)),
-  ],
+  [*(WeightedStrategy(np.ones(3)), CoverageStrategy(), CoverageStrategy(1.0))],
   ids=lambda strategy: type(strategy).__name__,
 )
 
@@ -345,8 +313,7 @@ def test_certain_labels_are_covered_at_once():
   """Checks that probability 1 gains nothing later, and 0 gains nothing."""
   scores_NL = np.array([[1, 0.5, 0, 0], [1, 0.5, 0.25, 0]], np.float32)
   scorer = DenseScorer(scores_NL, ScoreKind.PROBABILITY)
-  documents = RankedDocuments(scorer, rows(2))
-  known = documents.topk(np.arange(2), 4)
+  known = known_of(scorer, 2, 4)
   documents = RankedDocuments(scorer, rows(2), known=known)
   ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
   np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])

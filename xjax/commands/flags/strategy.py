@@ -11,12 +11,12 @@ if typing.TYPE_CHECKING:
 
 TITLE = 'Strategies'
 
-_KINDS = 'standard', 'propensity', 'coverage', 'bounded_random', 'cost'
+_KINDS = 'propensity', 'coverage', 'cost'
 # Flag -> (field of StrategyRequest, the strategies that use the flag).
 _FLAGS = {
   'strategy_k': ('k', _KINDS),
   'beta': ('beta', ('coverage',)),
-  'strategy_seed': ('seed', ('coverage', 'bounded_random')),
+  'strategy_seed': ('seed', ('coverage',)),
   'costs': ('costs', ('cost',)),
 }
 
@@ -39,10 +39,7 @@ def define(k_default: str) -> None:
     'relative to coverage.',
   )
   flags.DEFINE_integer(
-    'strategy_seed',
-    0,
-    'Seed of the order of documents (coverage) or of the random draws '
-    '(bounded_random).',
+    'strategy_seed', 0, 'For coverage: seed of the order of documents.'
   )
   flags.DEFINE_string(
     'costs',
@@ -63,7 +60,7 @@ def requested_strategy(k: int) -> 'StrategyRequest | None':
   kind = values['strategy'].value
   for name, (_, kinds) in _FLAGS.items():
     if values[name].present and kind not in kinds:
-      users = '' if kinds is _KINDS else f'={" or ".join(kinds)}'
+      users = '' if kinds is _KINDS else f'={kinds[0]}'
       raise ConfigError(f'--{name} works only with --strategy{users}')
   if kind is None:
     return None

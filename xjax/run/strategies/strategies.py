@@ -53,21 +53,6 @@ class RankedDocuments:
   known: tuple[np.ndarray, np.ndarray] | None = None
   on_block: Callable[[int], None] | None = None  # see Query.on_block
 
-  @property
-  def n_documents(self) -> int:
-    return len(self.documents)
-
-  def topk(
-    self,
-    rows_N: Int[np.ndarray, ' N'],
-    k: int,
-    weights: RankWeights | None = None,
-  ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
-    """Returns the k best labels; PAD and -inf where labels run out."""
-    query = Query(k, weights=weights, on_block=self.on_block)
-    lists = self.scorer.rank(self.documents.part(rows_N), query)
-    return lists.ids_GNK[0], lists.scores_GNK[0]
-
   def weighted(
     self,
     rows_N: Int[np.ndarray, ' N'],
@@ -87,7 +72,9 @@ class RankedDocuments:
     weights = RankWeights(weights_L)
     if self.scorer.score_kind is ScoreKind.MARGIN:
       weights = RankWeights(weights_L, self.sigmoid)
-    ids_NK, scores_NK = self.topk(rows_N, k, weights)
+    query = Query(k, weights=weights, on_block=self.on_block)
+    lists = self.scorer.rank(self.documents.part(rows_N), query)
+    ids_NK, scores_NK = lists.ids_GNK[0], lists.scores_GNK[0]
     if self.scorer.score_kind is ScoreKind.PROBABILITY:
       scores_NK = _log(np.where(ids_NK == PAD, 0, scores_NK))
     return ids_NK, scores_NK.astype(np.float64) + top
@@ -171,11 +158,6 @@ _WINDOW, _LEAST = 512, 8  # largest and smallest number of documents of a window
 _ROUNDING = 1e-6  # rounding error of a log gain, relative to 1 + |log gain|
 
 
-@dataclasses.dataclass(frozen=True)
-class StandardStrategy:
-  """Selects the k labels with the highest scores."""
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class WeightedStrategy:
   """Selects the k labels with the highest weight times probability.
@@ -189,19 +171,6 @@ class WeightedStrategy:
   """
 
   weights_L: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class BoundedRandomStrategy:
-  """Draws k labels from the b * k best labels (Bradley & Smyth 2001).
-
-  Each of the b * k labels with the highest scores has the same chance. The
-  drawn labels are sorted by score. The draw for a document depends on the seed
-  and the document's row.
-  """
-
-  b: int = 2  # at least 1
-  seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,32 +188,24 @@ class CoverageStrategy:
   seed: int = 0
 
 
-Strategy = (
-  StandardStrategy | WeightedStrategy | BoundedRandomStrategy | CoverageStrategy
-)
+Strategy = WeightedStrategy | CoverageStrategy
 
 
 class Selection(NamedTuple):
   ids_NK: np.ndarray  # int32, PAD where no more labels can be selected
-  # The values by which labels are ranked, in descending order: scores in
-  # float32, or log weight + log probability in float64; -inf for PAD.
+  # float64, in descending order: log weight + log probability; -inf for PAD.
   ranks_NK: np.ndarray
   scores_NK: np.ndarray  # float32, of the scorer's kind; -inf for PAD
 
 
 def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
   """Selects k labels of every document, or fewer if no more can be selected."""
-  rows_N = np.arange(documents.n_documents)
+  n = len(documents.documents)
   match strategy:
-    case StandardStrategy():
-      ids_NK, scores_NK = documents.topk(rows_N, k)
-      return Selection(ids_NK, scores_NK, scores_NK)
-    case BoundedRandomStrategy(b, seed):
-      return _draw(*documents.topk(rows_N, b * k), k, seed)
     case WeightedStrategy(weights_L=weights_L):
-      return _weighted(documents, rows_N, k, weights_L)
+      return _weighted(documents, np.arange(n), k, weights_L)
     case CoverageStrategy(beta, seed):
-      order_N = document_order(seed, len(rows_N))
+      order_N = document_order(seed, n)
       return Selection(*Greedy(documents, k, beta).cover(order_N))
 
 
@@ -265,19 +226,6 @@ def _weighted(
   logits_NK = documents.logits(rows_N, ids_NK, logs_NK)
   scores_NK = np.where(real_NK, documents.scores_of(logits_NK), -np.inf)
   return Selection(ids_NK, ranks_NK, scores_NK.astype(np.float32))
-
-
-def _draw(
-  ids_NA: np.ndarray, scores_NA: np.ndarray, k: int, seed: int
-) -> Selection:
-  """Draws k of the A labels in each document's list, in the list's order."""
-  ids_NK, scores_NK = no_lists(len(ids_NA), k)
-  for row, n in enumerate((ids_NA != PAD).sum(axis=1)):
-    generator = host_generator(seed, 'bounded_random', row)
-    places = np.sort(generator.choice(n, min(k, n), replace=False))
-    ids_NK[row, : len(places)] = ids_NA[row, places]
-    scores_NK[row, : len(places)] = scores_NA[row, places]
-  return Selection(ids_NK, scores_NK, scores_NK)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -23,10 +23,8 @@ from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV
 from xjax.run.open_run import OpenRun
 from xjax.run.strategies.strategies import (
-  BoundedRandomStrategy,
   CoverageStrategy,
   RankedDocuments,
-  StandardStrategy,
   Strategy,
   WeightedStrategy,
   choose,
@@ -36,10 +34,8 @@ from xjax.run.strategies.strategies import (
 class StrategyKind(enum.Enum):
   """Defines the values of the flag --strategy; see strategies.py."""
 
-  STANDARD = 'standard'
   PROPENSITY = 'propensity'
   COVERAGE = 'coverage'
-  BOUNDED_RANDOM = 'bounded_random'
   COST = 'cost'
 
 
@@ -48,7 +44,7 @@ class StrategyRequest:
   kind: StrategyKind  # PROPENSITY uses the run's eval.propensity
   k: int  # number of labels of each document
   beta: float = 0.0  # of COVERAGE
-  seed: int = 0  # of COVERAGE and BOUNDED_RANDOM
+  seed: int = 0  # of COVERAGE
   costs: str = ''  # file of label weights, for COST (see read_label_costs)
 
   def __post_init__(self) -> None:
@@ -71,8 +67,6 @@ class StrategyRequest:
     match self.kind:
       case StrategyKind.COVERAGE:
         settings |= {'beta': self.beta, 'seed': self.seed}
-      case StrategyKind.BOUNDED_RANDOM:
-        settings |= {'b': BoundedRandomStrategy.b, 'seed': self.seed}
       case StrategyKind.COST:
         settings |= {'costs': self.costs}
     return settings
@@ -91,10 +85,6 @@ class StrategyRequest:
     label weights has a fault, or there are too few training documents.
     """
     match self.kind:
-      case StrategyKind.STANDARD:
-        return StandardStrategy()
-      case StrategyKind.BOUNDED_RANDOM:
-        return BoundedRandomStrategy(seed=self.seed)
       case StrategyKind.COVERAGE:
         return CoverageStrategy(float(self.beta), self.seed)
       case StrategyKind.PROPENSITY:
@@ -124,10 +114,7 @@ class StrategyRunner:
     """Makes a runner, and finds all faults before any document is scored."""
     propensity = run.config.eval.propensity
     strategy = request.strategy(run.space, propensity)
-    sigmoid = AS_LOGITS
-    if isinstance(strategy, WeightedStrategy | CoverageStrategy):
-      sigmoid = _sigmoid(run, request)
-    return cls(request, strategy, run, sigmoid)
+    return cls(request, strategy, run, _sigmoid(run, request))
 
   def choose(
     self, predictions: Predictions, split: Split
@@ -150,7 +137,7 @@ class StrategyRunner:
       chosen = choose(self.strategy, documents, k)
     lists = LabelLists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     predictions = _with_lists(predictions, self.request, lists)
-    logging.info('labels chosen by %s', predictions.strategy or title)
+    logging.info('labels chosen by %s', predictions.strategy)
     return predictions, LabelLists(chosen.ids_NK, chosen.scores_NK)
 
 
@@ -158,15 +145,11 @@ def _with_lists(
   predictions: Predictions, request: StrategyRequest, lists: LabelLists
 ) -> Predictions:
   """Replaces the lists `all` of predictions and adds the strategy's name."""
-  changed = dataclasses.replace(
-    predictions, lists={**predictions.lists, ALL: lists}
-  )
-  if request.kind is StrategyKind.STANDARD:
-    return changed
   settings = request.parameters()
   name = settings.pop('strategy')
   return dataclasses.replace(
-    changed,
+    predictions,
+    lists={**predictions.lists, ALL: lists},
     score_kind=ScoreKind.MARGIN,
     assigned_above=None,
     strategy=f'{name}({", ".join(f"{n}={v}" for n, v in settings.items())})',
@@ -193,7 +176,6 @@ def _sigmoid(run: OpenRun, request: StrategyRequest) -> tuple[float, float]:
       )
     raise ConfigError(
       f'--strategy={request.kind.value} needs probabilities, but the scores of '
-      f'this run are margins. {advice}. --strategy=standard and '
-      '--strategy=bounded_random work with scores of any kind'
+      f'this run are margins. {advice}'
     )
   return float(calibration.a), float(calibration.b)
