@@ -1,12 +1,12 @@
 """Defines a scikit-learn estimator around the models of xjax."""
 
 import dataclasses
-import enum
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
@@ -39,44 +39,20 @@ from xjax.run.evaluate import saved_threshold
 _ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
 
 
-class _Form(enum.Enum):
-  """Says in which form the labels of documents are given and returned."""
+def _fitted_binarizer(y: Any) -> LabelBinarizer:
+  """Returns what turns labels into indicators [N, L]; with two classes, L is 1.
 
-  CLASSES = 'one class per document'
-  DENSE = 'a dense indicator matrix'
-  SPARSE = 'a sparse indicator matrix'
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Target:
-  """Holds the labels of N training documents."""
-
-  form: _Form
-  classes: np.ndarray  # as XMCClassifier.classes_
-  matrix: sparse.csr_array  # bool [N, L], indicators; for two classes, L is 1
-  dtype: np.dtype  # of the matrix that predict returns
-
-  @classmethod
-  def of(cls, y: Any) -> Self:
-    if sparse.issparse(y) or type_of_target(y) == 'multilabel-indicator':
-      form = _Form.SPARSE if sparse.issparse(y) else _Form.DENSE
-      y = y if form is _Form.SPARSE else np.asarray(y)
-      labels_of(y, name='y')  # checks that all values are 0 or 1
-      matrix = sparse.csr_array(y).astype(bool)
-      return cls(form, np.arange(y.shape[1]), matrix, y.dtype)
-    return cls._of_classes(y)
-
-  @classmethod
-  def _of_classes(cls, y: Any) -> Self:
-    y = column_or_1d(y, warn=True)
-    assert_all_finite(y, input_name='y')
-    check_classification_targets(y)
-    classes, rows = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-      raise ValueError('y has only one class; at least two are needed')
-    hot = rows[:, None] == np.arange(len(classes))
-    hot = hot[:, 1:] if len(classes) == 2 else hot
-    return cls(_Form.CLASSES, classes, sparse.csr_array(hot), y.dtype)
+  It knows the classes, and in which form the labels are given and returned.
+  """
+  if sparse.issparse(y) or type_of_target(y) == 'multilabel-indicator':
+    labels_of(y, name='y')  # checks that all values are 0 or 1
+    return LabelBinarizer(sparse_output=True).fit(y)
+  assert_all_finite(y, input_name='y')
+  check_classification_targets(y)
+  binarizer = LabelBinarizer(sparse_output=True).fit(y)
+  if len(binarizer.classes_) < 2:
+    raise ValueError('y has only one class; at least two are needed')
+  return binarizer
 
 
 def _can_give_probabilities(estimator: 'XMCClassifier') -> bool:
@@ -159,13 +135,16 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     if not is_text:
       X = validate_data(self, X, accept_sparse='csr')
     check_consistent_length(X, y)
-    target = _Target.of(y)
-    self.classes_ = target.classes
-    self._form, self._dtype = target.form, target.dtype
+    if not sparse.issparse(y):
+      y = np.asarray(y)
+      y = y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+    self._binarizer, self._dtype = _fitted_binarizer(y), y.dtype
+    self.classes_ = self._binarizer.classes_
+    matrix = sparse.csr_array(self._binarizer.transform(y)).astype(bool)
     self.model_, _ = fit_documents(
       X,
-      target.matrix,
-      self._full_config(target.matrix.shape, is_text),
+      matrix,
+      self._full_config(matrix.shape, is_text),
       dev=self.dev,
       seed=self.random_state,
       verbose=self.verbose,
@@ -176,8 +155,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   def predict(self, X: Any) -> Any:
     """Returns the assigned labels, in the form of the y of `fit`."""
     lists = self._lists(X)
-    if self._form is _Form.CLASSES:
-      return self.classes_[self._best_class(lists)]
+    if not self._has_indicators:
+      return self._binarizer.inverse_transform(self._decision(lists), 0)
     assigned_NK = lists.scores > self.threshold_
     kept = LabelLists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
     ones = np.ones(kept.ids.shape, self._dtype)
@@ -193,7 +172,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     lists, run = self._lists(X), self.model_.run
     scores_NK = run.readable(lists.ids, lists.scores)
     matrix = score_matrix(lists, scores_NK, run.n_labels)
-    if self._form is not _Form.CLASSES:
+    if self._has_indicators:
       return self._formed(matrix)
     dense_NL = matrix.toarray()
     if len(self.classes_) == 2:
@@ -207,8 +186,12 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     has a score below 0, and below all scored labels of its document.
     """
     scores_NL = self._decision(self._lists(X))
-    two = self._form is _Form.CLASSES and len(self.classes_) == 2
+    two = not self._has_indicators and len(self.classes_) == 2
     return scores_NL[:, 0] if two else scores_NL
+
+  @property
+  def _has_indicators(self) -> bool:
+    return self._binarizer.y_type_ == 'multilabel-indicator'
 
   def _full_config(self, shape: tuple[int, int], is_text: bool) -> Config:
     """Returns the config with the parameters c and scale."""
@@ -262,14 +245,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     scores_NL[rows, lists.ids[real_NK]] = listed - self.threshold_
     return scores_NL
 
-  def _best_class(self, lists: LabelLists) -> np.ndarray:
-    scores_NL = self._decision(lists)
-    if len(self.classes_) == 2:
-      return (scores_NL[:, 0] > 0).astype(int)
-    return scores_NL.argmax(axis=1)
-
   def _formed(self, matrix: sparse.csr_array) -> Any:
-    return matrix.toarray() if self._form is _Form.DENSE else matrix
+    return matrix if self._binarizer.sparse_input_ else matrix.toarray()
 
 
 def _is_text(X: Any) -> bool:
