@@ -10,8 +10,7 @@ also be sent as {"text": "...", "k": 5}. The answer is {"predictions": [...]},
 with an object for each document as `xjax predict` writes it. An error has the
 form {"error": "..."}.
 
-GET /labels lists the labels, /health says what is served, and /metrics has
-counters for Prometheus.
+GET /health says what is served, and /metrics has counters for Prometheus.
 
 Requests that arrive at the same time are predicted together. Everything is
 compiled before the first request. After SIGTERM or Ctrl-C, the server answers

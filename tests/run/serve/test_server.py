@@ -62,14 +62,6 @@ def test_lists_may_be_shorter_than_usual(service):
     assert len(line['labels']) == 3
 
 
-def test_labels_are_listed_in_pages(client, model):
-  status, answer = client.json('GET', '/labels?offset=1&limit=2')
-  assert (status, answer['total']) == (200, 6)
-  assert [x['id'] for x in answer['labels']] == list(model.labels.ids)[1:3]
-  assert answer['labels'][0]['train_count'] > 0
-  assert client.json('GET', '/labels?offset=99')[1]['labels'] == []
-
-
 def test_the_health_says_what_is_served_and_the_tuned_threshold(client, model):
   status, answer = client.json('GET', '/health')
   assert (status, answer['status'], answer['labels']) == (200, 'ok', 6)
@@ -139,7 +131,6 @@ def test_unknown_paths_and_methods_are_json_errors(client):
   status, answer = client.json('PUT', '/predict')
   assert status == 405
   assert 'POST /predict' in answer['error']
-  assert client.json('GET', '/labels?limit=x')[0] == 400
 
 
 def test_too_many_documents_are_refused(service):
@@ -171,7 +162,7 @@ def test_a_page_of_another_machine_reads_no_answer(service):
   with serving(service, Limits(hosts=hosts)) as client:
     for host, status in (('evil.example', 403), ('[::1]:80', 200)):
       headers = {'host': host}
-      assert client.send('GET', '/labels', headers=headers)[0] == status
+      assert client.send('GET', '/health', headers=headers)[0] == status
 
 
 def test_an_answer_that_takes_too_long_is_an_error(service):

@@ -14,7 +14,6 @@ import time
 from typing import Any
 
 from absl import logging
-import jax
 import prometheus_client as prometheus
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,8 +32,6 @@ _LOCAL = '127.0.0.1', '::1', 'localhost'  # addresses of this machine
 _IDLE = 5  # seconds that an idle connection stays open
 _CLOSING = 2.0  # seconds for the last answers, beyond the time of a request
 _WAITING = 2048  # connections that wait for the server
-_MOST_LABELS = 10_000  # labels in one answer
-_COMPILED = '/jax/core/compile/backend_compile_duration'
 
 prometheus.disable_created_metrics()
 _REQUESTS = prometheus.Counter(
@@ -53,10 +50,6 @@ _DOCUMENTS = prometheus.Histogram(
 )
 _QUEUE = prometheus.Gauge(
   'xjax_waiting_documents', 'Documents that wait in the queue.'
-)
-_PROGRAMS = prometheus.Counter(
-  'xjax_compiled_programs',
-  'Programs that were compiled since the start; 0 is expected.',
 )
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -127,10 +120,8 @@ class Server:
     documents = service.run.config.eval.batch_size
     self._batcher = Batcher(self._answer, documents, limits.documents)
     _QUEUE.set_function(lambda: self._batcher.waiting)
-    jax.monitoring.register_event_duration_secs_listener(_count_compiled)
     paths = (
       ('GET', '/', _page),
-      ('GET', '/labels', self._labels),
       ('GET', '/health', self._health),
       ('GET', '/metrics', self._metrics),
       ('POST', '/predict', self._predict),
@@ -212,11 +203,6 @@ class Server:
 
     return handle
 
-  async def _labels(self, request: Request) -> Response:
-    first = _query(request, 'offset', 0, 0, 2**31)
-    count = _query(request, 'limit', 1000, 1, _MOST_LABELS)
-    return JSONResponse(self._service.labels(first, count))
-
   async def _health(self, request: Request) -> Response:
     del request
     facts = {'status': 'ok', 'waiting': self._batcher.waiting}
@@ -274,31 +260,15 @@ async def _page(request: Request) -> Response:
   return FileResponse(pathlib.Path(__file__).with_name('page.html'))
 
 
-def _count_compiled(event: str, *args: Any, **kwargs: Any) -> None:
-  del args, kwargs
-  _PROGRAMS.inc(event == _COMPILED)
-
-
 async def _http_error(request: Request, error: Any) -> Response:
   """Answers requests for a path or with a method that the server lacks."""
   _REQUESTS.labels('other', error.status_code).inc()
   return _error(
     error.status_code,
     f'{request.method[:20]} {request.url.path[:100]}: {error.detail}; there '
-    'are POST /predict, GET /, /labels, /health and /metrics',
+    'are POST /predict, GET /, /health and /metrics',
     error.headers,
   )
-
-
-def _query(
-  request: Request, name: str, usual: int, least: int, most: int
-) -> int:
-  text = request.query_params.get(name, str(usual))
-  is_number = text.isascii() and text.isdigit() and len(text) < 20
-  if not is_number or not least <= int(text) <= most:
-    message = f'{name}: must be an integer from {least} to {most}'
-    raise Refused(400, message)
-  return int(text)
 
 
 def _error(status: int, message: str, headers: Any = None) -> JSONResponse:

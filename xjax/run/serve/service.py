@@ -45,7 +45,7 @@ class PredictRequest:
 
 
 class Service:
-  """Predicts, explains and lists the labels of a model."""
+  """Predicts and explains labels with the model of a run."""
 
   def __init__(self, run: OpenRun) -> None:
     tokens = run.config.data.tokens
@@ -149,18 +149,6 @@ class Service:
       )
       for document, ids_K, scores_K, why in rows
     ]
-
-  def labels(self, first: int, count: int) -> dict[str, Any]:
-    total, space = self.run.n_labels, self.run.space
-    rows = range(min(first, total), min(first + count, total))
-    labels = [(space.labels[row], int(space.train_counts[row])) for row in rows]
-    return {
-      'total': total,
-      'labels': [
-        {'id': label.id, 'name': label.name, 'train_count': n}
-        for label, n in labels
-      ],
-    }
 
   def _cut(
     self, lists: LabelLists, requests: Sequence[PredictRequest]
