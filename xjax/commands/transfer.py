@@ -44,9 +44,6 @@ _BRANCHING = flags.DEFINE(
   (),
   'For --to=hierarchical: number of clusters below a node, for each level.',
 )
-_PREFIX = flags.DEFINE_string(
-  'prefix', 'meta_', 'For --to=hierarchical: beginning of meta-label ids.'
-)
 _SEED = flags.DEFINE_integer(
   'seed', 0, 'For --to=hierarchical: seed of the clustering.', 0
 )
@@ -59,7 +56,7 @@ def main() -> None:
   """Writes the new corpus, and says what is in it."""
   is_flat = _TO.value == 'flat'
   if is_flat:
-    required.check_absent(('branching', 'prefix', 'seed'), 'to=hierarchical')
+    required.check_absent(('branching', 'seed'), 'to=hierarchical')
   else:
     required.check_absent(['labels'], 'to=flat')
   from xjax.run.transfer.clusters import Clustering
@@ -67,7 +64,7 @@ def main() -> None:
 
   to = KeptLabels(_LABELS.value)
   if not is_flat:
-    to = Clustering(_BRANCHING.value, _PREFIX.value, _SEED.value)
+    to = Clustering(_BRANCHING.value, _SEED.value)
   parts = _CONFIG.value, to, _OUTPUT.value, tuple(_SPLITS.value)
   show('\n'.join(transfer(*parts)))
 

@@ -4,17 +4,14 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
-from absl import logging
 import numpy as np
 from scipy import sparse
 
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
-from xjax.data.files.faults import plural
-from xjax.data.files.json_lines import Fields
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.label_trees.clustering import kmeans
 from xjax.data.label_trees.clusters import clustered_tree
@@ -37,7 +34,6 @@ class Clustering:
   # For each level of clusters, the number of clusters below a node of the level
   # above.
   branching: tuple[int, ...]
-  prefix: str = 'meta_'  # with which the ids of meta-labels begin
   seed: int = 0
 
   def __post_init__(self) -> None:
@@ -51,12 +47,6 @@ class Clustering:
       raise ConfigError(
         f'--branching={",".join(map(str, self.branching))}: each number of '
         'clusters must be at least 2'
-      )
-    fields = Fields({})
-    fields.as_id(f'{self.prefix}1_0', 'the id of a meta-label')
-    if fields.faults:
-      raise ConfigError(
-        f'--prefix={self.prefix!a}: {fields.faults[0]}; choose another --prefix'
       )
 
   def check_size(self, n_labels: int) -> None:
@@ -171,36 +161,25 @@ def _features_of_names(
   rows = sparse.csr_array(rows.multiply(1 / lengths[:, None]), dtype=np.float32)
   if n:
     rows = strongest(rows, n)
-  if len(bare):
-    empty = int((np.diff(rows.indptr) == 0).sum())
-    logging.info(
-      '%s without training documents: clustered by their names (%d of them '
-      'have no known word in their names, and are clustered as features of 0)',
-      plural(len(bare), 'label'),
-      empty,
-    )
-  counts = np.zeros(len(space), np.int64)
-  counts[bare] = np.diff(rows.indptr)
-  offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-  parts = rows.data, rows.indices, offsets
-  return sparse.csr_array(parts, (len(space), rows.shape[1]))
+  ones = np.ones(len(bare), np.float32), (bare, np.arange(len(bare)))
+  return sparse.csr_array(ones, (len(space), len(bare))) @ rows
 
 
-def meta_label_ids(tree: LabelTree, prefix: str) -> list[str]:
+def meta_label_ids(tree: LabelTree) -> list[str]:
   """Returns the ids of the inner nodes but the root, from the top down.
 
-  Cluster 7 of level 1 is PREFIX1_007, if the level has hundreds of clusters.
+  Cluster 7 of level 1 is meta_1_007, if the level has hundreds of clusters.
   """
   starts, ids = tree.levels, []
   for level in range(1, len(starts) - 2):
     size = int(starts[level + 1] - starts[level])
     width = len(str(size - 1))
-    ids += [f'{prefix}{level}_{i:0{width}d}' for i in range(size)]
+    ids += [f'meta_{level}_{i:0{width}d}' for i in range(size)]
   return ids
 
 
 def in_tree(
-  tree: LabelTree, space: LabelSpace, raw: SourceCorpus, prefix: str
+  tree: LabelTree, space: LabelSpace, raw: SourceCorpus
 ) -> Relabelling:
   """Adds the clusters of a tree as labels above the labels of a corpus.
 
@@ -208,14 +187,14 @@ def in_tree(
   cluster on the lowest level, and the parent of a cluster is the cluster above
   it: labels lose the parents that they had. All leaves must be at one depth.
   The clusters come first, from the top down, then labels in their order.
-  ConfigError: the id of a cluster is the id of a label.
+  DataError: the id of a cluster is the id of a label.
   """
-  meta = meta_label_ids(tree, prefix)
+  meta = meta_label_ids(tree)
   taken = {*raw.label_ids, *raw.labels.ids, *space.ids}
   if same := [id_ for id_ in meta if id_ in taken]:
-    raise ConfigError(
-      f'--prefix={prefix!a}: the corpus has a label {same[0]!a}, but a '
-      'meta-label would have the same id; choose another --prefix'
+    raise DataError(
+      f'the corpus has a label {same[0]!a}, but a meta-label would have the '
+      'same id; rename the label'
     )
   n, parent = len(meta), tree.parent
   # Node 0 is the root, and the clusters follow in the order of their ids.

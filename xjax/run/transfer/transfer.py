@@ -5,7 +5,6 @@ lines and labels.jsonl. For a hierarchical corpus, it also has meta_labels.txt:
 the ids of its meta-labels, which judging leaves out (eval.leave_out).
 """
 
-import collections
 from collections.abc import Iterable, Iterator
 import dataclasses
 import enum
@@ -79,7 +78,6 @@ def transfer(
   else:
     relabelling = _flattened(raw, to)
   zones = choose_zones(raw, config.data) or raw.zones
-  counts = collections.Counter()
 
   def build(temporary: pathlib.Path) -> None:
     if relabelling.meta:
@@ -88,18 +86,18 @@ def transfer(
       rows = (label_row(label) for label in relabelling.labels)
       _write_lines(temporary / f'{LABELS}.jsonl', map(_as_json, rows))
     for name in raw.splits:
-      rows = _documents(raw, name, relabelling, counts)
+      rows = _documents(raw, name, relabelling)
       _write_lines(temporary / f'{name}.jsonl', map(_as_json, rows))
 
   remove_temporaries(folder.parent, glob.escape(folder.name))
   build_folder(folder, build)
   meta = len(relabelling.meta)
   parts = [
-    plural(counts['documents'], 'document'),
+    plural(sum(len(x.documents) for x in raw.splits.values()), 'document'),
     plural(len(relabelling.labels) - meta, 'label'),
   ]
   parts += [plural(meta, 'meta-label')] if meta else []
-  more = _lines_about(counts, raw, config, zones)
+  more = _advice(raw, config, zones)
   return [f'{output}: {", ".join(parts)}', *lines, *more]
 
 
@@ -115,8 +113,7 @@ def _clustered(
   if any(label.parents for label in corpus.label_space.labels):
     logging.info('the tree of clusters replaces the parents of labels')
   tree = cluster_labels(corpus, config, clustering)
-  space, prefix = corpus.label_space, clustering.prefix
-  return in_tree(tree, space, raw, prefix), tree_lines(tree)
+  return in_tree(tree, corpus.label_space, raw), tree_lines(tree)
 
 
 def _flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
@@ -151,23 +148,12 @@ def _documents(
   raw: SourceCorpus,
   name: str,
   relabelling: Relabelling,
-  counts: collections.Counter,
 ) -> Iterator[dict]:
-  """Yields the records of a split, and counts what changes.
-
-  Of `counts`, `without_labels` are documents that have lost all labels;
-  `removed` and `added` are labels of documents.
-  """
+  """Yields the records of a split."""
   split = raw.splits[name]
   with progress(split.documents, f'writing {name}') as shown:
     for row, document in enumerate(shown):
-      before = split.gold[row]
-      labels = relabelling.of_row(before)
-      removed = int((relabelling.new.lengths[before] == 0).sum())
-      counts['documents'] += 1
-      counts['without_labels'] += len(before) > 0 and not labels
-      counts['removed'] += removed
-      counts['added'] += len(labels) - (len(before) - removed)
+      labels = relabelling.of_row(split.gold[row])
       yield {'id': document.id, **_texts(document), 'labels': labels}
 
 
@@ -185,22 +171,12 @@ def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
     file.writelines(f'{line}\n'.encode() for line in lines)
 
 
-def _lines_about(
-  counts: collections.Counter,
+def _advice(
   raw: SourceCorpus,
   config: Config,
   zones: tuple[str, ...],  # that models of the source read
 ) -> Iterator[str]:
-  """Yields lines about what has changed, and what to do about it."""
-  if counts['without_labels']:
-    yield (
-      'documents that have no label any more; they are kept, with no labels: '
-      f'{counts["without_labels"]:,}'
-    )
-  if counts['removed']:
-    yield f'labels removed from documents: {counts["removed"]:,}'
-  if counts['added']:
-    yield f'labels added to documents: {counts["added"]:,}'
+  """Yields lines about how to read the new corpus as the source."""
   if zones != raw.zones:
     yield (
       'documents keep all zones; to train on the same text as with '
