@@ -11,16 +11,14 @@ STRATEGY = {
   '--strategy=propensity --beta=1': (
     '--beta works only with --strategy=coverage'
   ),
-  '--strategy=cost --costs=x --strategy_seed=1': (
+  '--strategy=propensity --strategy_seed=1': (
     '--strategy_seed works only with --strategy=coverage'
   ),
-  '--strategy=coverage --costs=x': '--costs works only with --strategy=cost',
-  '--strategy=cost': '--strategy=cost needs --costs=FILE',
   '--strategy=coverage --strategy_k=0': '--strategy_k=0: must be at least 1',
   '--strategy=coverage --beta=-1': (
     '--beta=-1.0: must be a number of at least 0'
   ),
-  '--strategy=best': 'should be one of <propensity|coverage|cost>',
+  '--strategy=best': 'should be one of <propensity|coverage>',
 }
 # command -> further words -> what the one line says
 MISTAKES: dict[str, dict[str, str]] = {
@@ -56,6 +54,7 @@ MISTAKES: dict[str, dict[str, str]] = {
   },
   'train --workdir=x': {
     '': 'error: --config is missing; give the name',
+    '--config.seed=3': '--config.seed needs --config=NAME',
     '--config=none.py': 'none.py: no such file',
     '--config=own_bigru_lwan': 'data.dir',
   },
@@ -112,25 +111,13 @@ MISTAKES: dict[str, dict[str, str]] = {
     '{one} --replicates=9 --output=x': 'works only with --ci',
     '{one} --metrics=P@7 --output=x': "no system has 'P@7'",
   },
-  'embed': {
-    '': '--output is missing; give the folder to write',
-  },
-  'embed --output=x': {
-    '': 'give either --config and --folder, or --workdir',
-    '--config=quickstart --workdir=y': (
-      'give either --config and --folder, or --workdir'
-    ),
-    '--config=quickstart': '--folder is missing; give the folder of an encoder',
-    '--config=quickstart --folder=y --data_dir=z': (
-      '--data_dir works only with --workdir'
-    ),
-    '--workdir=y --folder=z': '--folder works only with --config',
-    '--config.seed=3': '--config.seed needs --config=NAME',
-    '--config=quickstart --folder=y --max_tokens=2': 'max_tokens',
-    '--config=quickstart --folder=absent_encoder/y/z': (
+  'embed --config=quickstart': {
+    '--folder=y': '--output is missing; give the folder to write',
+    '--output=x': '--folder is missing; give the folder of an encoder',
+    '--output=x --folder=y --max_tokens=2': 'max_tokens',
+    '--output=x --folder=absent_encoder/y/z': (
       'neither a folder nor the name of a Hugging Face model'
     ),
-    '--workdir=absent': 'this folder has no run of xjax',
   },
   'embeddings --config=quickstart': {
     '': 'output',

@@ -2,13 +2,11 @@ r"""Writes vectors of documents and labels, computed by an encoder.
 
   xjax embed --config=NAME [--config.data.dir=DIR ...] --folder=ENCODER \
     --output=FOLDER
-  xjax embed --workdir=RUN[@step] --output=FOLDER [--data_dir=DIR]
 
 ENCODER is a pretrained encoder in Hugging Face's layout, which is not trained.
-With --workdir, the encoder of a trained neural model is used. FOLDER gets
-{split}.npy and {split}.ids.txt for each split, and labels.npy and
-labels.ids.txt with the vectors of label names. A model on these vectors is
-trained by:
+`xjax export` writes that of a run. FOLDER gets {split}.npy and {split}.ids.txt
+for each split, and labels.npy and labels.ids.txt with the vectors of label
+names. A model on these vectors is trained by:
 
   xjax train --config=frozen_features --config.data.dir=DIR \
     --config.data.tokens.dir=FOLDER --config.model.embedding.dim=384 \
@@ -22,12 +20,11 @@ from absl import flags
 
 from xjax.commands.flags import config, program, required
 from xjax.core.console import show
-from xjax.core.errors import ConfigError
 
-_CONFIG = config.define(required=False)
+_CONFIG = config.define()
 _FOLDER = flags.DEFINE_string(
   'folder',
-  '',
+  None,
   'Folder of a pretrained encoder, or the name of a model in the local Hugging '
   'Face cache.',
 )
@@ -38,12 +35,6 @@ _MAX_TOKENS = flags.DEFINE_integer(
   'text, including special tokens.',
   3,
 )
-_WORKDIR = flags.DEFINE_string(
-  'workdir', '', 'Folder of a run whose encoder is used, as RUN or RUN@step.'
-)
-_DATA_DIR = flags.DEFINE_string(
-  'data_dir', '', 'Folder of the data of the run, if it has moved.'
-)
 _SPLITS = flags.DEFINE_list(
   'splits',
   ['train', 'dev', 'test'],
@@ -53,27 +44,18 @@ _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder to write; it must not exist yet.'
 )
 required.require('output', 'give the folder to write')
+required.require('folder', 'give the folder of an encoder')
 
 
 def main() -> None:
   """Writes the files and says what is in them."""
-  if bool(_WORKDIR.value) == (_CONFIG.value is not None):
-    raise ConfigError('give either --config and --folder, or --workdir')
-  wrong = ('folder', 'max_tokens') if _WORKDIR.value else ('data_dir',)
-  required.check_absent(wrong, 'config' if _WORKDIR.value else 'workdir')
-  if not _WORKDIR.value and not _FOLDER.value:
-    raise ConfigError('--folder is missing; give the folder of an encoder')
   from xjax.data.config import TextVectorsConfig
-  from xjax.run.vector_files import embed_corpus, embed_run
+  from xjax.run.vector_files import embed_corpus
 
   splits = _SPLITS.value if _SPLITS.present else ()
   splits = tuple(dict.fromkeys(splits))
-  if _WORKDIR.value:
-    parts = _WORKDIR.value, _OUTPUT.value, _DATA_DIR.value
-    lines = embed_run(*parts, splits)
-  else:
-    encoder = TextVectorsConfig(_FOLDER.value, _MAX_TOKENS.value)
-    lines = embed_corpus(_CONFIG.value, encoder, _OUTPUT.value, splits)
+  encoder = TextVectorsConfig(_FOLDER.value, _MAX_TOKENS.value)
+  lines = embed_corpus(_CONFIG.value, encoder, _OUTPUT.value, splits)
   show('\n'.join(lines))
 
 

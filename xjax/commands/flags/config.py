@@ -50,7 +50,7 @@ def _strip_brackets(text: str) -> str:
   return text[1:-1]
 
 
-def define(required: bool = True) -> 'flags.FlagHolder[Config]':
+def define() -> 'flags.FlagHolder[Config]':
   """Defines --config=NAME|FILE.py[:VARIANT] and --config.<field>=<value>."""
   for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
@@ -64,8 +64,7 @@ def define(required: bool = True) -> 'flags.FlagHolder[Config]':
     '--config.FIELD=VALUE changes a field, such as --config.train.steps=100.',
     lock_config=True,
   )
-  if required:
-    require('config', 'give the name of a config; `xjax configs` lists them')
+  require('config', 'give the name of a config; `xjax configs` lists them')
   return holder
 
 
@@ -92,11 +91,10 @@ def file() -> str:
 
 
 def check() -> None:
-  """Checks the values of the config that the flags give, if there is one."""
+  """Checks the values of the config that the flags give."""
   from xjax.models.config_check import check_config
 
-  if flags.FLAGS['config'].value is not None:
-    check_config(flags.FLAGS['config'].value)
+  check_config(flags.FLAGS['config'].value)
 
 
 def check_overrides(argv: Sequence[str]) -> None:
