@@ -28,7 +28,7 @@ from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.run.open_run import open_run
-from xjax.run.strategies.strategies import RankedDocuments, choose
+from xjax.run.strategies.strategies import RankedDocuments
 from xjax.run.strategies.strategy_request import (
   StrategyKind,
   StrategyRequest,
@@ -77,10 +77,9 @@ def main(argv: list[str]) -> None:
   for name, request in REQUESTS.items():
     runner = StrategyRunner.of(request, run)
     ranked = RankedDocuments(run, documents, runner.sigmoid, best_lists)
-    chosen = choose(runner.strategy, ranked, K)
-    ms = timed(
-      functools.partial(choose, runner.strategy, ranked, K), len(split)
-    )
+    chosen = runner.select(ranked, K)
+    call = functools.partial(runner.select, ranked, K)
+    ms = timed(call, len(split))
     lists = LabelLists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     show(name, lists, ms)
   coverage = {name: values['coverage@5'] for name, values in results.items()}

@@ -16,11 +16,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
 from xjax.models.scorer import rank_blocks
-from xjax.run.strategies.strategies import (
-  CoverageStrategy,
-  RankedDocuments,
-  choose,
-)
+from xjax.run.strategies.strategies import RankedDocuments, covering
 
 N, L, ROWS = 11, 6, 3
 
@@ -72,7 +68,7 @@ def main(port, process, path):
       assert judge(got, Criteria((1,)))['xjax']['all']['P@1'] == 1
     # The order is the same for both, and so is what covers the labels.
     documents = RankedDocuments(PlaceScorer(), Documents.of_split(split))
-    covered = choose(CoverageStrategy(), documents, 2)
+    covered = covering(documents, 2)
   np.savez(
     path,
     ids=got.lists['all'].ids,

@@ -54,13 +54,6 @@ def by_gain(gains, k=K):
   return np.argsort(-gains, axis=-1, kind='stable')[..., :k]
 
 
-def costs_of(path, ids):
-  """Writes label weights, which are 0 for the first labels; returns them."""
-  rows = [{'id': id_, 'weight': i if i > 2 else 0} for i, id_ in enumerate(ids)]
-  tagging.write_rows(path, rows[:-2])
-  return np.array([row['weight'] for row in rows[:-2]] + [1, 1], np.float64)
-
-
 def test_labels_by_propensity(home, whole, finished):
   space = finished.corpus.label_space
   weights = propensity_weights(space.train_counts, space.n_train)
@@ -70,16 +63,6 @@ def test_labels_by_propensity(home, whole, finished):
   np.testing.assert_array_equal(lists.ids, by_gain(weights * whole))
   gains = np.log(np.take_along_axis(weights * whole, lists.ids, 1))
   np.testing.assert_allclose(lists.scores, gains, rtol=1e-4, atol=1e-5)
-
-
-def test_labels_by_what_they_are_worth(home, whole, finished, tmp_path):
-  path = tmp_path / 'costs.jsonl'
-  weights = costs_of(path, finished.corpus.label_space.ids)
-  asked = StrategyRequest(StrategyKind.COST, K, costs=str(path))
-  found = evaluate_split(home.path, 'dev', strategy=asked)
-  ids = found.predictions.lists['all'].ids
-  np.testing.assert_array_equal(ids, by_gain(weights * whole))
-  assert ids.min() > 2
 
 
 def test_labels_by_coverage_and_what_is_written(home, whole, finished):

@@ -17,7 +17,7 @@ adds to the score of the label.
 --labels=FILE also scores the labels in FILE, by their names. A line of FILE is
 a name, or JSON with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
-best scores. The other strategies are propensity and cost.
+best scores. The other strategy is propensity.
 """
 
 from absl import flags

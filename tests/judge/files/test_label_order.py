@@ -1,4 +1,4 @@
-"""Labels in order, and costs of labels, from files."""
+"""Labels in order, from files."""
 
 import gzip
 
@@ -9,7 +9,6 @@ from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
-from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.files.label_order import (
   column_numbers,
   name_columns,
@@ -67,39 +66,3 @@ def test_faults(tmp_path, text, message):
   path = tmp_path / 'l'
   path.write_bytes(text)
   assert error_text(read_label_order, path).startswith(f'{path}{message}')
-
-
-INDEX = {'a': 0, 'b': 1, 'ä c': 2}
-
-
-def test_labels_without_a_cost_cost_1(tmp_path):
-  path = tmp_path / 'costs.jsonl'
-  text = '{"id": "ä c", "weight": 2.5}\n\n{"id": "a", "weight": 0}\n'.encode()
-  for content in (text, gzip.compress(text)):
-    path.write_bytes(content)
-    np.testing.assert_array_equal(read_label_costs(path, INDEX), [0, 1, 2.5])
-
-
-NO_NUMBER = 'weight is not a finite number'
-
-
-@pytest.mark.parametrize(
-  ('text', 'says'),
-  [
-    ('', 'no label in it'),
-    ('{"id": "a", "weight": 1}\n{"id": "x", "weight": 1}', ":2: 'x' is not a"),
-    ('{"id": "a", "weight": 1}\n{"id": "a", "weight": 2}', 'already on line 1'),
-    ('{"id": "a", "weight": -1}', NO_NUMBER),
-    ('{"id": "a", "weight": 1e999}', NO_NUMBER),
-    ('{"id": "a", "weight": ' + '9' * 400 + '}', NO_NUMBER),
-    ('{"id": "a", "weight": true}', NO_NUMBER),
-    ('{"id": "a"}', NO_NUMBER),
-    ('{"weight": 1}', "no field 'id'"),
-    ('a\t1', ':1: not JSON'),
-  ],
-)
-def test_what_cannot_be_is_told_with_its_line(tmp_path, text, says):
-  path = tmp_path / 'costs.jsonl'
-  path.write_text(text)
-  message = error_text(read_label_costs, path, INDEX)
-  assert 'costs.jsonl' in message and says in message

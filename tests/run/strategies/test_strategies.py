@@ -1,5 +1,7 @@
 """Compares strategies with their definitions over dense probabilities."""
 
+import functools
+
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -10,12 +12,11 @@ from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.models.scorer import rank_blocks
 from xjax.run.strategies.strategies import (
-  CoverageStrategy,
   Greedy,
   RankedDocuments,
-  WeightedStrategy,
-  choose,
+  covering,
   document_order,
+  weighted,
 )
 
 N, L = 60, 40
@@ -153,7 +154,7 @@ def assert_raw_scores(found, documents, rtol):
 @pytest.mark.parametrize('size', [7, 64])
 def test_coverage_is_algorithm_1(kind, beta, size):
   documents = ranked(logits(0), kind, size)
-  found = choose(CoverageStrategy(beta, seed=3), documents, 4)
+  found = covering(documents, 4, beta, seed=3)
   p_NL = probabilities(documents)
   order_N = document_order(3, N)
   expected = algorithm_1(p_NL, 4, beta, order_N)
@@ -217,7 +218,7 @@ def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
   if kind is ScoreKind.PROBABILITY:
     drawn = np.clip(drawn, -80, 9)  # float32 must hold p and 1 - p
   documents = ranked(drawn, kind, 4, known=12)
-  found = choose(CoverageStrategy(beta, seed), documents, k)
+  found = covering(documents, k, beta, seed)
   p_NL, log_misses_NL = probabilities(documents), log_misses(documents)
   log_f_L = np.zeros(n_labels)
   for row in document_order(seed, n):
@@ -253,7 +254,7 @@ def test_weighted_is_weight_times_probability(kind, size):
   rng = np.random.default_rng(1)
   weights_L = rng.exponential(5, L)
   weights_L[::5] = 0
-  found = choose(WeightedStrategy(np.append(weights_L, 1e6)), documents, 6)
+  found = weighted(documents, 6, np.append(weights_L, 1e6))
   gains_NL = weights_L * probabilities(documents)
   expected = padded([best(gains_L, 6) for gains_L in gains_NL], 6)
   np.testing.assert_array_equal(found.ids_NK, expected)
@@ -266,19 +267,23 @@ def test_weighted_is_weight_times_probability(kind, size):
 def test_weights_that_select_few_labels_or_none():
   documents = ranked(logits(1), ScoreKind.LOGIT)
   weights_L = np.zeros(L)
-  none = choose(WeightedStrategy(weights_L), documents, 3)
+  none = weighted(documents, 3, weights_L)
   assert (none.ids_NK == PAD).all()
   assert np.isneginf(none.ranks_NK).all() and np.isneginf(none.scores_NK).all()
   weights_L[[8, 5]] = 1e300
-  few = choose(WeightedStrategy(weights_L), documents, 3)
+  few = weighted(documents, 3, weights_L)
   np.testing.assert_array_equal(np.sort(few.ids_NK), [[PAD, 5, 8]] * N)
   assert np.isneginf(few.scores_NK[:, 2]).all()
 
 
 EVERY = pytest.mark.parametrize(
   'strategy',
-  [*(WeightedStrategy(np.ones(3)), CoverageStrategy(), CoverageStrategy(1.0))],
-  ids=lambda strategy: type(strategy).__name__,
+  [
+    functools.partial(weighted, weights_L=np.ones(3)),
+    covering,
+    functools.partial(covering, beta=1.0),
+  ],
+  ids=['weighted', 'covering', 'beta'],
 )
 
 
@@ -286,7 +291,7 @@ EVERY = pytest.mark.parametrize(
 @pytest.mark.parametrize('kind', KINDS)
 def test_fewer_labels_than_asked_for(strategy, kind):
   documents = ranked(logits(0, 9, 3), kind)
-  found = choose(strategy, documents, 5)
+  found = strategy(documents, 5)
   assert (np.sort(found.ids_NK)[:, 2:] == [0, 1, 2]).all()
   assert (found.ids_NK[:, 3:] == PAD).all()
   for values_NK in (found.ranks_NK, found.scores_NK):
@@ -304,7 +309,7 @@ class EmptyScorer(DenseScorer):
 @pytest.mark.parametrize('n', [0, 4])
 def test_empty_lists_and_no_documents(strategy, n):
   scorer = EmptyScorer(logits(0, n, 3), ScoreKind.MARGIN)
-  found = choose(strategy, RankedDocuments(scorer, rows(n), SIGMOID), 2)
+  found = strategy(RankedDocuments(scorer, rows(n), SIGMOID), 2)
   assert found.ids_NK.shape == found.ranks_NK.shape == (n, 2)
   assert (found.ids_NK == PAD).all() and np.isneginf(found.ranks_NK).all()
 

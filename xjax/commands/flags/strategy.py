@@ -4,21 +4,12 @@ import typing
 
 from absl import flags
 
-from xjax.core.errors import ConfigError
+from xjax.commands.flags.required import check_absent
 
 if typing.TYPE_CHECKING:
   from xjax.run.strategies.strategy_request import StrategyRequest
 
 TITLE = 'Strategies'
-
-_KINDS = 'propensity', 'coverage', 'cost'
-# Flag -> (field of StrategyRequest, the strategies that use the flag).
-_FLAGS = {
-  'strategy_k': ('k', _KINDS),
-  'beta': ('beta', ('coverage',)),
-  'strategy_seed': ('seed', ('coverage',)),
-  'costs': ('costs', ('cost',)),
-}
 
 
 def define(k_default: str) -> None:
@@ -26,7 +17,7 @@ def define(k_default: str) -> None:
   flags.DEFINE_enum(
     'strategy',
     None,
-    _KINDS,
+    ('propensity', 'coverage'),
     'Rule that chooses the labels of a document (default: the best scores).',
   )
   flags.DEFINE_integer(
@@ -41,12 +32,6 @@ def define(k_default: str) -> None:
   flags.DEFINE_integer(
     'strategy_seed', 0, 'For coverage: seed of the order of documents.'
   )
-  flags.DEFINE_string(
-    'costs',
-    '',
-    'For cost: file of JSON lines {"id", "weight"}; labels that are not in the '
-    'file have weight 1.',
-  )
 
 
 def has_strategy() -> bool:
@@ -57,15 +42,16 @@ def has_strategy() -> bool:
 def requested_strategy(k: int) -> 'StrategyRequest | None':
   """Returns the strategy of the flags, by default with k labels, or None."""
   values = flags.FLAGS
-  kind = values['strategy'].value
-  for name, (_, kinds) in _FLAGS.items():
-    if values[name].present and kind not in kinds:
-      users = '' if kinds is _KINDS else f'={kinds[0]}'
-      raise ConfigError(f'--{name} works only with --strategy{users}')
-  if kind is None:
+  if values.strategy != 'coverage':
+    check_absent(('beta', 'strategy_seed'), 'strategy=coverage')
+  if values.strategy is None:
+    check_absent(['strategy_k'], 'strategy')
     return None
-  fields = {field: values[name].value for name, (field, _) in _FLAGS.items()}
-  fields['k'] = k if fields['k'] is None else fields['k']
   from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 
-  return StrategyRequest(StrategyKind(kind), **fields)
+  return StrategyRequest(
+    StrategyKind(values.strategy),
+    k if values.strategy_k is None else values.strategy_k,
+    values.beta,
+    values.strategy_seed,
+  )

@@ -8,7 +8,7 @@ The coverage strategy is greedy and visits one document after another. Algorithm
 enough:
 
 - The scorer ranks labels for a window of documents at once, by the gains that
-  labels have before the window. (CoverageStrategy defines gains.)
+  labels have before the window. (See covering for gains.)
 - Later, gains can only fall. So the gain by which the last label of a list was
   ranked is an upper bound for the gains of all labels that are not listed.
 - As long as the present gain of the k-th best listed label is above this bound,
@@ -158,8 +158,36 @@ _WINDOW, _LEAST = 512, 8  # largest and smallest number of documents of a window
 _ROUNDING = 1e-6  # rounding error of a log gain, relative to 1 + |log gain|
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class WeightedStrategy:
+class Selection(NamedTuple):
+  ids_NK: np.ndarray  # int32, PAD where no more labels can be selected
+  # float64, in descending order: log weight + log probability; -inf for PAD.
+  ranks_NK: np.ndarray
+  scores_NK: np.ndarray  # float32, of the scorer's kind; -inf for PAD
+
+
+def covering(
+  documents: RankedDocuments, k: int, beta: float = 0.0, seed: int = 0
+) -> Selection:
+  """Selects the k labels with the highest gain in expected coverage.
+
+  This is Algorithm 1 of Schultheis et al. 2022. A label j with probability p_j
+  has the gain (f_j + beta) p_j. The number f_j starts at 1. After each document
+  for which j was selected, f_j is multiplied by 1 - p_j. Documents are visited
+  in the order document_order(seed, N). With a larger beta, at least 0, correct
+  labels that are well covered already count more (Section 5.3 of the paper).
+  """
+  order_N = document_order(seed, len(documents.documents))
+  return Selection(*Greedy(documents, k, beta).cover(order_N))
+
+
+def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
+  """Returns the random order of n documents, which depends only on the seed."""
+  return host_generator(seed, 'coverage').permutation(n)
+
+
+def weighted(
+  documents: RankedDocuments, k: int, weights_L: np.ndarray
+) -> Selection:
   """Selects the k labels with the highest weight times probability.
 
   If weights are inverse propensities, this strategy is optimal for PSP@k
@@ -169,54 +197,7 @@ class WeightedStrategy:
   Weights [L or more] are finite and at least 0. A label of weight 0 is never
   selected. Positive weights are raised to at least 4e-18 times the largest.
   """
-
-  weights_L: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class CoverageStrategy:
-  """Selects the k labels with the highest gain in expected coverage.
-
-  This is Algorithm 1 of Schultheis et al. 2022. A label j with probability p_j
-  has the gain (f_j + beta) p_j. The number f_j starts at 1. After each document
-  for which j was selected, f_j is multiplied by 1 - p_j. Documents are visited
-  in the order document_order(seed, N). With a larger beta, at least 0, correct
-  labels that are well covered already count more (Section 5.3 of the paper).
-  """
-
-  beta: float = 0.0
-  seed: int = 0
-
-
-Strategy = WeightedStrategy | CoverageStrategy
-
-
-class Selection(NamedTuple):
-  ids_NK: np.ndarray  # int32, PAD where no more labels can be selected
-  # float64, in descending order: log weight + log probability; -inf for PAD.
-  ranks_NK: np.ndarray
-  scores_NK: np.ndarray  # float32, of the scorer's kind; -inf for PAD
-
-
-def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
-  """Selects k labels of every document, or fewer if no more can be selected."""
-  n = len(documents.documents)
-  match strategy:
-    case WeightedStrategy(weights_L=weights_L):
-      return _weighted(documents, np.arange(n), k, weights_L)
-    case CoverageStrategy(beta, seed):
-      order_N = document_order(seed, n)
-      return Selection(*Greedy(documents, k, beta).cover(order_N))
-
-
-def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
-  """Returns the random order of n documents, which depends only on the seed."""
-  return host_generator(seed, 'coverage').permutation(n)
-
-
-def _weighted(
-  documents: RankedDocuments, rows_N: np.ndarray, k: int, weights_L: np.ndarray
-) -> Selection:
+  rows_N = np.arange(len(documents.documents))
   # A label with weight 0 gets -inf, so that it is never selected.
   with np.errstate(divide='ignore'):
     logs_L = np.log(np.asarray(weights_L, np.float64))

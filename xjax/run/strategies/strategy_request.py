@@ -13,21 +13,19 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import AS_LOGITS, ScoreKind
 from xjax.data.documents import Documents
-from xjax.data.schema import LabelSpace, Split, propensity_weights
+from xjax.data.schema import Split, propensity_weights
 from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.label_lists import LabelLists, list_length
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV
 from xjax.run.open_run import OpenRun
 from xjax.run.strategies.strategies import (
-  CoverageStrategy,
   RankedDocuments,
-  Strategy,
-  WeightedStrategy,
-  choose,
+  Selection,
+  covering,
+  weighted,
 )
 
 
@@ -36,7 +34,6 @@ class StrategyKind(enum.Enum):
 
   PROPENSITY = 'propensity'
   COVERAGE = 'coverage'
-  COST = 'cost'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +42,12 @@ class StrategyRequest:
   k: int  # number of labels of each document
   beta: float = 0.0  # of COVERAGE
   seed: int = 0  # of COVERAGE
-  costs: str = ''  # file of label weights, for COST (see read_label_costs)
 
   def __post_init__(self) -> None:
     if self.k < 1:
       raise ConfigError(f'--strategy_k={self.k}: must be at least 1')
     if not 0 <= self.beta < math.inf:
       raise ConfigError(f'--beta={self.beta}: must be a number of at least 0')
-    if self.kind is StrategyKind.COST and not self.costs:
-      raise ConfigError('--strategy=cost needs --costs=FILE')
 
   def check_cut_offs(self, ks: Sequence[int]) -> None:
     if max(ks, default=0) > self.k:
@@ -64,36 +58,14 @@ class StrategyRequest:
 
   def parameters(self) -> dict[str, Any]:
     settings = {'strategy': self.kind.value, 'k': self.k}
-    match self.kind:
-      case StrategyKind.COVERAGE:
-        settings |= {'beta': self.beta, 'seed': self.seed}
-      case StrategyKind.COST:
-        settings |= {'costs': self.costs}
+    if self.kind is StrategyKind.COVERAGE:
+      settings |= {'beta': self.beta, 'seed': self.seed}
     return settings
 
   def criteria(self, usual: Criteria) -> Criteria:
     """Returns the usual criteria with the cut-offs up to k, or else with k."""
     ks = [k for k in usual.ks if k <= self.k] or [self.k]
     return dataclasses.replace(usual, ks=tuple(ks))
-
-  def strategy(
-    self, space: LabelSpace, propensity: Sequence[float]
-  ) -> Strategy:
-    """Builds the strategy for the labels of a run.
-
-    `propensity` has A and B of the propensity formula. DataError: the file of
-    label weights has a fault, or there are too few training documents.
-    """
-    match self.kind:
-      case StrategyKind.COVERAGE:
-        return CoverageStrategy(float(self.beta), self.seed)
-      case StrategyKind.PROPENSITY:
-        counts = space.train_counts
-        return WeightedStrategy(
-          propensity_weights(counts, space.n_train, *propensity)
-        )
-      case StrategyKind.COST:
-        return WeightedStrategy(read_label_costs(self.costs, space.index))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,16 +77,23 @@ class StrategyRunner:
   """
 
   request: StrategyRequest
-  strategy: Strategy
   run: OpenRun
   sigmoid: tuple[float, float]
+  weights_L: np.ndarray | None  # of PROPENSITY
 
   @classmethod
   def of(cls, request: StrategyRequest, run: OpenRun) -> 'StrategyRunner':
     """Makes a runner, and finds all faults before any document is scored."""
-    propensity = run.config.eval.propensity
-    strategy = request.strategy(run.space, propensity)
-    return cls(request, strategy, run, _sigmoid(run, request))
+    weights_L, space = None, run.space
+    if request.kind is StrategyKind.PROPENSITY:
+      a_b = run.config.eval.propensity
+      weights_L = propensity_weights(space.train_counts, space.n_train, *a_b)
+    return cls(request, run, _sigmoid(run, request), weights_L)
+
+  def select(self, documents: RankedDocuments, k: int) -> Selection:
+    if self.weights_L is not None:
+      return weighted(documents, k, self.weights_L)
+    return covering(documents, k, float(self.request.beta), self.request.seed)
 
   def choose(
     self, predictions: Predictions, split: Split
@@ -134,7 +113,7 @@ class StrategyRunner:
         (by_score.ids, by_score.scores),
         shown.update,
       )
-      chosen = choose(self.strategy, documents, k)
+      chosen = self.select(documents, k)
     lists = LabelLists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     predictions = _with_lists(predictions, self.request, lists)
     logging.info('labels chosen by %s', predictions.strategy)
