@@ -111,12 +111,11 @@ def test_again_it_is_the_same_file(finished, workdir):
   assert workdir.calibration.read_bytes() == before
 
 
-@pytest.mark.parametrize('change', [{'digest': '0' * 64}])
-def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
+def test_a_stale_one_is_not_applied(finished, workdir, caplog):
   caplog.set_level(logging.INFO)
   values = json.loads(workdir.calibration.read_text())
   with workdir.recording(workdir.calibration):
-    workdir.calibration.write_text(json.dumps(values | change))
+    workdir.calibration.write_text(json.dumps(values | {'digest': '0' * 64}))
   predictor = open_run(workdir.path)
   assert predictor.calibration is None
   for says in (

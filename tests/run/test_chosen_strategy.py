@@ -121,9 +121,8 @@ def tag(home, finished, tmp_path):
   return run
 
 
-@pytest.mark.parametrize('kind', [StrategyKind.COVERAGE])
-def test_a_file_is_tagged_as_a_split_is_judged(tag, home, finished, kind):
-  asked = StrategyRequest(kind, K, seed=2)
+def test_a_file_is_tagged_as_a_split_is_judged(tag, home):
+  asked = StrategyRequest(StrategyKind.COVERAGE, K, seed=2)
   lines, path = tag(asked)
   judged = evaluate_split(home.path, 'dev', strategy=asked)
   chosen = judged.predictions.lists['all']

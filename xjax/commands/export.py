@@ -6,8 +6,7 @@ FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
 of the best checkpoint. The library transformers can load FOLDER; another run
 loads FOLDER with --config.model.encoder.folder. The head is not written. The
 pooling is written only if it is a trained pooler (config.model.pooling.pooler).
-If only a stage of the run has such an encoder, the encoder of the stage is
-written.
+If only a stage of a run has such an encoder, DIR is RUN/stages/NAME.
 """
 
 from absl import flags
@@ -26,8 +25,8 @@ def main() -> None:
   """Writes the encoder of the run to the folder."""
   from xjax.run.export import export_encoder
 
-  run, scorer = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
-  show(f'{_OUTPUT.value}: the encoder of {run.folder.path}, step {scorer.step}')
+  run = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
+  show(f'{_OUTPUT.value}: the encoder of {run.workdir.path}, step {run.step}')
 
 
 if __name__ == '__main__':

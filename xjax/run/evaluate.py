@@ -19,7 +19,7 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.labels import left_out_digest, mark_left_out, read_left_out
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
-from xjax.judge.calibration import Calibration, probabilities_at
+from xjax.judge.calibration import Calibration
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import (
   DEPTH,
@@ -304,13 +304,6 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
 TUNED = 'tuned'  # stands for the threshold that is best on dev
 
 
-def keep_assigned(
-  lists: LabelLists, run: OpenRun, threshold: str | float
-) -> LabelLists:
-  """Puts PAD after the last label that a threshold (Threshold.of) assigns."""
-  return Threshold.of(threshold, run).keep(lists, run)
-
-
 @dataclasses.dataclass(frozen=True)
 class Threshold:
   """Assigns the labels whose score is at least a number."""
@@ -342,19 +335,8 @@ class Threshold:
       )
     return cls(least, is_raw=False)
 
-  def probabilities(self, run: OpenRun) -> list[float]:
-    """Returns the threshold as probabilities (see probabilities_at)."""
-    if not self.is_raw:
-      return [self.least]
-    space = run.space
-    return probabilities_at(
-      self.least,
-      run.score_kind,
-      run.calibration,
-      space.train_counts[: space.n_inside],
-    )
-
   def keep(self, lists: LabelLists, run: OpenRun) -> LabelLists:
+    """Puts PAD after the last label that is assigned."""
     scores_NK = lists.scores
     if not self.is_raw:
       scores_NK = run.readable(lists.ids, lists.scores)

@@ -9,11 +9,9 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
-from xjax.models.contract import Run, load_config
-from xjax.models.scorer import Scorer
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.pretrained.model_folder import write_model_folder
-from xjax.run.open_run import open_run
+from xjax.run.open_run import OpenRun, open_run
 from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
@@ -28,7 +26,7 @@ def export_encoder(
   workdir: str | os.PathLike,
   output: str | os.PathLike,
   step: int | None = None,
-) -> tuple[Run, Scorer]:
+) -> OpenRun:
   """Writes the encoder of a run to a folder that transformers can load.
 
   The folder, which must not exist, gets config.json, model.safetensors and the
@@ -36,54 +34,29 @@ def export_encoder(
   pooler, if any. Without one, transformers warns that the pooler is newly
   initialized. For XLNet, it warns so about mask_emb, which encodes no text.
 
-  Without a pretrained encoder of its own, the run has one stage with one; this
-  is written. Returns the run and the model whose encoder is written.
+  Returns the run. ConfigError: it has no such encoder.
   """
-  opened = open_run(workdir, step)
-  run, scorer = _only_encoder(opened.run, opened.scorer)
-  wanted = (
-    (_ENCODER, _POOLING) if run.config.model.pooling.pooler else (_ENCODER,)
-  )
+  run = open_run(workdir, step)
+  config, folder = run.config, run.workdir
+  if not (config.data.tokens.pretrained and config.model.has_steps):
+    raise ConfigError(
+      f'{folder.path}: this run has no encoder of the BERT family or XLNet; '
+      'only such an encoder can be exported for transformers. If a stage of '
+      'the run has one, give the folder of the stage, which is in stages/'
+    )
+  wanted = (_ENCODER, _POOLING) if config.model.pooling.pooler else (_ENCODER,)
   params = {
     path: np.asarray(jax.device_get(x))
-    for path, x in by_path(scorer.params).items()
+    for path, x in by_path(run.scorer.params).items()
     if path.startswith(wanted)
   }
   write_model_folder(
     output,
-    read_json(run.folder.encoder),
+    read_json(folder.encoder),
     params,
-    tokenizer_files(run.folder.subwords(), run.folder.architecture()),
+    tokenizer_files(folder.subwords(), folder.architecture()),
   )
-  return run, scorer
-
-
-def _only_encoder(run: Run, scorer: Scorer) -> tuple[Run, Scorer]:
-  """Returns the only model with a pretrained encoder of a run."""
-  models = _encoders(run, scorer)
-  if not models:
-    raise ConfigError(
-      f'{run.folder.path}: this run has no encoder of the BERT family or '
-      'XLNet; only such an encoder can be exported for transformers'
-    )
-  if len(models) > 1:
-    folders = ', '.join(str(own.folder.path) for own, _ in models)
-    raise ConfigError(
-      f'{run.folder.path}: several stages of this run have an encoder; export '
-      f'the encoder of one of these folders: {folders}'
-    )
-  return models[0]
-
-
-def _encoders(run: Run, scorer: Scorer) -> list[tuple[Run, Scorer]]:
-  """Returns a model if its encoder is pretrained, else those of its stages."""
-  if run.config.data.tokens.pretrained and run.config.model.has_steps:
-    return [(run, scorer)]
-  found = []
-  for name, stage in scorer.stages.items():
-    config = load_config(run.folder.stage(name).config)
-    found += _encoders(run.sub(name, config), stage)
-  return found
+  return run
 
 
 def tokenizer_files(

@@ -175,9 +175,9 @@ def predict_file(
   split = dataclasses.replace(split, features=_vectors_of(split, features, run))
   predictions, lists = _rank(run, split, space, k, strategy)
   if threshold:
-    from xjax.run.evaluate import keep_assigned
+    from xjax.run.evaluate import Threshold
 
-    lists = keep_assigned(lists, run, threshold)
+    lists = Threshold.of(threshold, run).keep(lists, run)
   predicted = PredictedDocuments(run, lists, split, space)
   whys = predicted.explanations(explain, _SHOWN) if explain else None
   if output == STREAM:

@@ -1,7 +1,7 @@
 """Defines the model that Python users work with."""
 
 from collections.abc import Sequence
-import operator
+import numbers
 import os
 from typing import Any
 
@@ -22,7 +22,7 @@ from xjax.judge.label_lists import LabelLists
 from xjax.judge.predict import predict
 from xjax.models.contract import Config
 from xjax.models.copies import TemporaryFolder, pack_run, save_run, unpack_run
-from xjax.run.evaluate import keep_assigned, saved_threshold
+from xjax.run.evaluate import Threshold, saved_threshold
 from xjax.run.open_run import ExplainedPrediction, OpenRun, Prediction, open_run
 from xjax.run.predict_file import labelled_split
 from xjax.train.workdir import Workdir
@@ -102,7 +102,7 @@ class Model:
     size = self.config.eval.depth if k is None else check_k(k)
     lists = self.run.lists(documents, size, rows)
     if threshold is not None:
-      lists = keep_assigned(lists, self.run, threshold)
+      lists = Threshold.of(threshold, self.run).keep(lists, self.run)
     return self.run.predictions(lists)
 
   def predict_proba(self, texts: Any) -> sparse.csr_array:
@@ -259,13 +259,10 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> Model:
 
 def check_k(k: Any, name: str = 'k') -> int:
   """Returns k as an int; ConfigError if it is no integer of at least 1."""
-  try:
-    number = 0 if isinstance(k, bool | np.bool_) else operator.index(k)
-  except TypeError:
-    number = 0
-  if number < 1:
+  is_number = isinstance(k, numbers.Integral) and not isinstance(k, bool)
+  if not is_number or k < 1:
     raise ConfigError(f'{name}={k!r}: must be an integer of at least 1')
-  return number
+  return int(k)
 
 
 def _as_list(texts: Any) -> Any:

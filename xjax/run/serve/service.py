@@ -1,6 +1,7 @@
 """Reads requests, and answers them with the model of a run."""
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import dataclasses
 import os
 from typing import Any, Self
@@ -59,12 +60,8 @@ class Service:
     self.max_k = run.config.eval.depth  # labels of a document in an answer
     # Read once, so that answers never depend on later files.
     self._tuned: Threshold | None = None
-    least = None
-    try:
+    with contextlib.suppress(ConfigError):  # the run has no such threshold
       self._tuned = Threshold.of(TUNED, run)
-      least = min(self._tuned.probabilities(run), default=None)
-    except ConfigError:
-      pass  # the run has no such threshold
     self.facts = {  # for /health
       'model': type(run.config.model).__name__,
       'run': run.workdir.path.name,
@@ -72,7 +69,6 @@ class Service:
       'step': run.step,
       'explains': self.explains,
       'max_k': self.max_k,
-      'tuned_threshold': least,
       'version': __version__,
     }
 
