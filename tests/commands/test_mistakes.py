@@ -58,6 +58,9 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--config=none.py': 'none.py: no such file',
     '--config=own_bigru_lwan': 'data.dir',
   },
+  'train --config=auto --config.data.dir=docs --plan': {
+    '': 'this config has AutoModel',
+  },
   'serve': {
     '': 'error: --workdir is missing; give the folder of a run',
     '--workdir=x --timeout=nan': 'not a number of seconds',

@@ -17,7 +17,7 @@ from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.run.tagging import read_rows
 from xjax.configs.own_documents import auto
 from xjax.core.errors import ConfigError, Preempted
-from xjax.data.config import GivenFeaturesConfig, SubwordsConfig, TfidfConfig
+from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label, Labels, LabelSpace
 from xjax.models.contract import Config, load_config
@@ -25,13 +25,10 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
 from xjax.run import fit as fit_module
 from xjax.run.auto import choose
 from xjax.run.fit import FitResult, fit
 from xjax.run.predict_file import predict_file
-from xjax.train.neural_train import NeuralTrain
 
 ROWS = make_rows(220, 12)
 
@@ -126,13 +123,12 @@ def test_new_documents_are_read_like_those_of_the_run(
     assert best(tagged(run.workdir, '-', tmp_path)) == expected
 
 
-def space_of(n_train, counts, names=False) -> LabelSpace:
-  n, name = len(counts), 'name {}' if names else 'l{}'
-  labels = Labels.of(Label(f'l{i}', name.format(i)) for i in range(n))
+def space_of(n_train, counts) -> LabelSpace:
+  n = len(counts)
+  labels = Labels.of(Label(f'l{i}', f'l{i}') for i in range(n))
   return LabelSpace(labels, np.array(counts, np.int32), n_train, n)
 
 
-@pytest.mark.parametrize('accelerator', [False, True])
 @pytest.mark.parametrize(
   ('n_train', 'n_labels', 'model', 'train', 'max_ngram'),
   [
@@ -144,10 +140,10 @@ def space_of(n_train, counts, names=False) -> LabelSpace:
   ],
 )
 def test_sizes_choose_a_linear_model_a_tree_or_a_stack(
-  n_train, n_labels, model, train, max_ngram, accelerator
+  n_train, n_labels, model, train, max_ngram
 ):
   space = space_of(n_train, [1] * n_labels)
-  chosen = choose(auto(), space, accelerator).config
+  chosen = choose(auto(), space).config
   assert isinstance(chosen.model, model) and isinstance(chosen.train, train)
   assert chosen.data.tokens.max_ngram == max_ngram
 
@@ -156,16 +152,16 @@ def test_tokens_that_the_user_set_are_kept():
   config = auto()
   config.data.tokens.min_count = 7
   space = space_of(100, [1, 2])
-  chosen = choose(config, space, False)
+  chosen = choose(config, space)
   assert chosen.config.data.tokens == TfidfConfig(min_count=7, max_ngram=1)
-  assert 'word pairs need more documents' in chosen.why
+  assert 'single words' in chosen.what
   # A value counts as set even if it is the usual one.
   config.data.tokens.max_ngram = 2
-  chosen = choose(config, space, False)
+  chosen = choose(config, space)
   assert chosen.config.data.tokens == TfidfConfig(min_count=7, max_ngram=2)
-  assert 'word pairs' not in chosen.why and '1 to 2 words' in chosen.what
+  assert '1 to 2 words' in chosen.what
   config.data.tokens = TfidfConfig()
-  assert choose(config, space, False).config.data.tokens == TfidfConfig()
+  assert choose(config, space).config.data.tokens == TfidfConfig()
 
 
 def test_other_tokens_cannot_resume_a_run(run, table):
@@ -174,24 +170,6 @@ def test_other_tokens_cannot_resume_a_run(run, table):
   config.data.tokens.max_ngram = 2
   with pytest.raises(ConfigError, match=r'config:\n.*tokens.max_ngram'):
     fit(config, run.workdir)
-
-
-@pytest.mark.parametrize(
-  ('counts', 'names', 'head'),
-  [([3, 0, 2], True, UnifiedConfig), ([3, 0, 2], False, OneVsAllConfig)],
-)
-def test_an_encoder_is_fine_tuned_on_an_accelerator_only(counts, names, head):
-  config = auto()
-  config.model.encoder = 'folder'
-  space = space_of(50_000, counts, names)
-  chosen = choose(config, space, True).config
-  assert isinstance(chosen.train, NeuralTrain)
-  assert isinstance(chosen.data.tokens, SubwordsConfig)
-  assert isinstance(chosen.model.head, head)
-  assert chosen.model.encoder.folder == 'folder'
-  without = choose(config, space, False)
-  assert isinstance(without.config.model, LinearModel)
-  assert 'no accelerator (so folder is not used)' in without.why
 
 
 def test_the_choice_is_told_in_two_lines(table, tmp_path, caplog, monkeypatch):
@@ -210,4 +188,4 @@ def test_features_may_need_a_tree():
   config.data = XcFeaturesData(tokens=GivenFeaturesConfig())
   for n_labels, model in ((3, LinearModel), (30_000, TreeModel)):
     space = space_of(900, [0, 1] * (n_labels // 2))
-    assert isinstance(choose(config, space, False).config.model, model)
+    assert isinstance(choose(config, space).config.model, model)

@@ -30,13 +30,11 @@ def get_config(name: str = '') -> Config:
 def auto() -> Config:
   """Chooses a model for your own documents, and says what it chose and why.
 
-  The choice depends on the number of documents and labels, on the names of
-  labels and on the devices. Without an accelerator it is a linear model: one
-  classifier per label (squared hinge loss as in LIBLINEAR, Fan et al. 2008,
-  https://www.jmlr.org/papers/v9/fan08a.html). If there are many labels, it is
-  the stack of own_best for 5,000 to 100,000 documents, and else a label tree.
-  With an accelerator and --config.model.encoder=FOLDER, the pretrained encoder
-  in FOLDER is fine-tuned.
+  The choice depends on the number of documents and labels. If there are few
+  labels, it is one linear classifier per label (squared hinge loss as in
+  LIBLINEAR, Fan et al. 2008, https://www.jmlr.org/papers/v9/fan08a.html). If
+  there are many, it is the stack of own_best for 5,000 to 100,000 documents,
+  and else a label tree.
 
   Hardware: any. Expected: for 2,400 documents with 200 labels, P@1 as good as
   that of scikit-learn's TF-IDF and LinearSVC. Time: seconds for a few thousand

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import NoReturn
 
-from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.data.config import TokensConfig
 from xjax.data.schema import Corpus
@@ -26,12 +25,6 @@ class AutoModel(Model):
   reads = (TokensConfig,)
   trained_by = AutoTrain
   chooses = True
-
-  encoder: str = field(
-    '',
-    'The folder of a pretrained encoder. It is used only if an accelerator is '
-    'there.',
-  )
 
   def check(self, corpus: Corpus, run: Run) -> NoReturn:
     """Raises a ConfigError, because this is no model."""

@@ -10,7 +10,6 @@ import pytest
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
-from xjax.models.scorer import rank_blocks
 from xjax.run.strategies.strategies import (
   Greedy,
   RankedDocuments,
@@ -30,16 +29,12 @@ class DenseScorer:
   assigned_above = None
   selected_by = 'exact'
 
-  def __init__(self, scores_NL, kind, size=2):
+  def __init__(self, scores_NL, kind):
     self.scores_NL, self.score_kind = scores_NL.astype(np.float32), kind
-    self.size = size  # documents of a block
     self.n_labels = scores_NL.shape[1]
     self.asked = 0
 
   def rank(self, documents, query):
-    return rank_blocks(documents, query, self.size, self._block)
-
-  def _block(self, documents, query):
     assert not query.slices and query.allowed is None
     weights, k = query.weights, query.k
     scores_BL = self.scores_NL[[int(text) for text in documents]]
@@ -78,7 +73,7 @@ def logits(seed, n=N, n_labels=L, scale=2.0):
   return drawn.astype(np.float32)
 
 
-def ranked(logits_NL, kind, size=7, known=5):
+def ranked(logits_NL, kind, known=5):
   """Returns documents whose scores of this kind mean the given logits."""
   scores_NL = logits_NL.astype(np.float64)
   match kind:
@@ -86,7 +81,7 @@ def ranked(logits_NL, kind, size=7, known=5):
       scores_NL = (scores_NL - SIGMOID[1]) / SIGMOID[0]
     case ScoreKind.PROBABILITY:
       scores_NL = 1 / (1 + np.exp(-scores_NL))
-  scorer = DenseScorer(scores_NL, kind, size)
+  scorer = DenseScorer(scores_NL, kind)
   n = len(logits_NL)
   lists = known_of(scorer, n, known) if known else None
   return RankedDocuments(scorer, rows(n), SIGMOID, lists)
@@ -151,9 +146,8 @@ def assert_raw_scores(found, documents, rtol):
 
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('beta', [0.0, 0.25])
-@pytest.mark.parametrize('size', [7, 64])
-def test_coverage_is_algorithm_1(kind, beta, size):
-  documents = ranked(logits(0), kind, size)
+def test_coverage_is_algorithm_1(kind, beta):
+  documents = ranked(logits(0), kind)
   found = covering(documents, 4, beta, seed=3)
   p_NL = probabilities(documents)
   order_N = document_order(3, N)
@@ -217,7 +211,7 @@ def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
   drawn = logits(seed, n, n_labels, scale)
   if kind is ScoreKind.PROBABILITY:
     drawn = np.clip(drawn, -80, 9)  # float32 must hold p and 1 - p
-  documents = ranked(drawn, kind, 4, known=12)
+  documents = ranked(drawn, kind, known=12)
   found = covering(documents, k, beta, seed)
   p_NL, log_misses_NL = probabilities(documents), log_misses(documents)
   log_f_L = np.zeros(n_labels)
@@ -248,9 +242,8 @@ def test_gains_fall_further_than_float32_goes():
 
 
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('size', [1, 7])
-def test_weighted_is_weight_times_probability(kind, size):
-  documents = ranked(logits(1), kind, size)
+def test_weighted_is_weight_times_probability(kind):
+  documents = ranked(logits(1), kind)
   rng = np.random.default_rng(1)
   weights_L = rng.exponential(5, L)
   weights_L[::5] = 0
@@ -301,7 +294,7 @@ def test_fewer_labels_than_asked_for(strategy, kind):
 class EmptyScorer(DenseScorer):
   """Finds nothing, as exact match may."""
 
-  def _block(self, documents, query):
+  def rank(self, documents, query):
     return Lists.none(query.n_lists, len(documents), query.k)
 
 

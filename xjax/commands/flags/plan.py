@@ -7,13 +7,11 @@ from absl import flags
 
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
-from xjax.plan.chips import CHIPS, Platform, chip_named
+from xjax.plan.chips import CHIPS, chip_named
 
 if typing.TYPE_CHECKING:
   from xjax.core.mesh_config import MeshConfig
-  from xjax.data.schema import Corpus
   from xjax.models.contract import Config
-  from xjax.plan.chips import Chip
 
 TITLE = 'Plan'
 
@@ -42,25 +40,22 @@ def define() -> None:
 
 def _check(values: dict[str, Any]) -> bool:
   """Raises an error if a flag has no effect or a required flag is missing."""
-  names = {name for name, value in values.items() if value}
-  unused = {f'--{name} needs --plan': name in names for name in _PLAN_FLAGS}
-  faults = {
-    '--workdir is missing; give the folder to write the run to': 'workdir'
-    not in names,
-  }
-  sizes = names & {'plan_labels', 'plan_documents'}
-  if 'plan' in names:
-    unused = {}
-    faults = {
-      '--plan and --multihost cannot be combined': 'multihost' in names,
-      '--plan and --profile cannot be combined': 'profile' in names,
-      '--plan_documents is missing': sizes == {'plan_labels'},
-      '--plan_labels is missing': sizes == {'plan_documents'},
-    }
-  for message, holds in (unused | faults).items():
-    if holds:
-      # absl would put all values of the flags before a ValidationError.
-      raise ConfigError(message)
+  given = {name for name, value in values.items() if value}
+  if 'plan' in given:
+    wrong = given & {'multihost', 'profile'}
+    fault = wrong and f'--plan and --{min(wrong)} cannot be combined'
+    sizes = {'plan_labels', 'plan_documents'}
+    if len(missing := sizes - given) == 1:
+      fault = f'--{min(missing)} is missing'
+  else:
+    fault = 'workdir' not in given and (
+      '--workdir is missing; give the folder to write the run to'
+    )
+    if unused := given & {*_PLAN_FLAGS}:
+      fault = f'--{min(unused)} needs --plan'
+  if fault:
+    # absl would put all values of the flags before a ValidationError.
+    raise ConfigError(fault)
   return True
 
 
@@ -74,12 +69,11 @@ def print_plan(config: 'Config') -> bool:
   name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
   by_corpus = numbers[0] is None
-  config, corpus = _resolved(config, chip, by_corpus)
   models, fits = trained_models(config), True
   for model in models:  # errors are raised before the corpus is read
     if model.planned:
       planned_mesh(model.config, devices)
-  if by_corpus and corpus is None:
+  if by_corpus:
     leave_out = config.eval.leave_out
     corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   for number, model in enumerate(models):
@@ -96,23 +90,6 @@ def print_plan(config: 'Config') -> bool:
     show(plan_text(plan))
     fits &= plan.fits
   return fits
-
-
-def _resolved(
-  config: 'Config', chip: 'Chip', by_corpus: bool
-) -> tuple['Config', 'Corpus | None']:
-  """Returns the config with the chosen model, and its corpus if it was read."""
-  from xjax.run.auto import resolve
-  from xjax.train.workdir import Workdir
-
-  if config.model.chooses and not by_corpus:
-    raise ConfigError(
-      '--plan_labels: AutoModel is chosen by the corpus; leave out '
-      '--plan_labels, so that the corpus is read'
-    )
-  path = flags.FLAGS.workdir
-  workdir = Workdir.at(path) if path else None
-  return resolve(config, workdir, chip.platform is not Platform.CPU)
 
 
 def devices_of(mesh: 'MeshConfig', chip: str) -> int:
