@@ -3,13 +3,12 @@
 from concurrent import futures
 import json
 
-from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.data.schema import Document
-from xjax.data.text.subwords import Subwords, _first_words, document_subwords
+from xjax.data.text.subwords import Subwords, document_subwords
 from xjax.data.text.tokenizer_json import word_pieces
 from xjax.data.text.words import WordPlace
 
@@ -51,52 +50,6 @@ def test_the_first_pieces_are_kept_and_special_tokens_stay():
 
 def test_halves_of_surrogates_are_no_characters():
   assert ids('a \ud83d b') == numbers('[CLS] a [UNK] b [SEP]')
-
-
-WORDS = st.sampled_from(
-  ['the', 'houses', 'x' * 120, *"é|中国|[MASK]|.|don't|t\x1che|".split('|')]
-)
-GAPS = st.sampled_from([*' |    |\n|\t |\u00a0| \u2003|\x1c |'.split('|')])
-TEXTS = st.lists(st.tuples(WORDS, GAPS), max_size=30).map(
-  lambda parts: ''.join(word + gap for word, gap in parts)
-)
-
-
-@given(TEXTS, st.integers(0, 60), st.booleans())
-def test_a_texts_first_words_have_its_first_ids(roberta, text, length, bytes_):
-  tokenizer = roberta if bytes_ else TOKENIZER
-  first = _first_words(text, length)
-  assert text.startswith(first)
-  begun = tokenizer.encode(first).tolist()[:-1]
-  assert tokenizer.encode(text).tolist()[: len(begun)] == begun
-
-
-def test_long_texts_are_cut_and_still_fill_their_places(roberta):
-  assert TOKENIZER._may_cut and roberta._may_cut
-  assert len(_first_words('the houses ' * 99, 50)) == 47
-  texts = ['the ' * 99, ' ' * 500 + 'the ' * 50, 'x' * 120 + ' the' * 9]
-  for text in (*texts, 'a' * 99):
-    for tokenizer in (TOKENIZER, roberta):
-      whole = tokenizer.encode(text)
-      for n in (2, 3, 9, 60):
-        expected = [*whole[:-1][: n - 1], whole[-1]]
-        assert tokenizer.encode(text, n).tolist() == expected
-
-
-NO = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
-ADDED = {'id': 15, 'content': 'the house', 'special': False, **NO}
-
-
-@pytest.mark.parametrize(
-  'changes',
-  [
-    {'normalizer': {'type': 'NFC'}},
-    {'pre_tokenizer': None},
-    {'added_tokens': [ADDED]},
-  ],
-)
-def test_other_kinds_are_not_cut(changes):
-  assert not Subwords(settings(**changes), 'here')._may_cut
 
 
 def test_many_texts_are_as_each():

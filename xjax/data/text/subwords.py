@@ -24,7 +24,6 @@ from xjax.data.text.tokenizer_json import (
   Settings,
   as_data_errors,
   canonical_json,
-  ends_words_at_spaces,
   folder_settings,
   pad_tokens,
   padding_settings,
@@ -36,10 +35,6 @@ from xjax.data.text.words import WordPlace
 # The version is part of the key of cached tokens. Increase it if encode_all
 # changes.
 SUBWORDS_VERSION = 1
-
-# To find n pieces of a text, encode_all first reads n times this number of
-# characters. That is enough for most texts.
-_CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
 # This text is encoded to find the special tokens that a tokenizer adds. No
@@ -75,7 +70,6 @@ class Subwords:
       key = f'{SUBWORDS_VERSION}\n{self.text}'
       # Of the text and of the version of encode_all.
       self.digest = hashlib.sha256(key.encode()).hexdigest()
-      self._may_cut = ends_words_at_spaces(settings)
 
   @classmethod
   def fit(
@@ -142,31 +136,12 @@ class Subwords:
   ) -> list[np.ndarray]:
     """Returns the ids of each text, int32 [n], with special tokens.
 
-    With max_tokens, n is at most this; fewer than the special tokens is a
-    ValueError. The library `tokenizers` uses several cores, unless the variable
-    TOKENIZERS_PARALLELISM is false; the ids do not depend on it.
+    With max_tokens, n is at most this. The library `tokenizers` uses several
+    cores, unless the variable TOKENIZERS_PARALLELISM is false; the ids do not
+    depend on it.
     """
-    if max_tokens is None:
-      return [self._with_special(ids) for ids in self.pieces_of(texts)]
-    room = max_tokens - self.n_special
-    if room < 0:
-      raise ValueError(
-        f'{max_tokens=}: must be at least {self.n_special}, the number of '
-        'special tokens'
-      )
-    starts = texts
-    if self._may_cut:
-      starts = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
-    pieces = self.pieces_of(starts)
-    # If a text was cut and its start has too few pieces, the full text is read.
-    too_short = [
-      i
-      for i, ids in enumerate(pieces)
-      if len(ids) < room and len(starts[i]) < len(texts[i])
-    ]
-    for i, ids in zip(too_short, self.pieces_of([texts[i] for i in too_short])):
-      pieces[i] = ids
-    return [self._with_special(ids[:room]) for ids in pieces]
+    room = self._room(max_tokens)
+    return [self._with_special(ids[:room]) for ids in self.pieces_of(texts)]
 
   def spans(
     self, text: str, max_tokens: int | None = None
@@ -174,7 +149,7 @@ class Subwords:
     """Returns (start, end) of each token of `encode`; None if it is special."""
     with as_data_errors(self.source):
       encoding = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
-    room = None if max_tokens is None else max_tokens - self.n_special
+    room = self._room(max_tokens)
     return (
       [None] * len(self.before)
       + encoding.offsets[:room]
@@ -188,6 +163,9 @@ class Subwords:
         [_utf8(text) for text in texts], add_special_tokens=False
       )
     return [encoding.ids for encoding in encodings]
+
+  def _room(self, max_tokens: int | None) -> int | None:
+    return None if max_tokens is None else max_tokens - self.n_special
 
   def _with_special(self, ids: list[int]) -> np.ndarray:
     return np.array([*self.before, *ids, *self.after], np.int32)
@@ -211,17 +189,6 @@ class Subwords:
       )
     before, after = encoding.ids[: inside[0]], encoding.ids[inside[-1] + 1 :]
     return tuple(before), tuple(after)
-
-
-def _first_words(text: str, length: int) -> str:
-  """Shortens a text to at most `length` characters, without cutting a word."""
-  # Without a space after a word, the text is not cut.
-  if len(text) <= length:
-    return text
-  at = text.rfind(' ', 0, length + 1)
-  while at > 0 and text[at - 1].isspace():
-    at = text.rfind(' ', 0, at)
-  return text[:at] if at > 0 else text
 
 
 def _utf8(text: str) -> str:

@@ -39,10 +39,6 @@ _FOREIGN_ERRORS = (
   SystemExit,
 )
 
-# Pairs of a normalizer and a pre-tokenizer. With these pairs, a space after a
-# word ends the word, whatever text follows.
-_CUT_AT_SPACES = {('BertNormalizer', 'BertPreTokenizer'), (None, 'ByteLevel')}
-
 
 @contextlib.contextmanager
 def as_data_errors(source: str) -> Iterator[None]:
@@ -90,20 +86,6 @@ def plain_settings(settings: Settings) -> Settings:
   if isinstance(model, dict) and model.get('dropout') is not None:
     settings = {**settings, 'model': {**model, 'dropout': None}}
   return {**settings, 'truncation': None, 'padding': None}
-
-
-def ends_words_at_spaces(settings: Settings) -> bool:
-  """Returns whether a space after a word always ends the word."""
-  # If so, the ids of the first words do not depend on the rest of the text.
-  normal, cut = settings.get('normalizer'), settings.get('pre_tokenizer')
-  kinds = tuple(part and part.get('type') for part in (normal, cut))
-  if kinds not in _CUT_AT_SPACES or not cut.get('use_regex', True):
-    return False
-  return all(
-    not any(map(str.isspace, token['content']))
-    and (normal is None or not token['normalized'])
-    for token in settings.get('added_tokens', ())
-  )
 
 
 def word_pieces(
