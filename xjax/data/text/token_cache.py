@@ -1,13 +1,8 @@
 """Caches the token ids of a split in a file.
 
-Each cache file has a key, which is a digest of everything that decides the ids.
-The name of the file contains the first half of the key. The file has three
-parts:
-
-1. the ids of all documents, little-endian int32
-2. the number of ids of each document, little-endian int32
-3. a trailer: a format mark, the total number of ids, the number of documents,
-   and a SHA-256 checksum of the key and of parts 1 and 2
+The name of the file contains a digest of everything that decides the ids. The
+file has the ids of all documents, and then the number of ids of each document,
+all as little-endian int32.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +12,6 @@ import itertools
 import json
 import os
 import pathlib
-import struct
 from typing import Protocol
 
 from absl import logging
@@ -30,8 +24,7 @@ from xjax.core.types import Ragged
 from xjax.data.schema import Document, Split
 from xjax.data.text.words import PAD_ID
 
-_FORMAT = b'xjaxtok1'
-_TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
+_FORMAT = 'xjaxtok2'
 _INT32 = np.dtype('<i4')
 _SEPARATOR = np.array([PAD_ID], np.int32)  # between two zones
 _AT_ONCE = 256  # number of documents that are in memory at the same time
@@ -74,17 +67,17 @@ def tokenise(
   PAD_ID stands between two zones that have words. Documents without words are
   counted in a warning. Several runs can use cache_dir at the same time.
   """
-  parts = [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
+  parts = [_FORMAT, split.digest, len(split), vocab.digest, max_tokens]
   parts += ['by zone'] if by_zone else []
-  key = hashlib.sha256(json.dumps(parts).encode()).digest()
-  name = f'{split.name}-{key.hex()[:32]}.ids'
+  key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+  name = f'{split.name}-{key[:32]}.ids'
   path = pathlib.Path(cache_dir) / 'tokens' / name
   try:
-    tokens = _read(path, key)
+    tokens = _read(path, len(split))
     if tokens is None:
       documents = (split.documents[row] for row in range(len(split)))
-      _write(path, key, split, _ids(documents, vocab, max_tokens, by_zone))
-      tokens = _read(path, key)
+      _write(path, split, _ids(documents, vocab, max_tokens, by_zone))
+      tokens = _read(path, len(split))
   except OSError as error:
     raise UserError(
       f'{path}: cannot be written: {error}; set data.cache_dir to a folder '
@@ -126,42 +119,34 @@ def _warn_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
 
 
 def _write(
-  path: pathlib.Path, key: bytes, split: Split, rows: Iterable[np.ndarray]
+  path: pathlib.Path, split: Split, rows: Iterable[np.ndarray]
 ) -> None:
   """Writes a split's ids document by document, to save memory."""
-  checksum, n = hashlib.sha256(key), len(split)
+  n = len(split)
   lengths = np.zeros(n, _INT32)
   with atomic_write(path, 'wb') as file:
     with progress(rows, f'tokens of {split.name}', total=n) as ids_by_row:
       for row, ids in enumerate(ids_by_row):
         lengths[row] = len(ids)
-        data = ids.astype(_INT32, copy=False).data
-        file.write(data)
-        checksum.update(data)
+        file.write(ids.astype(_INT32, copy=False).data)
     file.write(lengths.data)
-    checksum.update(lengths.data)
-    total = int(lengths.sum(dtype=np.int64))
-    file.write(_TRAILER.pack(_FORMAT, total, n, checksum.digest()))
 
 
-def _read(path: pathlib.Path, key: bytes) -> Ragged | None:
-  """Maps a cache file; None if it is absent, damaged or has another key."""
+def _read(path: pathlib.Path, n: int) -> Ragged | None:
+  """Maps a cache file of n documents; None if it is absent or damaged."""
   if not path.exists():
     return None
-  form, total, n, checksum = b'', 0, 0, b''
-  if (size := path.stat().st_size - _TRAILER.size) >= 0:
-    with path.open('rb') as file:
-      file.seek(size)
-      form, total, n, checksum = _TRAILER.unpack(file.read())
-  if form == _FORMAT and min(total, n) >= 0 and size == 4 * (total + n):
-    stored = np.zeros(0, _INT32)
-    if size:  # an empty file cannot be mapped
-      stored = np.memmap(path, _INT32, 'r', shape=total + n)
-    actual = hashlib.sha256(key)
-    actual.update(stored.data)
-    if actual.digest() == checksum:
-      indptr = np.zeros(n + 1, np.int64)
-      np.cumsum(stored[total:], out=indptr[1:])
-      return Ragged(indptr, stored[:total])
+  size = path.stat().st_size // _INT32.itemsize
+  stored = np.zeros(0, _INT32)
+  if size:  # an empty file cannot be mapped
+    stored = np.memmap(path, _INT32, 'r', shape=size)
+  ids, lengths = np.split(stored, [max(size - n, 0)])
+  offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
+  if (
+    len(lengths) == n
+    and offsets[-1] == len(ids)
+    and lengths.min(initial=0) >= 0
+  ):
+    return Ragged(offsets, ids)
   logging.warning('the cache file %s is damaged and is made again', path)
   return None
