@@ -22,7 +22,6 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
 from xjax.data.label_trees.label_features import LabelFeatures
-from xjax.data.label_trees.simple_trees import FrequencyTree, HuffmanTree
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.label_trees.walks import RandomWalks
 from xjax.losses.focal import FocalConfig
@@ -237,7 +236,6 @@ FAULTS = [
   (NAMES, 'model.language', 'klingon', "='klingon'"),
   (PROTOTYPES, 'model', NO_PARTS, 'names or centroids must be True'),
   (PROTOTYPES, 'data', given(), 'config.model.names=True: config.data=XcFeat'),
-  (TREE, 'model.tree', FrequencyTree((3, 3)), '.cutoffs=(3, 3): must ascend'),
   (TREE, 'model.tree', HALVED, 'tree.arity=12: must be a power of 2'),
   (TREE, 'model.tree.features', BY_LENGTH, 'tree.spherical=False, because the'),
   (OF_ROWS, 'model.tree.features', LabelFeatures.NAMES, 'NAMES: needs texts'),
@@ -296,8 +294,6 @@ TREES = [
     smoothing=RandomWalks(),
   ),
   ClusterTree(arity=16, clusters=Clusters.TWO_MEANS),
-  FrequencyTree((3, 9)),
-  HuffmanTree(),
   TaxonomyTree('x'),
 ]
 PASSING = [

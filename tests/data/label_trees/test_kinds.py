@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.label_trees.clusters import (
   Clusters,
   ClusterTree,
 )
 from xjax.data.label_trees.label_tree import NO_LABEL, TreeConfig, TreeData
-from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.label_trees.simple_trees import (
   CompleteTree,
-  FrequencyTree,
-  HuffmanTree,
 )
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.schema import Label, LabelSpace
@@ -53,9 +49,6 @@ KINDS = [
   ClusterTree(arity=2, max_leaf=2, spherical=False),
   ClusterTree(arity=3, max_leaf=3, clusters=UNBALANCED),
   CompleteTree(arity=3),
-  HuffmanTree(arity=3),
-  FrequencyTree(),
-  FrequencyTree((1, 5, 20)),
   TaxonomyTree(),
 ]
 
@@ -100,18 +93,6 @@ def test_unbalanced_clusters_follow_the_features(features):
   assert [1, 5, 15] in sizes
   balanced = ClusterTree(arity=3, max_leaf=7).of_features(alike, 0)
   assert balanced.degree[balanced.inner].tolist() == [3, 7, 7, 7]
-
-
-def test_parts_have_labels_of_falling_frequency(features):
-  tree = grow(FrequencyTree((2, 5)), features)
-  assert np.diff(tree.levels).tolist() == [1, 3, L]
-  parts = [tree.label[a:b] for a, b in zip(tree.first_child[1:], (6, 9, 25))]
-  assert [x.tolist() for x in parts] == [[0, 1], [2, 3, 4], [*range(5, L)]]
-  assert LabelLevels.cut(tree).sizes == (3, L)
-  halves = grow(FrequencyTree(), features)
-  assert halves.degree[halves.inner].tolist() == [2, 11, 10]
-  with pytest.raises(ConfigError, match=r'tree.cutoffs=\(2, 21\): each .*21;'):
-    grow(FrequencyTree((2, L)), features)
 
 
 def shape(tree):

@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-  'name', ['xr', 'names', 'trees', 'huffman', 'taxonomy', 'svm', 'lr']
+  'name', ['xr', 'names', 'trees', 'taxonomy', 'svm', 'lr']
 )
 def test_it_learns(finished, name):
   result = finished(name)

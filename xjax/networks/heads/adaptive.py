@@ -18,12 +18,9 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, field
+from xjax.core.errors import ConfigError
 from xjax.core.numerics import product
-from xjax.data.label_trees.simple_trees import (
-  by_frequency,
-  cutoff_faults,
-  part_starts,
-)
+from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.layers import LayerNorm
 from xjax.networks.heads.head import (
@@ -73,11 +70,24 @@ class AdaptiveConfig(HeadConfig):
     return Adaptive(self, inputs, rngs=rngs)
 
   def check_labels(self, n_labels: int) -> None:
-    part_starts(self.cutoffs, n_labels, 'config.model.head')
+    self.starts(n_labels)
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)
-    yield from cutoff_faults(self.cutoffs, path)
+    if any(a >= b for a, b in zip((0, *self.cutoffs), self.cutoffs)):
+      yield f'{path}.cutoffs={self.cutoffs}: must ascend, from at least 1'
+
+  def starts(self, n_labels: int) -> tuple[int, ...]:
+    """Returns the labels before each part; a ConfigError if a part is empty."""
+    cutoffs = self.cutoffs
+    if cutoffs and cutoffs[-1] >= n_labels:
+      raise ConfigError(
+        f'config.model.head.cutoffs={cutoffs}: each number must be less than '
+        f'the number of labels, {n_labels}; leave cutoffs empty to cut the '
+        'labels into halves'
+      )
+    half = () if n_labels < 2 else (-(-n_labels // 2),)
+    return (0, *(cutoffs or half))
 
 
 @struct.dataclass
@@ -129,7 +139,7 @@ class Adaptive(Head):
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
     n_labels, dim = inputs.n_labels, inputs.dim
     # The number of labels before each part.
-    starts = part_starts(config.cutoffs, n_labels, 'config.model.head')
+    starts = config.starts(n_labels)
     self.starts = starts
     stops = (*starts[1:], n_labels)
     place = np.arange(n_labels)
