@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from xjax.core.arrays import Arrays
 from xjax.core.config_part import ConfigPart
@@ -182,19 +183,16 @@ class LabelTree:
 
 
 def _by_depth(parent: np.ndarray) -> np.ndarray:
-  """Returns the nodes sorted by depth, with siblings together, int64."""
+  """Returns the nodes sorted by depth, with siblings together."""
   if (parent == -1).sum() != 1:
     raise DataError('a tree must have exactly one root (parent -1)')
   if parent.min() < -1 or parent.max() >= len(parent):
     raise DataError('a parent is not a node of the tree')
-  by_parent = np.argsort(parent, kind='stable')
-  starts = np.searchsorted(parent[by_parent], np.arange(len(parent) + 1))
-  level, levels = by_parent[:1], []
-  while len(level):
-    levels.append(level)
-    below = [by_parent[starts[v] : starts[v + 1]] for v in level]
-    level = np.concatenate(below)
-  order = np.concatenate(levels)
+  nodes = np.flatnonzero(parent != -1)
+  edges = np.ones(len(nodes), bool), (parent[nodes], nodes)
+  graph = sparse.csr_array(edges, (len(parent), len(parent)))
+  root = parent.argmin()
+  order = csgraph.breadth_first_order(graph, root, return_predecessors=False)
   if len(order) < len(parent):
     raise DataError('some nodes are not below the root')
   return order
