@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import http.server
 import json
 import pathlib
@@ -160,9 +161,10 @@ def site(tmp_path, monkeypatch):
 @pytest.fixture
 def published(monkeypatch):
   """Makes the small corpus the published one."""
-  counts = {'train': 4, 'dev': 2, 'concepts': 5}
-  monkeypatch.setattr(eurlex57k, 'PUBLISHED', counts)
-  return counts
+  digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
+  parts = {'train': (4, ''), 'dev': (2, digest), 'concepts': (5, '')}
+  monkeypatch.setattr(eurlex57k, 'PUBLISHED', parts)
+  return parts
 
 
 def test_the_download(folder, tmp_path, site, published):
@@ -175,18 +177,19 @@ def test_the_download(folder, tmp_path, site, published):
 
 
 @pytest.mark.parametrize(
-  ('name', 'count', 'says'),
+  ('name', 'part', 'says'),
   [
-    ('train', 45_000, 'train has 4 ids, not 45,000'),
-    ('test', 6_000, 'test has 0 ids, not 6,000'),
-    ('concepts', 7_201, 'concepts has 5 ids, not 7,201'),
+    ('train', (45_000, ''), 'train has 4 ids, not 45,000'),
+    ('dev', (2, 'other'), 'dev has other ids'),
+    ('test', (6_000, ''), 'test has 0 ids, not 6,000'),
+    ('concepts', (7_201, ''), 'concepts has 5 ids, not 7,201'),
   ],
 )
 def test_a_download_of_other_documents_is_refused(
-  folder, tmp_path, site, published, name, count, says
+  folder, tmp_path, site, published, name, part, says
 ):
   as_archive(folder)
-  published[name] = count
+  published[name] = part
   with pytest.raises(DataError, match=f'is not EURLEX57K: {says}'):
     config('', tmp_path / 'cache').read()
   assert not list((tmp_path / 'cache').iterdir())
@@ -197,7 +200,7 @@ def test_a_download_of_other_documents_is_refused(
 def test_other_documents_in_a_folder_are_a_warning(data, published, caplog):
   data.read()
   assert 'published' not in caplog.text
-  published['train'] = 45_000
+  published['train'] = (45_000, '')
   data.read()
   assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
 

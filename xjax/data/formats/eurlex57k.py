@@ -1,7 +1,8 @@
 """Reads EURLEX57K (Chalkidis et al. 2019): EU laws and EUROVOC concepts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 import dataclasses
+import hashlib
 import http.client
 import pathlib
 import shutil
@@ -66,7 +67,7 @@ class Eurlex57kData(DataConfig):
       _download(self, download)
     folder = find_source(self.dir) if self.dir else download
     raw = _read(self, folder, splits, usual)
-    if faults := differences({n: len(part) for n, part in raw.splits.items()}):
+    if faults := differences({n: part.ids for n, part in raw.splits.items()}):
       logging.warning(
         '%s: these are not the documents of the published EURLEX57K (%s), so '
         'results cannot be compared with published results',
@@ -93,17 +94,38 @@ class Eurlex57kData(DataConfig):
     return Document(id_, zones, labels)
 
 
-# The numbers of documents and concepts that Chalkidis et al. 2019 publish.
-PUBLISHED = {'train': 45_000, 'dev': 6_000, 'test': 6_000, 'concepts': 7_201}
+# The number of ids of each split and of the concepts, and the digest of the
+# sorted ids if it is known. Chalkidis et al. 2019 publish the counts, but no
+# digests. The digests here are from a copy of train, dev and the concepts. The
+# ids of the split test are not known here, so only its documents are counted.
+PUBLISHED = {
+  'train': (
+    45_000,
+    '5ed5aa7a2461920da3f218a165eb06891ae6dfd4b13b2da8bdcb88d2a25ceae5',
+  ),
+  'dev': (
+    6_000,
+    '15642ec3aef79c9e5b81ef4bc9a336e3d7821cd436037ce7d46fd1a4eb45a833',
+  ),
+  'test': (6_000, ''),
+  'concepts': (
+    7_201,
+    'b7d763357c5768bf5dd3fd7fbc2e6ad2f24199e75800997b2eaee3e9eaba01d7',
+  ),
+}
 
 
-def differences(counts: Mapping[str, int]) -> list[str]:
-  """Returns which counts of splits and concepts are not the published ones."""
-  return [
-    f'{name} has {counts[name]:,} ids, not {published:,}'
-    for name, published in PUBLISHED.items()
-    if counts.get(name, published) != published
-  ]
+def differences(ids: Mapping[str, Collection[str]]) -> list[str]:
+  """Returns what differs from the published ids of splits and concepts."""
+  faults = []
+  for name in ids.keys() & PUBLISHED.keys():
+    count, digest = PUBLISHED[name]
+    text = '\n'.join(sorted(ids[name]))
+    if len(ids[name]) != count:
+      faults.append(f'{name} has {len(ids[name]):,} ids, not {count:,}')
+    elif digest and hashlib.sha256(text.encode()).hexdigest() != digest:
+      faults.append(f'{name} has other ids')
+  return sorted(faults)
 
 
 # A file of JSON lines, or the file of each document, perhaps in an archive.
@@ -203,8 +225,10 @@ def _download(data: Eurlex57kData, folder: pathlib.Path) -> None:
         shutil.copyfileobj(answer, file)
     # The server has no encryption, so the answer may come from another server.
     raw = _read(data, new)
-    counts = {name: len(raw.splits.get(name, ())) for name in USUAL}
-    if faults := differences(counts | {'concepts': len(raw.labels)}):
+    # () for a split that the download lacks, so that it differs.
+    ids = dict.fromkeys(PUBLISHED, ())
+    ids |= {name: part.ids for name, part in raw.splits.items()}
+    if faults := differences(ids | {'concepts': raw.labels.ids}):
       raise DataError(f'the download is not EURLEX57K: {"; ".join(faults)}')
 
   try:
