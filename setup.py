@@ -55,6 +55,7 @@ setuptools.setup(
     'scipy>=1.14',
     'snowballstemmer>=3.0',
     'tensorboardX>=2.6.4',
+    'tensorflow-datasets>=4.9.9',
     'threadpoolctl>=3.8',
     'tokenizers>=0.23',
     'tqdm>=4.67',

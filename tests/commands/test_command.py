@@ -232,7 +232,7 @@ def test_no_message_of_a_command_controls_the_terminal(
 IMPORTED = """
 import json, os, sys
 from xjax.commands.main import main
-libraries = {'jax', 'flax', 'orbax', 'sklearn', 'torch'}
+libraries = {'jax', 'flax', 'orbax', 'tensorflow_datasets', 'sklearn', 'torch'}
 for words in json.loads(sys.argv[1]):
   if child := os.fork():
     assert os.waitpid(child, 0)[1] == 0

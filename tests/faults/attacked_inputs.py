@@ -116,7 +116,6 @@ def file_kinds() -> dict[str, Kind]:
 def _corpora() -> dict[str, Kind]:
   """Returns the forms of documents."""
   from xjax.data.config import OnError
-  from xjax.data.formats.eurlex57k import Eurlex57kData
   from xjax.data.formats.htc import HtcData
   from xjax.data.formats.jsonl import JsonlData
   from xjax.data.formats.own import OwnData
@@ -159,10 +158,7 @@ def _corpora() -> dict[str, Kind]:
     'hierarchy': Kind(
       {'train.json': HTC, 'taxonomy': TAXONOMY}, corpus(HtcData)
     ),
-    'laws': Kind(
-      {'f.zip': _archive(), 'eurovoc_en.json': CONCEPTS},
-      lambda path: Eurlex57kData(dir=str(path)).read() and None,
-    ),
+    'laws': Kind({'f.zip': _archive(), 'eurovoc_en.json': CONCEPTS}, _laws),
     'new labels': Kind(
       {'new': NAMES},
       lambda path: read_new_labels(path / 'new', space) and None,
@@ -179,6 +175,22 @@ def _archive() -> bytes:
     member = zipfile.ZipInfo('dataset/train/c.json', (2019, 1, 1, 0, 0, 0))
     archive.writestr(member, json.dumps(law), zipfile.ZIP_DEFLATED)
   return file.getvalue()
+
+
+def _laws(path: pathlib.Path) -> None:
+  """Reads an archive of EURLEX57K, without preparing it for random access."""
+  from xjax.data.files.faults import Faults
+  from xjax.data.formats import eurlex57k
+  from xjax.data.formats.corpus_builder import CorpusBuilder
+
+  faults = Faults()
+  splits, concepts = eurlex57k._find_files(path / 'f.zip', faults)
+  builder = CorpusBuilder(str(path), faults)
+  builder.describe(eurlex57k.read_concepts, concepts)
+  read = eurlex57k.Eurlex57kData().read_record
+  for name, files in splits.items():
+    builder.read(name, path, eurlex57k._records(files, faults), read)
+  builder.corpus()
 
 
 def _scores() -> dict[str, Kind]:

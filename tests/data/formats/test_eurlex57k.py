@@ -1,12 +1,16 @@
-"""EURLEX57K in all its forms, and its download."""
+"""EURLEX57K in all its forms, prepared, and its download."""
 
 import dataclasses
 import functools
+import gzip
 import hashlib
 import http.server
 import json
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import threading
 import zipfile
 
@@ -26,6 +30,7 @@ from tests.fixtures.eurlex57k import (
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats import eurlex57k
+from xjax.data.formats.corpus_builder import text_digest
 from xjax.data.load import build_corpus
 from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Document, Label
@@ -41,7 +46,16 @@ def folder(tmp_path):
 
 @pytest.fixture
 def data(folder, tmp_path):
+  """The corpus as lines, prepared below the folder cache."""
   return config(as_lines(folder), tmp_path / 'cache')
+
+
+@pytest.fixture
+def prepared(data):
+  """The folder of the prepared corpus."""
+  data.read()
+  (path,) = (pathlib.Path(data.cache_dir) / 'eurlex57k').iterdir()
+  return path
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,40 @@ def test_full_text_is_without_the_title(data):
     assert corpus.split('train').documents[2].text() == wanted
 
 
-def test_all_faults_of_all_files(folder, tmp_path):
+def test_prepared_once(data, prepared, monkeypatch):
+  first = data.read()
+  monkeypatch.setattr(eurlex57k, 'build_folder', None)
+  again = data.read()
+  assert again.splits['dev'].digest == first.splits['dev'].digest
+  assert list(prepared.parent.iterdir()) == [prepared]
+
+
+def test_a_changed_source_is_prepared_anew(folder, data):
+  before = data.read()
+  text = json.dumps(record(20, '4')).encode() + b'\n'
+  (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(text))
+  after = data.read()
+  assert after.splits['dev'].ids == ('30020R',)
+  assert after.splits['dev'].digest != before.splits['dev'].digest
+  assert after.splits['train'].digest == before.splits['train'].digest
+
+
+LACKING = '*dev*array_record*'
+
+
+@pytest.mark.parametrize('victim', ['index.json', '*array_record*', LACKING])
+def test_a_damaged_preparation_is_one_error(data, prepared, victim):
+  hit = next(prepared.rglob(victim))
+  whole = hit.read_bytes()
+  if victim == LACKING:
+    hit.unlink()
+  else:
+    hit.write_bytes(whole[: len(whole) // 2])
+  with pytest.raises(DataError, match=f'{prepared}: is damaged .*; remove'):
+    data.read()
+
+
+def test_nothing_is_left_of_a_preparation_that_fails(folder, tmp_path):
   as_folder(folder)
   (folder / 'dataset/dev/30010R.json').write_text('{"celex_id":\n 3,,}')
   broken = {**record(1, '2'), 'concepts': ['77'], 'header': None}
@@ -100,14 +147,20 @@ def test_all_faults_of_all_files(folder, tmp_path):
     'dataset/dev/30010R.json:2: not JSON: Expecting property name enclosed in '
     'double quotes at column 4',
   ]
+  assert list((tmp_path / 'cache' / 'eurlex57k').iterdir()) == []
 
 
-def test_skip_leaves_documents_out(folder, tmp_path):
+def test_skip_leaves_documents_out(folder, tmp_path, caplog):
   as_folder(folder)
   (folder / 'dataset/train/30001R.json').write_text('{')
-  raw = config(folder, tmp_path / 'cache', on_error=OnError.SKIP).read()
-  assert raw.splits['train'].ids == ('30000R', '30002R', '30003R')
-  assert raw.left_out == 'left out 1 record, with 1 fault'
+  skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
+  for _ in range(2):  # prepared, then opened again
+    caplog.clear()
+    ids = skip.read().splits['train'].ids
+    assert ids == ('30000R', '30002R', '30003R')
+    assert caplog.text.count('left out 1 record, with 1 fault') == 1
+  with pytest.raises(DataError):
+    config(folder, tmp_path / 'cache').read()
 
 
 def test_without_descriptors_an_id_is_a_name(folder, data):
@@ -135,6 +188,40 @@ def test_no_corpus_here(tmp_path):
   with zipfile.ZipFile(tmp_path / 'datasets.zip', 'w') as archive:
     archive.writestr('readme.txt', 'x')
   assert 'no EURLEX57K here; expected' in error_text(data.read)
+
+
+def test_tensorflow_is_not_needed(folder, tmp_path):
+  code = (
+    'import sys\n'
+    'from xjax.data.formats.eurlex57k import Eurlex57kData\n'
+    f'data = Eurlex57kData(dir={str(as_lines(folder))!r}, '
+    f'cache_dir={str(tmp_path)!r})\n'
+    'print(data.read().splits["dev"].documents[0].id)\n'
+    'assert "tensorflow" not in sys.modules\n'
+  )
+  blocked = tmp_path / 'blocked' / 'tensorflow'
+  blocked.mkdir(parents=True)
+  (blocked / '__init__.py').write_text('raise ImportError("none here")')
+  root = pathlib.Path(__file__).parents[3]
+  answer = subprocess.run(
+    [sys.executable, '-W', 'error', '-c', code],
+    capture_output=True,
+    text=True,
+    cwd=root,
+    env={**os.environ, 'PYTHONPATH': f'{blocked.parent}{os.pathsep}{root}'},
+  )
+  assert answer.returncode == 0, answer.stderr
+  assert answer.stdout == '30010R\n'
+  assert 'none here' not in answer.stderr
+
+
+def test_prepared_data_keep_the_digests_of_texts(data):
+  for _ in range(2):
+    raw = data.read()
+    for split in raw.splits.values():
+      texts = [document.zones.values() for document in split.documents]
+      expected = [text_digest(zones) for zones in texts]
+      assert split.text_digests.tolist() == expected
 
 
 @pytest.fixture
@@ -185,14 +272,14 @@ def test_the_download(folder, tmp_path, site, published):
     ('concepts', (7_201, ''), 'concepts has 5 ids, not 7,201'),
   ],
 )
-def test_a_download_of_other_documents_is_refused(
+def test_a_download_of_other_documents_is_refused_and_removed(
   folder, tmp_path, site, published, name, part, says
 ):
   as_archive(folder)
   published[name] = part
-  with pytest.raises(DataError, match=f'is not EURLEX57K: {says}'):
+  with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
     config('', tmp_path / 'cache').read()
-  assert not list((tmp_path / 'cache').iterdir())
+  assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
   del published[name]  # the next start downloads again
   config('', tmp_path / 'cache').read()
 

@@ -38,8 +38,8 @@ class DataConfig(ConfigPart, abstract=True):
   )
   cache_dir: str = field(
     '',
-    'The folder for downloaded and for temporary data. If empty, '
-    '$XJAX_CACHE_DIR is used, or else ~/.cache/xjax.',
+    'The folder for prepared data. If empty, $XJAX_CACHE_DIR is used, or else '
+    '~/.cache/xjax.',
     may_change=True,
   )
   zones: tuple[str, ...] = field(
@@ -79,7 +79,7 @@ class DataConfig(ConfigPart, abstract=True):
 
   @property
   def cache_folder(self) -> pathlib.Path:
-    """Returns the folder of cache_dir; by default the user's folder."""
+    """Returns the folder for prepared data; by default the user's folder."""
     if self.cache_dir:
       return pathlib.Path(self.cache_dir).expanduser()
     return user_cache_dir()

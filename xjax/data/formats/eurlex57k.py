@@ -1,18 +1,27 @@
-"""Reads EURLEX57K (Chalkidis et al. 2019): EU laws and EUROVOC concepts."""
+"""Reads EURLEX57K (Chalkidis et al. 2019): EU laws and EUROVOC concepts.
+
+The corpus is prepared once, in the cache, for random access.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
+import functools
 import hashlib
-import http.client
+import json
 import pathlib
-import shutil
+import sys
+from typing import Any
 import urllib.request
 import zipfile
 
 from absl import logging
+import numpy as np
+import tensorflow_datasets as tfds
 
-from xjax.core.atomic import build_folder
-from xjax.core.errors import DAMAGE, DataError
+from xjax.core.atomic import build_folder, write_json
+from xjax.core.errors import DAMAGE, DataError, UserError
+from xjax.core.types import Ragged
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -27,11 +36,12 @@ from xjax.data.formats.corpus_builder import (
   USUAL,
   CorpusBuilder,
   SourceCorpus,
+  StoredDocuments,
   choose_splits,
 )
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_concepts
-from xjax.data.schema import Document
+from xjax.data.schema import Document, Labels, Split, label_row, read_label
 
 # Zones in reading order. The full text has no title, as in Chalkidis et al.
 # 2019, because the header repeats the title.
@@ -40,6 +50,8 @@ SITE = 'http://nlp.cs.aueb.gr/software_and_datasets/EURLEX57K/'
 ARCHIVE_URL = SITE + 'datasets.zip'
 CONCEPTS = 'eurovoc_en.json'
 CONCEPTS_URL = SITE + CONCEPTS
+FORMAT = 4  # version of prepared data; data of another version is not read
+INDEX = 'index.json'
 _EXPECTED = (
   f'expected {CONCEPTS} and the official archive datasets.zip, its files '
   'dataset/{train,dev,test}/*.json, or {train,dev,test}.jsonl[.gz]'
@@ -56,25 +68,41 @@ class Eurlex57kData(DataConfig):
   def read(
     self, splits: Sequence[str] = (), usual: bool = True
   ) -> SourceCorpus:
-    """Reads the archive, zipped or unpacked, or a folder of JSON lines.
+    """Reads the corpus, and prepares it first if the cache does not have it.
 
-    If data.dir is empty, the official archive is downloaded once, and its
-    documents must be the published ones; a warning is logged if those in
-    data.dir are not.
+    data.dir is the archive (zipped or unpacked) or a folder of JSON lines. If
+    it is empty, the official archive is downloaded, and its documents must be
+    the published ones; a warning is logged if those in data.dir are not.
     """
-    download = self.cache_folder / 'eurlex57k'
-    if not self.dir and not download.is_dir():
-      _download(self, download)
-    folder = find_source(self.dir) if self.dir else download
-    raw = _read(self, folder, splits, usual)
-    if faults := differences({n: part.ids for n, part in raw.splits.items()}):
+    folder = self.cache_folder / 'eurlex57k' / _key(self)
+    source = self.dir or ARCHIVE_URL
+    is_new = not folder.is_dir()
+    if is_new:
+      logging.info('preparing EURLEX57K in %s', folder)
+      try:
+        build_folder(folder, functools.partial(_prepare, self))
+      except OSError as error:
+        raise UserError(f'{folder}: cannot be written: {error}') from error
+    try:
+      raw = _open(folder, source)
+    except DAMAGE as error:
+      raise DataError(
+        f'{folder}: is damaged ({error}); remove this folder, and EURLEX57K is '
+        'prepared again'
+      ) from error
+    # _prepare has just logged this for a new corpus.
+    if raw.left_out and not is_new:
+      logging.warning('%s: %s', source, raw.left_out)
+    chosen = choose_splits(source, raw.splits, splits, usual)
+    read = {name: raw.splits[name] for name in chosen}
+    if faults := differences({name: part.ids for name, part in read.items()}):
       logging.warning(
         '%s: these are not the documents of the published EURLEX57K (%s), so '
         'results cannot be compared with published results',
-        raw.source,
+        source,
         '; '.join(faults),
       )
-    return raw
+    return dataclasses.replace(raw, splits=read)
 
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
@@ -195,47 +223,167 @@ def _records(
       yield from with_faults([(1, row)], faults, str(file))
 
 
-def _read(
-  data: Eurlex57kData,
-  folder: pathlib.Path,
-  splits: Sequence[str] = (),
-  usual: bool = True,
-) -> SourceCorpus:
-  source, faults = data.dir or ARCHIVE_URL, Faults(data.on_error)
-  files, concepts = _find_files(folder, faults)
-  builder = CorpusBuilder(source, faults, data.cache_folder)
-  if concepts:
-    builder.describe(read_concepts, concepts)
-  for name in choose_splits(source, files, splits, usual):
-    records = _records(files[name], faults)
-    builder.read(name, f'{source}: {name}', records, data.read_record)
-  return builder.corpus()
+def _key(data: Eurlex57kData) -> str:
+  """Returns a key that depends on the source's files and on data.on_error."""
+  stamp: Any = ARCHIVE_URL
+  if data.dir:
+    # Faults are dropped here, because they are reported when files are read.
+    splits, concepts = _find_files(find_source(data.dir), Faults())
+    files = {concepts} - {None}
+    for split in splits.values():
+      for file in [split] if isinstance(split, pathlib.Path) else split:
+        inside = isinstance(file, zipfile.Path)
+        files.add(pathlib.Path(file.root.filename) if inside else file)
+    stats = [(str(file), file.stat()) for file in sorted(files)]
+    stamp = [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
+  text = json.dumps([FORMAT, data.on_error.value, stamp])
+  return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _download(data: Eurlex57kData, folder: pathlib.Path) -> None:
-  """Downloads the archive and the concepts, if they are the published ones."""
+def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
+  """Checks all files, and writes the documents and their index."""
+  faults = Faults(data.on_error)
+  # TFDS prints to standard output, which may be reserved for predictions.
+  tfds.display_progress_bar(sys.stderr.isatty())
+  with contextlib.redirect_stdout(sys.stderr):
+    downloads = [] if data.dir else _download(data.cache_folder)
+    source = downloads[0] if downloads else find_source(data.dir)
+    files_of, concepts = _find_files(source, faults)
+    concepts = downloads[1] if downloads else concepts
+    name = data.dir or ARCHIVE_URL
+    builder = CorpusBuilder(name, faults, folder.parent)
+    if concepts:
+      builder.describe(read_concepts, concepts)
+    for split, files in files_of.items():
+      records = _records(files, faults)
+      builder.read(split, f'{name}: {split}', records, data.read_record)
+    raw = builder.corpus()
+    if downloads:
+      _check_download(raw, downloads)
+    Eurlex57k(raw.splits, data_dir=folder).download_and_prepare()
+  splits = {
+    split: {
+      'ids': part.ids,
+      'digest': part.digest,
+      'indptr': part.gold.indptr.tolist(),
+      'values': part.gold.values.tolist(),
+      'text_digests': part.text_digests.tolist(),
+    }
+    for split, part in raw.splits.items()
+  }
+  files = sorted(path for path in folder.rglob('*') if path.is_file())
+  index = {
+    'label_ids': raw.label_ids,
+    'labels': [label_row(label) for label in raw.labels],
+    'left_out': raw.left_out,
+    'splits': splits,
+    'sizes': {str(p.relative_to(folder)): p.stat().st_size for p in files},
+  }
+  write_json(folder / INDEX, index)
 
-  def fetch(new: pathlib.Path) -> None:
-    for url in (ARCHIVE_URL, CONCEPTS_URL):
-      logging.info('downloading %s', url)
-      with (
-        urllib.request.urlopen(url, timeout=30) as answer,
-        (new / url.rpartition('/')[2]).open('wb') as file,
-      ):
-        shutil.copyfileobj(answer, file)
-    # The server has no encryption, so the answer may come from another server.
-    raw = _read(data, new)
-    # () for a split that the download lacks, so that it differs.
-    ids = dict.fromkeys(PUBLISHED, ())
-    ids |= {name: part.ids for name, part in raw.splits.items()}
-    if faults := differences(ids | {'concepts': raw.labels.ids}):
-      raise DataError(f'the download is not EURLEX57K: {"; ".join(faults)}')
 
+def _download(cache: pathlib.Path) -> list[pathlib.Path]:
+  """Downloads the archive and the concepts."""
   try:
-    build_folder(folder, fetch)
-  except (OSError, http.client.HTTPException, DataError) as error:
+    # This request fails at once without a network. The download itself would
+    # try for minutes.
+    request = urllib.request.Request(ARCHIVE_URL, method='HEAD')
+    with urllib.request.urlopen(request, timeout=30):
+      pass
+    manager = tfds.download.DownloadManager(download_dir=cache / 'downloads')
+    urls = ARCHIVE_URL, CONCEPTS_URL
+    return [pathlib.Path(manager.download(url)) for url in urls]
+  except Exception as error:
+    # The errors that a download may raise have no common type.
     raise DataError(
       f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '
       f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir '
       'in training, or as --data_dir in evaluate'
     ) from error
+
+
+def _check_download(raw: SourceCorpus, files: Sequence[pathlib.Path]) -> None:
+  """Checks that a download is EURLEX57K, and removes it if it is not."""
+  # The server has no encryption, so the answer may come from another server.
+  # () for a split that the download lacks, so that it differs.
+  ids = dict.fromkeys(PUBLISHED, ())
+  ids |= {name: split.ids for name, split in raw.splits.items()}
+  if faults := differences(ids | {'concepts': raw.labels.ids}):
+    for path in files:
+      path.unlink(missing_ok=True)
+    raise DataError(
+      f'{ARCHIVE_URL}: the download is not EURLEX57K: {"; ".join(faults)}. It '
+      'was removed; try again, or get datasets.zip and eurovoc_en.json '
+      'elsewhere and give their folder as data.dir'
+    )
+
+
+class Eurlex57k(tfds.core.GeneratorBasedBuilder):
+  """Stores the splits of EURLEX57K as a TFDS dataset, in their order."""
+
+  VERSION = tfds.core.Version('1.0.0')
+  RELEASE_NOTES = {'1.0.0': 'First release.'}
+
+  def __init__(self, splits: Mapping[str, Split] | None = None, **kwargs: Any):
+    self._parts = splits or {}
+    super().__init__(file_format='array_record', **kwargs)
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    text = tfds.features.Text()
+    lists = {'labels': tfds.features.Sequence(text)}
+    features = {'id': text, **dict.fromkeys(ZONES, text), **lists}
+    return self.dataset_info_from_configs(
+      features=tfds.features.FeaturesDict(features),
+      description='EU laws and their EUROVOC concepts.',
+      homepage=SITE,
+      disable_shuffling=True,
+    )
+
+  def _split_generators(
+    self, dl_manager: tfds.download.DownloadManager
+  ) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
+    return {name: self._generate_examples(name) for name in self._parts}
+
+  def _generate_examples(
+    self, name: str
+  ) -> Iterator[tuple[int, dict[str, Any]]]:
+    for row, document in enumerate(self._parts[name].documents):
+      record = {'id': document.id, 'labels': list(document.labels)}
+      yield row, record | dict(document.zones)
+
+
+def _document(example: Mapping[str, Any]) -> Document:
+  """Makes a document from a prepared example, and decodes its texts."""
+  zones = {name: example[name].decode() for name in ZONES}
+  labels = tuple(label.decode() for label in example['labels'])
+  return Document(example['id'].decode(), zones, labels)
+
+
+def _open(folder: pathlib.Path, source: str) -> SourceCorpus:
+  """Opens the data that _prepare wrote; damage is one of the errors DAMAGE."""
+  index = json.loads((folder / INDEX).read_text('utf-8'))
+  for name, size in index['sizes'].items():
+    if (folder / name).stat().st_size != size:
+      raise ValueError(f'{name} is not {size} bytes long')
+  builder = Eurlex57k(data_dir=folder)
+  splits = {}
+  for name, row in index['splits'].items():
+    records = builder.as_data_source(split=name)
+    splits[name] = Split(
+      name=name,
+      ids=tuple(row['ids']),
+      gold=Ragged(
+        np.array(row['indptr'], np.int64), np.array(row['values'], np.int32)
+      ),
+      documents=StoredDocuments(records, _document),
+      digest=row['digest'],
+      text_digests=np.array(row['text_digests'], np.uint64),
+    )
+  return SourceCorpus(
+    source=source,
+    labels=Labels.of(read_label(Fields(row)) for row in index['labels']),
+    label_ids=tuple(index['label_ids']),
+    splits=splits,
+    zones=ZONES,
+    left_out=index['left_out'],
+  )
