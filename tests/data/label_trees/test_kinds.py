@@ -12,9 +12,7 @@ from xjax.data.label_trees.clusters import (
   ClusterTree,
 )
 from xjax.data.label_trees.label_tree import NO_LABEL, TreeConfig, TreeData
-from xjax.data.label_trees.simple_trees import (
-  CompleteTree,
-)
+from xjax.data.label_trees.simple_trees import CompleteTree, HuffmanTree
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.schema import Label, LabelSpace
 
@@ -49,6 +47,7 @@ KINDS = [
   ClusterTree(arity=2, max_leaf=2, spherical=False),
   ClusterTree(arity=3, max_leaf=3, clusters=UNBALANCED),
   CompleteTree(arity=3),
+  HuffmanTree(arity=3),
   TaxonomyTree(),
 ]
 

@@ -1,5 +1,6 @@
-"""Trees of clusters, and complete ones."""
+"""Trees of clusters, complete ones, and Huffman's."""
 
+import heapq
 import math
 
 from hypothesis import given, settings, strategies as st
@@ -12,7 +13,7 @@ from xjax.data.label_trees.clusters import (
   halving_degrees,
 )
 from xjax.data.label_trees.label_tree import NO_LABEL
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.simple_trees import complete_tree, huffman_tree
 
 SIZES = {
   'n_labels': st.integers(1, 10**6),
@@ -87,3 +88,35 @@ def test_complete_trees(n_labels, arity):
   assert len(tree.levels) - 2 == needed
   # In their order from left to right.
   np.testing.assert_array_equal(labels, np.arange(n_labels))
+
+
+def visited(tree, counts):
+  """Nodes on the paths of labels, weighed by their documents."""
+  labels, _ = tree.positive()
+  return int(counts[labels].sum())
+
+
+def least(counts, arity):
+  """The cost of Huffman's code, filled up with zeros."""
+  fill = -(len(counts) - 1) % (arity - 1) if len(counts) > 1 else 0
+  heap, cost = [*counts, *[0] * fill], 0
+  heapq.heapify(heap)
+  while len(heap) > 1:
+    total = sum(heapq.heappop(heap) for _ in range(min(arity, len(heap))))
+    cost += total
+    heapq.heappush(heap, total)
+  return cost
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=30), st.integers(2, 6))
+def test_huffman_trees_cost_the_least(counts, arity):
+  tree = huffman_tree(np.array(counts), arity)
+  assert visited(tree, np.array(counts)) == least(counts, arity)
+  labels = tree.label[tree.degree == 0]
+  assert sorted(labels) == list(range(len(counts)))
+  degrees = np.sort(tree.degree[tree.inner])
+  assert degrees[0] >= 2 and (degrees[1:] == arity).all()
+
+
+def test_a_huffman_tree_of_one_label():
+  assert huffman_tree(np.array([3]), 2).label.tolist() == [-1, 0]

@@ -1,6 +1,7 @@
-"""Orders labels by frequency, and builds trees over labels in their order."""
+"""Builds trees from the order of labels, or from how frequent labels are."""
 
 import dataclasses
+import heapq
 
 import numpy as np
 
@@ -39,6 +40,42 @@ def complete_tree(n_labels: int, arity: int) -> LabelTree:
       label.append(NO_LABEL)
     row = above
   return LabelTree.of(parent, label, n_labels)
+
+
+@dataclasses.dataclass
+class HuffmanTree(TreeConfig):
+  """Builds a tree with frequent labels near the root (Huffman 1952)."""
+
+  arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
+
+  def build(self, data: TreeData) -> LabelTree:
+    counts = data.space.train_counts[: data.space.n_trained]
+    return huffman_tree(counts, self.arity)
+
+
+def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
+  """Builds the tree in which documents have the fewest positive nodes in total.
+
+  A label makes its own node, and all above it except the root, positive for
+  each of its documents. So the sum of documents times depth is smallest
+  (Huffman 1952). Among labels with equal counts, a lower index is at least as
+  deep. One node may have fewer children than `arity`.
+  """
+  n = len(counts)
+  parent, label = [-1] * n, list(range(n))
+  heap = [(int(count), node) for node, count in enumerate(counts)]
+  heapq.heapify(heap)
+  # The first node may take fewer children, so that the root has arity children.
+  taken = 2 + (n - 2) % (arity - 1) if n > 1 else 1
+  while len(heap) > 1 or len(parent) == n:
+    below = [heapq.heappop(heap) for _ in range(min(taken, len(heap)))]
+    for _, node in below:
+      parent[node] = len(parent)
+    heapq.heappush(heap, (sum(count for count, _ in below), len(parent)))
+    parent.append(-1)
+    label.append(NO_LABEL)
+    taken = arity
+  return LabelTree.of(parent, label, n)
 
 
 def by_frequency(counts_L: np.ndarray) -> np.ndarray:
