@@ -44,7 +44,7 @@ def stem(tmp_path) -> pathlib.Path:
 @pytest.mark.parametrize('order', ['C', 'F'])
 def test_one_vector_per_document(stem, dtype, order):
   vectors = numbers(4, dtype)
-  save(stem, np.asarray(vectors, order=order))
+  save(stem, np.asarray(vectors, order=order), ['a', '', *'bcd'])
   found = read_features(stem, ['d', 'a'])
   assert (len(found), found.dim) == (2, 3)
   assert found.lengths.tolist() == [1, 1]

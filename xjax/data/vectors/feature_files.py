@@ -76,22 +76,23 @@ def read_features(
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
   faults = Faults(on_error=None)
-  lines = read_ids(f'{stem}.ids.txt', faults, 'document')
+  read = read_ids(f'{stem}.ids.txt', faults, 'document')
   faults.settle()
+  rows = {id_: row for row, id_ in enumerate(read)}  # not lines: some are blank
   lengths = _read_lengths(stem, len(vectors))
-  if len(lines) != len(lengths):
+  if len(rows) != len(lengths):
     ending = 'lengths.npy' if os.path.exists(f'{stem}.lengths.npy') else 'npy'
     raise DataError(
-      f'{stem}.ids.txt: {len(lines)} ids, but {stem}.{ending} has '
+      f'{stem}.ids.txt: {len(rows)} ids, but {stem}.{ending} has '
       f'{len(lengths)} rows'
     )
-  order = np.array([lines.get(id_, 0) - 1 for id_ in ids], np.int64)
+  order = np.array([rows.get(id_, -1) for id_ in ids], np.int64)
   if len(missing := np.flatnonzero(order < 0)):
     raise DataError(
       f'{stem}.ids.txt: {len(missing)} of {len(ids)} {what} are missing, '
       f'such as {ids[missing[0]]!a}'
     )
-  features = FeatureRows.of(f'{stem}.npy', list(lines), vectors, lengths)
+  features = FeatureRows.of(f'{stem}.npy', list(rows), vectors, lengths)
   return features.select(order, ids)
 
 
