@@ -82,12 +82,21 @@ def test_given_labels_keep_their_order_and_names():
     (HOT, ['a'], 'labels has 3 columns, but label_names has 1 labels'),
     (HOT * 0.5, None, 'labels has other values than 0 and 1'),
     (sparse.csr_array(HOT * 3), None, 'labels has other values than 0 and 1'),
+    (np.array([['a', 'b']]), None, r'labels is an array of shape \(1, 2\)'),
     (np.zeros((2, 2, 2)), None, r'labels is an array of shape \(2, 2, 2\)'),
   ],
 )
 def test_a_wrong_label_is_one_error_with_its_position(given, names, message):
   with pytest.raises(DataError, match=message):
     labels_of(given, names)
+
+
+def test_a_matrix_may_be_read_only():
+  given = sparse.csr_array(np.eye(2, dtype=int))
+  given.data[0] = 0
+  for array in (given.data, given.indices, given.indptr):
+    array.flags.writeable = False  # as in the processes of joblib
+  assert labels_of(given).rows == [(), ('1',)]
 
 
 def test_numbers_of_texts_and_labels_must_be_equal():

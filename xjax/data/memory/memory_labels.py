@@ -48,7 +48,7 @@ def labels_of(
       label_names = [str(column) for column in labels.columns]
     labels = labels.to_numpy()
   known = _known(label_names)
-  if getattr(labels, 'ndim', 1) == 2:
+  if getattr(labels, 'ndim', 1) == 2 and labels.dtype.kind in 'biufO':
     return _of_matrix(labels, known, name)
   lists = _id_lists(items_of(labels, name, _EXPECTED), name)
   if known is None:
@@ -128,7 +128,7 @@ def _of_matrix(
 ) -> MemoryLabels:
   if not sparse.issparse(matrix):  # 2 is refused below, like other values
     matrix = np.where(np.isin(matrix, (0, 1)), matrix, 2).astype(np.int8)
-  gold = sparse.csr_array(matrix)
+  gold = sparse.csr_array(matrix, copy=True)  # the caller's may be read-only
   gold.sum_duplicates()
   if not np.isin(gold.data, (0, 1)).all():
     raise DataError(f'{name} has other values than 0 and 1; {_EXPECTED}')
