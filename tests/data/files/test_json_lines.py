@@ -125,7 +125,7 @@ def test_what_is_found_out_about_a_record_is_a_fault_of_its_line():
 
 
 @pytest.mark.parametrize('lost', [8, 100])
-def test_a_damaged_file_is_an_error_that_names_the_line(tmp_path, lost):
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path, lost):
   path = tmp_path / 'a.gz'
   path.write_bytes(
     gzip.compress(b''.join(b'%d\n' % i for i in range(999)))[:-lost]

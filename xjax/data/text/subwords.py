@@ -36,6 +36,9 @@ from xjax.data.text.words import WordPlace
 # changes.
 SUBWORDS_VERSION = 1
 
+# The pieces of whole texts take 80 times the memory of the texts.
+_AT_ONCE = 64  # texts
+
 _PAD_TOKENS = ('[PAD]', '<pad>')
 # This text is encoded to find the special tokens that a tokenizer adds. No
 # vocabulary has the first character of this text, a cuneiform sign.
@@ -140,8 +143,8 @@ class Subwords:
     cores, unless the variable TOKENIZERS_PARALLELISM is false; the ids do not
     depend on it.
     """
-    room = self._room(max_tokens)
-    return [self._with_special(ids[:room]) for ids in self.pieces_of(texts)]
+    pieces = self.pieces_of(texts, self._room(max_tokens))
+    return [self._with_special(ids) for ids in pieces]
 
   def spans(
     self, text: str, max_tokens: int | None = None
@@ -156,13 +159,19 @@ class Subwords:
       + [None] * len(self.after)
     )
 
-  def pieces_of(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text's pieces, without special tokens."""
+  def pieces_of(
+    self, texts: Sequence[str], most: int | None = None
+  ) -> list[list[int]]:
+    """Returns the first ids of each text's pieces, without special tokens."""
+    ids: list[list[int]] = []
     with as_data_errors(self.source):
-      encodings = self._tokenizer.encode_batch_fast(
-        [_utf8(text) for text in texts], add_special_tokens=False
-      )
-    return [encoding.ids for encoding in encodings]
+      for start in range(0, len(texts), _AT_ONCE):
+        some = [_utf8(text) for text in texts[start : start + _AT_ONCE]]
+        encodings = self._tokenizer.encode_batch_fast(
+          some, add_special_tokens=False
+        )
+        ids += [encoding.ids[:most] for encoding in encodings]
+    return ids
 
   def _room(self, max_tokens: int | None) -> int | None:
     return None if max_tokens is None else max_tokens - self.n_special

@@ -27,7 +27,7 @@ from xjax.data.text.words import PAD_ID
 _FORMAT = 'xjaxtok2'
 _INT32 = np.dtype('<i4')
 _SEPARATOR = np.array([PAD_ID], np.int32)  # between two zones
-_AT_ONCE = 64  # number of documents whose tokens are in memory at a time
+_AT_ONCE = 256  # number of documents that are in memory at the same time
 
 
 class Tokenizer(Protocol):
