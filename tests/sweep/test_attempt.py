@@ -69,12 +69,15 @@ class Sweep:
     ]
     (folder / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, lines)))
     self.attempt.advance()
+    assert not self.process.asked  # it may just have started
+    self.attempt.advance()
     return self.process.asked
 
   def resume(self):
     """As a sweep that was killed and goes on."""
     self.open()
     self.begin(*self.store.unfinished())
+    self.attempt.advance()
     self.attempt.advance()
     return self.process.asked
 

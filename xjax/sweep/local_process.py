@@ -65,10 +65,10 @@ class LocalProcess:
     return None
 
   def terminate(self) -> None:
-    """Asks the command to save and exit; poll returns the exit code later."""
-    self._leaving = True
-    if self._child is not None:
+    """Asks the command, once, to save and exit; poll returns the code later."""
+    if self._child is not None and not self._leaving:
       self._child.terminate()
+    self._leaving = True
 
   def kill(self) -> None:
     """Kills the command and all its child processes; nothing is saved."""

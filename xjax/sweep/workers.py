@@ -113,7 +113,11 @@ class Attempt:
   def advance(self) -> bool:
     """Reports judgings, resumes or starts runs; returns whether all ended."""
     code = self.process.poll()
-    if not self._values and not self._pruned:
+    if self._pruned:
+      # Not in the call that may just have started the process: a script that
+      # waits for a job would die of SIGTERM, and the job would continue.
+      self.process.terminate()
+    elif not self._values:
       self._report()
     if code is None or self._pruned:
       return code is not None
@@ -150,7 +154,6 @@ class Attempt:
       if step < first.config.train.steps and self._trial.should_prune():
         self._pruned = True
         self._store.prune(self._trial)  # first: a kill must not lose it
-        self.process.terminate()
         return
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -91,6 +92,10 @@ def test_one_class_for_each_document(texts, hot):
     shares = model.predict_proba(given)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     np.testing.assert_array_equal(model.classes_[shares.argmax(axis=1)], y)
+  column = sparse.csr_array(np.arange(len(texts))[:, None] % 2)
+  with pytest.warns(DataConversionWarning):
+    model = xjax.XMCClassifier().fit(texts, column)
+  assert model.classes_.tolist() == [0, 1]
 
 
 def test_a_label_is_assigned_if_its_decision_is_above_0(fitted, texts):

@@ -135,6 +135,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     if not is_text:
       X = validate_data(self, X, accept_sparse='csr')
     check_consistent_length(X, y)
+    if sparse.issparse(y) and y.shape[1] == 1:
+      y = y.toarray()  # scikit-learn reads one column as two classes
     if not sparse.issparse(y):
       y = np.asarray(y)
       y = y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)

@@ -162,7 +162,9 @@ def _features_of_names(
   if n:
     rows = strongest(rows, n)
   ones = np.ones(len(bare), np.float32), (bare, np.arange(len(bare)))
-  return sparse.csr_array(ones, (len(space), len(bare))) @ rows
+  # Without sorting, the sum of two such arrays would have unsorted rows.
+  rows = sparse.csr_array(ones, (len(space), len(bare))) @ rows
+  return rows.sorted_indices()
 
 
 def meta_label_ids(tree: LabelTree) -> list[str]:
