@@ -225,7 +225,8 @@ def reorder_documents(
     return predictions
   row_of = {id_: row for row, id_ in enumerate(predictions.doc_ids)}
   rows = np.array([row_of[id_] for id_ in doc_ids], np.int64)
-  return predictions.of_documents(rows)
+  ordered = predictions.of_documents(rows)
+  return dataclasses.replace(ordered, recalls=predictions.recalls)
 
 
 def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:

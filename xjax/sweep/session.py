@@ -79,7 +79,7 @@ class SweepFolder:
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)
-      for files in (self.sweep.name, self.store.name, self.best.name):
+      for files in (self.sweep.name, self.best.name):
         remove_temporaries(self.path, files)
       remove_temporaries(self.path, 'configs/*')
       yield
