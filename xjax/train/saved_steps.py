@@ -29,6 +29,7 @@ from xjax.train.workdir import Workdir
 
 RECORD = 'checkpoint.json'  # is written last; without it a step is incomplete
 ARRAYS = 'params', 'optimizer', 'averages'
+_PARTS = {*ARRAYS, '_CHECKPOINT_METADATA', 'commit_success.txt'}  # by Orbax
 _FILES, _META, _SUM = 'files', 'meta', 'crc'  # fields of checkpoint.json
 _DAMAGED = 'damaged'
 _STEP = re.compile('0|[1-9][0-9]*')
@@ -152,10 +153,14 @@ def copy_for_loading(
 
 
 def sweep(folder: pathlib.Path) -> None:
-  """Removes Orbax's unfinished folders; moves damaged steps to damaged/."""
+  """Removes what a kill left of Orbax's steps; moves damaged to damaged/."""
   for path in folder.iterdir():
-    is_folder = path.is_dir() and not path.is_symlink()
-    if is_folder and _UNFINISHED.fullmatch(path.name):
+    if path.is_symlink() or not path.is_dir():  # not Orbax's
+      continue
+    # A kill while Orbax deletes a step can leave arrays without a record.
+    is_step = _STEP.fullmatch(path.name)
+    is_rest = is_step and _PARTS.issuperset(os.listdir(path))
+    if is_rest or _UNFINISHED.fullmatch(path.name):
       with writing(path):
         shutil.rmtree(path)
   # Checkpoints are verified from the newest, until an intact one is found.
