@@ -226,7 +226,7 @@ def test_best_and_regular_checkpoints(run):
 
 def test_patience(run):
   config = dataclasses.replace(CONFIG, patience=2, steps=40)
-  at = run(config, values={4: 0.5, 8: 0.5, 12: 0.4, 16: 0.9})
+  at = run(config, values={4: 0.3, 8: 0.1 + 0.2, 12: 0.2, 16: 0.9})
   assert (at.step, at.stopped, at.best_step) == (12, True, 4)
   assert read_meta(run.workdir / 'checkpoints', 12)['stopped']
   # Started again it stays stopped, at whatever number of steps.

@@ -41,7 +41,8 @@ class Position:
 
   def after_judging(self, value: float, patience: int) -> 'Position':
     """Returns the position after judging; patience 0 never stops early."""
-    if self.best_value is None or value > self.best_value:
+    # Lists that are equally good may differ in the last bits of their means.
+    if self.best_value is None or value > self.best_value + 1e-12:
       return dataclasses.replace(
         self, judged=self.step, best_step=self.step, best_value=value, misses=0
       )
