@@ -155,13 +155,13 @@ class BoostedTrees(ConfigPart):
 
     try:
       text = path.read_bytes().decode('ascii')
+      # LightGBM reads trees of given sizes in threads, where an error ends the
+      # process. Without the sizes, it reads one tree after the other.
+      *parts, rest = re.sub('\ntree_sizes=.*', '', text).split(_END)
       # A file that is cut short is found before LightGBM reads it.
-      if not text.endswith(_END):
+      if rest or len(parts) != self.models:
         raise ValueError('the file is cut short')
-      boosters = [
-        lightgbm.Booster(model_str=part + _END)
-        for part in text.split(_END)[:-1]
-      ]
+      boosters = [lightgbm.Booster(model_str=part + _END) for part in parts]
     except (*DAMAGE, lightgbm.basic.LightGBMError) as error:
       raise DataError(f'{path}: cannot be read as a ranker: {error}') from error
     if boosters[0].feature_name() != list(map(_plain, names)):
