@@ -225,7 +225,7 @@ class SliceStatistics:
     gold = self.part.gold
     rows = {
       DOCUMENTS: np.ones(len(gold), int),
-      WITH_GOLD: gold.lengths > 0,
+      WITH_GOLD: (gold.lengths > 0).astype(int),
       GOLD: gold.lengths,
       **{name: values_N for name, (values_N, _) in self.document_terms.items()},
       **self.path_terms,
