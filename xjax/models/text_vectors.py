@@ -1,6 +1,8 @@
 """Computes vectors of texts with a pretrained encoder that is not trained."""
 
 from collections.abc import Mapping, Sequence
+import functools
+import hashlib
 import json
 import os
 from typing import Any
@@ -81,6 +83,15 @@ class TextVectors:
       path: x for path, x in folder.parameters().items() if path in wanted
     }
     return cls(folder.config, tokenizer, weights, config.max_tokens)
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """Returns the hex digest of all that decides the vectors."""
+    digest = hashlib.sha256()
+    for name, values in self._arrays().items():
+      digest.update(f'{name} {values.dtype} {values.shape} '.encode())
+      digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the vectors of N texts, float32 [N, D]; no entry is left out."""
