@@ -20,6 +20,7 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   try:
     matrix = scipy.sparse.load_npz(path)
     _check(matrix)
+  # SciPy raises NotImplementedError for a format that it does not know.
   except (*DAMAGE, NotImplementedError) as error:
     raise DataError(
       f'{path}: cannot be read as a sparse matrix of scipy ({error}); save the '
