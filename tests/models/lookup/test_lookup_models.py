@@ -77,11 +77,11 @@ def test_several_processes_are_an_error(
 def test_alternative_names_are_an_option(own_corpus, tmp_path, kind, alt):
   fit(own_corpus(kind(alt=alt), LABELS), tmp_path / 'run')
   # Only the first 9 words are read.
-  found, after = open_run(tmp_path / 'run').predict(
+  within, beyond = open_run(tmp_path / 'run').predict(
     ['8 fish', 'a ' * 9 + 'fish']
   )
-  assert [p.id for p in found] == ['7'] * alt
-  assert after == []
+  assert [p.id for p in within] == ['7'] * alt
+  assert beyond == []
 
 
 def with_fewer_gold(arrays):

@@ -156,10 +156,10 @@ class BlockWeights:
       values = Ragged(bounds, self.values).take(row[known]).values
       columns = Ragged(bounds, self.places).take(row[known])
       width = self.columns[block + 1] - self.columns[block]
-      found = sparse.csr_array(
+      stored = sparse.csr_array(
         (values, columns.values, columns.indptr), (len(known), width)
       )
-      weights[np.ix_(known, own)] = found[:, places].toarray()
+      weights[np.ix_(known, own)] = stored[:, places].toarray()
     return weights
 
   def _fault(self) -> str | None:

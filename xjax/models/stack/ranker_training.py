@@ -233,10 +233,7 @@ class RankerTraining:
           part = pairs.of_lists([(x[:, rows], y[:, rows]) for x, y in lists])
           inside = judged[part.keys % pairs.n_labels]
           gold_keys = _keys(gold, rows, pairs.n_labels)
-          yield (
-            part.features[inside],
-            np.isin(part.keys[inside], gold_keys),
-          )
+          yield part.features[inside], np.isin(part.keys[inside], gold_keys)
           shown.update(len(rows))
 
 

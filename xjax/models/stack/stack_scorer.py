@@ -129,10 +129,9 @@ class StackScorer(Scorer):
       raise ConfigError(self.unexplained)
     shares = self._shares(documents, ids_NK)
     readers = {x: y for x, y in self.stages.items() if not y.unexplained}
-    found = by_best_proposer(
+    return by_best_proposer(
       readers, shares, self.reader, documents, ids_NK, words, n_first
     )
-    return LabelExplanations(documents, self.reader, *found, shares)
 
   def _shares(self, documents: Documents, ids_NK: np.ndarray) -> FeatureShares:
     """Computes how much each feature adds to the scores of listed labels."""
@@ -180,11 +179,8 @@ def by_best_proposer(
   ids_NK: np.ndarray,
   words: int,
   n_first: int,
-) -> tuple[np.ndarray, np.ndarray, int, list[np.ndarray]]:
-  """Finds the words that explain labels, in the proposer that adds most.
-
-  The result is at_NKW, weights_NKW, words and first of LabelExplanations.
-  """
+) -> LabelExplanations:
+  """Finds the words that explain labels, in the proposer that adds most."""
   places = [_places(reader.words(x)) for x in documents]
   at_NKW = np.full((*ids_NK.shape, words), BEYOND, np.int32)
   weights_NKW = np.zeros(at_NKW.shape, np.float32)
@@ -218,7 +214,9 @@ def by_best_proposer(
           every = np.arange(len(weights_T))
           at_T, weights_T = _known(every, weights_T, number_of)
           first[row][column][at_T] = weights_T
-  return at_NKW, weights_NKW, words, first
+  return LabelExplanations(
+    documents, reader, at_NKW, weights_NKW, words, first, shares
+  )
 
 
 def _places(words: Sequence[WordPlace]) -> dict[tuple[str, int], int]:
