@@ -307,12 +307,9 @@ class LabelSpace:
       for _, fields in read_records(path, faults):
         label = read_label(fields)
         counts.append(_read_count(fields))
+        # '' is among the flags of every label; the last one that it has counts.
         part = max(
-          # '' is among the flags of every label; the last flag that it has
-          # counts.
-          i
-          for i, flag in enumerate(_FLAGS)
-          if flag in ('', *fields.row)
+          i for i, flag in enumerate(_FLAGS) if flag in ('', *fields.row)
         )
         sizes[part] += 1
         if any(sizes[part + 1 :]):

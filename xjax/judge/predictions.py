@@ -12,6 +12,7 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.formats.svmlight import ascending
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.files.saved_predictions import (
   SCHEMA,
@@ -233,8 +234,8 @@ class Predictions:
     labels, dropped = (
       Texts.of(self.labels)[rows] for rows in (kept, self.left_out)
     )
-    found = self.renumbered(number, labels)
-    return dataclasses.replace(found, dropped=(*self.dropped, *dropped))
+    judged = self.renumbered(number, labels)
+    return dataclasses.replace(judged, dropped=(*self.dropped, *dropped))
 
   def renumbered(
     self, number: np.ndarray, labels: Sequence[str]
@@ -247,9 +248,8 @@ class Predictions:
     kept = np.flatnonzero(number != PAD)
     to, gold = number[kept], self.gold
 
-    def numbers(labels: np.ndarray) -> np.ndarray:
-      found = number[labels]
-      return found[found != PAD]
+    def numbers(some: np.ndarray) -> np.ndarray:
+      return number[some][number[some] != PAD]
 
     def moved(values: np.ndarray) -> np.ndarray:
       all_values = np.zeros(len(labels), values.dtype)
@@ -261,9 +261,7 @@ class Predictions:
       return LabelLists(ids.astype(np.int32), lists.scores)
 
     if gold is not None:
-      owners = np.repeat(np.arange(len(gold)), gold.lengths)
-      values = number[gold.values]
-      gold = Ragged(gold.indptr, values[np.lexsort((values, owners))])
+      gold = ascending(Ragged(gold.indptr, number[gold.values]))
     all_scored = self.n_scored == len(self.labels)
     last = number[: self.n_scored].max(initial=PAD)
     return dataclasses.replace(

@@ -170,9 +170,9 @@ def _find_files(
   folder = path.parent if path.is_file() else path
   places = (folder, folder / 'dataset', folder.parent)
   concepts = [p / CONCEPTS for p in places if (p / CONCEPTS).is_file()]
-  lines = {} if path.is_file() else find_files(path)
+  files = {} if path.is_file() else find_files(path)
   splits: dict[str, _Files] = {
-    name: only_file(lines[name], faults) for name in USUAL if name in lines
+    name: only_file(files[name], faults) for name in USUAL if name in files
   }
   splits = splits or _files_in(path / 'dataset') or _files_in(path)
   archives = [path] if path.is_file() else sorted(path.glob('*.zip'))

@@ -39,7 +39,7 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> SparseRows:
   or 1, or a feature that is not finite, is a DataError.
   """
   rows = read_sparse(path, features)
-  if len(rows.header) == 3 or not rows.header:
+  if len(rows.header) != 2:
     faulty = ~np.isfinite(rows.values)
     rows.check(rows.entries, faulty, 'the value of feature {} is not finite')
     return rows

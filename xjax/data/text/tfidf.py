@@ -76,8 +76,7 @@ def frequent_ngrams(
     numbers[at] = np.where(often, np.cumsum(often) - 1, _RARE)[group]
     if n >= config.min_ngram:
       chosen = often & (documents <= most)
-      columns = at[firsts], documents
-      firsts, documents = (column[chosen] for column in columns)
+      firsts, documents = at[firsts[chosen]], documents[chosen]
       rows = -totals[chosen], np.full(len(firsts), n), firsts, documents
       kept = np.concatenate([kept, np.stack(rows)], axis=1)
       # lexsort sorts by its last key first, so the rows are reversed.
