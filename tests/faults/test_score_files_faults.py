@@ -130,11 +130,11 @@ def told(
   ids=[*PREDICTIONS, *(message for _, message in MATRICES)],
 )
 def test_broken_predictions(tmp_path, data, message):
-  found = told(tmp_path, {'predictions': data})
+  error = told(tmp_path, {'predictions': data})
   if message.startswith(NO_MATRIX):  # the rest is SciPy's
-    assert found.startswith(f'predictions:{message}')
+    assert error.startswith(f'predictions:{message}')
   else:
-    assert found == f'predictions:{message}'
+    assert error == f'predictions:{message}'
 
 
 def test_files_that_are_cut_short(tmp_path):

@@ -87,35 +87,35 @@ def test_written_and_read(tmp_path, data):
   gold = Ragged.of([data.draw(labels) for _ in range(n)])
   path = tmp_path / 'f.txt'
   write_xc(path, gold, 8, features)
-  found = read_xc(path)
-  assert_same(found.labels, gold)
-  matrix = found.matrix()
+  rows = read_xc(path)
+  assert_same(rows.labels, gold)
+  matrix = rows.matrix()
   assert matrix.shape == features.shape and matrix.dtype == features.dtype
   for part in ('indptr', 'indices', 'data'):
     expected = getattr(features, part)
     np.testing.assert_array_equal(getattr(matrix, part), expected)
   assert not len(read_xc(path, features=False).values)
   write_xc(path, gold, 8)
-  found = read_xc(path)
-  assert_same(found.labels, gold)
-  assert found.n_labels == 8
+  rows = read_xc(path)
+  assert_same(rows.labels, gold)
+  assert rows.n_labels == 8
   scores = data.draw(matrices(st.floats(**FINITE), np.float64))
   write_xc_scores(path, scores)
-  found = read_sparse(path)
-  np.testing.assert_array_equal(found.entries.indptr, scores.indptr)
-  np.testing.assert_array_equal(found.entries.values, scores.indices)
-  np.testing.assert_array_equal(found.values, scores.data)
-  assert found.values.dtype == np.float64
+  rows = read_sparse(path)
+  np.testing.assert_array_equal(rows.entries.indptr, scores.indptr)
+  np.testing.assert_array_equal(rows.entries.values, scores.indices)
+  np.testing.assert_array_equal(rows.values, scores.data)
+  assert rows.values.dtype == np.float64
 
 
 def test_without_a_header_sizes_are_what_is_there(tmp_path):
   path = tmp_path / 'f.txt'
   path.write_bytes(b'3,1 2:1\n\n')
-  found = read_xc(path)
-  assert found.matrix().shape == (2, 3) and found.n_labels == 4
+  rows = read_xc(path)
+  assert rows.matrix().shape == (2, 3) and rows.n_labels == 4
   path.write_bytes(b'\n')
-  found = read_xc(path)
-  assert found.matrix().shape == (1, 0) and found.n_labels == 0
+  rows = read_xc(path)
+  assert rows.matrix().shape == (1, 0) and rows.n_labels == 0
 
 
 def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
@@ -199,8 +199,8 @@ def test_faults_of_pairs_and_weights(tmp_path, read, text, message):
 @pytest.mark.parametrize(('name', 'n'), [('train', 4880), ('test', 2515)])
 def test_bibtex(data_dir, tmp_path, name, n):
   path = data_dir / 'bibtex' / f'{name}.txt'
-  found = read_xc(path)
-  assert found.matrix().shape == (n, 1836) and found.n_labels == 159
-  assert len(found.labels) == n and found.labels.lengths.min() >= 1
-  write_again(tmp_path / 'again.txt', found)
+  rows = read_xc(path)
+  assert rows.matrix().shape == (n, 1836) and rows.n_labels == 159
+  assert len(rows.labels) == n and rows.labels.lengths.min() >= 1
+  write_again(tmp_path / 'again.txt', rows)
   assert (tmp_path / 'again.txt').read_bytes() == path.read_bytes()

@@ -24,18 +24,18 @@ HOT = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
   ],
 )
 def test_lists_of_every_form_give_the_same_labels(given):
-  found = labels_of(given)
-  assert found.rows == GOLD
-  assert found.labels is None
+  gold = labels_of(given)
+  assert gold.rows == GOLD
+  assert gold.labels is None
 
 
 @pytest.mark.parametrize(
   'given', [*map(HOT.astype, (int, bool, float, 'O')), sparse.coo_array(HOT)]
 )
 def test_an_indicator_matrix_has_a_column_for_each_label(given):
-  found = labels_of(given, ['a', 'b', 'c'])
-  assert found.rows == GOLD
-  assert [label.id for label in found.labels] == ['a', 'b', 'c']
+  gold = labels_of(given, ['a', 'b', 'c'])
+  assert gold.rows == GOLD
+  assert [label.id for label in gold.labels] == ['a', 'b', 'c']
   assert labels_of(given).rows == [('0', '2'), (), ('1',)]
 
 
@@ -55,9 +55,9 @@ def test_one_label_is_a_list_and_an_integer_stands_for_its_digits(
 
 def test_given_labels_keep_their_order_and_names():
   names = [Label('b', 'bee'), 'a']
-  found = labels_of([['a'], ['b', 'a']], names)
-  assert [label.name for label in found.labels] == ['bee', 'a']
-  assert found.rows == [('a',), ('b', 'a')]
+  gold = labels_of([['a'], ['b', 'a']], names)
+  assert [label.name for label in gold.labels] == ['bee', 'a']
+  assert gold.rows == [('a',), ('b', 'a')]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_a_wrong_label_is_one_error_with_its_position(given, names, message):
 
 
 def test_a_matrix_may_be_read_only():
-  given = sparse.csr_array(np.eye(2, dtype=int))
-  given.data[0] = 0
-  for array in (given.data, given.indices, given.indptr):
+  matrix = sparse.csr_array(np.eye(2, dtype=int))
+  matrix.data[0] = 0
+  for array in (matrix.data, matrix.indices, matrix.indptr):
     array.flags.writeable = False  # as in the processes of joblib
-  assert labels_of(given).rows == [(), ('1',)]
+  assert labels_of(matrix).rows == [(), ('1',)]
 
 
 def test_numbers_of_texts_and_labels_must_be_equal():

@@ -101,8 +101,8 @@ def test_columns_that_nobody_knows(files):
     '`N L` with the numbers of documents and labels'
   )
   without(files['gold'], [[1, 11]])
-  said = refused(files, 'gold')
-  assert said == 'gold:1: label 11 is not in 0..10, the columns of scores'
+  message = refused(files, 'gold')
+  assert message == 'gold:1: label 11 is not in 0..10, the columns of scores'
   # Descriptors of a thesaurus are numbers, too, but of no column.
   with_header(files['gold'], [[1, 3]], 4)
   assert refused(files, 'gold') == (

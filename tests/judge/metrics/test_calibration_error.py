@@ -90,11 +90,11 @@ def test_extreme_scores_give_finite_sigmoids(pairs):
   scores = np.array([z for z, _ in pairs], np.float32)
   correct = np.array([c for _, c in pairs])
   try:
-    found = fit_platt(scores, correct)
+    fit = fit_platt(scores, correct)
   except CannotFit:
     return
-  assert found.a > 0 and math.isfinite(found.a) and math.isfinite(found.b)
-  probabilities = found(np.sort(scores))
+  assert fit.a > 0 and math.isfinite(fit.a) and math.isfinite(fit.b)
+  probabilities = fit(np.sort(scores))
   assert ((probabilities >= 0) & (probabilities <= 1)).all()
   assert (np.diff(probabilities) >= 0).all()
 

@@ -68,13 +68,13 @@ def _has_scores(path: str | os.PathLike) -> bool:
 
 
 def _read_text(path: str | os.PathLike) -> LabelRows:
-  found = read_sparse(path)
+  file = read_sparse(path)
   return LabelRows(
     path,
-    found.entries,
-    n_labels=found.n_labels,
-    lines=found.lines,
-    scores=found.values,
+    file.entries,
+    n_labels=file.n_labels,
+    lines=file.lines,
+    scores=file.values,
   ).validate()
 
 

@@ -150,8 +150,8 @@ def cut_offs(metrics: Iterable[str]) -> tuple[int, ...]:
 class MetricSettings:
   """Holds the parameters of label metrics."""
 
-  alphas: tuple[float, ...] = (0.5,)  # of labels.AlphaCoverage
-  draws: tuple[int, ...] = (1000,)  # of labels.SampledCoverage
+  alphas: tuple[float, ...] = (0.5,)  # of AlphaCoverage
+  draws: tuple[int, ...] = (1000,)  # of SampledCoverage
 
 
 @dataclasses.dataclass(frozen=True)
