@@ -312,6 +312,8 @@ class SliceStatistics:
       if n := int((has_gold_N & ~known_N).sum()):
         reason = f'{n:,} of {part.n_with_gold:,} documents {too_short}'
         short[name] = n, reason
+    metrics = [metric for metric in self.by_label if metric.ignores_wrong]
+    ignoring_wrong = {CORRECT, *(name for m in metrics for name in m.sums())}
     for end in self.ends:
       found_all_N = self._hits_NK.sum(-1) == part.gold.lengths
       if end in self.thresholds:
@@ -323,7 +325,7 @@ class SliceStatistics:
       for name in (*counts, *self._label_sums[end]):
         # All correct decisions can be known even if some wrong decisions are
         # unknown.
-        is_correct = name.removesuffix(end) in self._ignoring_wrong
+        is_correct = name.removesuffix(end) in ignoring_wrong
         if n := int(n_uncertain if is_correct else n_short):
           short[name] = n, f'{n:,} of {len(part):,} documents {reason}'
     for end, threshold in self.thresholds.items() if self.path_terms else ():
@@ -334,12 +336,6 @@ class SliceStatistics:
         names = (name for metric in self.by_path for name in metric.sums())
         short |= {f'{name}{end}': (n, reason) for name in names}
     return short
-
-  @property
-  def _ignoring_wrong(self) -> set[str]:
-    """Returns the names of label sums that ignore wrong decisions."""
-    metrics = [metric for metric in self.by_label if metric.ignores_wrong]
-    return {CORRECT, *(name for metric in metrics for name in metric.sums())}
 
   def is_requested(self, measure: Measure) -> bool:
     """Returns whether a metric was requested.
