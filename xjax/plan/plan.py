@@ -123,15 +123,17 @@ def make_plan(
     longest = sizes.architecture.max_tokens
     check_lengths(config.model, config.data, longest, 'the encoder')
   state = planned_state(config, sizes, mesh)
-  costs, times = {}, {}
+  traces, costs, times = {}, {}, {}
   for shape in sizes.steps:
-    local, traced = traced_step(config, sizes, shape, mesh)
+    local, traces[shape] = traced_step(config, sizes, shape, mesh)
     donated = slice(len(jax.tree.leaves(local.abstract)))
-    costs[shape] = program_cost(traced.jaxpr, donated)
+    costs[shape] = program_cost(traces[shape].jaxpr, donated)
     times[shape] = StepTime.of(costs[shape], config, chip)
   compile_ &= jax.default_backend() == chip.platform.value
-  estimate = None if compile_ else costs[sizes.longest].held
-  held = _memory(config, sizes, chip, state, mesh, estimate)
+  temporary = costs[sizes.longest].held
+  if compile_:
+    temporary = _compiled_bytes(traces[sizes.longest])
+  held = _memory(config, sizes, chip, state, mesh, temporary, compile_)
   return Plan(
     *(config, sizes, chip, devices, mesh.shape[DATA], mesh.shape[LABEL]),
     *(held, times[sizes.longest]),
@@ -140,25 +142,26 @@ def make_plan(
   )
 
 
+def _compiled_bytes(traced: jax.stages.Traced) -> int:
+  memory = traced.lower().compile().memory_analysis()
+  new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+  return memory.temp_size_in_bytes + new
+
+
 def _memory(
   config: Config,
   sizes: Sizes,
   chip: Chip,
   plan: StatePlan,
   mesh: AbstractMesh,
-  estimate: int | None,
+  temporary: int,
+  compiled: bool,
 ) -> MemoryUse:
-  """Returns the memory of a device; XLA tells it where there is no estimate."""
+  """Returns the memory of a device, with the temporary bytes of a step."""
   parts = _between_steps(config, sizes, plan, mesh)
   trained, _ = plan.split(plan.abstract.params)
   gradients = [on_device(leaf) for leaf in jax.tree.leaves(trained)]
-  if estimate is None:
-    _, traced = traced_step(config, sizes, sizes.longest, mesh)
-    memory = traced.lower().compile().memory_analysis()
-    left = memory.temp_size_in_bytes
-    left += memory.output_size_in_bytes - memory.alias_size_in_bytes
-  else:
-    left = estimate
+  if not compiled:
     fused = plan.abstract.row_slots is not None
     if fused and config.model.head.storage is Storage.FLOAT8:
       # Programs that are compiled for v5e do not change arrays of 1-byte
@@ -170,10 +173,9 @@ def _memory(
       # the gradient before it sums the squares. With micro-batches, the
       # squares need no further memory, because they are written over the
       # gradients of the last micro-batch.
-      left += max(gradients, default=0)
-  parts[GRADIENTS] = min(sum(gradients), left)
-  parts[ACTIVATIONS] = left - parts[GRADIENTS]
-  compiled = estimate is None
+      temporary += max(gradients, default=0)
+  parts[GRADIENTS] = min(sum(gradients), temporary)
+  parts[ACTIVATIONS] = temporary - parts[GRADIENTS]
   return MemoryUse({name: n for name, n in parts.items() if n}, compiled)
 
 
