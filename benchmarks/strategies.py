@@ -77,9 +77,8 @@ def main(argv: list[str]) -> None:
   for name, request in REQUESTS.items():
     runner = StrategyRunner.of(request, run)
     ranked = RankedDocuments(run, documents, runner.sigmoid, best_lists)
-    chosen = runner.select(ranked, K)
-    call = functools.partial(runner.select, ranked, K)
-    ms = timed(call, len(split))
+    select = functools.partial(runner.select, ranked, K)
+    chosen, ms = select(), timed(select, len(split))
     lists = LabelLists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     show(name, lists, ms)
   coverage = {name: values['coverage@5'] for name, values in results.items()}
