@@ -255,9 +255,10 @@ def test_shortlists_are_filled_with_other_labels(tmp_path, listed, config_of):
 
 
 def test_strategies_choose_among_the_other_labels(linear):
-  asked = StrategyRequest(StrategyKind.COVERAGE, k=5)
-  found = evaluate_split(linear[1].workdir, 'dev', strategy=asked).predictions
-  assert not np.isin(found.lists['all'].ids, found.left_out).any()
+  strategy = StrategyRequest(StrategyKind.COVERAGE, k=5)
+  home = linear[1].workdir
+  chosen = evaluate_split(home, 'dev', strategy=strategy).predictions
+  assert not np.isin(chosen.lists['all'].ids, chosen.left_out).any()
 
 
 def test_held_out_labels_are_others(tmp_path, listed):

@@ -61,8 +61,8 @@ def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   """Gives all runs the label weights of the first run with a file of them."""
   # float64 [L] per run, by label id, or None for each. A label without a weight
   # is a DataError.
-  given = (run.weight_of for run in runs if run.weight_of is not None)
-  weight_of = next(given, None)
+  weighted = (run.weight_of for run in runs if run.weight_of is not None)
+  weight_of = next(weighted, None)
   if weight_of is None:
     return [None] * len(runs)
   weights = []

@@ -77,10 +77,10 @@ def reference(params, document_BD):
 
 def in_float64(function):
   """function(weights, documents) of the head and the documents."""
-  given = weights_of(make()), draw()[0]
+  arrays = weights_of(make()), draw()[0]
   with jax.enable_x64(True):
-    given = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), given)
-    return jax.tree.map(np.asarray, jax.jit(function)(*given))
+    arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), arrays)
+    return jax.tree.map(np.asarray, jax.jit(function)(*arrays))
 
 
 def reference_loss(positives_BP, mask_B, is_mean, params, document_BD):
@@ -171,12 +171,12 @@ def test_logits_of_products_neither_overflow_nor_are_rounded():
 @pytest.mark.parametrize('rule', [MEAN, bce])
 def test_the_loss_and_its_gradients_are_the_paper_s(rule):
   """The paper takes the mean; a sum has the same terms."""
-  found, gold = run(rule=rule), map(np.asarray, draw()[1:])
+  results, gold = run(rule=rule), map(np.asarray, draw()[1:])
   loss = functools.partial(reference_loss, *gold, rule is MEAN)
   total, grads = in_float64(jax.value_and_grad(loss, (0, 1)))
-  np.testing.assert_allclose(found[0], total, rtol=1e-5)
-  assert_close(found[1:], grads, 1e-4, 1e-5)
-  assert not found[2][-1].any()  # this row only fills the batch
+  np.testing.assert_allclose(results[0], total, rtol=1e-5)
+  assert_close(results[1:], grads, 1e-4, 1e-5)
+  assert not results[2][-1].any()  # this row only fills the batch
 
 
 def test_a_tail_that_no_document_needs_is_not_computed():
@@ -192,9 +192,9 @@ def test_a_tail_that_no_document_needs_is_not_computed():
 
 
 def test_a_mesh_gives_the_same_loss():
-  found, wanted = run((2, 4)), run()
-  np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
-  assert_close(found[1:], wanted[1:], 1e-5, 1e-6)
+  sharded, alone = run((2, 4)), run()
+  np.testing.assert_allclose(sharded[0], alone[0], rtol=1e-6)
+  assert_close(sharded[1:], alone[1:], 1e-5, 1e-6)
 
 
 def test_streaming_selects_what_all_logits_do():

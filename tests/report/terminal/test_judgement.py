@@ -29,10 +29,10 @@ FILES = [
 
 def predictions(**fields):
   """Predictions of which two documents have no gold label."""
-  found = conftest.predictions()
-  rows = [found.gold[row].tolist() for row in range(2, len(found))]
+  whole = conftest.predictions()
+  rows = [whole.gold[row].tolist() for row in range(2, len(whole))]
   gold = Ragged.of([[], [], *rows])
-  return dataclasses.replace(found, **{'gold': gold, **fields})
+  return dataclasses.replace(whole, **{'gold': gold, **fields})
 
 
 def judged(*protocols, ks=(1, 2), **more):

@@ -8,12 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.fused_rows import (
-  REAL,
-  Step,
-  given,
-  program,
-)
+from tests.fixtures.fused_rows import REAL, Step, labels_and_mask, program
 from tests.fixtures.networks import thorough
 from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
@@ -125,7 +120,7 @@ def test_shortlists_of_all_labels_round_as_the_pass_over_all_labels(
 
 def test_one_trace_serves_any_number_of_distinct_labels():
   step = Step(lists='some')
-  few, mask_B = given(step)
+  few, mask_B = labels_and_mask(step)
   none = dataclasses.replace(few, ids_BA=jnp.full_like(few.ids_BA, PAD))
   with step.on_mesh():
     head, slots = step.start()

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.fused_rows import FREQUENT, Step, _fused, draw
+from tests.fixtures.fused_rows import FREQUENT, Step, draw, fused_results
 from xjax.losses.bce import bce
 from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.kahan import LEFT_OUT
@@ -89,7 +89,7 @@ def test_meshes_and_chunks_draw_the_same(step):
 def test_draws_are_of_the_key_alone():
   step = Step(storage=Storage.BFLOAT16, rule=FusedAdagrad())
   first, other = step.fused(), step.at(key=step.key + 1).fused()
-  _fused.cache_clear()
+  fused_results.cache_clear()
   again = step.fused()
   assert again is not first
   np.testing.assert_array_equal(again.kernel(), first.kernel())
