@@ -296,30 +296,6 @@ def readable_scores(
   return sigmoid(scores) if kind is ScoreKind.LOGIT else scores
 
 
-def probabilities_at(
-  score: float,
-  kind: ScoreKind,
-  calibration: Calibration | None,
-  train_counts: np.ndarray,
-) -> list[float]:
-  """Returns the probabilities of a score for frequent and for other labels.
-
-  A group without labels is left out. If the score is a margin without a
-  calibration, the list is empty.
-  """
-  raw = calibration is None or calibration.method is Method.NONE
-  if raw and kind is ScoreKind.MARGIN:
-    return []
-  frequent_L = np.asarray(train_counts) >= FREQUENT_FROM
-  # A count that stands for each group: whether the group has labels.
-  groups = {FREQUENT_FROM: frequent_L.any(), 0: not frequent_L.all()}
-  counts = np.array(
-    [count for count, has_labels in groups.items() if has_labels]
-  )
-  scores = np.full(len(counts), score)
-  return readable_scores(scores, kind, calibration, counts).tolist()
-
-
 def _resolved(method: Method, correct_N: np.ndarray) -> Method:
   if method is not Method.AUTO:
     return method
