@@ -12,7 +12,7 @@ Rankings, and metrics at a threshold such as micro-F1, are computed from the raw
 scores, so a calibration does not change them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import enum
@@ -259,14 +259,12 @@ def shown_probabilities(
 
 
 def reliability_of(
-  predictions: Predictions,
-  shown_NK: np.ndarray | None = None,
-  bins: int | Sequence[float] = 15,
+  predictions: Predictions, shown_NK: np.ndarray | None = None
 ) -> Reliability | None:
   """Computes the reliability diagram of the list entries; they need gold.
 
   It is None if the lists are empty, or if the scores are margins and there are
-  no probabilities `shown_NK`. `bins` is a number, or edges.
+  no probabilities `shown_NK`.
   """
   _, correct_N = decisions(predictions)
   if shown_NK is None:
@@ -274,7 +272,7 @@ def reliability_of(
   if shown_NK is None or not len(correct_N):
     return None
   shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
-  return reliability(shown_N, correct_N, bins)
+  return reliability(shown_N, correct_N)
 
 
 def readable_scores(

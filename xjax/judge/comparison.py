@@ -36,6 +36,7 @@ from xjax.judge.slice_statistics import SliceStatistics
 # the paper on binned macro-F1, section 5.2).
 FEWEST_LABELS = 11
 SIGNIFICANT = 0.05  # a p-value below this number is significant
+_ITERATIONS = 1000  # of the test of best_systems
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +128,6 @@ def best_systems(
   systems: Mapping[str, Predictions],
   criteria: Criteria,
   metrics: Sequence[str],
-  iterations: int = 1000,
-  seed: int = 0,
 ) -> dict[str, dict[str, str]]:
   """Finds the systems that are significantly better than all others.
 
@@ -146,15 +145,12 @@ def best_systems(
     evidence = _evidence(systems, name, mask, criteria)
     printed = next(iter(evidence.values())).tables[XJAX.name]
     table = {metric: printed[metric] for metric in metrics if metric in printed}
-    best[name] = _best_in_slice(evidence, table, seed, iterations)
+    best[name] = _best_in_slice(evidence, table)
   return best
 
 
 def _best_in_slice(
-  evidence: Mapping[str, SliceStatistics],
-  table: Mapping[str, Measure],
-  seed: int,
-  iterations: int,
+  evidence: Mapping[str, SliceStatistics], table: Mapping[str, Measure]
 ) -> dict[str, str]:
   """Returns the significantly best systems of one slice, by metric."""
   values = {who: judge_slice(x, table)[0] for who, x in evidence.items()}
@@ -167,7 +163,7 @@ def _best_in_slice(
   for leader, metrics in led.items():
     sums = sum_names(table[metric] for metric in metrics)
     exchanged = {
-      who: randomized_sums(evidence[leader], other, sums, seed, iterations)
+      who: randomized_sums(evidence[leader], other, sums, 0, _ITERATIONS)
       for who, other in evidence.items()
       if who != leader
     }
