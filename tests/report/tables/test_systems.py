@@ -93,7 +93,7 @@ def test_labels_are_the_metrics(predictions_of):
 
 def test_worst_labels_by_hand(predictions_of):
   p = predictions_of()
-  run = type('JudgedRun', (), {'predictions': p})
+  run = JudgedRun('a', pathlib.Path('/r'), 'dev', None, {}, p)
   counts = dataclasses.replace(
     label_tally(p, 3),
     correct=np.array([5, 1, 0, 0, 2, 3, 0, 0]),
