@@ -4,11 +4,11 @@ r"""Compares strategies of choosing labels (Table 2 of Schultheis et al. 2022).
 
 DIR is a finished run on sparse features. The benchmark chooses 5 labels for
 each document by score (standard), propensity and coverage (beta 0 and 0.25). It
-prints precision, propensity-scored precision, coverage, and
-milliseconds per document (the best of three turns after one that compiles,
-without the time for features). Then it prints whether coverage@5 rises and P@1
-falls from standard to propensity to coverage, as in the paper, and whether
-coverage@5 of beta 0.25 is between standard and coverage.
+prints precision, propensity-scored precision, coverage, and milliseconds per
+document (the best of three turns after one that compiles, without the time for
+features). Then it prints whether coverage@5 rises and P@1 falls from standard
+to propensity to coverage, as in the paper, and whether coverage@5 of beta 0.25
+is between standard and coverage.
 """
 
 from collections.abc import Callable

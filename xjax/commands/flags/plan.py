@@ -40,19 +40,19 @@ def define() -> None:
 
 def _check(values: dict[str, Any]) -> bool:
   """Raises an error if a flag has no effect or a required flag is missing."""
-  given = {name for name, value in values.items() if value}
-  if 'plan' in given:
-    wrong = given & {'multihost', 'profile'}
+  used = {name for name, value in values.items() if value}
+  if 'plan' in used:
+    wrong = used & {'multihost', 'profile'}
     fault = wrong and f'--plan and --{min(wrong)} cannot be combined'
     sizes = {'plan_labels', 'plan_documents'}
-    if len(missing := sizes - given) == 1:
+    if len(missing := sizes - used) == 1:
       fault = f'--{min(missing)} is missing'
   else:
-    fault = 'workdir' not in given and (
+    fault = 'workdir' not in used and (
       '--workdir is missing; give the folder to write the run to'
     )
-    if unused := given & {*_PLAN_FLAGS}:
-      fault = f'--{min(unused)} needs --plan'
+    if wrong := used & {*_PLAN_FLAGS}:
+      fault = f'--{min(wrong)} needs --plan'
   if fault:
     # absl would put all values of the flags before a ValidationError.
     raise ConfigError(fault)

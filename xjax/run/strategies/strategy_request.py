@@ -79,7 +79,7 @@ class StrategyRunner:
   request: StrategyRequest
   run: OpenRun
   sigmoid: tuple[float, float]
-  weights_L: np.ndarray | None  # of PROPENSITY
+  weights_L: np.ndarray | None  # of PROPENSITY; None: COVERAGE
 
   @classmethod
   def of(cls, request: StrategyRequest, run: OpenRun) -> 'StrategyRunner':
