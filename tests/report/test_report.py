@@ -23,7 +23,6 @@ from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import best_by_tests
 from xjax.report.figures.figures import (
   binned_f1,
-  coverage_against_precision,
   frequency_picture,
   learning_curves,
   rank_curves,
@@ -227,10 +226,6 @@ def test_alternative_texts_have_the_numbers(group):
   metrics = group.first.metrics['xjax']['all']
   bars = binned_f1([group], 5, 'xjax').alt
   assert f'1-9: {metrics["macro-F1@5[1-9]"]:.4f}' in bars
-  points = coverage_against_precision([group], 'xjax').alt
-  assert (
-    f'k 5 P {metrics["P@5"]:.4f} coverage {metrics["coverage@5"]:.4f}' in points
-  )
   assert 'one ends at 0.05, step 20' in learning_curves([group]).alt
   assert '3 labels with 1-9 documents' in frequency_picture(group.first).alt
   assert f'one: RP@5 {metrics["RP@5"]:.4f}' in rank_curves([group]).alt

@@ -20,7 +20,6 @@ from xjax.report.comparison import (
 )
 from xjax.report.figures.figures import (
   binned_f1,
-  coverage_against_precision,
   frequency_picture,
   learning_curves,
   rank_curves,
@@ -131,7 +130,6 @@ def build_page(
         [
           frequency_picture(first),
           binned_f1(groups, USUAL_K, protocol),
-          coverage_against_precision(groups, protocol),
         ],
       ),
       *_hierarchy(groups, colours, protocol),

@@ -22,13 +22,12 @@ from xjax.report.figures.plots import (
 NAN = np.nan
 
 
-def ramp(name, *y, labels=()):
-  return Line(name, np.arange(1.0, len(y) + 1), np.asarray(y, float), labels)
+def ramp(name, *y):
+  return Line(name, np.arange(1.0, len(y) + 1), np.asarray(y, float))
 
 
-def scatter():
-  named = [ramp('a', 0.5, 0.1, labels=('1', '5'))]
-  return line_plot('', 'P', 'C', named, ['a'], from_zero=True)
+def one_line():
+  return line_plot('', 'P', 'C', [ramp('a', 0.5, 0.1)], ['a'])
 
 
 @pytest.fixture(scope='module')
@@ -42,7 +41,7 @@ def drawn():
   counts = np.array([100, 9, 1, 0])
   return {
     'lines': line_plot('title', 'step', 'loss', lines, ['a', 'b']),
-    'scatter': scatter(),
+    'one line': one_line(),
     'bars': grouped_bars('F1', 'documents', 'F1', ['few', 'many'], bars),
     'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2})[0],
     'untrained': label_frequency(np.zeros(0), counts, {'0': 1})[1],
@@ -53,7 +52,7 @@ def drawn():
 
 
 def test_the_same_every_time(drawn):
-  assert scatter() == drawn['scatter']
+  assert one_line() == drawn['one line']
   assert not any('date' in svg for svg in drawn.values())
 
 
@@ -75,17 +74,17 @@ def test_every_system_has_its_colour(drawn):
   colours = system_colours(['a', 'b'])
   for name in ('lines', 'bars'):
     assert all(colour in drawn[name] for colour in colours.values())
-  assert colours['b'] not in drawn['scatter']
+  assert colours['b'] not in drawn['one line']
   names = [f's{i}' for i in range(9)]
   assert list(system_colours(names).values()) == [*PALETTE, *PALETTE[:2]]
 
 
 @pytest.mark.parametrize('name', ['_old', r'$\frac{$'])
 def test_any_name_is_shown_as_it_is(name):
-  lines = [ramp(name, 0.5, 0.1, labels=(name, 'b')), ramp(name, 0.1, 0.2)]
+  lines = [ramp(name, 0.5, 0.1), ramp(name, 0.1, 0.2)]
   svg = line_plot(name, name, name, lines, [name])
-  # Title, axes, point, and one key for both lines.
-  assert texts(svg).count(name) == 5
+  # Title, axes, and one key for both lines.
+  assert texts(svg).count(name) == 4
   assert 'Oblique' not in svg  # letters of formulas are oblique
 
 

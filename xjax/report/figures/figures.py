@@ -113,44 +113,6 @@ def _bars(group: Group, metrics: Sequence[str], protocol: str) -> Bars:
   return Bars(group.name, *np.asarray(rows, np.float64).reshape(-1, 3).T)
 
 
-def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
-  """Draws coverage against precision, with a point per system and cut-off."""
-  lines = []
-  for group in groups:
-    values = group_metrics(group, protocol)[ALL]
-    ks = sorted(int(name[2:]) for name in values if name.startswith('P@'))
-    missing = Estimate(None, None, 0)
-    points = [
-      (values[f'P@{k}'].mean, values.get(f'coverage@{k}', missing).mean, f'{k}')
-      for k in ks
-    ]
-    if points := [point for point in points if None not in point]:
-      x, y, labels = zip(*points)
-      lines.append(Line(group.name, np.asarray(x), np.asarray(y), labels))
-  if not lines:
-    return Text(
-      'These metrics do not contain precision and coverage at the same '
-      'cut-offs.'
-    )
-  texts = 'Coverage against precision', 'precision at k', 'coverage at k'
-  names = [group.name for group in groups]
-  parts = (
-    f'{line.system}: k {text} P {x:.4f} coverage {y:.4f}'
-    for line in lines
-    for x, y, text in zip(line.x, line.y, line.labels)
-  )
-  return Picture(
-    svgs=[line_plot(*texts, lines, names, from_zero=True)],
-    alt=_alt(texts[0], parts),
-    caption=(
-      'There is one point per cut-off k; the number at a point is k. A label '
-      'is covered if it is predicted correctly for at least one document, '
-      'among the first k labels. Coverage is the share of all labels that are '
-      'covered (Schultheis et al. 2022, eq. 13).'
-    ),
-  )
-
-
 def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
   """Draws reliability diagrams, and explains why a system has no diagram."""
   diagrams = {group.name: _diagrams(group.first) for group in groups}

@@ -67,7 +67,6 @@ class Line:
   system: str
   x: np.ndarray  # float [n]
   y: np.ndarray  # float [n]; NaN breaks the line
-  labels: Sequence[str] = ()  # a text at each point
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,14 +98,13 @@ def line_plot(
   lines: Sequence[Line],
   systems: Sequence[str],
   ticks: Sequence[int] = (),
-  from_zero: bool = False,
 ) -> str:
   """Draws lines as SVG; the order of all systems decides the colours.
 
   With `ticks`, numbers on a logarithmic x axis, the picture is narrow, and its
-  y axis goes from 0 to 1. With `from_zero`, both axes begin at 0.
+  y axis goes from 0 to 1.
   """
-  size = (_THIRD if ticks else _HALF), 4.0 if from_zero else 3.5
+  size = (_THIRD if ticks else _HALF), 3.5
   with _drawing(title, xlabel, ylabel, size) as axes:
     for line in lines:
       _draw_line(axes, line, systems, ticks)
@@ -116,34 +114,11 @@ def line_plot(
       axes.xaxis.set_major_formatter('{x:.0f}')
       axes.xaxis.set_minor_locator(NullLocator())
       axes.set_ylim(0, 1.02)
-    elif from_zero:
-      axes.margins(0.1)
-      axes.set_xlim(left=0)
-      axes.set_ylim(bottom=0)
     else:
       axes.xaxis.set_major_locator(
         MaxNLocator(7, integer=True, steps=(1, 2, 5, 10))
       )
-    _name_points(axes, lines)
     return _with_legend(axes)
-
-
-def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
-  """Writes a text at each point, unless it would cover another text."""
-  placed = np.zeros((0, 2))
-  for line in lines:
-    for x, y, text in zip(line.x, line.y, line.labels):
-      at = axes.transData.transform((x, y))
-      if (np.abs(placed - at) > (14, 11)).any(-1).all():
-        axes.annotate(
-          _literal(text),
-          (x, y),
-          xytext=(6, 4),
-          textcoords='offset points',
-          fontsize=8,
-          color=_INK,
-        )
-        placed = np.vstack([placed, at])
 
 
 def grouped_bars(
