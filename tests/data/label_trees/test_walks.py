@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xjax.core.types import Ragged
+from xjax.data.label_trees import walks
 from xjax.data.label_trees.walks import NoSmoothing, RandomWalks
 
 # Labels 0, 1 and 2 occur together, and so do 3 and 4. No document has label 5.
@@ -11,8 +12,8 @@ GOLD = Ragged.of([[0, 1], [0, 2], [3, 4], [1], [4, 3], [0, 1, 2], []])
 L = 6
 
 
-def weights(seed=0, workers=1, **fields):
-  similar = RandomWalks(**fields).weights(GOLD, L, seed, workers)
+def weights(seed=0, **fields):
+  similar = RandomWalks(**fields).weights(GOLD, L, seed)
   assert similar.dtype == np.float32 and similar.shape == (L, L)
   return similar.toarray()
 
@@ -53,11 +54,12 @@ def test_a_label_without_documents_has_only_itself():
   assert not weights()[:3, 3:].any() and not weights()[3:5, :3].any()
 
 
-def test_the_seed_decides_and_workers_do_not():
+def test_the_seed_decides_and_the_labels_at_a_time_do_not(monkeypatch):
   one = weights(1, steps=20)
-  np.testing.assert_array_equal(one, weights(1, workers=3, steps=20))
+  monkeypatch.setattr(walks, '_VISITS', 45)  # of two labels
+  np.testing.assert_array_equal(one, weights(1, steps=20))
   assert any((weights(seed, steps=20) != one).any() for seed in (2, 3))
 
 
 def test_without_smoothing_there_are_no_weights():
-  assert NoSmoothing().weights(GOLD, L, 0, 1) is None
+  assert NoSmoothing().weights(GOLD, L, 0) is None

@@ -103,9 +103,7 @@ class ClusterTree(TreeConfig):
     n = self.max_features
     features = label_features(self.features, data, n)
     n_labels = data.space.n_trained
-    weights = self.smoothing.weights(
-      data.gold, n_labels, data.seed, data.workers
-    )
+    weights = self.smoothing.weights(data.gold, n_labels, data.seed)
     if weights is not None:
       features = mix(features, weights, n)
     if self.spherical:
