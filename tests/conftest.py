@@ -34,11 +34,9 @@ if jax.__version_info__[:2] == (0, 10):
   ]
 os.environ['XLA_FLAGS'] = ' '.join([*FLAGS, os.environ.get('XLA_FLAGS', '')])
 
-# Tests have no deadline, since the machine may be busy. The profile decides how
-# many examples fixtures/fuzzing.py draws.
-hypothesis.settings.register_profile('quick', deadline=None)
-hypothesis.settings.register_profile('thorough', deadline=None)
-hypothesis.settings.load_profile('quick')
+# Tests have no deadline, since the machine may be busy.
+hypothesis.settings.register_profile('patient', deadline=None)
+hypothesis.settings.load_profile('patient')
 
 # Shapes and types of these rooms are checked at every call. The hook must be
 # installed before any test imports them. Contracts are left out: they declare

@@ -54,8 +54,8 @@ def test_all_of_it(run):
     'python -m pytest -n 3',
     'ruff check .',
     'ruff format --check .',
-    'python -m pytest -n 3 --dist=worksteal -m thorough or fuzzed '
-    '--hypothesis-profile=thorough --ignore=tests/commands/test_overfit.py',
+    'python -m pytest -n 3 --dist=worksteal -m thorough '
+    '--ignore=tests/commands/test_overfit.py',
     'XLA_FLAGS=--xla_backend_optimization_level=1 '
     'python -m pytest -n 3 --dist=worksteal -m thorough '
     'tests/commands/test_overfit.py',
@@ -75,7 +75,7 @@ def test_all_of_it(run):
     ('python', 'pytest', 3),
     ('ruff', 'check .', 4),
     ('ruff', 'format', 5),
-    ('python', '-m thorough or fuzzed', 6),
+    ('python', '-m thorough --ig', 6),
     ('python', '-m thorough tests', 7),
     ('pip', 'torch', 8),
     ('pip', 'parity', 9),

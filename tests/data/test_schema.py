@@ -1,16 +1,12 @@
 """Documents, saved label spaces, splits of a corpus."""
 
 import dataclasses
-import json
 import tracemalloc
 
-import hypothesis
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 from tests.fixtures.error_text import error_text
-from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Corpus, Document, Label, Labels, LabelSpace, Split
@@ -108,29 +104,3 @@ def test_an_absent_split_is_told_with_the_others():
   assert corpus.split('dev') is split
   with pytest.raises(DataError, match="no split 'test'; it has: dev"):
     corpus.split('test')
-
-
-ROW = {'id': 'a', 'name': 'A', 'alt': ['b'], 'parents': [], 'description': ''}
-
-
-ODD = st.sampled_from([b'[', b'null', b'"', b'1e9', b'9' * 30, b'{}', b'\n'])
-ROW = json.dumps({**ROW, 'train_count': 3}).encode()
-
-
-@fuzzed(500)
-@hypothesis.given(
-  st.binary(max_size=40)
-  | st.builds(
-    lambda at, size, new: ROW[:at] + new + ROW[at + size :],
-    *(st.integers(0, len(ROW)), st.integers(0, 12)),
-    st.binary(max_size=4) | ODD,
-  )
-)
-def test_a_damaged_label_space_is_a_data_error(tmp_path_factory, data):
-  path = tmp_path_factory.getbasetemp() / 'labels.jsonl'
-  path.write_bytes(data)
-  try:
-    space = LabelSpace.load(path, 3)
-  except DataError:
-    return
-  assert len(space) == len(space.train_counts)

@@ -55,6 +55,11 @@ LISTS = b''.join(
 GOLD_LISTS = b''.join(b'{"id": "d%d", "labels": ["a"]}\n' % i for i in range(4))
 SWEEP = Sweep(Grid({'train.learning_rate': (0.5, 0.25)}))
 VECTORS = b'3 2\nthe 0.5 1\nof -1 2e-3\na 1 1\n'
+BINARY = b'2 1\nthe \0\0\0\x3fof \0\0\x80\x3f'
+SPACE = (
+  b'{"id": "a", "name": "A", "alt": ["b"], "parents": [], "description": "",'
+  b' "train_count": 3}\n{"id": "b", "train_count": 1}\n'
+)
 
 
 def n_documents(data: bytes) -> int:
@@ -101,11 +106,6 @@ class Kind:
   # the first file, or None if the input has no documents.
   read: Callable[[pathlib.Path], int | None]
   n_documents: Callable[[bytes], int] = n_documents  # in the first file
-
-
-def kinds(runs: pathlib.Path) -> dict[str, Kind]:
-  """Returns all kinds of inputs; finished_runs has filled the folder `runs`."""
-  return file_kinds() | _parts_of_runs(runs)
 
 
 def file_kinds() -> dict[str, Kind]:
@@ -220,16 +220,24 @@ def _scores() -> dict[str, Kind]:
 
 
 def _models() -> dict[str, Kind]:
-  """Returns the forms of word vectors and encoders."""
+  """Returns the forms of label spaces, word vectors and encoders."""
+  from xjax.data.schema import LabelSpace
   from xjax.data.text.word_vectors import read_word_vectors
   from xjax.data.text.words import Vocabulary
   from xjax.networks.pretrained.model_folder import ModelFolder
 
-  vocab = Vocabulary(('of', 'the'))
+  def vectors(path: pathlib.Path) -> None:
+    read = read_word_vectors(path / 'v', Vocabulary(('of', 'the')))
+    assert np.isfinite(read.vectors).all()
+
+  def labels(path: pathlib.Path) -> None:
+    space = LabelSpace.load(path / 'labels.jsonl', 3)
+    assert len(space) == len(space.train_counts)
+
   return {
-    'vectors': Kind(
-      {'v': VECTORS}, lambda path: read_word_vectors(path / 'v', vocab) and None
-    ),
+    'label space': Kind({'labels.jsonl': SPACE}, labels),
+    'vectors': Kind({'v': VECTORS}, vectors),
+    'binary vectors': Kind({'v': BINARY}, vectors),
     'model folder': Kind(
       {
         'config.json': json.dumps(BERT).encode(),
@@ -240,8 +248,8 @@ def _models() -> dict[str, Kind]:
   }
 
 
-def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
-  """Returns the files of runs and sweeps, and what they are read for."""
+def parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
+  """Returns the files of runs and sweeps; finished_runs has filled `runs`."""
   from xjax.models.config_check import check_config
   from xjax.models.contract import load_config
 

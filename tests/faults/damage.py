@@ -1,8 +1,7 @@
-"""Sound bytes with pieces put in, files of arrays with faults, a small BERT."""
+"""Files of arrays with faults, and a small BERT."""
 
 import io
 
-from hypothesis import strategies as st
 import numpy as np
 from scipy import sparse
 
@@ -26,29 +25,6 @@ def bert_tensors() -> dict[str, np.ndarray]:
   architecture = architecture_of(BERT, 'config.json')
   params = random_params(architecture, pooler=False)
   return to_hugging_face(params, architecture)
-
-
-def pieces(some: bytes) -> st.SearchStrategy[bytes]:
-  """Draws one of the pieces between bars, or a few random bytes."""
-  return st.one_of(st.sampled_from(some.split(b'|')), st.binary(max_size=3))
-
-
-@st.composite
-def damaged(
-  draw,
-  sound: bytes | st.SearchStrategy[bytes],
-  piece: st.SearchStrategy[bytes],
-  least: int = 0,
-  most: int = 2,
-  cut: int = 4,
-) -> bytes:
-  """Draws sound bytes in which pieces replace some bytes, `cut` at most."""
-  data = sound if isinstance(sound, bytes) else draw(sound)
-  for _ in range(draw(st.integers(least, most))):
-    at = draw(st.integers(0, len(data)))
-    end = at + draw(st.integers(0, cut))
-    data = data[:at] + draw(piece) + data[end:]
-  return data
 
 
 def npz(**arrays) -> bytes:

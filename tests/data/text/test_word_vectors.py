@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from tests.faults.damage import damaged, pieces
 from tests.fixtures.error_text import error_text
-from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.text.word_vectors import (
   read_word_vectors,
@@ -197,22 +195,6 @@ def test_gensim_reads_what_we_write_and_we_what_it_writes(
     ours = read_word_vectors(path, vocab)
     assert ours.has_vector[FIRST_WORD_ID:].all()
     np.testing.assert_array_equal(ours.vectors[FIRST_WORD_ID:], vectors)
-
-
-PIECES = pieces(b' |\n|nan|1e99|-|0|\0|9')
-DAMAGED = damaged(st.sampled_from([*FORMATS.values()]), PIECES, 1, 3, cut=8)
-
-
-@fuzzed(300)
-@hypothesis.given(DAMAGED | DAMAGED.map(gzip.compress) | st.binary(max_size=30))
-def test_whatever_a_file_holds(tmp_path_factory, content):
-  tmp_path = tmp_path_factory.getbasetemp()
-  try:
-    got = read(tmp_path, content)
-  except DataError as error:
-    assert '\n' not in str(error)
-  else:
-    assert np.isfinite(got.vectors).all()
 
 
 def test_only_words_and_whole_tables_are_written(tmp_path):

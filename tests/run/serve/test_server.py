@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 import pytest
 
 from tests.run.serve.conftest import Client, SlowService, serving
@@ -194,8 +194,6 @@ def test_many_clients_share_batches(service):
     assert batches - before[1] < 24
 
 
-@pytest.mark.fuzzed
-@settings(deadline=None)
 @given(st.data())
 def test_any_body_is_answered_with_json(client, data):
   values = st.recursive(
