@@ -19,7 +19,7 @@ from xjax.judge.metrics.metric import WITH_GOLD, Measure, Protocol
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Predictions
-from xjax.judge.protocol_differences import differences, facts_of
+from xjax.judge.protocol_differences import conventions, differences
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
 
@@ -89,9 +89,10 @@ def judge(
   criteria = criteria or Criteria()
   cuts = thresholds(predictions, threshold)
   first = criteria.protocols[0]
-  metrics = {protocol.name: {} for protocol in criteria.protocols}
-  missing = {protocol.name: {} for protocol in criteria.protocols}
-  intervals, facts = {}, {}
+  metrics, missing, said = (
+    {protocol.name: {} for protocol in criteria.protocols} for _ in range(3)
+  )
+  intervals = {}
   with Progress('computing metrics'):
     for name, protocols, evidence in _evidence(predictions, criteria, cuts):
       for protocol in protocols:
@@ -101,8 +102,7 @@ def judge(
         )
         if evidence.part.is_cut and predictions.has_shortlists:
           missing[who][name][LISTS] = _NO_SHORTLIST
-      if first in protocols:
-        facts[name] = facts_of(evidence)
+        said[who][name] = conventions(evidence, protocol)
       if criteria.replicates:
         for who, ends in _intervals(evidence, criteria).items():
           intervals.setdefault(who, {})[name] = ends
@@ -110,7 +110,7 @@ def judge(
     note = f'{predictions.selection}; labels of high score may be missing'
     missing[first.name][ALL][SEARCH] = note
   _add_for_all(metrics, predictions, criteria, threshold, shown_NK)
-  reasons = differences(metrics, criteria.protocols, facts, missing)
+  reasons = differences(metrics, said, missing)
   notes = {name: texts for name, texts in missing[first.name].items() if texts}
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: reasons}
   extras[RECALLS] = {name: {**x} for name, x in predictions.recalls.items()}

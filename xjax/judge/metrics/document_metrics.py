@@ -16,7 +16,6 @@ from xjax.judge.metrics.metric import (
   DocumentMetric,
   Needs,
   Numbers,
-  Protocol,
   Ratio,
   Recalled,
   Value,
@@ -141,9 +140,7 @@ class PSnDCG(_Weighed):
   """
 
   name = 'PSnDCG@k'
-
-  def applies(self, protocol: Protocol) -> bool:
-    return protocol.psndcg is Ratio.SUMS
+  follows = Ratio.SUMS
 
   def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_dcg_BJ
@@ -156,9 +153,7 @@ class PSnDCGOfMeans(_Weighed):
   """Computes PSnDCG of terms that are divided by the DCG of min(k, g) hits."""
 
   name = 'PSnDCG@k'
-
-  def applies(self, protocol: Protocol) -> bool:
-    return protocol.psndcg is Ratio.MEANS
+  follows = Ratio.MEANS
 
   def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_dcg_BJ / lists.ideal_BJ
@@ -175,50 +170,42 @@ class FullPSnDCG(_Weighed):
   value = FullNDCG.value
 
 
-class NormalPSR(_Weighed):
-  """Divides PSR@k by the PSR@k of the best possible list."""
-
-  name = 'PSR-norm@k'
-
-  def applies(self, protocol: Protocol) -> bool:
-    return protocol.psr is Recalled.WEIGHT
-
-  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
-    return lists.weighed_hits_BJ / lists.gold_weight_B1
-
-  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
-    return lists.weighed_best_BJ / lists.gold_weight_B1
-
-
 class PSR(_Weighed):
   """Divides propensity-scored hits by the sum of the gold labels' weights."""
 
   name = 'PSR@k'
-  applies = NormalPSR.applies
-  over = NormalPSR.over
+  follows = Recalled.WEIGHT
+
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
+    return lists.weighed_hits_BJ / lists.gold_weight_B1
 
 
-class NormalPSRByCount(_Weighed):
-  """Divides PSR@k, as in PSRByCount, by that of the best possible list."""
+class NormalPSR(PSR):
+  """Divides PSR@k by the PSR@k of the best possible list."""
 
   name = 'PSR-norm@k'
 
-  def applies(self, protocol: Protocol) -> bool:
-    return protocol.psr is Recalled.COUNT
-
-  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
-    return lists.weighed_hits_BJ / lists.some_gold_B1
-
   def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
-    return lists.weighed_best_BJ / lists.some_gold_B1
+    return lists.weighed_best_BJ / lists.gold_weight_B1
 
 
 class PSRByCount(_Weighed):
   """Divides propensity-scored hits by the number of gold labels."""
 
   name = 'PSR@k'
-  applies = NormalPSRByCount.applies
-  over = NormalPSRByCount.over
+  follows = Recalled.COUNT
+
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
+    return lists.weighed_hits_BJ / lists.some_gold_B1
+
+
+class NormalPSRByCount(PSRByCount):
+  """Divides PSR@k, as in PSRByCount, by that of the best possible list."""
+
+  name = 'PSR-norm@k'
+
+  def under(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
+    return lists.weighed_best_BJ / lists.some_gold_B1
 
 
 class Diversity(DocumentMetric):

@@ -164,6 +164,8 @@ class Metric:
   # Names of protocols that print it, besides Protocol.printed.
   protocols: ClassVar[tuple[str, ...]] = ('xjax',)
   needs: ClassVar[Needs] = Needs.NOTHING
+  # The convention that protocols must have, if classes of a name differ in it.
+  follows: ClassVar[Ratio | Recalled | None] = None
   # Whether the largest value is 1, which limits intervals.
   is_share: ClassVar[bool] = True
   # Computes the terms of the denominator. If `under` is None, the denominator
@@ -202,13 +204,6 @@ class Metric:
   @classmethod
   def has_cut_off(cls) -> bool:
     return AT_K in cls.name
-
-  def applies(self, protocol: Protocol) -> bool:
-    """Returns whether this class follows the protocol's conventions.
-
-    For each protocol, exactly one class of a name applies.
-    """
-    return True
 
   def over(self, inputs: Any) -> Any:
     """Computes the metric's numerator terms, per document or per label."""
@@ -462,8 +457,9 @@ def _measures(
 ) -> Mapping[str, Measure]:
   table: dict[str, Measure] = {}
   kinds = set(protocol.kinds)
-  metrics = (metric for cls in classes for metric in cls.variants(settings))
-  for metric in filter(lambda metric: metric.applies(protocol), metrics):
+  followed = None, protocol.psndcg, protocol.psr
+  classes = [cls for cls in classes if cls.follows in followed]
+  for metric in (each for cls in classes for each in cls.variants(settings)):
     for measure in metric.measures(protocol, points):
       if kind_of(measure.name) not in kinds:
         continue
