@@ -2,8 +2,8 @@
 
 import json
 import pathlib
+import subprocess
 import sys
-from typing import ClassVar
 
 import pytest
 
@@ -66,21 +66,6 @@ def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
   assert figure(again) == figure(best)
 
 
-class Failed:
-  """A process that has ended at once; its command is kept."""
-
-  commands: ClassVar[list] = []
-
-  def __init__(self, command, pid, log, device, job):
-    del pid, device
-    assert job
-    log.write_text('')
-    self.commands.append(command)
-
-  def poll(self):
-    return 1
-
-
 @pytest.mark.parametrize(
   ('launcher', 'script', 'python'),
   [
@@ -94,18 +79,27 @@ def test_runs_are_jobs_of_a_launcher(
 ):
   for setting in ('ZONE', 'TYPE', 'IMAGE', 'ACCELERATOR', 'CLAIM'):
     monkeypatch.setenv(setting, 'x')
-  monkeypatch.setattr(workers, 'LocalProcess', Failed)
-  monkeypatch.setattr(Failed, 'commands', [])
+  commands = []
+
+  def fail(command, log, lock, job, device):
+    """Notes a command in place of starting it."""
+    del lock, device
+    assert job
+    log.touch()
+    commands.append(command)
+    return subprocess.Popen(['false'])
+
+  monkeypatch.setattr(workers, 'start_process', fail)
   flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
   done = run_main('sweep', *flags, f'--launcher={launcher}')
   assert '0 complete, 0 pruned, 2 failed' in done.stdout
-  for number, command in enumerate(Failed.commands):
+  for number, command in enumerate(commands):
     place = tmp_path / 'sweep' / 'trials' / f'{number:04d}'
     start = command.index(str(ROOT / 'tpu_scripts' / script))
     assert command[0] == 'env' and command[1].startswith('NAME=xjax-')
     assert command[start + 1 : start + 5] == [python, '-m', 'xjax', 'train']
     assert command[-1] == f'--workdir={place}'
-  assert len(Failed.commands) == 2
+  assert len(commands) == 2
 
 
 def test_a_wrong_field_is_one_error_and_leaves_nothing(

@@ -46,7 +46,7 @@ with (workdir / 'starts').open('a') as file:
 alive = workdir / 'alive'
 if alive.exists():
   (workdir / 'twice').touch()
-alive.touch()
+alive.write_text(str(os.getpid()))
 train = config['train']
 signal.signal(signal.SIGTERM, leave)
 path = workdir / 'metrics.jsonl'
@@ -136,8 +136,8 @@ def session_of(tmp_path, stand_in):
 
 
 def run(session, workers=1):
-  with session.start():
-    return Workers(session, workers).run()
+  with session.start() as lock:
+    return Workers(session, lock, workers).run()
 
 
 # The sweep of session_of in a process of its own, to be killed.
@@ -154,8 +154,8 @@ trials, folder, launcher, n_workers, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
 folder, launcher = SweepFolder.at(folder), Launcher(launcher)
 session = SweepSession(sweep, config, folder, 1, launcher, train)
-with session.start():
-  workers.Workers(session, n_workers).run()
+with session.start() as lock:
+  workers.Workers(session, lock, n_workers).run()
 """
 
 

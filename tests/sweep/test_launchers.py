@@ -1,8 +1,6 @@
 """Tests sweeps whose runs are jobs of a cluster, with quick stand-ins."""
 
-import os
 import pathlib
-import signal
 
 import pytest
 
@@ -12,13 +10,12 @@ from tests.sweep.conftest import (
   WAIT,
   meanwhile,
   run,
+  start_sweep,
   wait_for,
 )
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Listed, MedianPruning, Sweep
-from xjax.sweep.launchers import Launcher, check_launcher
-from xjax.sweep.local_process import LocalProcess
-from xjax.sweep.store import Store
+from xjax.sweep.launchers import Launcher, check_launcher, start_process
 
 JOBS = Launcher.SLURM, Launcher.TPU, Launcher.JOBSET
 SETTINGS = {
@@ -67,41 +64,26 @@ def test_outcomes_are_those_of_processes_here(
   assert len(cluster.calls(SUBMITS[launcher])) == 3
 
 
-def abandoned(session):
-  """Leaves the state of a killed sweep, but quicker than by a kill."""
-  with session.start():
-    store = Store(
-      session.folder.store, session.sweep.search, session.sweep.pruning
-    )
-    store.begin()
-    (one,) = session.runs(0, store.values(0))
-  files = one.place.pid, one.place.log
-  waits = LocalProcess(session.command(one.place), *files, job=True)
-  wait_for((one.place.workdir / 'alive').exists)
-  return waits
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize('launcher', JOBS)
 def test_a_killed_sweep_finds_its_job(launcher, session_of, cluster):
   session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  left = abandoned(session)
-  place = session.folder.place(0, None)
-  waits = place.pid.read_text()
-  os.kill(int(waits), 0)  # the process is alive
+  workdir = session.folder.place(0, None).workdir
+  sweep = start_sweep(session)
+  wait_for((workdir / 'alive').exists)
+  sweep.kill()
+  sweep.wait()
+  looks = len(cluster.calls())
 
   def let_go():
-    wait_for(lambda: place.pid.read_text() not in ('', waits))
-    looks = len(cluster.calls())
     wait_for(lambda: len(cluster.calls()) > looks + 4)
-    (place.workdir / 'go').touch()
+    (workdir / 'go').touch()
 
   with meanwhile(let_go):
     (outcome,) = run(session)
-  assert left.poll() == -signal.SIGKILL
   assert outcome.value == 0.5
-  assert not (place.workdir / 'twice').exists()
-  assert (place.workdir / 'starts').read_text() == '.'
+  assert not (workdir / 'twice').exists()
+  assert (workdir / 'starts').read_text() == '.'
   assert len(cluster.calls(SUBMITS[launcher])) == 1
 
 
@@ -130,3 +112,12 @@ def test_what_a_launcher_needs(cluster, monkeypatch):
   monkeypatch.setenv('PATH', '')
   with pytest.raises(ConfigError, match='the program sbatch is not on this'):
     check_launcher(Launcher.SLURM, 1, [])
+
+
+def test_a_process_has_a_log_and_its_device(tmp_path):
+  script = 'echo $CUDA_VISIBLE_DEVICES; echo err >&2; exit 75'
+  command, log = ('/bin/sh', '-c', script), tmp_path / 'log'
+  with (tmp_path / 'lock').open('w') as lock:
+    process = start_process(command, log, lock.fileno(), False, device='3')
+  assert process.wait(60) == 75
+  assert log.read_text() == '3\nerr\n'

@@ -113,13 +113,3 @@ def test_says_what_is_wrong_with_a_file(tmp_path, source, message):
   (tmp_path / 'a.py').write_text(source)
   with pytest.raises(ConfigError, match=message):
     read_sweep(str(tmp_path / 'a.py'))
-
-
-def test_keeps_others_out(tmp_path):
-  folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.lock():
-    with pytest.raises(ConfigError, match='another process is running'):
-      with folder.lock():
-        pass
-  with folder.lock():
-    pass

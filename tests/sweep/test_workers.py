@@ -1,6 +1,7 @@
 """Whole sweeps, whose runs a stand-in trains in no time, and their signals."""
 
 import contextlib
+import functools
 import os
 import runpy
 import signal
@@ -19,8 +20,9 @@ from tests.sweep.conftest import (
   start_sweep,
   wait_for,
 )
-from xjax.core.errors import DataError
-from xjax.sweep import store, workers
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.processes.lock import locked
+from xjax.sweep import session as sessions, store, workers
 from xjax.sweep.config import (
   Grid,
   Listed,
@@ -128,7 +130,7 @@ def test_a_second_signal_leaves_what_hangs(session_of, monkeypatch):
   ):
     run(session, workers=2)
   with pytest.raises(ProcessLookupError):
-    os.kill(int(place.pid.read_text()), 0)
+    os.kill(int((place.workdir / 'alive').read_text()), 0)
   assert not (other.workdir / 'alive').exists()
   outcomes = run(session, workers=2)
   assert states(outcomes) == ['complete'] * 2
@@ -137,19 +139,25 @@ def test_a_second_signal_leaves_what_hangs(session_of, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
-  trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(8)]
+def test_kill_loses_nothing_and_makes_nothing_twice(session_of, monkeypatch):
+  waits = {2: 1, 4: 1, 5: 2}
+  trials = [{RATE: (n + 1) / 16, WAIT: waits.get(n, 0)} for n in range(8)]
   session = session_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
   sweep = start_sweep(session, 3)
   held = [session.folder.place(n, None).workdir for n in (2, 4, 5)]
   wait_for(lambda: all(judgings(w) == 2 for w in held))
   sweep.kill()
   sweep.wait()
-  assert all((w / 'alive').exists() for w in held)  # orphans are at work
-  # One is still there when the sweep goes on; the others end by themselves.
-  for workdir in held[:2]:
-    (workdir / 'go').touch()
+  # All are asked to leave. One does not, and keeps the folder locked.
+  wait_for(lambda: all((w / 'asked').exists() for w in held))
   wait_for(lambda: not any((w / 'alive').exists() for w in held[:2]))
+  monkeypatch.setattr(sessions, 'locked', functools.partial(locked, wait=0))
+  with pytest.raises(ConfigError, match='another process is running here'):
+    run(session)
+  for workdir in held:
+    (workdir / 'go').touch()
+  wait_for(lambda: not (held[2] / 'alive').exists())
+  monkeypatch.undo()
   outcomes = run(session, workers=3)
   assert [one.number for one in outcomes] == list(range(8))
   failed, values = outcomes[1], [(n + 1) / 16 for n in range(8) if n != 1]
@@ -159,6 +167,7 @@ def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   folders = (session.folder.path / 'trials').iterdir()
   assert not any((folder / 'twice').exists() for folder in folders)
   assert [starts(session, n) for n in (0, 1, 3, 6)] == [1, 1, 1, 1]
+  assert [starts(session, n) for n in waits] == [2, 2, 2]
   assert best_rate(session) == (8 / 16, 0)
 
 

@@ -67,8 +67,8 @@ def main() -> None:
   if launcher is Launcher.PRINT:
     show('\n'.join(session.commands()))
     return
-  with session.start():
-    outcomes = Workers(session, _WORKERS.value, gpus).run()
+  with session.start() as lock:
+    outcomes = Workers(session, lock, _WORKERS.value, gpus).run()
   show(sweep_summary(session, outcomes))
 
 

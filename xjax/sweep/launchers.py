@@ -1,4 +1,4 @@
-"""Builds commands that train a sweep's runs on this machine or as cluster jobs.
+"""Starts commands that train a sweep's runs here or as cluster jobs.
 
 The command that submits a job also waits for the job, and exits with the exit
 code of the job. When the command is asked to exit, it lets the job save first.
@@ -15,6 +15,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 from xjax.core.errors import ConfigError
@@ -28,7 +29,6 @@ class Place:
   workdir: pathlib.Path
   config: pathlib.Path
   log: pathlib.Path  # output of the run's process
-  pid: pathlib.Path  # id of the run's process, which keeps the file locked
 
 
 class Launcher(enum.Enum):
@@ -101,6 +101,40 @@ def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
     case Launcher.TPU:
       settings.append('DELETE=1')
   return 'env', *settings, script
+
+
+def start_process(
+  command: Sequence[str],
+  log: pathlib.Path,
+  lock: int,
+  job: bool,
+  device: str = '',
+) -> subprocess.Popen:
+  """Starts a command, which is told if this process, the sweep, is killed.
+
+  A command that trains a run is then asked to save and exit. Until it has
+  ended, it keeps the file `lock` open, so that the folder of the sweep stays
+  locked. A command of a `job` is killed, and the job continues.
+  `device` is the only GPU that the command sees; '' shows all.
+  """
+  environment = dict(os.environ)
+  if device:
+    environment['CUDA_VISIBLE_DEVICES'] = device
+  told = []
+  if shutil.which('setpriv'):  # a program of Linux
+    told = ['setpriv', '--pdeathsig', 'KILL' if job else 'TERM']
+  with log.open('ab') as output:
+    return subprocess.Popen(
+      [*told, *command],
+      stdin=subprocess.DEVNULL,
+      stdout=output,
+      stderr=output,
+      env=environment,
+      pass_fds=() if job else (lock,),
+      # Ctrl-C in a terminal must reach only this process, which then asks the
+      # command to save.
+      start_new_session=True,
+    )
 
 
 def _job_name(workdir: pathlib.Path) -> str:

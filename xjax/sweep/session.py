@@ -67,22 +67,22 @@ class SweepFolder:
       self.path / 'trials' / name,
       self.path / 'configs' / f'{name}.py',
       self.path / 'logs' / f'{name}.txt',
-      self.path / 'logs' / f'{name}.pid',
     )
 
   @contextlib.contextmanager
-  def lock(self) -> Iterator[None]:
+  def lock(self) -> Iterator[int]:
     """Makes and locks the folder; a ConfigError says who else has locked it."""
     # Unfinished files of a killed sweep are removed. The workdirs of trials are
-    # left alone: each run looks after its own.
-    with locked(self.path, wait=0):
+    # left alone: each run looks after its own. The lock is waited for: runs of
+    # a killed sweep may still be saving.
+    with locked(self.path) as lock:
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)
       for files in (self.sweep.name, self.best.name):
         remove_temporaries(self.path, files)
       remove_temporaries(self.path, 'configs/*')
-      yield
+      yield lock
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
     """Checks that a resumed sweep has the same settings; writes sweep.json.
@@ -147,12 +147,12 @@ class SweepSession:
     return metric_of(self.sweep, self.config)
 
   @contextlib.contextmanager
-  def start(self) -> Iterator[None]:
-    """Checks the sweep, and locks its folder until the context is left."""
+  def start(self) -> Iterator[int]:
+    """Checks the sweep; locks its folder, by the file that it gives."""
     check_sweep(self.sweep, self.config, self.seeds)
-    with self.folder.lock():
+    with self.folder.lock() as lock:
       self.folder.open(self.sweep, self.config, self.seeds)
-      yield
+      yield lock
 
   def runs(self, number: int, values: Mapping[str, Any]) -> list[TrialRun]:
     """Returns the runs of a trial, and writes the config file of each run."""

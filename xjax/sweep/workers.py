@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 import contextlib
+import os
 import pathlib
 import signal
+import subprocess
 import time
 import types
 
@@ -13,8 +15,7 @@ from optuna.trial import Trial
 from xjax.core.console import handling
 from xjax.core.errors import DataError, Preempted
 from xjax.judge.files.evaluation import read_value
-from xjax.sweep.launchers import Place, is_job
-from xjax.sweep.local_process import LocalProcess
+from xjax.sweep.launchers import Place, is_job, start_process
 from xjax.sweep.session import SweepSession, TrialRun, write_config
 from xjax.sweep.store import Outcome, Store, TrialStatus, best_trial
 from xjax.sweep.trials import count_trials, describe_values, override
@@ -98,7 +99,7 @@ class Attempt:
     runs: Sequence[TrialRun],
     metric: str,
     store: Store,
-    launch: Callable[[Place], LocalProcess],
+    launch: Callable[[Place], subprocess.Popen],
   ) -> None:
     """Starts the first run; `launch` starts or resumes the training."""
     self.number = trial.number
@@ -107,7 +108,7 @@ class Attempt:
     self._store, self._launch = store, launch
     self._values: list[float] = []
     self._reported = store.last_reported(trial)
-    self._pruned = False
+    self._pruned = self._asked = False
     self.process = launch(runs[0].place)
 
   def advance(self) -> bool:
@@ -116,7 +117,7 @@ class Attempt:
     if self._pruned:
       # Not in the call that may just have started the process: a script that
       # waits for a job would die of SIGTERM, and the job would continue.
-      self.process.terminate()
+      self.stop()
     elif not self._values:
       self._report()
     if code is None or self._pruned:
@@ -137,6 +138,12 @@ class Attempt:
       return True
     self.process = self._launch(place)
     return False
+
+  def stop(self) -> None:
+    """Asks the process, once, to save and exit."""
+    if not self._asked:
+      self._asked = True
+      self.process.terminate()
 
   def _report(self) -> None:
     """Reports new judgings, and stops the trial if the pruner decides so."""
@@ -172,11 +179,15 @@ class Workers:
   """Runs the trials of a sweep; unfinished trials are resumed first."""
 
   def __init__(
-    self, session: SweepSession, workers: int, devices: Sequence[str] = ()
+    self,
+    session: SweepSession,
+    lock: int,
+    workers: int,
+    devices: Sequence[str] = (),
   ) -> None:
-    """Opens the store of the trials of a session that has started."""
+    """Opens the store of a session that has started and given the lock."""
     # `devices` are GPUs, at least one per worker; () shows each worker all.
-    self._session = session
+    self._session, self._lock = session, lock
     self._store = Store(
       session.folder.store, session.sweep.search, session.sweep.pruning
     )
@@ -222,10 +233,10 @@ class Workers:
     worker = self._free.pop(0)
     device = self._devices[worker] if self._devices else ''
 
-    def launch(place: Place) -> LocalProcess:
+    def launch(place: Place) -> subprocess.Popen:
       command = self._session.command(place)
       job = is_job(self._session.launcher)
-      return LocalProcess(command, place.pid, place.log, device, job)
+      return start_process(command, place.log, self._lock, job, device)
 
     runs = self._session.runs(trial.number, values)
     logging.info('trial %d: %s', trial.number, describe_values(values))
@@ -267,20 +278,21 @@ class Workers:
     """Asks all running trials to save, and waits until they have ended."""
     # After a second signal, it kills local processes, lets jobs continue, and
     # does not wait. Trials stay unfinished in the store, to be resumed.
-    processes = [attempt.process for attempt in self._busy.values()]
-    if processes:
+    attempts = list(self._busy.values())
+    if attempts:
       effect = 'kill them now'
       if is_job(self._session.launcher):
         effect = (
           'leave now; the jobs continue, and the same command finds them again'
         )
       logging.info('waiting until runs have saved; press Ctrl-C to %s', effect)
-    for process in processes:
-      process.terminate()
-    while any(process.poll() is None for process in processes):
+    for attempt in attempts:
+      attempt.stop()
+    while running := [x.process for x in attempts if x.process.poll() is None]:
       if signals.urgent:
-        for process in processes:
-          process.kill()
+        for process in running:
+          os.killpg(process.pid, signal.SIGKILL)
+          process.wait()
         return
       time.sleep(_LOOK_EVERY)
 

@@ -27,10 +27,12 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
-def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
+def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[int]:
   """Locks a folder until the context is left, and makes the folder if absent.
 
-  The operating system releases the lock when the process ends, however it ends.
+  The context is the descriptor of the lock file. The operating system releases
+  the lock when the process ends, however it ends, and all child processes that
+  have got the descriptor.
   The lock file says who holds the lock; the file of a killed process locks
   nobody out. It is removed when the context is left, and so is a folder that
   was made here and is still empty. If another process holds the lock for `wait`
@@ -43,7 +45,7 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
     with writing(path):
       lock = _lock(path, time.monotonic() + wait)
     try:
-      yield
+      yield lock
       if not _is_at(lock, path):
         raise WriteError(
           f'{folder}: was deleted or moved while this process wrote to it, so '
