@@ -46,7 +46,6 @@ def criteria(*protocols, ks=KS):
     ks=ks,
     protocols=protocols or (XJAX,),
     vectors_LD=scipy.sparse.csr_array(vectors),
-    ranks_LK=np.random.default_rng(2).random((L, K)),
   )
 
 
@@ -56,7 +55,7 @@ def rows_of(predictions, by):
 
 MEANS = (
   *('P', 'R', 'RP', 'nDCG', 'nDCG-full', 'Hit', 'PSP-raw', 'PSnDCG-full'),
-  *('PSR', 'weighted'),
+  'PSR',
 )
 
 

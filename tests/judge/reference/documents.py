@@ -72,15 +72,6 @@ def hit(ranked, gold, k):
   return float(any(label in gold for label in ranked[:k]))
 
 
-def weighted(ranked, gold, k, table_LK):
-  """weighted@k: the sum over hits of W[label, place] (eq. 4 there)."""
-  return math.fsum(
-    table_LK[label, place]
-    for place, label in enumerate(ranked[:k])
-    if label in gold
-  )
-
-
 def diversity(ranked, k, similarity):
   """ILD@k: the mean of 1 - similarity over pairs (Schultheis 2022, eq. 17).
 

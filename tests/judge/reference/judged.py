@@ -33,7 +33,6 @@ class Problem:
     train_counts: int [L], or None.
     decisions: N sets of labels above the threshold, or None.
     similarity: of two labels, or None.
-    table_LK: float64 [L, K] gains of a label at a place, or None.
     alphas: recalls of alpha-coverage.
     drawn: numbers of documents of n'-coverage.
   """
@@ -45,7 +44,6 @@ class Problem:
   train_counts: np.ndarray | None = None
   decisions: Sequence[Collection[int]] | None = None
   similarity: Callable[[int, int], float] | None = None
-  table_LK: np.ndarray | None = None
   alphas: Sequence[float] = ()
   drawn: Sequence[int] = ()
 
@@ -106,10 +104,6 @@ def _document_values(problem, k, protocol):
     f'{kind}@{k}': _mean(problem, protocol, value, k)
     for kind, value in kinds.items()
   }
-  if problem.table_LK is not None:
-    values[f'weighted@{k}'] = _mean(
-      problem, protocol, reference.weighted, k, problem.table_LK
-    )
   if problem.similarity is not None:
 
     def diversity(ranked, gold):

@@ -3,7 +3,7 @@
 They count every document, also without gold. In a label's terms, 0 / 0 is 0.
 """
 
-import dataclasses
+from typing import ClassVar
 
 from jaxtyping import Float
 import numpy as np
@@ -14,7 +14,6 @@ from xjax.judge.metrics.metric import (
   PREDICTED,
   AveragedLabels,
   LabelMetric,
-  MetricSettings,
   Numbers,
   PerLabel,
   Protocol,
@@ -161,7 +160,6 @@ class Coverage(LabelMetric):
     return (labels.correct_L > 0).astype(np.float64)
 
 
-@dataclasses.dataclass(frozen=True)
 class AlphaCoverage(LabelMetric):
   """Computes the share of labels whose recall is at least alpha, in [0, 1].
 
@@ -169,13 +167,9 @@ class AlphaCoverage(LabelMetric):
   above 0, as in Coverage.
   """
 
-  alpha: float
+  alpha: ClassVar[float] = 0.5
   name = 'coverage[a]@k'
   only_correct = ignores_wrong = True
-
-  @classmethod
-  def variants(cls, settings: MetricSettings) -> tuple['AlphaCoverage', ...]:
-    return tuple(map(cls, settings.alphas))
 
   @property
   def label(self) -> str:
@@ -189,7 +183,6 @@ class AlphaCoverage(LabelMetric):
     return enough_L.astype(np.float64)
 
 
-@dataclasses.dataclass(frozen=True)
 class SampledCoverage(LabelMetric):
   """Computes the expected coverage of n' = n_drawn documents of n, drawn again.
 
@@ -197,13 +190,9 @@ class SampledCoverage(LabelMetric):
   correct predictions of label l (Schultheis et al. 2022, eq. 24-25).
   """
 
-  n_drawn: int
+  n_drawn: ClassVar[int] = 1000
   name = 'coverage[n]@k'
   only_correct = ignores_wrong = True
-
-  @classmethod
-  def variants(cls, settings: MetricSettings) -> tuple['SampledCoverage', ...]:
-    return tuple(map(cls, settings.draws))
 
   @property
   def label(self) -> str:
