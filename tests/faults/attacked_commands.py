@@ -115,7 +115,8 @@ class AttackedSweep(AttackedCommand):
   def results(self, workdir: pathlib.Path) -> dict[str, object]:
     folder = SweepFolder(workdir)
     store = Store(folder.store, self.sweep.search, self.sweep.pruning)
-    results: dict[str, object] = {'outcomes': store.outcomes()}
+    trials = [(x.state, x.value, x.params) for x in store.trials()]
+    results: dict[str, object] = {'trials': trials}
     for path in _files(workdir, self.mine):
       name = path.relative_to(workdir).as_posix()
       if path.suffix == '.py':

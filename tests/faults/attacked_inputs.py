@@ -319,13 +319,13 @@ def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
 
 
 def _sweep(folder: pathlib.Path) -> object:
-  """Returns the outcomes of a sweep, after checks as for another start."""
+  """Returns the trials of a sweep, after checks as for another start."""
   from xjax.models.contract import Config
   from xjax.sweep.session import SweepFolder
   from xjax.sweep.store import Store
 
   SweepFolder.at(folder).open(SWEEP, Config(), 1)
-  return Store(folder / 'sweep.db', SWEEP.search, SWEEP.pruning).outcomes()
+  return Store(folder / 'sweep.db', SWEEP.search, SWEEP.pruning).trials()
 
 
 def _contents(folder: pathlib.Path) -> dict[str, bytes]:

@@ -3,11 +3,12 @@
 import json
 import signal
 
+from optuna.trial import TrialState
 import pytest
 
 from xjax.core.errors import DataError
 from xjax.sweep.config import MedianPruning
-from xjax.sweep.store import Store, TrialStatus
+from xjax.sweep.store import Store
 from xjax.sweep.workers import Attempt, final_value, read_judgings
 
 METRIC = 'all/RP@5'
@@ -93,7 +94,7 @@ class Sweep:
 
   @property
   def state(self):
-    return self.store.outcomes()[self.number].state
+    return self.store.trials()[self.number].state
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_the_last_judging_stops_nothing_when_killed_after_it(sweep_of, seeds):
   assert not sweep.resume()
   ended = [sweep.finish(seed, 0.6) for seed in range(seeds)]
   assert ended == [False, True][-seeds:]
-  assert sweep.state is TrialStatus.COMPLETE
+  assert sweep.state is TrialState.COMPLETE
 
 
 @pytest.mark.parametrize('code', [75, -signal.SIGTERM])
@@ -121,7 +122,7 @@ def test_asked_to_leave_by_others_it_goes_on(sweep_of, code):
   assert not sweep.attempt.advance()
   assert sweep.process is not asked
   assert sweep.finish(0, 0.5)
-  assert sweep.state is TrialStatus.COMPLETE
+  assert sweep.state is TrialState.COMPLETE
 
 
 def test_what_was_let_live_is_not_stopped_by_a_kill(sweep_of):
@@ -137,7 +138,7 @@ def test_what_was_let_live_is_not_stopped_by_a_kill(sweep_of):
 def test_a_trial_is_pruned_at_once(sweep_of):
   sweep = sweep_of((0.5, 0.5, 0.5, 0.5))
   assert sweep.judge(0.4)
-  assert sweep.state is TrialStatus.PRUNED
+  assert sweep.state is TrialState.PRUNED
   assert not sweep.attempt.advance()  # its process still saves
   sweep.process.code = 75
   assert sweep.attempt.advance()

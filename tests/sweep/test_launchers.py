@@ -16,6 +16,7 @@ from tests.sweep.conftest import (
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Listed, MedianPruning, Sweep
 from xjax.sweep.launchers import Launcher, check_launcher, start_process
+from xjax.sweep.store import STATES
 
 JOBS = Launcher.SLURM, Launcher.TPU, Launcher.JOBSET
 SETTINGS = {
@@ -59,8 +60,11 @@ def test_outcomes_are_those_of_processes_here(
   here = run(session_of(sweep))
   (tmp_path / 'sweep').rename(tmp_path / 'here')
   there = run(session_of(sweep, launcher=launcher))
-  assert [one.state.value for one in there] == ['complete', 'failed', 'pruned']
-  assert there == here
+  names = [STATES[trial.state] for trial in there]
+  assert names == ['complete', 'failed', 'pruned']
+  for one, other in zip(there, here, strict=True):
+    assert (one.state, one.value) == (other.state, other.value)
+    assert one.user_attrs == other.user_attrs
   assert len(cluster.calls(SUBMITS[launcher])) == 3
 
 
@@ -80,8 +84,8 @@ def test_a_killed_sweep_finds_its_job(launcher, session_of, cluster):
     (workdir / 'go').touch()
 
   with meanwhile(let_go):
-    (outcome,) = run(session)
-  assert outcome.value == 0.5
+    (trial,) = run(session)
+  assert trial.value == 0.5
   assert not (workdir / 'twice').exists()
   assert (workdir / 'starts').read_text() == '.'
   assert len(cluster.calls(SUBMITS[launcher])) == 1

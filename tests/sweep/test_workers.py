@@ -29,13 +29,13 @@ from xjax.sweep.config import (
   MedianPruning,
   Sweep,
 )
-from xjax.sweep.store import Store, best_trial
+from xjax.sweep.store import STATES, Store, best_trial, error_of, seed_values
 from xjax.sweep.workers import Signals
 from xjax.train.preemption import Preempted
 
 
-def states(outcomes):
-  return [one.state.value for one in outcomes]
+def states(trials):
+  return [STATES[trial.state] for trial in trials]
 
 
 def starts(session, number):
@@ -52,14 +52,14 @@ def test_complete_and_failed_are_told_apart(session_of):
   session = session_of(
     [{RATE: 0.25}, {RATE: 0.5, FAIL: 1}, {RATE: 0.75}, {RATE: 0.5}]
   )
-  outcomes = run(session, workers=2)
-  assert states(outcomes) == ['complete', 'failed', 'complete', 'complete']
-  assert [one.value for one in outcomes] == [0.25, None, 0.75, 0.5]
-  assert outcomes[1].error == 'exit code 1; error: not today'
-  assert best_trial(outcomes).number == 2
+  trials = run(session, workers=2)
+  assert states(trials) == ['complete', 'failed', 'complete', 'complete']
+  assert [one.value for one in trials] == [0.25, None, 0.75, 0.5]
+  assert error_of(trials[1]) == 'exit code 1; error: not today'
+  assert best_trial(trials).number == 2
   assert best_rate(session) == (0.75, 0)
   again = run(session)  # there is nothing left
-  assert again == outcomes
+  assert again == trials
   assert [starts(session, number) for number in range(4)] == [1, 1, 1, 1]
 
 
@@ -69,19 +69,18 @@ def test_what_is_below_the_median_is_pruned(session_of):
     Listed(tuple(rates)), MedianPruning(startup_trials=2, warmup_judgings=1)
   )
   session = session_of(sweep)
-  outcomes = run(session)
+  trials = run(session)
   # Not at the first judging, but at the second: 2 / 4 of the rate.
-  assert states(outcomes) == [*['complete'] * 2, 'pruned', 'complete', 'pruned']
-  assert outcomes[2].value == 0.1 and outcomes[4].value == 0.295
-  assert best_trial(outcomes).number == 1
+  assert states(trials) == [*['complete'] * 2, 'pruned', 'complete', 'pruned']
+  assert trials[2].value == 0.1 and trials[4].value == 0.295
+  assert best_trial(trials).number == 1
 
 
 def test_the_mean_over_seeds_counts(session_of):
   session = session_of([{RATE: 0.5}, {RATE: 0.25}], seeds=3, seed=7)
-  outcomes = run(session, workers=2)
-  assert outcomes[0].values == pytest.approx((0.57, 0.58, 0.59))
-  assert outcomes[0].value == pytest.approx(0.58)
-  assert outcomes[0].deviation == pytest.approx(0.01)
+  trials = run(session, workers=2)
+  assert seed_values(trials[0]) == pytest.approx((0.57, 0.58, 0.59))
+  assert trials[0].value == pytest.approx(0.58)
   assert best_rate(session) == (0.5, 7)
   names = sorted(p.name for p in (session.folder.path / 'trials').iterdir())
   assert names[:3] == ['0000_seed7', '0000_seed8', '0000_seed9']
@@ -103,9 +102,9 @@ def test_sigterm_saves_and_the_next_goes_on(session_of):
   with meanwhile(stop), pytest.raises(Preempted):
     run(session, workers=2)
   assert not (waiting / 'alive').exists()
-  outcomes = run(session)
-  assert states(outcomes) == ['complete'] * 3
-  assert [one.value for one in outcomes] == [0.25, 0.5, 0.75]
+  trials = run(session)
+  assert states(trials) == ['complete'] * 3
+  assert [one.value for one in trials] == [0.25, 0.5, 0.75]
   assert starts(session, 0) == 2
 
 
@@ -132,9 +131,9 @@ def test_a_second_signal_leaves_what_hangs(session_of, monkeypatch):
   with pytest.raises(ProcessLookupError):
     os.kill(int((place.workdir / 'alive').read_text()), 0)
   assert not (other.workdir / 'alive').exists()
-  outcomes = run(session, workers=2)
-  assert states(outcomes) == ['complete'] * 2
-  assert [one.value for one in outcomes] == [0.25, 0.5]
+  trials = run(session, workers=2)
+  assert states(trials) == ['complete'] * 2
+  assert [one.value for one in trials] == [0.25, 0.5]
   assert starts(session, 0) == 2
 
 
@@ -158,10 +157,10 @@ def test_kill_loses_nothing_and_makes_nothing_twice(session_of, monkeypatch):
     (workdir / 'go').touch()
   wait_for(lambda: not (held[2] / 'alive').exists())
   monkeypatch.undo()
-  outcomes = run(session, workers=3)
-  assert [one.number for one in outcomes] == list(range(8))
-  failed, values = outcomes[1], [(n + 1) / 16 for n in range(8) if n != 1]
-  complete = [one for one in outcomes if one is not failed]
+  trials = run(session, workers=3)
+  assert [one.number for one in trials] == list(range(8))
+  failed, values = trials[1], [(n + 1) / 16 for n in range(8) if n != 1]
+  complete = [one for one in trials if one is not failed]
   assert states(complete) == ['complete'] * 7 and states([failed]) == ['failed']
   assert [one.value for one in complete] == values
   folders = (session.folder.path / 'trials').iterdir()
@@ -173,9 +172,9 @@ def test_kill_loses_nothing_and_makes_nothing_twice(session_of, monkeypatch):
 
 def test_a_run_without_the_figure_fails(session_of):
   sweep = Sweep(Listed(({RATE: 0.5},)), metric='few/RP@5')
-  outcomes = run(session_of(sweep))
-  assert states(outcomes) == ['failed']
-  assert 'few/RP@5 has no value on dev' in outcomes[0].error
+  trials = run(session_of(sweep))
+  assert states(trials) == ['failed']
+  assert 'few/RP@5 has no value on dev' in error_of(trials[0])
 
 
 def test_a_kill_while_the_store_is_created_is_made_up_for(
@@ -202,7 +201,6 @@ def test_a_kill_while_the_store_is_created_is_made_up_for(
     """drop index ix_studies_study_name;
     insert into studies (study_name) values ('sweep')""",
     "update trials set state = 'else'",
-    'update trials set number = -5',
     None,
   ],
 )

@@ -68,8 +68,8 @@ def main() -> None:
     show('\n'.join(session.commands()))
     return
   with session.start() as lock:
-    outcomes = Workers(session, lock, _WORKERS.value, gpus).run()
-  show(sweep_summary(session, outcomes))
+    trials = Workers(session, lock, _WORKERS.value, gpus).run()
+  show(sweep_summary(session, trials))
 
 
 if __name__ == '__main__':

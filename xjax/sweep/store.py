@@ -1,8 +1,6 @@
 """Stores the trials of a sweep in an SQLite database, through Optuna."""
 
 from collections.abc import Sequence
-import dataclasses
-import enum
 import pathlib
 import statistics
 from typing import Any
@@ -30,42 +28,19 @@ _DAMAGE = (
   AssertionError,
   optuna.exceptions.StorageInternalError,
 )
-# The name of Optuna's study, and names of attributes of trials in the database.
+# The name of Optuna's study, and names of attributes of trials in the database:
+# the metric of each seed of a complete trial, and why a trial failed.
 _NAME, _SEEDS, _ERROR = 'sweep', 'values by seed', 'error'
+# What users read; an unfinished trial runs or can be resumed.
+STATES = {
+  TrialState.COMPLETE: 'complete',
+  TrialState.PRUNED: 'pruned',
+  TrialState.FAIL: 'failed',
+  TrialState.RUNNING: 'unfinished',
+}
 # A repeated trial is wasted, but if fields have few values, the TPE sampler
 # often draws an earlier trial again. After _TRIES attempts, draws are random.
 _TRIES, _RANDOM_TRIES = 10, 100
-
-
-class TrialStatus(enum.Enum):
-  """Gives the status of a trial; an UNFINISHED trial runs or can be resumed."""
-
-  COMPLETE = 'complete'
-  PRUNED = 'pruned'
-  FAILED = 'failed'
-  UNFINISHED = 'unfinished'
-
-
-_STATES = {
-  TrialState.COMPLETE: TrialStatus.COMPLETE,
-  TrialState.PRUNED: TrialStatus.PRUNED,
-  TrialState.FAIL: TrialStatus.FAILED,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-  number: int
-  state: TrialStatus
-  value: float | None  # mean of `values`; if pruned, the last judging's
-  values: tuple[float, ...]  # of a complete trial: a metric per seed
-  parameters: dict[str, Any]  # in Optuna's form, by key of the space
-  error: str  # why the trial failed
-
-  @property
-  def deviation(self) -> float | None:
-    """Returns the standard deviation (ddof 1); None below two values."""
-    return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
 class Store:
@@ -89,7 +64,7 @@ class Store:
       self._study = optuna.load_study(
         study_name=_NAME, storage=storage, pruner=pruner
       )
-      self._check()
+      self.trials()  # damage is noticed before a trial is started
     except WriteError:
       raise
     except sqlalchemy.exc.DatabaseError as error:
@@ -101,22 +76,8 @@ class Store:
         'start the sweep in a new folder'
       ) from error
 
-  def _check(self) -> None:
-    """Reads all trials, so that damage is noticed before a trial is started."""
-    for number, outcome in enumerate(self.outcomes()):
-      if outcome.number != number:
-        raise ValueError(f'trial {number} has the number {outcome.number}')
-      self.values(number)
-      for field, value in outcome.parameters.items():
-        self._space[field].to_internal_repr(value)
-      if outcome.state is TrialStatus.COMPLETE:
-        if statistics.fmean(outcome.values) != outcome.value:
-          raise ValueError(f'the values of trial {number} do not fit')
-      if not isinstance(outcome.error, str):
-        raise TypeError(f'the error of trial {number} is no text')
-
   def __len__(self) -> int:
-    return len(self._trials())
+    return len(self.trials())
 
   def begin(self) -> Trial:
     """Starts a new trial, which is stored at once, with all its values."""
@@ -135,7 +96,7 @@ class Store:
 
   def _draw(self) -> dict[str, Any]:
     """Draws the next trial; repeats an earlier one only if all attempts do."""
-    trials = self._trials()
+    trials = self.trials()
     earlier = [trial.params for trial in trials]
     parameters: dict[str, Any] = {}
     for attempt in range(_TRIES + _RANDOM_TRIES):
@@ -155,12 +116,12 @@ class Store:
     return parameters
 
   def unfinished(self) -> list[Trial]:
-    running = [t for t in self._trials() if t.state is TrialState.RUNNING]
+    running = [t for t in self.trials() if t.state is TrialState.RUNNING]
     return [Trial(self._study, trial._trial_id) for trial in running]
 
   def last_reported(self, trial: Trial) -> int:
     """Returns the number of a trial's last reported judging, or 0."""
-    return self._trials()[trial.number].last_step or 0
+    return self.trials()[trial.number].last_step or 0
 
   def complete(self, trial: Trial, values: Sequence[float]) -> None:
     trial.set_user_attr(_SEEDS, list(values))
@@ -174,22 +135,10 @@ class Store:
     self._study.tell(trial, state=TrialState.FAIL)
 
   def values(self, number: int) -> dict[str, Any]:
-    return values_of(self._search, self._trials()[number].params)
+    return values_of(self._search, self.trials()[number].params)
 
-  def outcomes(self) -> list[Outcome]:
-    return [
-      Outcome(
-        number=trial.number,
-        state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
-        value=trial.value,
-        values=tuple(trial.user_attrs.get(_SEEDS, ())),
-        parameters=trial.params,
-        error=trial.user_attrs.get(_ERROR, ''),
-      )
-      for trial in self._trials()
-    ]
-
-  def _trials(self) -> list[FrozenTrial]:
+  def trials(self) -> list[FrozenTrial]:
+    """Returns all trials; the value of a pruned one is its last judging's."""
     return self._study.get_trials(deepcopy=False)
 
 
@@ -197,10 +146,20 @@ def _storage(path: pathlib.Path) -> optuna.storages.RDBStorage:
   return optuna.storages.RDBStorage(f'sqlite:///{path}')
 
 
-def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
+def best_trial(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
   """Returns the first complete trial with the largest value, or None."""
-  complete = [x for x in outcomes if x.state is TrialStatus.COMPLETE]
-  return max(complete, key=lambda outcome: outcome.value, default=None)
+  complete = [x for x in trials if x.state is TrialState.COMPLETE]
+  return max(complete, key=lambda trial: trial.value, default=None)
+
+
+def seed_values(trial: FrozenTrial) -> list[float]:
+  """Returns the metric of each seed of a complete trial."""
+  return trial.user_attrs[_SEEDS]
+
+
+def error_of(trial: FrozenTrial) -> str:
+  """Returns why a trial failed."""
+  return trial.user_attrs[_ERROR]
 
 
 def _pruner(pruning: MedianPruning | None) -> optuna.pruners.BasePruner:

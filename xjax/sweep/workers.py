@@ -10,14 +10,20 @@ import time
 import types
 
 from absl import logging
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from xjax.core.console import handling
 from xjax.core.errors import DataError, Preempted
 from xjax.judge.files.evaluation import read_value
 from xjax.sweep.launchers import Place, is_job, start_process
 from xjax.sweep.session import SweepSession, TrialRun, write_config
-from xjax.sweep.store import Outcome, Store, TrialStatus, best_trial
+from xjax.sweep.store import (
+  STATES,
+  Store,
+  best_trial,
+  error_of,
+  seed_values,
+)
 from xjax.sweep.trials import count_trials, describe_values, override
 from xjax.train.workdir import Workdir
 
@@ -195,8 +201,8 @@ class Workers:
     self._busy: dict[int, Attempt] = {}
     self._devices = devices
 
-  def run(self) -> list[Outcome]:
-    """Runs the remaining trials, and writes best.py; returns the outcomes.
+  def run(self) -> list[FrozenTrial]:
+    """Runs the remaining trials, and writes best.py; returns all trials.
 
     After SIGTERM (Preempted) or Ctrl-C (KeyboardInterrupt), the running trials
     have saved their state, and the same command resumes the sweep. After a
@@ -218,7 +224,7 @@ class Workers:
         self._stop(signals)
       if signals.noticed:
         signals.leave()
-    return self._store.outcomes()
+    return self._store.trials()
 
   def _fill(self, waiting: list[Trial]) -> bool:
     """Starts trials on free workers; returns whether any worker is busy."""
@@ -245,25 +251,27 @@ class Workers:
     )
 
   def _log_ended(self, number: int) -> None:
-    outcome = self._store.outcomes()[number]
-    text = outcome.state.value
-    if outcome.state is TrialStatus.FAILED:
-      text += f': {outcome.error:.160}'
-    elif outcome.value is not None:
-      text += f': {outcome.value:.4f}'
-    if best_trial(self._store.outcomes()) == outcome:
+    trials = self._store.trials()
+    trial = trials[number]
+    text = STATES[trial.state]
+    if trial.state is TrialState.FAIL:
+      text += f': {error_of(trial):.160}'
+    elif trial.value is not None:
+      text += f': {trial.value:.4f}'
+    if best_trial(trials) is trial:
       text += ', the best so far'
       self._write_best()
     self._log(f'trial {number} {text}')
 
   def _write_best(self) -> None:
-    best = best_trial(self._store.outcomes())
+    best = best_trial(self._store.trials())
     if best is None:
       return
     values = self._store.values(best.number)
     file = self._session.folder.best
-    numbers = ', '.join(str(value) for value in best.values)
-    if len(best.values) > 1:
+    metrics = seed_values(best)
+    numbers = ', '.join(map(str, metrics))
+    if len(metrics) > 1:
       numbers += ' (one per seed; the config below has the first seed)'
     remarks = [
       f'Trial {best.number}, the best trial of the sweep: '
@@ -297,7 +305,6 @@ class Workers:
       time.sleep(_LOOK_EVERY)
 
   def _log(self, text: str) -> None:
-    states = [outcome.state for outcome in self._store.outcomes()]
-    done = len(states) - states.count(TrialStatus.UNFINISHED)
-    trials = count_trials(self._session.sweep.search)
-    logging.info('%s (%d of %d trials done)', text, done, trials)
+    done = sum(trial.state.is_finished() for trial in self._store.trials())
+    count = count_trials(self._session.sweep.search)
+    logging.info('%s (%d of %d trials done)', text, done, count)

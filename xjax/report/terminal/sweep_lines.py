@@ -2,31 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 import shlex
+import statistics
 from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
 
 from xjax.core.console import command_words
 from xjax.report.table import Table, number_cell, plain_text
 from xjax.sweep.session import SweepSession
-from xjax.sweep.store import Outcome, TrialStatus, best_trial
+from xjax.sweep.store import STATES, best_trial, error_of, seed_values
 from xjax.sweep.trials import fields_of
 
-_ORDER = list(TrialStatus)
+_ORDER = list(STATES)
 _WIDTH = 24  # maximum number of characters of a cell; longer values are cut
 _REPORTED = 10  # a report on more systems would be unreadable
 
 
-def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
+def sweep_summary(session: SweepSession, trials: Sequence[FrozenTrial]) -> str:
   """Returns the trials by state, a table of all, errors and next commands."""
-  ranked = sorted(outcomes, key=_rank)
+  ranked = sorted(trials, key=_rank)
   counts = ', '.join(
-    f'{sum(outcome.state is state for outcome in outcomes)} {state.value}'
-    for state in _ORDER
+    f'{sum(trial.state is state for trial in trials)} {name}'
+    for state, name in STATES.items()
   )
   table = plain_text(_trials(session, ranked))
   parts = [f'dev {session.metric}: {counts}\n{table}']
-  if failed := [x for x in outcomes if x.state is TrialStatus.FAILED]:
-    parts.append('\n'.join(_failure(session, outcome) for outcome in failed))
-  if best := best_trial(outcomes):
+  if failed := [x for x in trials if x.state is TrialState.FAIL]:
+    parts.append('\n'.join(_failure(session, trial) for trial in failed))
+  if best := best_trial(trials):
     parts.append(
       f'To train the best trial (number {best.number}) again:\n'
       f'  {session.train_again(session.folder.best)}\n'
@@ -35,30 +38,35 @@ def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
   return '\n\n'.join(parts)
 
 
-def _rank(outcome: Outcome) -> tuple[int, float, int]:
-  value = 0.0 if outcome.value is None else outcome.value
-  return _ORDER.index(outcome.state), -value, outcome.number
+def _rank(trial: FrozenTrial) -> tuple[int, float, int]:
+  value = 0.0 if trial.value is None else trial.value
+  return _ORDER.index(trial.state), -value, trial.number
 
 
-def _trials(session: SweepSession, outcomes: Sequence[Outcome]) -> Table:
-  keys = list(
-    dict.fromkeys(key for outcome in outcomes for key in outcome.parameters)
-  )
+def _trials(session: SweepSession, trials: Sequence[FrozenTrial]) -> Table:
+  keys = list(dict.fromkeys(key for trial in trials for key in trial.params))
   names = short_names(keys)
   several = ['sd'] if session.seeds > 1 else []
   rows = []
-  for outcome in outcomes:
-    numbers = [outcome.value, *([outcome.deviation] if several else [])]
+  for trial in trials:
+    numbers = [trial.value, *([_deviation(trial)] if several else [])]
     rows.append(
       [
-        str(outcome.number),
-        outcome.state.value,
+        str(trial.number),
+        STATES[trial.state],
         *map(number_cell, numbers),
-        *(_cell(outcome.parameters, key) for key in keys),
+        *(_cell(trial.params, key) for key in keys),
       ]
     )
   columns = 'trial', 'state', 'value', *several, *(names[key] for key in keys)
   return Table.of(columns, rows, n_text=2)
+
+
+def _deviation(trial: FrozenTrial) -> float | None:
+  """Returns the standard deviation over the seeds of a complete trial."""
+  if trial.state is not TrialState.COMPLETE:
+    return None
+  return statistics.stdev(seed_values(trial))
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -77,26 +85,24 @@ def _cell(parameters: Mapping[str, Any], key: str) -> str:
   return text if len(text) <= _WIDTH else f'{text[: _WIDTH - 3]}...'
 
 
-def _failure(session: SweepSession, outcome: Outcome) -> str:
+def _failure(session: SweepSession, trial: FrozenTrial) -> str:
   logs = session.folder.path / 'logs'
   return (
-    f'! trial {outcome.number} failed: {outcome.error:.160} '
-    f'({logs}/{outcome.number:04d}*.txt)'
+    f'! trial {trial.number} failed: {error_of(trial):.160} '
+    f'({logs}/{trial.number:04d}*.txt)'
   )
 
 
-def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
-  complete = [
-    outcome for outcome in ranked if outcome.state is TrialStatus.COMPLETE
-  ][:_REPORTED]
+def _report(session: SweepSession, ranked: Sequence[FrozenTrial]) -> str:
+  complete = [x for x in ranked if x.state is TrialState.COMPLETE][:_REPORTED]
   seeds = range(session.config.seed, session.config.seed + session.seeds)
   folders = [
     str(
       session.folder.place(
-        outcome.number, seed if session.seeds > 1 else None
+        trial.number, seed if session.seeds > 1 else None
       ).workdir
     )
-    for outcome in complete
+    for trial in complete
     for seed in seeds
   ]
   is_cut = len(complete) == _REPORTED
