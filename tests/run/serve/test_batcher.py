@@ -61,7 +61,7 @@ def test_requests_that_wait_share_the_next_batch(batches):
 
 def test_a_long_request_lets_others_have_a_turn(batches):
   assert batches.ask('abcd', 'x') == [['A', 'B', 'C', 'D'], ['X']]
-  assert batches.seen[1:] == [['a', 'b', 'c'], ['x', 'd']]
+  assert batches.seen[1:] == [['a', 'x', 'b'], ['c', 'd']]
 
 
 def test_only_the_request_with_a_fault_fails_and_its_rest_is_dropped(batches):

@@ -6,10 +6,10 @@ requests, and no request waits for a batch to become full.
 """
 
 import asyncio
-import collections
 from collections.abc import Callable, Sequence
 import concurrent.futures
-import dataclasses
+import heapq
+import itertools
 
 from xjax.data.schema import Document
 from xjax.run.serve.service import PredictRequest, Refused
@@ -18,29 +18,7 @@ from xjax.run.serve.service import PredictRequest, Refused
 Question = tuple[PredictRequest, Document]
 # Returns an answer for each question.
 AnswerBatch = Callable[[Sequence[Question]], Sequence[str]]
-
-
-@dataclasses.dataclass(eq=False)
-class _Job:
-  request: PredictRequest
-  future: asyncio.Future[list[str]]
-  answers: list[str] = dataclasses.field(default_factory=list)
-  taken: int = 0  # number of documents that were put into a batch
-
-  @property
-  def waiting(self) -> int:
-    return len(self.request.documents) - self.taken
-
-  def take(self, most: int) -> list[Question]:
-    documents = self.request.documents[self.taken : self.taken + most]
-    self.taken += len(documents)
-    return [(self.request, document) for document in documents]
-
-  def add(self, answers: Sequence[str]) -> None:
-    self.answers += answers
-    is_complete = len(self.answers) == len(self.request.documents)
-    if is_complete and not self.future.done():
-      self.future.set_result(self.answers)
+_Batch = list[tuple[Question, asyncio.Future[str]]]
 
 
 class Batcher:
@@ -53,12 +31,19 @@ class Batcher:
   def __init__(
     self, answer: AnswerBatch, batch_size: int, most_waiting: int
   ) -> None:
-    self.waiting = 0  # documents that are in no batch yet
     self._answer, self._batch_size = answer, batch_size
     self._most_waiting = most_waiting
-    self._jobs: collections.deque[_Job] = collections.deque()
+    # A heap of documents that are in no batch yet. The first documents of all
+    # requests come before second ones, so that a long request lets others have
+    # a turn. The next number is that of the arrival.
+    self._queue: list[tuple[int, int, Question, asyncio.Future[str]]] = []
+    self._arrivals = itertools.count()
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
-    self._task: asyncio.Task | None = None  # answers until no job is left
+    self._task: asyncio.Task | None = None  # answers until the queue is empty
+
+  @property
+  def waiting(self) -> int:
+    return len(self._queue)
 
   async def ask(self, request: PredictRequest) -> list[str]:
     """Returns an answer for each document of a request.
@@ -66,61 +51,53 @@ class Batcher:
     If the caller is cancelled, documents that still wait are not computed.
     Raises Refused if too many documents wait.
     """
-    count = len(request.documents)
-    if self.waiting + count > self._most_waiting:
+    if self.waiting + len(request.documents) > self._most_waiting:
       raise Refused(
         503,
         f'the queue is full: {self.waiting} documents are waiting; try again '
         'later',
       )
-    loop = asyncio.get_running_loop()
-    job = _Job(request, loop.create_future())
-    self.waiting += count
-    self._jobs.append(job)
+    loop, futures = asyncio.get_running_loop(), []
+    for place, document in enumerate(request.documents):
+      futures.append(loop.create_future())
+      order = place, next(self._arrivals)
+      heapq.heappush(self._queue, (*order, (request, document), futures[-1]))
     if self._task is None:
       self._task = loop.create_task(self._answer_all())
-    return await job.future
+    try:
+      return await asyncio.gather(*futures)
+    finally:
+      for future in futures:
+        future.cancel()  # after a fault, the rest is not computed
 
   def close(self) -> None:
     self._thread.shutdown()
 
   async def _answer_all(self) -> None:
-    while parts := self._take():
-      await self._answer_parts(parts)
+    while self._queue:
+      batch: _Batch = []
+      while self._queue and len(batch) < self._batch_size:
+        *_, question, future = heapq.heappop(self._queue)
+        if not future.done():  # else the request was given up, or has failed
+          batch.append((question, future))
+      if batch:
+        await self._answer_batch(batch)
     self._task = None
 
-  def _take(self) -> list[tuple[_Job, list[Question]]]:
-    """Returns the questions of the next batch, by request."""
-    parts, room = [], self._batch_size
-    while self._jobs and room:
-      job = self._jobs.popleft()
-      if job.future.done():  # the request was given up, or has failed
-        self.waiting -= job.waiting
-        continue
-      questions = job.take(room)
-      room -= len(questions)
-      self.waiting -= len(questions)
-      parts.append((job, questions))
-    # The rest goes to the end, so that others have a turn.
-    self._jobs += (job for job, _ in parts if job.waiting)
-    return parts
-
-  async def _answer_parts(
-    self, parts: list[tuple[_Job, list[Question]]]
-  ) -> None:
+  async def _answer_batch(self, batch: _Batch) -> None:
     loop = asyncio.get_running_loop()
-    questions = [question for _, part in parts for question in part]
+    questions = [question for question, _ in batch]
     try:
       answers = await loop.run_in_executor(
         self._thread, self._answer, questions
       )
     except Exception as error:
-      if len(parts) > 1:  # only the requests with a fault must fail
-        for part in parts:
-          await self._answer_parts([part])
-      elif not parts[0][0].future.done():
-        parts[0][0].future.set_exception(error)
+      if len(batch) > 1:  # only the requests with a fault must fail
+        for one in batch:
+          await self._answer_batch([one])
+      elif not batch[0][1].done():
+        batch[0][1].set_exception(error)
       return
-    answers = iter(answers)
-    for job, part in parts:
-      job.add([next(answers) for _ in part])
+    for (_, future), answer in zip(batch, answers, strict=True):
+      if not future.done():
+        future.set_result(answer)
