@@ -141,11 +141,11 @@ def test_a_wrong_config_is_one_clear_error(
 
 
 def test_names_are_replaced_wherever_flags_have_them():
-  argv = ['xjax train', '--config=quickstart', '-config', 'xc_plt', '--k=1']
+  argv = ['xjax train', '-config=quickstart', '--config', 'xc_plt', '--k=1']
   config.replace_config_names(argv)
   assert argv[1].endswith('configs/quickstart.py')
-  assert argv[3].endswith('configs/linear_models.py:xc_plt')
-  assert argv[::4] == ['xjax train', '--k=1']
+  assert argv[2].endswith('configs/linear_models.py:xc_plt')
+  assert argv[::3] == ['xjax train', '--k=1']
 
 
 @pytest.mark.parametrize(

@@ -30,4 +30,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  program.run_with_arguments(main)
+  program.run(main, takes_arguments=True)

@@ -1,6 +1,6 @@
 """Defines --config and --config.FIELD, and checks them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 import re
 import typing
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
+from xjax.commands.flags.imports import values_of
 from xjax.commands.flags.required import require
 from xjax.core.errors import ConfigError
 from xjax.run.named_configs import config_file, named_config
@@ -70,11 +71,8 @@ def define() -> 'flags.FlagHolder[Config]':
 
 def replace_config_names(argv: list[str]) -> None:
   """Puts paths for names of configs, in place: config_flags reads sys.argv."""
-  for i, argument in enumerate(argv[1:], start=1):
-    if match := re.fullmatch(r'(--?config=)(.*)', argument, re.S):
-      argv[i] = match[1] + _as_flag(config_file, match[2])
-    elif re.fullmatch(r'--?config', argument) and i + 1 < len(argv):
-      argv[i + 1] = _as_flag(config_file, argv[i + 1])
+  for i, name in values_of(argv, 'config'):
+    argv[i] = f'--config={_as_flag(config_file, name)}'
 
 
 def _as_flag(read: Callable[[str], T], name: str) -> T:
@@ -97,28 +95,17 @@ def check() -> None:
   check_config(flags.FLAGS['config'].value)
 
 
-def check_overrides(argv: Sequence[str]) -> None:
+def check_overrides(argv: list[str]) -> None:
   """Refuses --config.<field> that is no field; config_flags would crash."""
   from xjax.models.config_check import field_fault
 
-  path, names = _config_arguments(argv)
-  if path is None and names:
+  matches = (re.match(r'--?config\.([^=]+)', word) for word in argv[1:])
+  names = [match[1] for match in matches if match]
+  given = values_of(argv, 'config')
+  if names and not given:
     raise ConfigError(f'--config.{names[0]} needs --config=NAME')
-  if path is None:
-    return
-  config = _as_flag(named_config, path)
-  for name in names:
-    if fault := field_fault(config, name):
-      raise ConfigError(fault)
-
-
-def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-  path, names = None, []
-  following: Iterator[str] = iter(argv[1:])
-  for argument in following:
-    match = re.fullmatch(r'--?config(?:\.([^=]+))?(?:=(.*))?', argument, re.S)
-    if match and match[1] is not None:
-      names.append(match[1])
-    elif match:
-      path = next(following, '') if match[2] is None else match[2]
-  return path, names
+  if given:
+    config = _as_flag(named_config, given[-1][1])
+    for name in names:
+      if fault := field_fault(config, name):
+        raise ConfigError(fault)

@@ -1,6 +1,5 @@
 """Defines --import, with which every command imports modules of the user."""
 
-from collections.abc import Iterator, Sequence
 import importlib
 import os
 import re
@@ -28,10 +27,10 @@ def imports() -> list[str]:
   return flags.FLAGS['import'].value
 
 
-def import_modules(argv: Sequence[str]) -> None:
+def import_modules(argv: list[str]) -> None:
   """Imports the modules of --import, before any config is read."""
   _search_current_folder()
-  for name in _names(argv):
+  for _, name in values_of(argv, 'import'):
     if re.search(r'[/\\]|^\.|\.py$', name):
       raise ConfigError(
         f"--import={name}: give the module's name, without .py and without a "
@@ -46,12 +45,16 @@ def import_modules(argv: Sequence[str]) -> None:
       ) from error
 
 
-def _names(argv: Sequence[str]) -> Iterator[str]:
-  following = iter(argv[1:])
-  for argument in following:
-    match = re.fullmatch(r'--?import(?:=(.*))?', argument, re.S)
-    if match:
-      yield next(following, '') if match[1] is None else match[1]
+def values_of(argv: list[str], flag: str) -> list[tuple[int, str]]:
+  """Returns places and values of --FLAG=VALUE, before absl reads the flags.
+
+  `--FLAG VALUE` becomes `--FLAG=VALUE`, in place.
+  """
+  for i in reversed(range(1, len(argv) - 1)):
+    if argv[i] in (f'-{flag}', f'--{flag}'):
+      argv[i : i + 2] = [f'--{flag}={argv[i + 1]}']
+  words = [re.fullmatch(f'--?{flag}=(.*)', word, re.S) for word in argv]
+  return [(i, match[1]) for i, match in enumerate(words) if match]
 
 
 def _search_current_folder() -> None:

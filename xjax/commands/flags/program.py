@@ -9,12 +9,7 @@ import sys
 
 from absl import app, flags
 
-from xjax.commands.flags import (
-  compile_cache,
-  config,
-  imports,
-  processes,
-)
+from xjax.commands.flags import compile_cache, config, imports, processes
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, start_command, writing_output
@@ -35,32 +30,22 @@ def words() -> list[str]:
 
 
 def run(
-  main: Callable[[], None], heartbeat: bool = True, compiles: bool = False
+  main: Callable[..., None],
+  takes_arguments: bool = False,
+  heartbeat: bool = True,
+  compiles: bool = False,
 ) -> None:
   """Parses the flags, calls main and exits.
 
   The exit code is 0 after success. After a user's mistake it is 1, and one
   message is printed without a traceback. If the run was preempted, the exit
-  code is 75, and the same command must be started again. With `heartbeat`, a
+  code is 75, and the same command must be started again. A main that
+  `takes_arguments` gets a list of those that are not flags. With `heartbeat`, a
   line is written after each ten seconds of silence. A command that `compiles`
   has --compile_cache.
   """
   if compiles:
     compile_cache.define()
-  _run(main, lambda _: main(), takes_arguments=False, heartbeat=heartbeat)
-
-
-def run_with_arguments(main: Callable[[list[str]], None]) -> None:
-  """Does the same as run(), but main gets the arguments that are not flags."""
-  _run(main, main, takes_arguments=True)
-
-
-def _run(
-  main: Callable[..., None],
-  with_arguments: Callable[[list[str]], None],
-  takes_arguments: bool,
-  heartbeat: bool = True,
-) -> None:
   _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
   start_command()
   imports.define()
@@ -69,7 +54,7 @@ def _run(
     sys.exit(0)
   try:
     app.run(
-      functools.partial(_run_guarded, with_arguments, heartbeat),
+      functools.partial(_run_guarded, main, takes_arguments, heartbeat),
       flags_parser=functools.partial(_parse, takes_arguments=takes_arguments),
     )
   finally:
@@ -79,7 +64,10 @@ def _run(
 
 
 def _run_guarded(
-  main: Callable[[list[str]], None], heartbeat: bool, argv: Sequence[str]
+  main: Callable[..., None],
+  takes_arguments: bool,
+  heartbeat: bool,
+  argv: Sequence[str],
 ) -> int:
   keep_freed_memory()
   show_log()
@@ -91,7 +79,7 @@ def _run_guarded(
       processes.connected(),
       compile_cache.keeping_programs(),
     ):
-      main(list(argv[1:]))
+      main(*([argv[1:]] if takes_arguments else []))
   except UserError as error:
     return _end(f'error: {error}', EXIT_USER_ERROR)
   except Interrupted as error:
