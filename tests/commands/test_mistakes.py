@@ -39,13 +39,13 @@ MISTAKES: dict[str, dict[str, str]] = {
     ),
     'steps=3': "'steps=3' is not a flag",
     '--coordinator=host:1': '--coordinator, --num_processes and',
-    '--chip=l4': '--chip needs --plan',
+    '--chip=l4': '--chip works only with --plan',
   },
   'train --config=quickstart': {
     '': 'error: --workdir is missing; give the folder to write the run to',
     '--workdri=x': "'workdri'. Did you mean: workdir",
     '--workdir=README.md': 'README.md: the workdir must be a folder',
-    '--plan --plan_labels=9': '--plan_documents is missing',
+    '--plan --plan_labels=9': 'give both --plan_labels and --plan_documents',
     '--plan --multihost': '--plan and --multihost cannot',
     '--plan --devices=3 --chip=l4': 'must be a multiple of 3',
     '--plan --chip=l4 --config.eval.leave_out=nowhere.txt': (

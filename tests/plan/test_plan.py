@@ -137,7 +137,7 @@ def compared(config, labels, mesh, compile_):
   config.mesh = MeshConfig(*mesh)
   sizes = sizes_of(config, labels)
   plan = make_plan(config, sizes, LAPTOP, mesh[0] * mesh[1], compile_)
-  assert plan.held.compiled == compile_
+  assert plan.compiled == compile_
   return plan, asked(config, sizes)
 
 
@@ -150,14 +150,14 @@ def compared(config, labels, mesh, compile_):
 )
 def test_rows_of_many_labels_need_what_is_estimated(rows, head, mesh):
   planned, found = compared(one_vs_all(rows, **head), 200_000, mesh, False)
-  assert planned.held.total == pytest.approx(found, rel=0.15)
+  assert planned.total == pytest.approx(found, rel=0.15)
 
 
 def test_micro_batches_need_what_is_estimated():
   config = one_vs_all()
   config.train.batch_size, config.train.accumulate = 1024, 4
   planned, found = compared(config, 200_000, (8, 1), False)
-  assert planned.held.total == pytest.approx(found, rel=0.15)
+  assert planned.total == pytest.approx(found, rel=0.15)
 
 
 @pytest.mark.thorough
@@ -169,14 +169,14 @@ def test_a_share_compiled_alone_needs_what_it_needs_among_all(
 ):
   config = config()
   planned, found = compared(config, labels, mesh, True)
-  assert planned.held.total == pytest.approx(found, rel=0.15)
+  assert planned.total == pytest.approx(found, rel=0.15)
   # XLA orders and fuses differently on CPUs: the estimate is a little lower.
   estimate = make_plan(config, planned.sizes, LAPTOP, planned.devices)
   assert 1 < computed(planned) / computed(estimate) < 2
 
 
 def computed(plan):
-  return plan.held.parts[ACTIVATIONS]
+  return plan.held[ACTIVATIONS]
 
 
 def plan_of(config, chip='h200', devices=1, labels=100_000, sizes=None):
@@ -192,7 +192,7 @@ def test_remat_holds_less():
   )
   configs[1].model.encoder.remat = True
   usual, again = (plan_of(config, sizes=deep) for config in configs)
-  activations = [p.held.parts[ACTIVATIONS] for p in (usual, again)]
+  activations = [p.held[ACTIVATIONS] for p in (usual, again)]
   assert activations[1] < 0.7 * activations[0]
   # Operations that are computed again are counted.
   assert again.longest.operations > 1.2 * usual.longest.operations
@@ -226,7 +226,7 @@ def test_operations_of_a_head_by_hand():
   alone, many = plan_of(config), plan_of(config, devices=8)
   assert alone.longest.operations == 6 * 64 * padded_labels(100_000) * 128
   assert many.longest.operations * 8 == alone.longest.operations
-  assert many.held.total < alone.held.total / 4
+  assert many.total < alone.total / 4
 
 
 def test_an_epoch_is_all_batches_at_the_bound():
@@ -242,8 +242,8 @@ def test_narrow_rows_are_held_twice_where_they_are_not_written_in_place():
   config = one_vs_all(FusedSGD(), storage=Storage.FLOAT8)
   gpu = plan_of(config)
   tpu = plan_of(config, 'v5e')
-  rows = gpu.held.parts[ROWS]
-  assert tpu.held.total == gpu.held.total + rows
+  rows = gpu.held[ROWS]
+  assert tpu.total == gpu.total + rows
 
 
 def test_sizes_are_those_that_training_reads():

@@ -47,13 +47,13 @@ def _cpu(name: str, memory: float, cores: int) -> Chip:
 
 
 # The columns are:
-# - memory in GB
+# - memory in GB of GPUs, or in GiB of TPUs
 # - memory bandwidth in GB/s
 # - TFLOP/s of bfloat16; V100 computes bfloat16 as float32
-# - TFLOP/s of float32
-# - jax.Device.device_kind, which must be exactly this text. A longer text
-#   stands for a slower device (PCIe, NVL) or for a part of a device (MIG).
-_GPUS = {
+# - TFLOP/s of float32; on TPUs, such a product takes 6 bfloat16 products
+# - texts of jax.Device.device_kind, one of which must match exactly; a longer
+#   text stands for a slower device (PCIe, NVL) or for a part of a device (MIG)
+_TABLE = {
   'v100-16': (16, 900, 15.7, 15.7, 'Tesla V100-SXM2-16GB'),
   'v100-32': (32, 900, 15.7, 15.7, 'Tesla V100-SXM2-32GB'),
   'a100-40': (40, 1555, 312, 19.5, 'NVIDIA A100-SXM4-40GB'),
@@ -62,28 +62,19 @@ _GPUS = {
   'h200': (141, 4800, 989, 67, 'NVIDIA H200'),
   'l4': (24, 300, 121, 30.3, 'NVIDIA L4'),
   'a10': (24, 600, 125, 31.2, 'NVIDIA A10'),
-}
-# The columns are:
-# - memory in GiB
-# - memory bandwidth in GB/s
-# - TFLOP/s of bfloat16; a float32 product takes 6 bfloat16 products
-# - one or more texts of jax.Device.device_kind
-_TPUS = {
-  'v4': (32, 1228, 275, 'TPU v4'),
-  'v5e': (16, 819, 197, 'TPU v5 lite', 'TPU v5e'),
-  'v5p': (95, 2765, 459, 'TPU v5', 'TPU v5p'),
-  'v6e': (32, 1640, 918, 'TPU v6 lite', 'TPU v6e'),
+  'v4': (32, 1228, 275, 275 / 6, 'TPU v4'),
+  'v5e': (16, 819, 197, 197 / 6, 'TPU v5 lite', 'TPU v5e'),
+  'v5p': (95, 2765, 459, 459 / 6, 'TPU v5', 'TPU v5p'),
+  'v6e': (32, 1640, 918, 918 / 6, 'TPU v6 lite', 'TPU v6e'),
 }
 
 CHIPS = {'laptop': _cpu('laptop', 16 * 2**30, cores=4)}
 _KINDS: dict[str, Chip] = {}
-for _name, (_memory, _rate, _16, _32, *_kinds) in _GPUS.items():
-  _rates = _memory * 1e9, _rate * 1e9, _16 * 1e12, _32 * 1e12
-  CHIPS[_name] = Chip(_name, Platform.GPU, *_rates)
-  _KINDS |= dict.fromkeys(_kinds, CHIPS[_name])
-for _name, (_memory, _rate, _16, *_kinds) in _TPUS.items():
-  _rates = _memory * 2**30, _rate * 1e9, _16 * 1e12, _16 * 1e12 / 6
-  CHIPS[_name] = Chip(_name, Platform.TPU, *_rates)
+for _name, (_memory, _rate, _16, _32, *_kinds) in _TABLE.items():
+  _is_tpu = _kinds[0].startswith('TPU')
+  _platform, _unit = (Platform.TPU, 2**30) if _is_tpu else (Platform.GPU, 1e9)
+  _rates = _rate * 1e9, _16 * 1e12, _32 * 1e12
+  CHIPS[_name] = Chip(_name, _platform, _memory * _unit, *_rates)
   _KINDS |= dict.fromkeys(_kinds, CHIPS[_name])
 
 

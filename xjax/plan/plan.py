@@ -42,18 +42,6 @@ _FLOAT32 = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class MemoryUse:
-  parts: dict[str, int]  # bytes by name; parts of 0 bytes are left out
-  # Whether XLA has compiled the step. If so, the bytes of computed arrays are
-  # known; otherwise, they are estimated.
-  compiled: bool
-
-  @property
-  def total(self) -> int:
-    return sum(self.parts.values())
-
-
-@dataclasses.dataclass(frozen=True)
 class StepTime:
   """Holds the shortest time of a step on one device, at peak rates."""
 
@@ -88,10 +76,19 @@ class Plan:
   devices: int
   data: int  # devices along the mesh's data axis
   label: int  # devices along the mesh's label axis
-  held: MemoryUse  # memory of a device in a step with the largest batch
+  # Bytes of a device, by name, in a step with the largest batch; without parts
+  # of 0 bytes.
+  held: dict[str, int]
+  # Whether XLA has compiled the step. If so, the bytes of computed arrays are
+  # known; otherwise, they are estimated.
+  compiled: bool
   longest: StepTime  # time of a step with the largest batch
   steps: int  # number of steps of an epoch
   epoch: float  # seconds of an epoch, as the sum of StepTime.bound over steps
+
+  @property
+  def total(self) -> int:
+    return sum(self.held.values())
 
   @property
   def usable(self) -> float:
@@ -99,7 +96,7 @@ class Plan:
 
   @property
   def fits(self) -> bool:
-    return self.held.total <= self.usable
+    return self.total <= self.usable
 
 
 def planned_mesh(config: Config, devices: int) -> AbstractMesh:
@@ -136,7 +133,7 @@ def make_plan(
   held = _memory(config, sizes, chip, state, mesh, temporary, compile_)
   return Plan(
     *(config, sizes, chip, devices, mesh.shape[DATA], mesh.shape[LABEL]),
-    *(held, times[sizes.longest]),
+    *(held, compile_, times[sizes.longest]),
     steps=sum(sizes.steps.values()),
     epoch=sum(times[shape].bound * n for shape, n in sizes.steps.items()),
   )
@@ -156,8 +153,8 @@ def _memory(
   mesh: AbstractMesh,
   temporary: int,
   compiled: bool,
-) -> MemoryUse:
-  """Returns the memory of a device, with the temporary bytes of a step."""
+) -> dict[str, int]:
+  """Returns a device's bytes by name, with the temporary bytes of a step."""
   parts = _between_steps(config, sizes, plan, mesh)
   trained, _ = plan.split(plan.abstract.params)
   gradients = [on_device(leaf) for leaf in jax.tree.leaves(trained)]
@@ -176,7 +173,7 @@ def _memory(
       temporary += max(gradients, default=0)
   parts[GRADIENTS] = min(sum(gradients), temporary)
   parts[ACTIVATIONS] = temporary - parts[GRADIENTS]
-  return MemoryUse({name: n for name, n in parts.items() if n}, compiled)
+  return {name: n for name, n in parts.items() if n}
 
 
 def _between_steps(
@@ -199,13 +196,9 @@ def _between_steps(
   return parts | {'label weights': 2 * _FLOAT32 * labels * weighted}
 
 
-def _is_one_vs_all(config: Config) -> bool:
-  """Returns whether the label rows of each device score all documents."""
-  return config.model.head.on_all_devices
-
-
 def _label_shards(config: Config, mesh: AbstractMesh) -> int:
-  return mesh.size if _is_one_vs_all(config) else mesh.shape[LABEL]
+  on_all = config.model.head.on_all_devices
+  return mesh.size if on_all else mesh.shape[LABEL]
 
 
 def on_device(tree: Any) -> int:
@@ -270,7 +263,8 @@ def traced_step(
   data, shards = mesh.shape[DATA], _label_shards(config, mesh)
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
-  if shards > 1 or _is_one_vs_all(config):
+  one_vs_all = config.model.head.on_all_devices
+  if shards > 1 or one_vs_all:
     # A device may hold padding rows. The program treats padding rows like
     # other rows.
     labels = padded_labels(labels) // shards
@@ -288,7 +282,7 @@ def traced_step(
     (1, 1), (DATA, LABEL), axis_types=auto, devices=first_device
   )
   batch = batch_of(config, local, single)
-  if _is_one_vs_all(config):
+  if one_vs_all:
     global_batch = batch_of(config, shape, single)
     gold = {
       'positives_BP': global_batch.positives_BP,

@@ -1,10 +1,10 @@
 """Defines --plan and its flags, and prints the plan of a run."""
 
 import typing
-from typing import Any
 
 from absl import flags
 
+from xjax.commands.flags.required import check_absent
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
 from xjax.plan.chips import CHIPS, chip_named
@@ -34,28 +34,24 @@ def define() -> None:
   flags.DEFINE_string('chip', '', chips)
   for name, text in numbers.items():
     flags.DEFINE_integer(name, None, text, lower_bound=1)
-  names = ['plan', 'workdir', 'multihost', 'profile', *_PLAN_FLAGS]
-  flags.register_multi_flags_validator(names, _check)
+  flags.register_validator('plan', _check)
 
 
-def _check(values: dict[str, Any]) -> bool:
+def _check(plan: bool) -> bool:
   """Raises an error if a flag has no effect or a required flag is missing."""
-  used = {name for name, value in values.items() if value}
-  if 'plan' in used:
-    wrong = used & {'multihost', 'profile'}
-    fault = wrong and f'--plan and --{min(wrong)} cannot be combined'
-    sizes = {'plan_labels', 'plan_documents'}
-    if len(missing := sizes - used) == 1:
-      fault = f'--{min(missing)} is missing'
-  else:
-    fault = 'workdir' not in used and (
-      '--workdir is missing; give the folder to write the run to'
-    )
-    if wrong := used & {*_PLAN_FLAGS}:
-      fault = f'--{min(wrong)} needs --plan'
-  if fault:
-    # absl would put all values of the flags before a ValidationError.
-    raise ConfigError(fault)
+  values = flags.FLAGS
+  if not plan:
+    check_absent(_PLAN_FLAGS, 'plan')
+    if not values['workdir'].value:
+      raise ConfigError(
+        '--workdir is missing; give the folder to write the run to'
+      )
+    return True
+  for name in 'multihost', 'profile':
+    if values[name].present:
+      raise ConfigError(f'--plan and --{name} cannot be combined')
+  if values['plan_documents'].present != values['plan_labels'].present:
+    raise ConfigError('give both --plan_labels and --plan_documents, or none')
   return True
 
 

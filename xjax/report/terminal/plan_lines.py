@@ -29,9 +29,9 @@ def plan_text(plan: Plan) -> str:
   """Returns a text that describes a plan."""
   sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
   zones = f'{batch.zones} zones of ' if batch.zones else ''
-  rows = {**held.parts, 'all': held.total}
+  rows = {**held, 'all': plan.total}
   width = max(map(len, rows))
-  share, room = held.total / plan.chip.memory, _gib(plan.chip.memory)
+  share, room = plan.total / plan.chip.memory, _gib(plan.chip.memory)
   verdict = 'fits' if plan.fits else 'DOES NOT FIT'
   length = datetime.timedelta(seconds=math.ceil(plan.epoch))
   lines = [
@@ -69,7 +69,7 @@ def _rates(plan: Plan) -> list[str]:
 def _notes(plan: Plan) -> list[str]:
   chip = plan.chip
   how = f'estimated from the traced step; {_ESTIMATES[chip.platform]}'
-  if plan.held.compiled:
+  if plan.compiled:
     how = (
       'the amount that XLA computed when it compiled the step for one device'
     )
