@@ -103,8 +103,8 @@ def write_judgement(
 
   The files are predictions.npz, metrics.json, metrics.csv, metrics.tex,
   documents.jsonl, calibration.json if the scores are calibrated, and
-  judged.json, which has the digests of the other files. xjax compare and xjax
-  report can read the folder. `split` names the run's folder below eval/, if
+  judged.json, which lists the other files. xjax compare and xjax report can
+  read the folder. `split` names the run's folder below eval/, if
   there is a calibration.
   """
   mark = pathlib.Path(folder).expanduser() / MARK
