@@ -30,7 +30,7 @@ MISTAKES: dict[str, dict[str, str]] = {
       '--config.train.steps=many: invalid literal for int()'
     ),
     '--config.train.schedule=steep': (
-      'should be one of <constant|linear|cosine|slanted>'
+      'should be one of <constant|linear|cosine>'
     ),
     '--config.data.zones=a,b --config.data.n_train=9': "there is no zone 'a'",
     '--profile=3': '--profile=3: expected FIRST:LAST',

@@ -194,7 +194,6 @@ FAULTS = [
     for rates in (('encoder/*',), ('encoder/*=fast',), ('=0.1',))
   ),
   (NEURAL, 'train.rates', ('a/*=nan',), 'a factor above 0'),
-  (NEURAL, 'train.ratio', 16.0, 'Schedule.SLANTED'),
   (
     NEURAL,
     'train.average',
@@ -276,8 +275,7 @@ def test_a_faulty_field_is_named(whole, path, value, says):
 
 
 RECIPE = NeuralTrain(
-  schedule=Schedule.SLANTED,
-  ratio=16.0,
+  schedule=Schedule.COSINE,
   rates=('encoder/layers/[0-3]/*=0.1', 'pooling/*=.5', '*/bias=2e0'),
   freeze=('embedding/*',),
   average=SWAConfig(start=990, every=10),

@@ -39,7 +39,6 @@ RATE = Bound(lambda value: 0 <= value < 1, 'from 0 to below 1')
 SHARE = Bound(lambda value: 0 < value <= 1, 'above 0 and at most 1')
 POSITIVE = Bound(lambda value: 0 < value < math.inf, 'above 0')
 AMOUNT = Bound(lambda value: 0 <= value < math.inf, 'at least 0')
-RATIO = Bound(lambda value: 1 <= value < math.inf, 'at least 1')
 
 
 def field(

@@ -13,7 +13,6 @@ from xjax.core.config_part import (
   AT_LEAST_0,
   AT_LEAST_1,
   POSITIVE,
-  RATIO,
   SHARE,
   Bound,
   field,
@@ -45,7 +44,6 @@ class Schedule(enum.Enum):
   CONSTANT = 'constant'
   LINEAR = 'linear'
   COSINE = 'cosine'
-  SLANTED = 'slanted'
 
 
 class Dtype(enum.Enum):
@@ -116,14 +114,7 @@ class NeuralTrain(TrainConfig):
     Schedule.CONSTANT,
     'How the learning rate changes after the warm-up. With constant, it does '
     'not change. With linear and cosine, it falls and would be 0 in the step '
-    'after the last step. With slanted, the warm-up starts at learning_rate / '
-    'ratio, and the rate then falls and would be learning_rate / ratio again '
-    'in the step after the last step.',
-  )
-  ratio: float = field(
-    32.0,
-    'The highest learning rate of the slanted schedule, divided by the lowest.',
-    RATIO,
+    'after the last step.',
   )
   rates: tuple[str, ...] = field(
     (),
@@ -223,9 +214,6 @@ class NeuralTrain(TrainConfig):
         f'{path}.warmup={self.warmup}: must be at most '
         f'{path}.steps={self.steps}'
       )
-    # Only the slanted schedule reads it, so others must keep the default.
-    if self.ratio != NeuralTrain.ratio and self.schedule != Schedule.SLANTED:
-      yield f'{path}.ratio={self.ratio}: needs {path}.schedule=Schedule.SLANTED'
     for entry in self.rates:
       if parse_rate(entry) is None:
         yield (

@@ -25,16 +25,12 @@ from xjax.train.parameters import by_path, from_paths, rate_factors
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
   """Returns the learning rate by step: a warm-up, then a flat or falling rate.
 
-  - The warm-up is linear. With w steps of warm-up, step 0 has the rate peak /
-    (w + 1), so no step has rate 0. Only the slanted triangular schedule starts
-    with another rate.
-  - Linear and cosine schedules reach 0 after the last step.
-  - The slanted triangular schedule is Equation 3 of Howard & Ruder 2018, with
-    cut = warmup. It starts at peak / ratio, or at the peak if there is no
-    warm-up. After the last step, the rate is peak / ratio.
+  The warm-up is linear. With w steps of warm-up, step 0 has the rate peak /
+  (w + 1), so no step has rate 0. Linear and cosine schedules reach 0 after the
+  last step.
   """
   peak, warmup = config.learning_rate, config.warmup
-  first, rest = peak / (warmup + 1), max(1, config.steps - warmup)
+  rest = max(1, config.steps - warmup)
   match config.schedule:
     case Schedule.CONSTANT:
       after = optax.constant_schedule(peak)
@@ -42,12 +38,9 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
       after = optax.linear_schedule(peak, 0.0, rest)
     case Schedule.COSINE:
       after = optax.cosine_decay_schedule(peak, rest)
-    case Schedule.SLANTED:
-      first = peak / config.ratio
-      after = optax.linear_schedule(peak, first, rest)
   if not warmup:
     return after
-  before = optax.linear_schedule(first, peak, warmup)
+  before = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
   return optax.join_schedules([before, after], [warmup])
 
 
