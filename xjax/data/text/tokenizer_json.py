@@ -20,10 +20,9 @@ from tokenizers import (
 from xjax.core.errors import DataError, Preempted
 from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import (
-  has_file,
+  read_file,
   read_object,
-  read_small_file,
-  safe_small_path,
+  safe_path,
 )
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
@@ -153,13 +152,13 @@ def folder_settings(
   """
   folder = pathlib.Path(folder)
   config = _config(folder)
-  if has_file(folder, TOKENIZER):
+  if (folder / TOKENIZER).exists():
     name = TOKENIZER
     settings = _override(read_object(folder, name), config)
-  elif has_file(folder, WORD_PIECES):
+  elif (folder / WORD_PIECES).exists():
     name = WORD_PIECES
     settings = _read_word_pieces(folder, config)
-  elif all(has_file(folder, name) for name in BYTE_PAIRS):
+  elif all((folder / name).exists() for name in BYTE_PAIRS):
     name = BYTE_PAIRS[0]
     settings = _read_byte_pairs(folder, config)
   else:
@@ -176,7 +175,7 @@ def _config(folder: pathlib.Path) -> Settings:
   """Returns settings beside a tokenizer; tokenizer_config.json comes first."""
   config = {}
   for name in ('special_tokens_map.json', 'tokenizer_config.json'):
-    if has_file(folder, name):
+    if (folder / name).exists():
       fields = read_object(folder, name)
       config |= {key: v for key, v in fields.items() if v is not None}
   return config
@@ -205,7 +204,7 @@ def _override(settings: Settings, config: Settings) -> Settings:
 def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
   """Makes the settings for a vocab.txt, the file of BERT's vocabulary."""
   with as_data_errors(str(folder / WORD_PIECES)):
-    text = read_small_file(folder, WORD_PIECES).decode('utf-8')
+    text = read_file(folder, WORD_PIECES).decode('utf-8')
     lines = io.StringIO(text, newline=None).read().split('\n')
     ids = {piece: i for i, piece in enumerate(lines)}
     if not lines[-1]:
@@ -234,7 +233,7 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
 def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
   """Makes the settings for RoBERTa's byte pairs (Radford et al. 2019)."""
   with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
-    paths = [str(safe_small_path(folder, name)) for name in BYTE_PAIRS]
+    paths = [str(safe_path(folder, name)) for name in BYTE_PAIRS]
     ids, merges = models.BPE.read_file(*paths)
     first = _token(config, 'cls_token', '<s>')
     last = _token(config, 'sep_token', '</s>')

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from xjax.core.errors import DataError
-from xjax.data.files.model_files import has_file, read_object, safe_path, shown
+from xjax.data.files.model_files import read_object, safe_path, shown
 from xjax.networks.pretrained.convert import Header
 
 WEIGHTS = 'model.safetensors'
@@ -45,11 +45,11 @@ class WeightFiles:
 
     DataError says that there are none, or that a file is damaged.
     """
-    if has_file(folder, WEIGHTS):
+    if (folder / WEIGHTS).exists():
       path = safe_path(folder, WEIGHTS)
       headers = _headers(path)
       return cls(path, headers, dict.fromkeys(headers, path))
-    if has_file(folder, INDEX):
+    if (folder / INDEX).exists():
       return _of_index(folder)
     raise DataError(_missing_text(folder))
 
