@@ -197,8 +197,7 @@ def read_corpus(
   # if only other splits are requested.
   with Progress('reading documents'):
     raw = data.read(splits or (), splits is None or space is None)
-  example, usual = 'a split train, dev or test', splits is None
-  names = choose_splits(raw.source, raw.splits, splits or (), usual, example)
+  names = choose_splits(raw.source, raw.splits, splits or (), splits is None)
   corpus = build_corpus(raw, data, seed, space, names, leave_out)
   with Progress('reading features of documents'):
     corpus = add_features(corpus, data)

@@ -167,7 +167,7 @@ def test_a_name_that_ends_in_gz_says_nothing(folder):
 
 def test_no_such_files(tmp_path_factory):
   empty = tmp_path_factory.mktemp('empty')
-  assert 'expected a train.txt' in error_text(load, empty)
+  assert 'no files of train' in error_text(load, empty)
 
 
 def test_the_digest_tells_rows_and_gold(folder):

@@ -102,7 +102,7 @@ def test_a_folder_that_lacks_something(folder, tmp_path):
   empty = tmp_path / 'empty'
   empty.mkdir()
   (empty / 'Y.txt').write_text('a\n')
-  expected = 'expected a trn.json or trn.json.gz'
+  expected = 'no files of train, dev or test'
   assert expected in error_text(data(empty).read)
   (empty / 'x.json').write_text('{}\n')
   assert f'{expected}; found: x' in error_text(data(empty).read)

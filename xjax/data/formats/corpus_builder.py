@@ -101,13 +101,11 @@ def choose_splits(
   present: Iterable[str],
   wanted: Sequence[str],
   usual: bool,
-  example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
   """Chooses the splits to read: train, dev, test, then others by name.
 
   The `wanted` splits must exist. If `usual`, train, dev and test are chosen if
-  they exist. If there are none, a DataError says that the `example` is
-  expected.
+  they exist. A DataError says that no split is chosen.
   """
   rank = {name: i for i, name in enumerate(USUAL)}
   ordered = sorted(present, key=lambda name: (rank.get(name, len(rank)), name))
@@ -117,7 +115,10 @@ def choose_splits(
       raise DataError(f'{source}: no split {name!r}{others}')
   chosen = {*wanted, *(USUAL if usual else ())}
   if chosen.isdisjoint(ordered):
-    raise DataError(f'{source}: no split to read; expected {example}{others}')
+    raise DataError(
+      f'{source}: no files of train, dev or test{others}; docs/data.md has the '
+      'names of files in each format'
+    )
   return [name for name in ordered if name in chosen]
 
 
@@ -143,6 +144,12 @@ class SourceCorpus:
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))
 
+  def chosen(self, splits: Sequence[str], usual: bool) -> 'SourceCorpus':
+    """Returns a corpus of only some splits (see choose_splits)."""
+    names = choose_splits(self.source, self.splits, splits, usual)
+    parts = {name: self.splits[name] for name in names}
+    return dataclasses.replace(self, splits=parts)
+
   @classmethod
   def of(
     cls,
@@ -157,7 +164,7 @@ class SourceCorpus:
     """
     builder = CorpusBuilder(source, Faults(on_error=None))
     for name, documents in splits.items():
-      split = builder.begin(name)
+      split = builder.split(name)
       for document in documents:
         where = f'{source}: {name}: document {document.id!a}'
         if document.id in split.ids:
@@ -203,8 +210,10 @@ class CorpusBuilder:
     if self.faults.count == before or self.faults.on_error is OnError.SKIP:
       self._known = self.labels
 
-  def begin(self, name: str) -> '_SplitBuilder':
-    self.splits[name] = _SplitBuilder(name, RecordStore(self._folder))
+  def split(self, name: str) -> '_SplitBuilder':
+    """Returns a split, which begins at its first use."""
+    if name not in self.splits:
+      self.splits[name] = _SplitBuilder(name, RecordStore(self._folder))
     return self.splits[name]
 
   def read(
@@ -215,19 +224,23 @@ class CorpusBuilder:
     read: ReadDocument,
     name_lines: bool = False,
     need_labels: bool = True,
+    split_of: Callable[[Fields], str] | None = None,
   ) -> Sequence[Document]:
     """Reads a split; a `source` without usable documents is a fault.
 
     With name_lines, a document without an id gets the id line-N, where N is its
-    line number. Otherwise a missing id is a fault.
+    line number. Otherwise a missing id is a fault. `split_of` says that records
+    of other splits are in the source too.
     """
-    before, split = self.faults.count, self.begin(name)
+    before, added = self.faults.count, 0
     for line, fields in records:
       default_id = f'line-{line}' if name_lines else None
-      self.add(split, read(fields, default_id, need_labels), fields.faults)
-    if not split.ids:
+      document = read(fields, default_id, need_labels)
+      split = self.split(split_of(fields) if split_of else name)
+      added += self._add(split, document, fields.faults)
+    if not added:
       self.faults.add_empty(source, 'document', before)
-    return split.documents
+    return self.split(name).documents
 
   def read_files(
     self,
@@ -235,16 +248,15 @@ class CorpusBuilder:
     splits: Sequence[str],
     usual: bool,
     read: ReadDocument,
-    example: str = 'a train.jsonl or train.jsonl.gz',
     name_lines: bool = False,
   ) -> None:
     """Reads the chosen splits (see choose_splits) from files of JSON lines."""
-    for name in choose_splits(self.source, files, splits, usual, example):
+    for name in choose_splits(self.source, files, splits, usual):
       path = only_file(files[name], self.faults)
       records = read_records(path, self.faults)
       self.read(name, path, records, read, name_lines)
 
-  def add(
+  def _add(
     self, split: '_SplitBuilder', document: Document, faults: list[str]
   ) -> bool:
     """Adds a document without faults, and returns whether it has none.
@@ -285,7 +297,7 @@ class CorpusBuilder:
     return SourceCorpus(
       source=self.source,
       left_out=self.faults.settle(),
-      labels=Labels.of(self.labels.values() if labels is None else labels),
+      labels=self.labels.values() if labels is None else labels,
       label_ids=tuple(self._index),
       splits={name: split.done() for name, split in self.splits.items()},
       zones=tuple(self._zones),

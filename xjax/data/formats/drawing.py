@@ -1,7 +1,6 @@
 """Draws splits that a corpus lacks from its training documents."""
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
 import hashlib
 import json
@@ -21,10 +20,27 @@ from xjax.data.sparse_documents import SparseDocuments
 _FEWEST = 10  # documents that can be divided
 
 
+def missing_shares(
+  present: Collection[str], shares: Mapping[str, float]
+) -> dict[str, float]:
+  """Returns the shares of the splits that are drawn: none if there is a dev."""
+  if TRAIN not in present or 'dev' in present:
+    return {}
+  return {n: x for n, x in shares.items() if x and n not in present}
+
+
 def divided(
-  raw: SourceCorpus, keys: array, shares: Mapping[str, float]
+  raw: SourceCorpus,
+  shares: Mapping[str, float],
+  keys_of: Callable[[Sequence], Iterable[int]],
 ) -> SourceCorpus:
-  """Divides train among itself and the splits in `shares` (see draw_splits)."""
+  """Divides train among itself and the splits in `shares` (see draw_splits).
+
+  `keys_of` makes the keys of the documents.
+  """
+  if not shares or TRAIN not in raw.splits:
+    return raw
+  keys = np.fromiter(keys_of(raw.splits[TRAIN].documents), np.uint64)
   rows = draw_splits(keys, shares, raw.source)
   sizes = ', '.join(f'{len(rows[name])} for {name}' for name in rows)
   logging.info('%s: documents were drawn: %s', raw.source, sizes)
@@ -53,7 +69,7 @@ def _part(name: str, split: Split, rows: np.ndarray) -> Split:
 
 
 def draw_splits(
-  keys: array, shares: Mapping[str, float], source: str
+  keys_N: np.ndarray, shares: Mapping[str, float], source: str
 ) -> dict[str, np.ndarray]:
   """Divides documents into train and the named splits, by uint64 text keys.
 
@@ -62,7 +78,6 @@ def draw_splits(
   have the same text and come into the same split. Rows ascend, and no split is
   empty; too few documents are a DataError.
   """
-  keys_N = np.frombuffer(keys, np.uint64)
   if len(keys_N) < _FEWEST:
     raise DataError(
       f'{source}: {len(keys_N)} documents are too few to draw splits; at least '

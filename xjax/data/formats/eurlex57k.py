@@ -37,7 +37,6 @@ from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   SourceCorpus,
   StoredDocuments,
-  choose_splits,
 )
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_concepts
@@ -93,16 +92,16 @@ class Eurlex57kData(DataConfig):
     # _prepare has just logged this for a new corpus.
     if raw.left_out and not is_new:
       logging.warning('%s: %s', source, raw.left_out)
-    chosen = choose_splits(source, raw.splits, splits, usual)
-    read = {name: raw.splits[name] for name in chosen}
-    if faults := differences({name: part.ids for name, part in read.items()}):
+    raw = raw.chosen(splits, usual)
+    ids = {name: split.ids for name, split in raw.splits.items()}
+    if faults := differences(ids):
       logging.warning(
         '%s: these are not the documents of the published EURLEX57K (%s), so '
         'results cannot be compared with published results',
         source,
         '; '.join(faults),
       )
-    return dataclasses.replace(raw, splits=read)
+    return raw
 
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool

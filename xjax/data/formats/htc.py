@@ -97,7 +97,7 @@ class HtcData(DataConfig):
       kept = tuple(id_ for id_ in ids if id_ not in inner)
       return dataclasses.replace(document, labels=kept)
 
-    builder.read_files(files, splits, usual, read, _EXAMPLE, name_lines=True)
+    builder.read_files(files, splits, usual, read, name_lines=True)
     return builder.corpus(labels)
 
   def read_record(
@@ -115,7 +115,6 @@ class HtcData(DataConfig):
     )
 
 
-_EXAMPLE = 'a file like train.json or wos_train.json'
 _NO_TAXONOMY = re.compile(r'\..*|.*\.jsonl?(\.gz)?')  # hidden, or JSON
 
 

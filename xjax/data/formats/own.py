@@ -11,8 +11,7 @@ A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
 Splits that the source lacks are drawn from train.
 """
 
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -50,12 +49,10 @@ from xjax.data.formats.data_config import (
   read_document,
   source_name,
 )
-from xjax.data.formats.drawing import divided
+from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.label_files import read_descriptors
-from xjax.data.formats.own_files import Layout, find_layout, read_texts
+from xjax.data.formats.own_files import find_layout, read_texts
 from xjax.data.schema import Document
-
-_EXAMPLE = 'a train.csv, train.parquet or train.jsonl'
 
 
 @dataclasses.dataclass
@@ -166,67 +163,43 @@ class OwnData(DataConfig):
     builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     if layout.labels:
       builder.describe(read_descriptors, layout.labels)
-    names = [TRAIN]
-    if layout.divided:
-      lacks = self._missing(layout.splits)
-      wanted = [name for name in splits if name not in lacks]
-      # Splits that are missing are drawn from train, so train is read for them.
-      wanted += [TRAIN] if len(wanted) < len(splits) else []
-      names = choose_splits(self.dir, layout.splits, wanted, usual, _EXAMPLE)
-    keys = array('Q')  # of the documents in train
-    for name in names:
-      before = faults.count
-      builder.begin(name)
-      for split, document, messages in self._documents(layout, name, faults):
-        part = builder.splits.get(split) or builder.begin(split)
-        if builder.add(part, document, messages) and split == TRAIN:
-          keys.append(text_key(document, self.split_seed))
-      if not any(split.ids for split in builder.splits.values()):
-        faults.add_empty(layout.splits[name], 'document', before)
-    raw = builder.corpus()
-    parts = {name: part for name, part in raw.splits.items() if len(part)}
-    raw = dataclasses.replace(raw, splits=parts)
-    missing = self._missing(layout.splits if layout.divided else parts)
-    if missing and TRAIN in parts:
-      raw = divided(raw, keys, missing)
-    names = choose_splits(self.dir, raw.splits, splits, usual, _EXAMPLE)
-    chosen = {name: raw.splits[name] for name in names}
-    return dataclasses.replace(raw, splits=chosen)
-
-  def _missing(self, present: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the shares of the splits that are drawn."""
-    if TRAIN not in present or 'dev' in present:
-      return {}
     shares = {'dev': self.dev_share, 'test': self.test_share}
-    return {n: x for n, x in shares.items() if x and n not in present}
+    names, drawn = [TRAIN], {}
+    if layout.divided:
+      drawn = missing_shares(layout.splits, shares)
+      present = {*layout.splits, *drawn}
+      names = choose_splits(self.dir, present, splits, usual)
+    for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
+      path = layout.splits[name]
+      if layout.by_label:
+        records = read_texts(path, faults, by_label=True)
+        builder.read(name, path, records, read_document)
+      else:
+        self._read_table(builder, name, path, layout.divided)
+    raw = builder.corpus()
+    if not layout.divided:
+      drawn = missing_shares(raw.splits, shares)
+    raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
+    return raw.chosen(splits, usual)
 
-  def _documents(
-    self, layout: Layout, name: str, faults: Faults
-  ) -> Iterator[tuple[str, Document, list[str]]]:
-    """Yields the split of each document of a file or folder, and its faults.
-
-    A column may name the splits, if the layout does not.
-    """
-    path = layout.splits[name]
-    if layout.by_label:
-      for document, messages in read_texts(path, faults, by_label=True):
-        yield name, document, messages
-      return
-    with _opened(path, faults) as table:
+  def _read_table(
+    self, builder: CorpusBuilder, name: str, path: pathlib.Path, divided: bool
+  ) -> None:
+    """Reads the file of a split; if not `divided`, a column may name splits."""
+    with _opened(path, builder.faults) as table:
       columns = self._columns_of(table, str(path))
-      read, column = read_document, ''
+      read, split_in_column = read_document, None
       if columns is not None:
         read = functools.partial(read_row, columns)
-        column = '' if layout.divided else columns.split
-      if column:
-        logging.info('%s: the column %s names the splits', path, column)
-      for number, fields in with_faults(table.rows, faults, path):
-        document, split = read(fields, f'line-{number}'), name
-        if column and not (split := split_of(value := fields.row.get(column))):
-          split = name
-          message = f'{column} is {value!a}, not train, dev or test'
-          fields.faults.append(message)
-        yield split, document, fields.faults
+        if columns.split and not divided:
+          logging.info(
+            '%s: the column %s names the splits', path, columns.split
+          )
+          split_in_column = functools.partial(_split_in_column, columns.split)
+      records = with_faults(table.rows, builder.faults, path)
+      builder.read(
+        name, path, records, read, name_lines=True, split_of=split_in_column
+      )
 
   def is_record(self, fields: Fields) -> bool:
     if self.text and all(name in fields for name in self.text):
@@ -255,12 +228,10 @@ class OwnData(DataConfig):
     name, path = source_name(source)
     builder = CorpusBuilder(name, faults)
     if path is not None and path.is_dir():
-      before, split = faults.count, builder.begin('input')
-      for document, messages in read_texts(path, faults, by_label=False):
-        builder.add(split, document, messages)
-      if not split.ids:
-        faults.add_empty(path, 'document', before)
-      return split.documents
+      records = read_texts(path, faults, by_label=False)
+      return builder.read(
+        'input', path, records, self.read_input_record, need_labels=False
+      )
     with open_text(path or STREAM) as file:
       if kind_of(file, name) is FileKind.JSON_LINES:
         return self.parse_input(file, name, faults)
@@ -285,6 +256,18 @@ class OwnData(DataConfig):
 def _opened(path: pathlib.Path, faults: Faults) -> Iterator[Table]:
   with open_text(path) as file:
     yield read_table(file, str(path), faults)
+
+
+def _split_in_column(column: str, fields: Fields) -> str:
+  value = fields.row.get(column)
+  if split := split_of(value):
+    return split
+  fields.faults.append(f'{column} is {value!a}, not train, dev or test')
+  return TRAIN
+
+
+def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:
+  return (text_key(document, seed) for document in documents)
 
 
 def text_key(document: Document, seed: int) -> int:

@@ -14,12 +14,12 @@ from xjax.data.files.json_lines import (
   find_files,
   find_source,
   only_file,
+  with_faults,
 )
 from xjax.data.files.tables import encoding_of
 from xjax.data.formats.columns import SPLIT_NAMES, split_of
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.jsonl import LABELS
-from xjax.data.schema import Document
 
 _ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
 
@@ -130,20 +130,19 @@ def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
 
 def read_texts(
   folder: pathlib.Path, faults: Faults, by_label: bool
-) -> Iterator[tuple[Document, list[str]]]:
-  """Yields the text files below a folder as documents, with their faults.
+) -> Iterator[tuple[int, Fields]]:
+  """Yields the text files below a folder as records of the jsonl format.
 
   `by_label` says that they are FOLDER/<label>/.../*.txt. The id of a document
-  is its path in the folder. What the caller adds to its faults counts too.
+  is its path in the folder.
   """
   for inner in label_folders(folder) if by_label else [folder]:
     for path in _text_files(inner):
-      fields = Fields({})
-      labels = (fields.as_id(inner.name, 'the label'),) if by_label else None
-      id_ = fields.as_id(path.relative_to(folder).as_posix(), 'the path')
+      row = {'id': path.relative_to(folder).as_posix()}
+      row |= {'labels': [inner.name]} if by_label else {}
       try:
         data = path.read_bytes()
-        text = data.decode(encoding_of(io.BytesIO(data)))
+        row['text'] = data.decode(encoding_of(io.BytesIO(data)))
       except Fault as fault:
         faults.add(path, fault.line, str(fault))
       except OSError as error:
@@ -151,6 +150,4 @@ def read_texts(
       except UnicodeDecodeError as error:
         faults.add(path, 1, f'the text is damaged: {error.reason}')
       else:
-        fields.check_text([text])
-        yield Document(id_, {'text': text}, labels), fields.faults
-        faults.extend(path, 1, fields.faults)
+        yield from with_faults([(1, row)], faults, path)

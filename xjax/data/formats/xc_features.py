@@ -5,9 +5,9 @@ xc_files.read_xc reads. The names of labels may be in Y.txt or labels.txt, or
 their descriptors in labels.jsonl. Each file may be gzipped.
 """
 
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
+import functools
 import hashlib
 import itertools
 import os
@@ -30,14 +30,13 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus, choose_splits
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.drawing import divided
+from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.label_files import read_columns, read_descriptors
 from xjax.data.formats.svmlight import SparseRows, check_width
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.schema import Label, Labels, Split
 from xjax.data.sparse_documents import SparseDocuments
 
-DEV = 'dev'
 # Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
 # with only six decimals.
 _UNIT = 1e-3
@@ -83,12 +82,11 @@ class XcFeaturesData(DataConfig):
     names = [*files.pop('Y', ()), *files.pop('labels', ())]
     if self.named_ids:
       names = find_files(folder).get('labels', [])
-    draws = self.dev_share > 0 and TRAIN in files and DEV not in files
-    present = {*files, DEV} if draws else files
-    example = 'a train.txt or train.txt.gz'
-    chosen = choose_splits(self.dir, present, splits, usual, example)
-    wanted = dict.fromkeys(TRAIN if draws and n == DEV else n for n in chosen)
-    paths = {name: only_file(files[name], faults) for name in wanted}
+    drawn = missing_shares(files, {'dev': self.dev_share})
+    present = {*files, *drawn}
+    chosen = choose_splits(self.dir, present, splits, usual)
+    to_read = dict.fromkeys(TRAIN if n in drawn else n for n in chosen)
+    paths = {name: only_file(files[name], faults) for name in to_read}
     named = self._read_labels(names, faults)
     faults.settle()
     read = {path: _read(path) for path in paths.values()}
@@ -103,11 +101,8 @@ class XcFeaturesData(DataConfig):
       width = documents[TRAIN].n_features
       documents = {n: split.with_width(width) for n, split in documents.items()}
     raw = _corpus(self.dir, labels, documents)
-    if draws and TRAIN in documents:
-      keys = _keys(documents[TRAIN].rows, self.split_seed)
-      raw = divided(raw, keys, {DEV: self.dev_share})
-    parts = {name: raw.splits[name] for name in chosen}
-    return dataclasses.replace(raw, splits=parts)
+    raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
+    return raw.chosen(splits, usual)
 
   def read_input(self, source: str, faults: Faults) -> SparseDocuments:
     """Reads documents to be tagged from a feature file, plain or gzipped.
@@ -153,15 +148,14 @@ class XcFeaturesData(DataConfig):
     return SparseDocuments(os.fspath(path), rows, labels)
 
 
-def _keys(rows: sparse.csr_array, seed: int) -> array:
-  """Returns a key of each document; equal documents have equal keys."""
-  keys, salt = array('Q'), seed.to_bytes(8, 'little')
+def _keys(seed: int, documents: SparseDocuments) -> Iterator[int]:
+  """Yields a key of each document; equal documents have equal keys."""
+  rows, salt = documents.rows, seed.to_bytes(8, 'little')
   for start, end in itertools.pairwise(rows.indptr.tolist()):
     columns = rows.indices[start:end].data
     digest = hashlib.blake2b(columns, digest_size=8, salt=salt)
     digest.update(rows.data[start:end].data)
-    keys.append(int.from_bytes(digest.digest(), 'little'))
-  return keys
+    yield int.from_bytes(digest.digest(), 'little')
 
 
 def _read(path: pathlib.Path) -> SparseRows:

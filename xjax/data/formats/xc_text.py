@@ -33,7 +33,6 @@ from xjax.data.schema import Document
 
 ZONES = ('title', 'content')
 _SPLITS = {'trn': 'train', 'tst': 'test'}
-_EXAMPLE = 'a trn.json or trn.json.gz'
 
 
 @dataclasses.dataclass
@@ -75,7 +74,7 @@ class XcRepoData(DataConfig):
 
     builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
-    builder.read_files(files, splits, usual, read, _EXAMPLE)
+    builder.read_files(files, splits, usual, read)
     return builder.corpus(columns, ordered=True)
 
   def read_record(
