@@ -201,15 +201,13 @@ def decode_utf8(data: bytes) -> str:
 def parse_object(text: bytes | str) -> dict[str, Any]:
   """Reads one JSON object; a Fault for everything that is not strict JSON.
 
-  Not allowed are NaN, infinity, numbers that are too long, deep nesting, bytes
-  that are not UTF-8, and a field that occurs twice in an object.
+  Not allowed are NaN, infinity, numbers that are too long, deep nesting, and
+  bytes that are not UTF-8.
   """
   try:
     if isinstance(text, bytes):
       text = decode_utf8(text)
-    row = json.loads(
-      text, object_pairs_hook=_unique, parse_constant=_no_constant
-    )
+    row = json.loads(text, parse_constant=_no_constant)
   except Fault:
     raise
   except json.JSONDecodeError as error:
@@ -223,14 +221,6 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
     raise Fault('not JSON: a number is too long') from error
   if not isinstance(row, dict):
     raise Fault(f'{_json_type(row)}, not a JSON object {{...}}')
-  return row
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  row = dict(pairs)
-  if len(row) < len(pairs):
-    twice = next(repeated(name for name, _ in pairs))
-    raise Fault(f'field {twice!a} occurs twice in one object')
   return row
 
 

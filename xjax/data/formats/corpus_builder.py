@@ -284,7 +284,11 @@ class CorpusBuilder:
     data = json.dumps(record, ensure_ascii=False).encode()
     index = self._index
     gold = [index.setdefault(x, len(index)) for x in document.labels or ()]
-    split.note(document, gold, data)
+    split.ids[document.id] = None
+    split.text_digests.append(text_digest(document.zones.values()))
+    split.values.extend(gold)
+    split.ends.append(len(split.values))
+    split.digest.update(len(data).to_bytes(8, 'little') + data)
     return data
 
   def corpus(
@@ -315,32 +319,24 @@ class _SplitBuilder:
   def __init__(self, name: str, records: RecordStore):
     self.name, self.records = name, records
     self.ids: dict[str, None] = {}
-    self._ends, self._values = array('q', [0]), array('i')
-    self._text_digests = array('Q')
-    self._digest = hashlib.sha256()
+    self.ends, self.values = array('q', [0]), array('i')  # of gold labels
+    self.text_digests = array('Q')
+    self.digest = hashlib.sha256()
 
   @property
   def documents(self) -> Sequence[Document]:
     return StoredDocuments(self.records, _plain_document)
-
-  def note(self, document: Document, gold: list[int], data: bytes) -> None:
-    self.ids[document.id] = None
-    self._text_digests.append(text_digest(document.zones.values()))
-    self._values.extend(gold)
-    self._ends.append(len(self._values))
-    self._digest.update(len(data).to_bytes(8, 'little'))
-    self._digest.update(data)
 
   def done(self) -> Split:
     return Split(
       name=self.name,
       ids=tuple(self.ids),
       gold=Ragged(
-        np.asarray(self._ends, np.int64), np.asarray(self._values, np.int32)
+        np.asarray(self.ends, np.int64), np.asarray(self.values, np.int32)
       ),
       documents=self.documents,
-      digest=self._digest.hexdigest(),
-      text_digests=np.asarray(self._text_digests, np.uint64),
+      digest=self.digest.hexdigest(),
+      text_digests=np.asarray(self.text_digests, np.uint64),
     )
 
 
