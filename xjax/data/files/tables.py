@@ -6,7 +6,6 @@ import contextlib
 import csv
 import dataclasses
 import enum
-import functools
 import io
 import itertools
 import os
@@ -21,14 +20,12 @@ from xjax.data.files.json_lines import UTF16_MARKS, read_rows, reading
 _PARQUET_MAGIC = b'PAR1'
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
-_PIECE = 1 << 20  # bytes that are read at a time
 _LONGEST_CELL = 1 << 27  # characters
 _LONGEST_NAME = 100  # characters in the name of a column
 _DELIMITERS = ',;\t|'
 _NO_DELIMITER = '\x1f'  # for tables with a single column
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 _NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
-_NOT_UTF8 = re.compile('[\udc80-\udcff]')  # bytes that surrogateescape escapes
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
 _FORMULA = ('=', '+', '-', '@', '\t', '\r')
@@ -219,36 +216,29 @@ def encoding_of(file: BinaryIO) -> str:
 
   It is 'utf-16' after a byte order mark, 'utf-8-sig' if all bytes are UTF-8,
   else 'cp1252', or 'latin-1' if cp1252 lacks a byte. A Fault tells of a NUL, or
-  of a byte that is not UTF-8 in a text that mostly is.
+  of a byte that is not UTF-8 in a text that is UTF-8 elsewhere.
   """
-  decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
-  line, bad_line = 1, 0
-  valid = broken = lacking = cut = 0
-  pieces = iter(functools.partial(file.read, _PIECE), b'')
-  for piece in itertools.chain(pieces, [b'']):  # b'' ends the last character
-    if line == 1 and piece.startswith(UTF16_MARKS):
+  bad_line, is_utf8, lacking = 0, False, False
+  for number, line in enumerate(file, 1):
+    if number == 1 and line.startswith(UTF16_MARKS):
       file.seek(0)
       return 'utf-16'
-    if (at := piece.find(0)) >= 0:
-      line += piece.count(b'\n', 0, at)
-      raise Fault('a NUL byte: the file is not text', line)
-    text = decoder.decode(piece, final=not piece)
-    bad = list(_NOT_UTF8.finditer(text))
-    if bad and not broken:
-      bad_line = line + text.count('\n', 0, bad[0].start())
-    broken += len(bad)
-    cut = len(bad)  # in the end, whether the last character is incomplete
-    valid += len(text) - len(text.encode('ascii', 'ignore')) - len(bad)
-    lacking += bool(_NOT_IN_CP1252.search(piece))
-    line += piece.count(b'\n')
+    if b'\0' in line:
+      raise Fault('a NUL byte: the file is not text', number)
+    valid = line
+    try:
+      line.decode()
+    except UnicodeDecodeError as error:
+      valid, bad_line = line[: error.start], bad_line or number
+    # Text in another encoding is hardly ever valid UTF-8 by accident.
+    is_utf8 |= not valid.isascii()
+    lacking |= bool(_NOT_IN_CP1252.search(line))
   file.seek(0)
-  if not broken:
+  if not bad_line:
     return 'utf-8-sig'
-  # Text in another encoding is hardly ever valid UTF-8 by accident.
-  if valid > 2 * broken or valid and cut == broken:
-    raise Fault(
-      'a byte that is not UTF-8, although most of the text is UTF-8', bad_line
-    )
+  if is_utf8:
+    message = 'a byte that is not UTF-8, although other text is UTF-8'
+    raise Fault(message, bad_line)
   return 'latin-1' if lacking else 'cp1252'
 
 
