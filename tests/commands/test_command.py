@@ -75,7 +75,7 @@ def test_a_config_is_named_or_a_file(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'mine.py').touch()
   assert config_file('mine.py:x') == 'mine.py:x'
-  assert config_file('xc_plt').endswith('/linear_models.py:xc_plt')
+  assert config_file('xc_plt').endswith('/__init__.py:xc_plt')
   han = named_config('quickstart:han')
   assert type(han.model.encoder).__name__ == 'HANConfig'
 
@@ -144,7 +144,7 @@ def test_names_are_replaced_wherever_flags_have_them():
   argv = ['xjax train', '-config=quickstart', '--config', 'xc_plt', '--k=1']
   config.replace_config_names(argv)
   assert argv[1].endswith('configs/quickstart.py')
-  assert argv[2].endswith('configs/linear_models.py:xc_plt')
+  assert argv[2].endswith('configs/__init__.py:xc_plt')
   assert argv[::3] == ['xjax train', '--k=1']
 
 

@@ -71,13 +71,6 @@ def test_the_first_variant_is_the_default(name):
     named_config(f'{name}:none')
 
 
-def test_a_file_of_several_configs_needs_a_name():
-  path, _ = config_file('xc_best').split(':')
-  for wrong in ('', ':', ':_given', ':Config', ':variants', ':get_config'):
-    with pytest.raises(ConfigError, match='NAME is one of eurlex57k_best_cpu,'):
-      named_config(f'{path}{wrong}')
-
-
 @pytest.mark.parametrize('name', SWEEPS)
 def test_every_trial_is_valid(name):
   check_sweep(sweep_of(name), named_config(name), seeds=5)

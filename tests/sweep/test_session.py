@@ -104,9 +104,9 @@ def test_reads_a_sweep_by_name(tmp_path):
 @pytest.mark.parametrize(
   'source, message',
   [
-    ('x = 1', r'has no get_sweep\(\)'),
+    ('x = 1', r'has no function get_sweep\(\)'),
     ('def get_sweep():\n  return {}[3]', 'KeyError: 3'),
-    ('def get_sweep():\n  3', 'must return a Sweep, not NoneType'),
+    ('def get_sweep():\n  3', 'must return a Sweep'),
   ],
 )
 def test_says_what_is_wrong_with_a_file(tmp_path, source, message):

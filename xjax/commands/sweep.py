@@ -51,7 +51,8 @@ def main() -> None:
   from xjax.sweep.trials import with_trials
   from xjax.sweep.workers import Workers
 
-  sweep = with_trials(read_sweep(config.file()), _N_TRIALS.value)
+  sweep = config.as_flag(read_sweep, config.file())
+  sweep = with_trials(sweep, _N_TRIALS.value)
   folder = SweepFolder.at(_WORKDIR.value)
   launcher = Launcher(_LAUNCHER.value)
   gpus = list(dict.fromkeys(_GPUS.value))  # without duplicates

@@ -5,12 +5,13 @@ the function get_config of a file that has only one config goes by the name of
 the file. A user's file has one function, get_config.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import functools
-import inspect
+import importlib
 from typing import Any
 
 from xjax.models.contract import Config
+from xjax.run.named_configs import call_variant, shipped_configs
 
 
 def variants(*names: str) -> Callable[..., Any]:
@@ -31,22 +32,9 @@ def variants(*names: str) -> Callable[..., Any]:
   return decorate
 
 
-def by_name(functions: Mapping[str, Any], name: str) -> Config:
+def get_config(name: str) -> Config:
   """Returns the config NAME or NAME:VARIANT of a file with several configs."""
   name, colon, variant = name.partition(':')
-  configs = {
-    known: function
-    for known, function in functions.items()
-    if inspect.isfunction(function)
-    and function.__module__ == functions['__name__']
-    and known[0] != '_'
-    and known != 'get_config'
-  }
-  if name not in configs:
-    raise ValueError(
-      f'give FILE.py:NAME, where NAME is one of {", ".join(configs)}'
-    )
-  function = configs[name]
-  if colon and not inspect.signature(function).parameters:
-    raise ValueError(f'there are no variants; leave out :{variant}')
-  return function(*[variant] if colon else [])
+  file = shipped_configs()[name].file
+  module = importlib.import_module(f'xjax.configs.{file.stem}')
+  return call_variant(getattr(module, name), colon + variant)

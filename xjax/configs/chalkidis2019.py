@@ -19,7 +19,7 @@ Data: EURLEX57K. Hardware: one GPU. Expected: not run yet; the figures are those
 of the paper. Time: hours.
 """
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import SubwordsConfig, WordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.models.contract import Config
@@ -47,10 +47,6 @@ from xjax.train.train_config import NoTrain
 
 _FULL = ('header', 'recitals', 'main_body', 'attachments')
 _DOCUMENTS = 45_000  # of train
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 def eurlex57k_bigru_att() -> Config:

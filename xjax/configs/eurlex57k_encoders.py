@@ -16,7 +16,7 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: 40 minutes of training and a few minutes of judging.
 """
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.label_trees.clusters import ClusterTree
@@ -36,10 +36,6 @@ from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import ClsConfig
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 def eurlex57k_minilm() -> Config:

@@ -17,7 +17,7 @@ minutes to two hours.
 
 import dataclasses
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.models.contract import Config
@@ -49,10 +49,6 @@ _STEPS = {
   'bigru_lwan_l2v': 1350,
   'zero_bigru_lwan': 2200,
 }
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 @variants(*_STEPS)

@@ -20,7 +20,7 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: see each system. Time:
 minutes.
 """
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
@@ -33,10 +33,6 @@ from xjax.models.linear.dual import Loss
 from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.train.train_config import TrainConfig
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 @variants('small', 'large')

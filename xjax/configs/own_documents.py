@@ -11,7 +11,7 @@ Data: your own documents. Hardware: two CPU cores. Expected: see each config.
 Time: depends on the corpus.
 """
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import AutoTfidfConfig, TfidfConfig
 from xjax.data.formats.own import OwnData
 from xjax.data.label_trees.clusters import ClusterTree
@@ -21,10 +21,6 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 def auto() -> Config:

@@ -8,7 +8,7 @@ Data: your own documents. Hardware: two CPU cores for small label sets, else a
 GPU. Expected: depends on the corpus. Time: depends on the corpus.
 """
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import (
   FeatureFilesConfig,
   GivenFeaturesConfig,
@@ -43,10 +43,6 @@ from xjax.networks.rows.update import FusedAdam
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 from xjax.train.train_config import NoTrain
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 def own_bigru_lwan() -> Config:

@@ -16,7 +16,7 @@ Data: EURLEX57K. Hardware: two CPU cores and 8 GB. Expected: see each system.
 Time: half an hour.
 """
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,
@@ -50,10 +50,6 @@ from xjax.train.train_config import NoTrain
 
 _TITLE = ('title',)
 _TEXT = ('header', 'recitals', 'main_body', 'attachments')
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 def eurlex57k_best_cpu() -> Config:

@@ -43,7 +43,7 @@ _UNITS = {
 
 @variants(*_UNITS)
 def get_config(system: str) -> Config:
-  return chalkidis2019.get_config(f'eurlex57k_{system}')
+  return getattr(chalkidis2019, f'eurlex57k_{system}')()
 
 
 @variants(*_UNITS)

@@ -27,7 +27,7 @@ Time: not measured.
 
 from typing import NamedTuple
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
 from xjax.configs.linear_models import eurlex57k_xr_linear, tib_sid_xr_linear
 from xjax.data.config import SubwordsConfig, TfidfConfig
@@ -51,10 +51,6 @@ from xjax.networks.pooling import ClsConfig, MeanConfig
 from xjax.train.batches.candidates import Candidates
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 @variants('ranker', 'full')

@@ -19,7 +19,7 @@ Time: not measured.
 import dataclasses
 from typing import NamedTuple
 
-from xjax.configs import by_name, variants
+from xjax.configs import variants
 from xjax.data.config import SubwordsConfig, WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
@@ -54,10 +54,6 @@ _DOCUMENTS = {  # of train
   'amazon_670k': 490_449,
   'wiki_500k': 1_779_881,
 }
-
-
-def get_config(name: str = '') -> Config:
-  return by_name(globals(), name)
 
 
 def _config(

@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
 CONFIGS = pathlib.Path(__file__).parents[1] / 'configs'
 # Files of configs are modules of this name, as ml_collections names them.
 _MODULE = 'config_config'
+T = typing.TypeVar('T')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +41,10 @@ class ShippedConfig:
 
   @property
   def path(self) -> str:
-    """Returns what loads it: FILE.py, or FILE.py:NAME if there are several."""
-    return str(self.file) if self.alone else f'{self.file}:{self.name}'
+    """Returns what loads it: FILE.py, or that of all configs with :NAME."""
+    if self.alone:
+      return str(self.file)
+    return f'{CONFIGS / "__init__.py"}:{self.name}'
 
 
 @functools.cache
@@ -58,8 +61,6 @@ def shipped_configs() -> dict[str, ShippedConfig]:
       and node.name[0] != '_'
       and ast.unparse(node.returns or node) == 'Config'
     ]
-    if len(functions) > 1:  # get_config finds the others by their names
-      functions = [node for node in functions if node.name != 'get_config']
     for node in functions:
       name = path.stem if node.name == 'get_config' else node.name
       own = ast.get_docstring(node) or ''
@@ -94,8 +95,7 @@ def config_file(name: str) -> str:
   """Returns the path of the file of a config.
 
   `name` is the name of a config of xjax, such as `quickstart`, or a path of a
-  Python file. If it ends in `:VARIANT`, so does the result. In a file with
-  several configs, the result is FILE.py:NAME or FILE.py:NAME:VARIANT.
+  Python file. If it ends in `:VARIANT`, so does the result.
   """
   stem, colon, variant = name.partition(':')
   if stem.endswith('.py'):
@@ -125,21 +125,32 @@ def named_config(name: str) -> 'Config':
   """
   from xjax.models.contract import Config
 
+  return from_file(name, 'get_config', Config)
+
+
+def from_file(name: str, function: str, kind: type[T]) -> T:
+  """Returns what a function of a config's file returns (see named_config)."""
   path, colon, variant = config_file(name).partition(':')
   shown = f'config={_shown(path, colon + variant)}'
   try:
-    get_config = _get_config(path)
-    if colon and not inspect.signature(get_config).parameters:
-      raise ConfigError(f'there are no variants; leave out :{variant}')
-    config = get_config(*[variant] if colon else [])
+    value = call_variant(_load(path, function), colon + variant)
   except (UserError, ValueError) as error:
     raise ConfigError(f'{shown}: {error}') from error
   except (Exception, SystemExit) as error:  # a user's file may raise anything
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(f'{shown}: {type(error).__name__}: {last}') from error
-  if not isinstance(config, Config):
-    raise ConfigError(f'{shown}: get_config() must return a Config')
-  return config
+  if not isinstance(value, kind):
+    raise ConfigError(f'{shown}: {function}() must return a {kind.__name__}')
+  return value
+
+
+def call_variant(function: Callable[..., Any], ending: str) -> Any:
+  """Calls a function without an argument, or with that of `:VARIANT`."""
+  if not ending:
+    return function()
+  if not inspect.signature(function).parameters:
+    raise ConfigError(f'there are no variants; leave out {ending}')
+  return function(ending[1:])
 
 
 def _shown(path: str, ending: str) -> str:
@@ -151,13 +162,13 @@ def _shown(path: str, ending: str) -> str:
   return ending[1:] if is_family else file.stem + ending
 
 
-def _get_config(path: str) -> Callable[..., Any]:
-  """Runs a Python file, and returns its function get_config."""
+def _load(path: str, name: str) -> Callable[..., Any]:
+  """Runs a Python file, and returns its function with a name."""
   loader = importlib.machinery.SourceFileLoader(_MODULE, path)
   spec = importlib.util.spec_from_loader(_MODULE, loader)
   module = importlib.util.module_from_spec(spec)
   sys.modules[_MODULE] = module  # dataclasses look for their module there
   loader.exec_module(module)
-  if not callable(function := getattr(module, 'get_config', None)):
-    raise ConfigError('the file has no function get_config()')
+  if not callable(function := getattr(module, name, None)):
+    raise ConfigError(f'the file has no function {name}()')
   return function

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import pathlib
 import pprint
-import runpy
 import shlex
 from typing import Any
 
@@ -21,6 +20,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.models.config_json import diff, from_json, to_json
 from xjax.models.contract import Config
+from xjax.run.named_configs import from_file
 from xjax.sweep.config import Sweep, Tpe
 from xjax.sweep.launchers import Launcher, Place, job_words, train_words
 from xjax.sweep.trials import (
@@ -196,29 +196,9 @@ class SweepSession:
           yield shlex.join(self.command(run.place))
 
 
-def read_sweep(path: str) -> Sweep:
+def read_sweep(name: str) -> Sweep:
   """Returns the sweep of FILE.py, or of FILE.py:NAME by get_sweep(NAME)."""
-  file, _, name = path.partition(':')
-  arguments = [name] if name else []
-  try:
-    make = runpy.run_path(file).get('get_sweep')
-    sweep = make(*arguments) if make else None
-  except Exception as error:  # a user's Python file may raise any error
-    last = str(error).strip().rpartition('\n')[2]
-    raise ConfigError(
-      f'--config={path}: cannot read the sweep ({type(error).__name__}: {last})'
-    ) from error
-  if not make:
-    raise ConfigError(
-      f'--config={path}: has no get_sweep(); add one, as in '
-      'xjax/configs/sweep_quickstart.py'
-    )
-  if not isinstance(sweep, Sweep):
-    raise ConfigError(
-      f'--config={path}: get_sweep() must return a Sweep, not '
-      f'{type(sweep).__name__}'
-    )
-  return sweep
+  return from_file(name, 'get_sweep', Sweep)
 
 
 def write_config(

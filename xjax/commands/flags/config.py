@@ -72,10 +72,10 @@ def define() -> 'flags.FlagHolder[Config]':
 def replace_config_names(argv: list[str]) -> None:
   """Puts paths for names of configs, in place: config_flags reads sys.argv."""
   for i, name in values_of(argv, 'config'):
-    argv[i] = f'--config={_as_flag(config_file, name)}'
+    argv[i] = f'--config={as_flag(config_file, name)}'
 
 
-def _as_flag(read: Callable[[str], T], name: str) -> T:
+def as_flag(read: Callable[[str], T], name: str) -> T:
   """Returns read(name); messages say --config=NAME, not config=NAME."""
   try:
     return read(name)
@@ -105,7 +105,7 @@ def check_overrides(argv: list[str]) -> None:
   if names and not given:
     raise ConfigError(f'--config.{names[0]} needs --config=NAME')
   if given:
-    config = _as_flag(named_config, given[-1][1])
+    config = as_flag(named_config, given[-1][1])
     for name in names:
       if fault := field_fault(config, name):
         raise ConfigError(fault)
