@@ -36,9 +36,7 @@ _ITERATIONS = flags.DEFINE_integer(
 _NAMES = flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'
 )
-_OUTPUT = flags.DEFINE_string(
-  'output', '', 'Folder for comparison.json and comparison.tex.'
-)
+_OUTPUT = flags.DEFINE_string('output', '', 'Folder for comparison.json.')
 judging.define_companions()
 judging.define_shared()
 

@@ -8,9 +8,8 @@ xjax evaluate --predictions=FILE --gold=FILE
 
 The program prints one table, with a column for each slice. If --protocol asks
 for several protocols, it prints a table for each slice, with a column for each
-protocol. With --output, it writes predictions.npz, metrics.json, metrics.csv,
-metrics.tex and documents.jsonl to the folder of this flag, and for a run
-calibration.json.
+protocol. With --output, it writes predictions.npz, metrics.json, metrics.csv
+and documents.jsonl to the folder of this flag, and for a run calibration.json.
 """
 
 import typing

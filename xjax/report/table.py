@@ -154,25 +154,22 @@ def rows_table(rows: Sequence[Sequence[str]]) -> str:
   return '\n'.join(f'| {" | ".join(row)} |' for row in lines)
 
 
-def latex_table(table: Table, percent: bool = False, decimals: int = 1) -> str:
+def latex_table(table: Table, decimals: int = 1) -> str:
   r"""Returns a tabular environment for \input; the best values are bold.
 
   Text columns are aligned to the left, and number columns to the right. The
-  document needs \usepackage{booktabs}. With `percent`, fractions are times 100;
-  their spreads have as many decimals.
+  document needs \usepackage{booktabs}. Fractions and their spreads are times
+  100.
   """
 
   def shown(cell: Cell) -> str:
-    scaled = percent and isinstance(cell.value, float)
     text, below = escape_latex(cell.text), escape_latex(cell.below)
-    if scaled:
-      text = f'{100 * cell.value:.{decimals}f}'
+    if isinstance(cell.value, float):
+      text, below = f'{100 * cell.value:.{decimals}f}', ''
+    if cell.spread is not None:
+      below = f'$\\pm$ {100 * cell.spread:.{decimals}f}'
     text = f'\\textbf{{{text}}}' if cell.best else text
-    if not scaled:
-      return f'{text} {below}' if below else text
-    if cell.spread is None:
-      return text + below
-    return f'{text} $\\pm$ {100 * cell.spread:.{decimals}f}'
+    return f'{text} {below}'.rstrip()
 
   def line(cells: Iterable[str]) -> str:
     return f'{" & ".join(cells)} \\\\\n'

@@ -23,7 +23,7 @@ from xjax.report.terminal.judgement import (
 
 FILES = [
   *('documents.jsonl', 'judged.json'),
-  *('metrics.csv', 'metrics.json', 'metrics.tex', 'predictions.npz'),
+  *('metrics.csv', 'metrics.json', 'predictions.npz'),
 ]
 
 

@@ -70,7 +70,7 @@ def save_report(
   if markdown:
     texts[markdown] = render_markdown(page)
   if latex:
-    texts[latex] = latex_table(page.results, True, latex_decimals)
+    texts[latex] = latex_table(page.results, latex_decimals)
   for path, text in texts.items():
     with atomic_write(os.path.expanduser(path)) as file:
       file.write(text)

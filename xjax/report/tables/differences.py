@@ -1,4 +1,4 @@
-"""Shows a comparison of systems as tables, and writes it to files."""
+"""Shows a comparison of systems as tables, and writes it to a file."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.core.atomic import atomic_write, write_json
+from xjax.core.atomic import write_json
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.metric import is_weighed
@@ -15,7 +15,6 @@ from xjax.report.table import (
   MISSING,
   Cell,
   Table,
-  latex_table,
   number_cell,
   plain_text,
 )
@@ -23,7 +22,6 @@ from xjax.report.terminal.judgement import recall_lines
 
 # (bound, stars): a p-value below the bound gets these stars.
 _STARS = ((0.01, '**'), (0.05, '*'))
-JSON, LATEX = 'comparison.json', 'comparison.tex'
 
 
 def comparison_text(compared: Compared) -> str:
@@ -162,26 +160,6 @@ def _change_table(
   return Table.of(columns, rows, n_text)
 
 
-def value_table(compared: Compared) -> Table:
-  """Returns values by slice and system; stars mark significant differences."""
-  base, metrics = compared.groups[0].name, compared.plan.metrics
-  rows_of: dict[str, dict[str, dict[str, Cell]]] = {}
-  for row in compared.comparison.differences:
-    slice_rows = rows_of.setdefault(row.slice, {base: {}})
-    slice_rows[base][row.metric] = number_cell(row.baseline)
-    slice_rows.setdefault(row.system, {})[row.metric] = number_cell(
-      row.value, below=stars(row.holm)
-    )
-  rows, starts = [], []
-  for name, systems in rows_of.items():
-    starts.append(len(rows))
-    for who, values in systems.items():
-      title, cells = name if who == base else '', map(values.get, metrics)
-      rows.append([title, who, *cells])
-  columns = 'slice', 'system', *metrics
-  return Table.of(columns, rows, n_text=2, starts=frozenset(starts[1:]))
-
-
 def seed_table(rows: Sequence[SeedEstimate]) -> Table:
   """Returns a table of the means over runs that differ only in their seeds."""
   return Table.of(
@@ -213,13 +191,9 @@ def _p(value: float | None) -> Cell:
 
 
 def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
-  """Writes comparison.json and comparison.tex to a folder."""
-  folder = pathlib.Path(os.path.expanduser(folder))
-  write_json(folder / JSON, comparison_json(compared))
-  values = latex_table(value_table(compared), percent=True)
-  with atomic_write(folder / LATEX) as file:
-    tables = map(latex_table, _tables(compared).values())
-    file.write('\n'.join([values, *tables]))
+  """Writes comparison.json to a folder."""
+  path = pathlib.Path(os.path.expanduser(folder)) / 'comparison.json'
+  write_json(path, comparison_json(compared))
 
 
 def comparison_json(compared: Compared) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from xjax.judge.predictions import Predictions
 from xjax.report.runs import protocols
 from xjax.report.table import (
   Table,
-  latex_table,
   list_item,
   number_cell,
   plain_text,
@@ -43,7 +42,7 @@ from xjax.report.tables.metrics import (
 )
 
 WIDTH = 100  # maximum number of characters of a line, where possible
-LATEX, DOCUMENTS = 'metrics.tex', 'documents.jsonl'
+DOCUMENTS = 'documents.jsonl'
 _MODEL, _PRIOR = 'model', 'popularity prior'
 _THEM = '{them}'  # stands for the names of protocols in a sentence
 
@@ -101,11 +100,10 @@ def write_judgement(
 ) -> None:
   """Writes predictions and their metrics to a folder, as one set.
 
-  The files are predictions.npz, metrics.json, metrics.csv, metrics.tex,
-  documents.jsonl, calibration.json if the scores are calibrated, and
-  judged.json, which lists the other files. xjax compare and xjax report can
-  read the folder. `split` names the run's folder below eval/, if
-  there is a calibration.
+  The files are predictions.npz, metrics.json, metrics.csv, documents.jsonl,
+  calibration.json if the scores are calibrated, and judged.json, which lists
+  the other files. xjax compare and xjax report can read the folder. `split`
+  names the run's folder below eval/, if there is a calibration.
   """
   mark = pathlib.Path(folder).expanduser() / MARK
   if calibration and calibration.reason:
@@ -115,10 +113,6 @@ def write_judgement(
     write_evaluation(new, predictions, metrics)
     if calibration:
       calibration.save(new / CALIBRATION)
-    with atomic_write(new / LATEX) as file:
-      for protocol in protocols(metrics):
-        table = latex_table(metrics_table(metrics, protocol))
-        file.write(f'% protocol {protocol}\n{table}')
     with atomic_write(new / DOCUMENTS) as file:
       for line in document_lines(predictions, criteria):
         file.write(line + '\n')
