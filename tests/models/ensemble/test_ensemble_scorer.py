@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.fixtures.dense_lists import dense_topk
-from xjax.core.ranking import Lists, Query, RankWeights
+from tests.fixtures.dense_lists import Table, rows_of
+from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.schema import Label, LabelSpace
@@ -13,7 +13,6 @@ from xjax.models.ensemble.ensemble_model import (
   EnsembleScorer,
   Member,
 )
-from xjax.models.scorer import Scorer
 
 L, DEPTH = 30, 6
 NONE = -np.inf
@@ -21,35 +20,6 @@ NONE = -np.inf
 
 def probability(logit):
   return 1 / (1 + np.exp(-np.float64(logit)))
-
-
-class Table(Scorer):
-  """Scores labels by a table; the text of a document is a row of the table.
-
-  Attributes:
-    scores: float32 [documents, labels]. A label is not listed at -inf.
-  """
-
-  def __init__(self, scores, kind=ScoreKind.LOGIT):
-    self.scores, self.score_kind = np.float32(scores), kind
-    self.n_labels = self.scores.shape[1]
-
-  def rank(self, documents, query):
-    assert documents.vectors is None or self.reads_vectors
-    query = query.for_labels(self.n_labels)
-    table = self.scores[list(map(int, documents))]
-    weights = query.weights
-    filters = {'slices': query.slices, 'allowed': query.allowed}
-    if weights and self.score_kind is ScoreKind.PROBABILITY:
-      table = np.where(weights.values > 0, weights.values * table, NONE)
-    elif weights:
-      filters |= {'weights': weights.values, 'sigmoid': weights.sigmoid}
-    return Lists(*dense_topk(table, query.k, **filters))
-
-
-def rows_of(n):
-  """Documents that name the first n rows of a table."""
-  return Documents([str(row) for row in range(n)])
 
 
 def ranked(scorer, n, k, weights=None, sigmoid=(1.0, 0.0), **query):

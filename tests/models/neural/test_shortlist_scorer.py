@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.fixtures.dense_lists import dense_topk
-from tests.models.ensemble.test_ensemble_scorer import Table
+from tests.fixtures.dense_lists import Table, dense_topk
 from tests.models.neural.test_neural_scorer import L, draw, made, mesh_of
 from xjax.core.ranking import Lists, Query, RankWeights, mask_of
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.models.ensemble.test_ensemble_scorer import Table, ranked
+from tests.fixtures.dense_lists import Table
+from tests.models.ensemble.test_ensemble_scorer import ranked
 from xjax.core.types import PAD
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace

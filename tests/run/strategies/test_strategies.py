@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.ranking import Lists, Query
+from tests.fixtures.dense_lists import Table, rows_of
+from xjax.core.ranking import Query
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.documents import Documents
 from xjax.run.strategies.strategies import (
   Greedy,
   RankedDocuments,
@@ -23,46 +23,18 @@ KINDS = list(ScoreKind)
 SIGMOID = (1.7, -0.4)  # makes probabilities of margins
 
 
-class DenseScorer:
-  """Knows the scores of all documents, and ranks labels by sorting them."""
+class CountedTable(Table):
+  """Counts the documents that it ranks."""
 
-  assigned_above = None
-  selected_by = 'exact'
-
-  def __init__(self, scores_NL, kind):
-    self.scores_NL, self.score_kind = scores_NL.astype(np.float32), kind
-    self.n_labels = scores_NL.shape[1]
-    self.asked = 0
+  asked = 0
 
   def rank(self, documents, query):
     assert not query.slices and query.allowed is None
-    weights, k = query.weights, query.k
-    scores_BL = self.scores_NL[[int(text) for text in documents]]
-    if weights is not None:
-      weights, sigmoid = weights
-      assert weights.dtype == np.float32 and weights.max() == 1
-      weights = weights[: self.n_labels]
-      if self.score_kind is ScoreKind.PROBABILITY:
-        scores_BL = np.where(weights > 0, weights * scores_BL, -np.inf)
-      else:
-        a, b = np.float32(sigmoid)
-        with np.errstate(divide='ignore'):
-          logs_L = np.log(weights)
-        scores_BL = logs_L - np.logaddexp(np.float32(0), -(a * scores_BL + b))
+    if query.weights is not None:
+      values = query.weights.values
+      assert values.dtype == np.float32 and values.max() == 1
     self.asked += len(documents)
-    best_BL = np.argsort(-scores_BL, axis=1, kind='stable')[:, :k]
-    found_BK = np.take_along_axis(scores_BL, best_BL, 1)
-    ids_BK = np.where(found_BK == -np.inf, PAD, best_BL).astype(np.int32)
-    fill = [(0, 0), (0, k - ids_BK.shape[1])]
-    return Lists(
-      np.pad(ids_BK, fill, constant_values=PAD)[None],
-      np.pad(found_BK, fill, constant_values=-np.inf)[None],
-    )
-
-
-def rows(n):
-  """Returns documents whose texts are their rows."""
-  return Documents([str(row) for row in range(n)])
+    return super().rank(documents, query)
 
 
 def logits(seed, n=N, n_labels=L, scale=2.0):
@@ -81,37 +53,40 @@ def ranked(logits_NL, kind, known=5):
       scores_NL = (scores_NL - SIGMOID[1]) / SIGMOID[0]
     case ScoreKind.PROBABILITY:
       scores_NL = 1 / (1 + np.exp(-scores_NL))
-  scorer = DenseScorer(scores_NL, kind)
+  scorer = CountedTable(scores_NL, kind)
   n = len(logits_NL)
   lists = known_of(scorer, n, known) if known else None
-  return RankedDocuments(scorer, rows(n), SIGMOID, lists)
+  return RankedDocuments(scorer, rows_of(n), SIGMOID, lists)
 
 
 def known_of(scorer, n, k):
   """Returns the k best labels of n documents, and their scores."""
-  lists = scorer.rank(rows(n), Query(k))
+  lists = scorer.rank(rows_of(n), Query(k))
   scorer.asked = 0
   return lists.ids_GNK[0], lists.scores_GNK[0]
 
 
-def probabilities(documents):
-  """Returns the probabilities that the scores mean, float64 [N, L]."""
-  scores_NL = documents.scorer.scores_NL.astype(np.float64)
-  if documents.scorer.score_kind is ScoreKind.PROBABILITY:
-    return scores_NL
+def meant_logits(documents):
+  """Returns the logits that scores mean that are no probabilities."""
   is_margin = documents.scorer.score_kind is ScoreKind.MARGIN
   a, b = SIGMOID if is_margin else (1, 0)
-  return 1 / (1 + np.exp(-(a * scores_NL + b)))
+  return a * documents.scorer.scores.astype(np.float64) + b
+
+
+def probabilities(documents):
+  """Returns the probabilities that the scores mean, float64 [N, L]."""
+  scores_NL = documents.scorer.scores.astype(np.float64)
+  if documents.scorer.score_kind is ScoreKind.PROBABILITY:
+    return scores_NL
+  return 1 / (1 + np.exp(-meant_logits(documents)))
 
 
 def log_misses(documents):
   """Returns log(1 - p), float64 [N, L]; exact even where p rounds to 1."""
-  scores_NL = documents.scorer.scores_NL.astype(np.float64)
+  scores_NL = documents.scorer.scores.astype(np.float64)
   if documents.scorer.score_kind is ScoreKind.PROBABILITY:
     return np.log1p(-scores_NL)
-  is_margin = documents.scorer.score_kind is ScoreKind.MARGIN
-  a, b = SIGMOID if is_margin else (1, 0)
-  return -np.logaddexp(0, a * scores_NL + b)
+  return -np.logaddexp(0, meant_logits(documents))
 
 
 def best(gains_L, k):
@@ -139,7 +114,7 @@ def algorithm_1(p_NL, k, beta, order_N):
 
 def assert_raw_scores(found, documents, rtol):
   """Checks that the scores of chosen labels are those of the scorer."""
-  raw_NL, ids_NK = documents.scorer.scores_NL, found.ids_NK
+  raw_NL, ids_NK = documents.scorer.scores, found.ids_NK
   wanted = np.take_along_axis(raw_NL, ids_NK, 1)
   np.testing.assert_allclose(found.scores_NK, wanted, rtol=rtol, atol=1e-5)
 
@@ -291,18 +266,11 @@ def test_fewer_labels_than_asked_for(strategy, kind):
     assert (np.isneginf(values_NK) == (found.ids_NK == PAD)).all()
 
 
-class EmptyScorer(DenseScorer):
-  """Finds nothing, as exact match may."""
-
-  def rank(self, documents, query):
-    return Lists.none(query.n_lists, len(documents), query.k)
-
-
 @EVERY
 @pytest.mark.parametrize('n', [0, 4])
 def test_empty_lists_and_no_documents(strategy, n):
-  scorer = EmptyScorer(logits(0, n, 3), ScoreKind.MARGIN)
-  found = strategy(RankedDocuments(scorer, rows(n), SIGMOID), 2)
+  scorer = Table(np.full((n, 3), -np.inf), ScoreKind.MARGIN)
+  found = strategy(RankedDocuments(scorer, rows_of(n), SIGMOID), 2)
   assert found.ids_NK.shape == found.ranks_NK.shape == (n, 2)
   assert (found.ids_NK == PAD).all() and np.isneginf(found.ranks_NK).all()
 
@@ -310,8 +278,8 @@ def test_empty_lists_and_no_documents(strategy, n):
 def test_certain_labels_are_covered_at_once():
   """Checks that probability 1 gains nothing later, and 0 gains nothing."""
   scores_NL = np.array([[1, 0.5, 0, 0], [1, 0.5, 0.25, 0]], np.float32)
-  scorer = DenseScorer(scores_NL, ScoreKind.PROBABILITY)
+  scorer = CountedTable(scores_NL, ScoreKind.PROBABILITY)
   known = known_of(scorer, 2, 4)
-  documents = RankedDocuments(scorer, rows(2), known=known)
+  documents = RankedDocuments(scorer, rows_of(2), known=known)
   ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
   np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])
