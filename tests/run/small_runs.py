@@ -7,15 +7,23 @@ import shutil
 import numpy as np
 import orbax.checkpoint as ocp
 
-from tests.fixtures.kills import assert_about_the_same_dev, assert_same_dev
-from xjax.core.mesh_config import MeshConfig
+from tests.fixtures.kills import assert_same_dev
+from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.types import PAD
+from xjax.data.config import WordsConfig
 from xjax.data.documents import Documents
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.judge.predictions import Predictions
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEncoder
-from xjax.networks.pooling import MeanConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.cascade import CascadeConfig
+from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.saved_steps import intact_steps
 
 
@@ -26,6 +34,31 @@ def with_head(config, head, pooling=None, **train):
   model = dataclasses.replace(config.model, **parts)
   train = dataclasses.replace(config.train, **train)
   return dataclasses.replace(config, model=model, train=train)
+
+
+def cascade():
+  """A config whose labels are in sixteen clusters, with dropout of clusters."""
+  config = config_of(*RUNS['xr'])
+  config.data.tokens = WordsConfig(max_tokens=16, buckets=(8, 16), min_count=1)
+  config.model = NeuralModel(
+    EmbeddingConfig(dim=8),
+    BiGRUConfig(units=4),
+    SelfAttentionConfig(),
+    CascadeConfig(
+      levels=LevelsConfig((16,), ClusterTree(arity=16, max_leaf=7)),
+      kept=(8,),
+      dropout=(0.5,),
+      hidden=(0, 5),
+    ),
+  )
+  config.train = NeuralTrain(
+    batch_size=50,
+    steps=6,
+    checkpoint_every=2,
+    judge_every=2,
+    best_metric='all/RP@5',
+  )
+  return config
 
 
 CLOCK_FIELDS = 'documents_per_second', 'seconds', 'peak_memory', 'device_memory'
@@ -93,10 +126,3 @@ def assert_resumes(config, result, folder, kept):
   for name, array in theirs.items():
     assert ours[name].dtype == array.dtype, name
     np.testing.assert_array_equal(ours[name], array, err_msg=name)
-
-
-def assert_a_mesh_trains_the_same(config, result, devices, folder, data, label):
-  """Checks that a mesh of data x label devices trains about the same model."""
-  config = dataclasses.replace(config, mesh=MeshConfig(data, label))
-  with devices(data * label):
-    assert_about_the_same_dev(fit(config, folder / 'mesh'), result)

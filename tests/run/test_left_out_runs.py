@@ -10,8 +10,8 @@ import pytest
 
 from tests.fixtures.shortlist_runs import reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
+from tests.run.small_runs import cascade
 from tests.run.tagging import tag
-from tests.run.test_cascade_runs import config_with as cascade
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query

@@ -8,16 +8,23 @@ import numpy as np
 import pytest
 
 from tests.fixtures.first_states import first_state, params_of
+from tests.fixtures.networks import thorough
+from tests.fixtures.shrink import shrink
 from tests.run.small_runs import (
   arrays,
   assert_predicts_what_was_judged,
   assert_resumes,
+  cascade,
   records,
   with_head,
 )
+from xjax.configs import arxiv, quickstart
 from xjax.core.types import PAD, ScoreKind
+from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.label_trees.simple_trees import by_frequency
+from xjax.data.text.words import split_words
 from xjax.judge.calibration import Method
+from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
@@ -32,9 +39,10 @@ from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
+from xjax.train.initial.descriptors import encoded_labels
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.optimizer_config import EMAConfig
-from xjax.train.parameters import by_path
+from xjax.train.parameters import VIEW_NAMES, by_path
 from xjax.train.workdir import Workdir
 
 RECIPE = {
@@ -70,6 +78,15 @@ def by_rows(config, storage, **fields):
   return with_head(config, head, rows=RULES[storage], **when | fields)
 
 
+def views():
+  small = shrink(quickstart.get_config('hgclr'))
+  data = dataclasses.replace(small.data, n_train=40, n_labels=30)
+  small.model.views.segment = 6
+  when = {'steps': 6, 'checkpoint_every': 2, 'judge_every': 2}
+  train = dataclasses.replace(small.train, learning_rate=0.01, **when)
+  return dataclasses.replace(small, data=data, train=train)
+
+
 RADAR = RadarConfig(chunk=8, layers=1, heads=2, most_symbols=6)
 CONFIGS = {
   'averaged': lambda config: by_recipe(config, **RECIPE),
@@ -87,6 +104,8 @@ CONFIGS = {
     judge_every=2,
     checkpoint_every=2,
   ),
+  'cascade': lambda _: cascade(),
+  'views': lambda _: views(),
 } | {
   storage.name: functools.partial(by_rows, storage=storage) for storage in RULES
 }
@@ -110,8 +129,8 @@ def runs(config, tmp_path_factory):
   ('name', 'kept'),
   [
     *(('averaged', 4), ('FLOAT8', EVERY)),
-    pytest.param('COMPENSATED', EVERY, marks=pytest.mark.thorough),
-    pytest.param('radar', 4, marks=pytest.mark.thorough),
+    thorough('COMPENSATED', EVERY),
+    *(thorough(name, 4) for name in ('radar', 'cascade', 'views')),
   ],
 )
 def test_resuming_is_bitwise(config, runs, name, kept, tmp_path):
@@ -163,12 +182,12 @@ def test_places_are_saved_and_stay(runs):
     assert params[f'head/tails/{i}/rows'].shape[0] == size
 
 
-def started(config, workdir, space):
-  """Returns the first parameters of a run that starts from another run."""
+def started(config, workdir, space, levels=None):
+  """The first parameters of a run, alone and started from another run."""
   vocab = workdir.vocabulary()
-  _, state, _ = first_state(config, space, len(vocab))
-  state, _ = warm_start(state, str(workdir.path), space, vocab)
-  return params_of(state)
+  _, state, before = first_state(config, space, len(vocab), levels=levels)
+  state, _ = warm_start(state, str(workdir.path), space, vocab, levels)
+  return before, params_of(state)
 
 
 def test_rows_are_taken_only_of_labels_in_the_same_order(config, runs, caplog):
@@ -177,20 +196,93 @@ def test_rows_are_taken_only_of_labels_in_the_same_order(config, runs, caplog):
   workdir = Workdir.at(adaptive_run.workdir)
   space = workdir.label_space()
   saved = read_params(workdir.checkpoints, adaptive_run.best_step)
-  after = started(adaptive, workdir, space)
+  _, after = started(adaptive, workdir, space)
   parts = 'frequent', 'roots', 'tails/1/rows', 'tails/0/reduce'
   names = [f'head/{part}' for part in parts]
   for name in names:
     np.testing.assert_array_equal(after[name], saved[name], err_msg=name)
   # The same labels, of which others are frequent now.
   other = dataclasses.replace(space, train_counts=space.train_counts[::-1])
-  after = started(adaptive, workdir, other)
+  _, after = started(adaptive, workdir, other)
   for name in names:
     assert (after[name] != saved[name]).any(), name
   table = 'embedding/table'
   np.testing.assert_array_equal(after[table], saved[table])
   why = 'skipped head/frequent: belongs to labels in another order by frequency'
   assert why in caplog.text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('same', [True, False])
+def test_a_head_starts_only_from_one_with_the_same_clusters(runs, caplog, same):
+  caplog.set_level(logging.INFO)
+  run = runs('cascade')
+  workdir = Workdir.at(run.workdir)
+  space, levels = workdir.label_space(), load_levels(workdir.levels)
+  if not same:
+    # The sizes are equal, and only a few labels are in other clusters.
+    parent = levels.parents[1].copy()
+    parent[:9] = np.roll(parent[:9], 1)
+    levels = LabelLevels.of(
+      (levels.parents[0], parent), np.ones(len(parent), bool)
+    )
+  before, after = started(cascade(), workdir, space, levels)
+  saved = read_params(workdir.checkpoints, run.best_step)
+  parent, children = after['head/parent'], after['head/clusters/0/children']
+  clusters, places = np.nonzero(children != PAD)
+  np.testing.assert_array_equal(parent[children[clusters, places]], clusters)
+  np.testing.assert_array_equal(parent[: space.n_trained], levels.parents[1])
+  for name in ('head/clusters/0/kernel', 'head/clusters/0/bias', 'head/bias'):
+    expected = saved if same else before
+    np.testing.assert_array_equal(after[name], expected[name])
+  assert (after['embedding/table'] == saved['embedding/table']).all()
+  fault = 'skipped head/kernel: belongs to other clusters of labels'
+  assert (fault in caplog.text) is not same
+
+
+@pytest.mark.thorough
+def test_the_evaluation_has_the_recall_of_levels_and_labels(runs):
+  run = runs('cascade')
+  model = open_run(run.workdir)
+  size = 8 * model.scorer.params['head']['clusters'][0]['children'].shape[1]
+  assert model.scorer.selected_by == f'shortlist={size}'
+  recalls = run.metrics['dev']['recalls']
+  assert {'all', 'few'} <= recalls.keys()
+  predictions = Predictions.load(run.paths['dev'] / 'predictions.npz')
+  for name, steps in recalls.items():
+    assert list(steps) == [f'shortlist recall@{size}', 'level 0 recall@8']
+    labels, clusters = steps.values()
+    assert (name == 'held_out') == (labels == 0)
+    assert labels == clusters <= 1
+    # A list cannot have more gold labels than its shortlist.
+    gold = cut_gold(predictions.gold, predictions.masks[name])
+    hits = predictions.lists[name].hits(gold, len(predictions.labels)).sum(1)
+    some = gold.lengths > 0
+    assert (hits[some] / gold.lengths[some]).mean() <= labels
+
+
+@pytest.mark.thorough
+def test_views_read_the_names_of_labels_and_concepts(runs):
+  run = runs('views')
+  folder = Workdir.at(run.workdir)
+  words = folder.vocabulary()
+  pieces = read_params(folder.checkpoints, run.best_step)[VIEW_NAMES]
+  labels = encoded_labels(folder.label_space())
+  assert len(pieces) == len(labels) >= folder.label_space().n_trained
+  for label, row in zip(labels, pieces):
+    # All words are known, also those that no document has.
+    known = [words.index[word] for word in split_words(label.name)][: len(row)]
+    assert row.tolist() == known + [PAD] * (len(row) - len(known))
+
+
+@pytest.mark.thorough
+def test_a_pretrained_encoder_reads_the_pieces_of_names(tmp_path):
+  result = fit(shrink(arxiv.get_config('hgclr')), tmp_path / 'run')
+  folder = Workdir.at(result.workdir)
+  tokenizer, space = folder.subwords(), folder.label_space()
+  row = read_params(folder.checkpoints, result.best_step)[VIEW_NAMES][0]
+  ids = tokenizer.encode(space.labels[0].name)[1:-1][: len(row)]
+  assert row[: len(ids)].tolist() == ids.tolist()
 
 
 @pytest.mark.thorough
@@ -215,9 +307,7 @@ def losses(workdir):
   'storage',
   [
     Storage.FLOAT8,
-    pytest.param(Storage.FLOAT32, marks=pytest.mark.thorough),
-    pytest.param(Storage.BFLOAT16, marks=pytest.mark.thorough),
-    pytest.param(Storage.COMPENSATED, marks=pytest.mark.thorough),
+    *map(thorough, (Storage.FLOAT32, Storage.BFLOAT16, Storage.COMPENSATED)),
   ],
 )
 def test_learns(runs, storage):
