@@ -25,9 +25,9 @@ from xjax.data.formats.xc_files import (
 )
 
 CANONICAL = {
-  'features': b'3 4 5\n1,4 0:0.500000 3:1.000000\n 2:-0.250000\n\n',
+  'features': b'3 4 5\n1,4 0:0.5 3:1.0\n 2:-0.25\n\n',
   'long values': b'1 2 1\n0 0:0.1234567 1:1e-30\n',
-  'LIBSVM': b'0 1:1.000000\n 1:2.000000\n2\n',
+  'LIBSVM': b'0 1:1.0\n 1:2.0\n2\n',
   'labels': b'3 5\n0:1.0 4:1.0\n\n2:1.0\n',
 }
 
