@@ -8,9 +8,6 @@ import pathlib
 import re
 import statistics
 import subprocess
-import sys
-
-import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CODE = sorted(
@@ -224,39 +221,6 @@ def test_no_test_is_skipped_or_silenced():
     if path.name != 'test_house.py':
       found = pattern.search(path.read_text())
       assert not found, f'{name(path)}: {found[0]}'
-
-
-# Starts one main after the other, each as a copy of a process that has the
-# library imported: imports take seconds.
-EVERY_HELP = """
-import os, runpy, sys
-import xjax.run.fit, xjax.report.terminal.fitted
-for main in sys.argv[1:]:
-  process = os.fork()
-  if not process:
-    sys.argv = [main, '--help']
-    name = f'xjax.commands.{main}'
-    runpy.run_module(name, run_name='__main__', alter_sys=True)
-  status = os.waitpid(process, 0)[1]
-  print('exit status of', main, status, flush=True)
-"""
-
-
-@pytest.mark.thorough
-def test_help():
-  answer = subprocess.run(
-    [sys.executable, '-c', EVERY_HELP, *MAINS],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-  assert answer.returncode == 0, answer.stderr
-  texts = re.split(r'exit status of (\w+) (\d+)\n', answer.stdout)
-  assert texts[1::3] == MAINS
-  assert texts[2::3] == ['0'] * len(MAINS)
-  assert all('--import=' in text for text in texts[:-1:3])
-  assert 'Traceback' not in answer.stderr
 
 
 def test_readme_starts_with_two_commands():

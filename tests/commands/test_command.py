@@ -265,6 +265,7 @@ def loaded(
     text=True,
   )
   assert done.returncode == 0, done.stderr
+  assert done.stdout.count('--import=') == str(calls).count('--help')
   said = [x for x in done.stderr.splitlines() if x.startswith('loaded:')]
   assert len(said) == len(calls)
   return {library for line in said for library in line.split()[1:]}

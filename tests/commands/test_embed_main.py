@@ -1,9 +1,11 @@
-"""xjax embed as a user has it: flags, files, a run that reads the files."""
+"""xjax embed and embeddings: flags, files, and a run that reads the files."""
 
 import pytest
 
 from tests.fixtures.encoders import write_encoder
 from tests.fixtures.vector_files import json_lines
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
 FROZEN = (
   '--config=frozen_features',
@@ -76,3 +78,18 @@ def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
     f'--features={folder}/vectors/test',
   )
   assert len(done.stdout.splitlines()) == 3
+
+
+@pytest.mark.thorough
+def test_the_file_of_word_vectors_follows_from_the_flags(run_main, tmp_path):
+  path, again = tmp_path / 'new' / 'l2v.bin', tmp_path / 'again.bin'
+  done = run_main(
+    *('embeddings', '--config=quickstart', '--config.data.n_train=100'),
+    *('--config.seed=4', '--dim=24', '--epochs=3', '--workers=1'),
+    *('--min_count=3', f'--output={path}'),
+  )
+  training = WordTraining(dim=24, epochs=3, min_count=3, seed=4)
+  data = SyntheticData(n_train=100)
+  words = train_word_vectors(data, training, again, workers=1)
+  assert done.stdout == f'{path}: {words} words, 24 dimensions\n'
+  assert path.read_bytes() == again.read_bytes()

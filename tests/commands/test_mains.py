@@ -11,7 +11,9 @@ import pytest
 from tests.commands.conftest import Done, run_process
 from tests.fixtures.vector_files import json_lines
 import xjax
+from xjax.commands.flags.plan import devices_of
 from xjax.core.errors import Preempted
+from xjax.core.mesh_config import MeshConfig
 
 QUICK = (
   '--config=quickstart',
@@ -108,3 +110,21 @@ def test_broken_workdirs_and_absent_splits(run_main, trained, tmp_path):
   )
   other = run_main('train', QUICK[0], home, code=1)
   assert 'data.n_train: 200 -> 2000' in other.stderr
+
+
+def test_a_plan_reads_the_corpus_where_no_sizes_are_given(run_main, tmp_path):
+  workdir = tmp_path / 'run'
+  small = '--config.data.n_train=64', '--config.model.encoder.units=8'
+  flags = '--plan', '--chip=l4', f'--workdir={workdir}'
+  done = run_main('train', QUICK[0], *small, *flags)
+  assert '64 training documents' in done.stdout
+  assert 'assumed' not in done.stdout
+  assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+  ('mesh', 'chip', 'count'),
+  [((-1, 1), '', 8), ((2, -1), '', 8), ((-1, 2), 'l4', 2), ((2, 2), '', 4)],
+)
+def test_a_plan_is_for_as_many_devices_as_a_run_takes(mesh, chip, count):
+  assert devices_of(MeshConfig(*mesh), chip) == count

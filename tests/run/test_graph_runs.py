@@ -1,8 +1,6 @@
 """Runs whose heads read parents and children: added labels, starts, meshes."""
 
 import dataclasses
-import json
-import shutil
 
 import numpy as np
 import pytest
@@ -162,15 +160,3 @@ def test_faulty_parents_of_new_labels(predictor):
 @pytest.mark.thorough
 def test_resuming_is_bitwise(graph_config, run, tmp_path):
   assert_resumes(graph_config, run, tmp_path, graph_config.train.steps - 2)
-
-
-@pytest.mark.thorough
-def test_on_another_mesh(all_devices, run, graph, split, before, tmp_path):
-  mesh = {'data': 2, 'label': 4}
-  folder = shutil.copytree(run.workdir, tmp_path / 'run')
-  path = folder / 'config.json'
-  path.write_text(json.dumps({**json.loads(path.read_text()), 'mesh': mesh}))
-  predictor = open_run(folder)
-  twin = dataclasses.replace(graph.labels[3], id='new')
-  result = scores(predictor.with_labels([twin]), split)
-  np.testing.assert_allclose(result[:, :14], before, atol=1e-5)

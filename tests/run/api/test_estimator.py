@@ -40,21 +40,6 @@ def fitted(texts, hot):
   return xjax.XMCClassifier().fit(texts, hot)
 
 
-@pytest.mark.parametrize(
-  'check',
-  [
-    estimator_checks.check_classifiers_multilabel_representation_invariance,
-    estimator_checks.check_classifiers_multilabel_output_format_predict,
-    estimator_checks.check_classifiers_multilabel_output_format_predict_proba,
-    estimator_checks.check_classifiers_multilabel_output_format_decision_function,
-    estimator_checks.check_estimators_unfitted,
-    estimator_checks.check_fit_idempotent,
-  ],
-)
-def test_it_passes_the_checks_for_several_labels(check):
-  check('XMCClassifier', xjax.XMCClassifier())
-
-
 @pytest.mark.thorough
 @pytest.mark.filterwarnings('ignore::RuntimeWarning:sklearn')
 def test_all_checks_of_scikit_learn_pass():
