@@ -69,7 +69,7 @@ CHECKED = [
 install_import_hook(CHECKED, 'beartype.beartype')
 
 # These fixtures are shared by tests of several rooms.
-pytest_plugins = ['tests.fixtures.runs', 'tests.fixtures.trees']
+pytest_plugins = ['tests.fixtures.runs']
 
 PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))
 

@@ -4,6 +4,7 @@ from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.trees import make_tree
 from xjax.core.arrays import Arrays
 from xjax.core.errors import DataError
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
@@ -35,7 +36,7 @@ def test_nodes_are_numbered_by_depth_and_siblings_keep_their_order():
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 40))
-def test_any_tree(make_tree, seed, n_nodes):
+def test_any_tree(seed, n_nodes):
   """By its parents alone: everything else follows from them."""
   tree = make_tree(np.random.default_rng(seed), n_nodes)
   parent, label = tree.parent.tolist(), tree.label.tolist()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.data.label_trees.test_label_tree import changed, small
 from tests.fixtures.error_text import error_text
+from tests.fixtures.trees import make_tree
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
@@ -83,7 +84,7 @@ def test_a_tree_by_hand():
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(2, 40), st.data())
-def test_any_tree_at_any_depths(make_tree, seed, n_nodes, data):
+def test_any_tree_at_any_depths(seed, n_nodes, data):
   tree = make_tree(np.random.default_rng(seed), n_nodes)
   possible = list(range(1, len(tree.levels) - 2))
   depths = sorted(data.draw(st.sets(st.sampled_from(possible or [1]))))

@@ -4,6 +4,7 @@ from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.trees import make_tree
 from xjax.core.errors import ConfigError
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.label_trees.simple_trees import complete_tree
@@ -55,7 +56,7 @@ def test_a_path_that_is_too_long():
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 40), st.integers(0, 20))
-def test_any_tree(make_tree, seed, n_nodes, more):
+def test_any_tree(seed, n_nodes, more):
   tree = make_tree(np.random.default_rng(seed), n_nodes)
   whole = paths(tree)
   limit = max(map(len, whole.values())) + more

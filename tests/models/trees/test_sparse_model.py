@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from tests.fixtures.trees import make_model, make_tree
 from xjax.models.trees.sparse_model import load_tree, save_tree
 
 
 @pytest.fixture(scope='module')
-def model(make_tree, make_model):
+def model():
   rng = np.random.default_rng(0)
   return make_model(rng, make_tree(rng, 60))
 

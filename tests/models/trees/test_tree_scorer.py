@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.trees import make_model, make_rows
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
@@ -30,13 +31,13 @@ SLICES = (RNG.random(L) < 0.3, np.zeros(L, bool))
 
 
 @pytest.fixture(scope='module')
-def models(make_model):
+def models():
   rng = np.random.default_rng(0)
   return [make_model(rng, complete_tree(L, arity)) for arity in (3, 5)]
 
 
 @pytest.fixture(scope='module')
-def rows(make_rows):
+def rows():
   return make_rows(np.random.default_rng(1), N)
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.trees import make_model, make_rows, make_tree
 from xjax.core.types import PAD
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.trees.tree_search import (
@@ -45,7 +46,7 @@ def assert_lists(found, model, rows, link, k, logs, squash):
 @settings(max_examples=100)
 @given(**PROBLEMS)
 def test_exact_search_and_beams_as_wide_as_the_tree_find_the_best(
-  make_tree, make_model, make_rows, seed, n_nodes, k, link, squash
+  seed, n_nodes, k, link, squash
 ):
   rng = np.random.default_rng(seed)
   model = make_model(rng, make_tree(rng, n_nodes))
@@ -59,7 +60,7 @@ def test_exact_search_and_beams_as_wide_as_the_tree_find_the_best(
       assert_lists(found, model, rows, link, k, logs, squash)
 
 
-def test_one_vs_all_is_a_tree_of_one_depth(make_model, make_rows):
+def test_one_vs_all_is_a_tree_of_one_depth():
   rng = np.random.default_rng(0)
   model = make_model(rng, complete_tree(50, 50))
   rows, logs = make_rows(rng, 20), random_weights(rng, 50)
@@ -72,7 +73,7 @@ def test_one_vs_all_is_a_tree_of_one_depth(make_model, make_rows):
 
 
 @pytest.fixture(scope='module')
-def large(make_model, make_rows):
+def large():
   """2,000 labels below 64 nodes and 8 above these, and 200 documents."""
   rng = np.random.default_rng(0)
   model = make_model(rng, complete_tree(2000, 8))
@@ -121,7 +122,7 @@ def assert_same(one, other):
 @settings(max_examples=60)
 @given(**PROBLEMS, width=st.sampled_from([None, 1, 3]))
 def test_lists_that_share_nodes_are_those_of_separate_searches(
-  make_tree, make_model, make_rows, seed, n_nodes, k, link, squash, width
+  seed, n_nodes, k, link, squash, width
 ):
   rng = np.random.default_rng(seed)
   model = make_model(rng, make_tree(rng, n_nodes))
@@ -138,7 +139,7 @@ def test_lists_that_share_nodes_are_those_of_separate_searches(
 
 
 @pytest.mark.parametrize('link', DOWN)
-def test_scores_far_from_0_are_numbers(link, make_model, make_rows):
+def test_scores_far_from_0_are_numbers(link):
   rng = np.random.default_rng(0)
   model = make_model(rng, complete_tree(20, 3))
   rows = make_rows(rng, 10) * np.float32(1e4)
@@ -149,9 +150,7 @@ def test_scores_far_from_0_are_numbers(link, make_model, make_rows):
 
 @settings(max_examples=60)
 @given(PROBLEMS['seed'], PROBLEMS['n_nodes'])
-def test_weights_of_a_label_are_those_of_its_path(
-  make_tree, make_model, seed, n_nodes
-):
+def test_weights_of_a_label_are_those_of_its_path(seed, n_nodes):
   rng = np.random.default_rng(seed)
   model = make_model(rng, make_tree(rng, n_nodes))
   tree, search = model.tree, TreeSearch(model.tree, model.weights, Link.SIGMOID)
