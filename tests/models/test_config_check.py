@@ -1,12 +1,12 @@
 """Configs that cannot work are refused, field by field; others pass."""
 
 from collections.abc import Iterator
-import copy
 import dataclasses
 
 import pytest
 
 from tests.fixtures.kinds import KINDS
+from tests.fixtures.shrink import changed
 from xjax.core.errors import ConfigError
 from xjax.data.config import (
   FeatureFilesConfig,
@@ -61,16 +61,6 @@ from xjax.train.optimizer_config import (
 from xjax.train.train_config import NoTrain
 
 
-def broken(path: str, value: object, whole: Config | None = None) -> Config:
-  config = copy.deepcopy(whole or Config())
-  *holders, name = path.split('.')
-  holder = config
-  for part in holders:
-    holder = getattr(holder, part)
-  setattr(holder, name, value)
-  return config
-
-
 def listed(pooling, head, **options):
   shortlist = StageShortlist(**options)
   model = NeuralModel(pooling=pooling, head=head, shortlist=shortlist)
@@ -105,8 +95,8 @@ LEVELS, JOINED, PROTOTYPES = (
   KIND['joined'],
   KIND['prototypes'],
 )
-TREE = broken('model.tree', ClusterTree(), KIND['tree'])
-OF_ROWS = broken('data', given(), TREE)
+TREE = changed(KIND['tree'], 'model.tree', ClusterTree())
+OF_ROWS = changed(TREE, 'data', given())
 BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
 HALVED = ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)
 NAMED = names_proposer('a')
@@ -269,7 +259,7 @@ FAULTS = [
 @pytest.mark.parametrize(('whole', 'path', 'value', 'says'), FAULTS)
 def test_a_faulty_field_is_named(whole, path, value, says):
   with pytest.raises(ConfigError) as raised:
-    check_config(broken(path, value, whole))
+    check_config(changed(whole, path, value))
   message = str(raised.value)
   assert f'config.{path}' in message and says in message
 
@@ -300,7 +290,7 @@ PASSING = [
   *((NEURAL, 'train.clip_outliers', ratio) for ratio in (0.0, 1.0, 5.0)),
   *((NEURAL, 'train.best_metric', metric) for metric in METRICS),
   *(
-    (broken('train.rows', rows, FUSED), 'model.head.storage', storage)
+    (changed(FUSED, 'train.rows', rows), 'model.head.storage', storage)
     for rows in (FusedSGD(), FusedAdagrad())
     for storage in Storage
   ),
@@ -316,7 +306,7 @@ PASSING = [
 
 @pytest.mark.parametrize(('whole', 'path', 'value'), PASSING)
 def test_what_passes(whole, path, value):
-  check_config(broken(path, value, whole))
+  check_config(changed(whole, path, value))
 
 
 def numbers(holder: object, path: str = '') -> Iterator[str]:
@@ -332,7 +322,7 @@ def numbers(holder: object, path: str = '') -> Iterator[str]:
 def test_every_number_has_a_range(kind):
   for path in numbers(KIND[kind]):
     with pytest.raises(ConfigError, match=f'config.{path}=-2'):
-      check_config(broken(path, -2, KIND[kind]))
+      check_config(changed(KIND[kind], path, -2))
 
 
 def test_every_fault_has_its_line():
@@ -365,8 +355,10 @@ def test_field_faults_are_told_their_neighbours(path, says):
 
 def test_known_fields_pass():
   path = 'train.optimizer.weight_decay'
-  assert field_fault(broken('train.optimizer', AdamW()), path) is None
-  assert 'no such field' in field_fault(broken('train.optimizer', Adam()), path)
+  assert field_fault(changed(NEURAL, 'train.optimizer', AdamW()), path) is None
+  assert 'no such field' in field_fault(
+    changed(NEURAL, 'train.optimizer', Adam()), path
+  )
   config = Config()
   for field in dataclasses.fields(config.train):
     parts = dataclasses.is_dataclass(getattr(config.train, field.name))
