@@ -208,7 +208,8 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'other names': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
     "gold: has no label of predictions; gold has 'X', and predictions has 'x'; "
-    'both files must use the same label ids',
+    'both files must use the same label ids, or give the label id of each '
+    'column: --label_order=FILE',
   ),
   'weights for other labels': (
     {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},
@@ -230,8 +231,8 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'a filter of labels in no order': (
     {'predictions': LISTS, 'filter': b'0 0\n'},
-    'filter: has column numbers, but the labels of predictions have no order; '
-    'give the order with --label_order=FILE',
+    'filter: has column numbers, but no label id is a number; give the label '
+    'id of each column: --label_order=FILE',
   ),
 }
 

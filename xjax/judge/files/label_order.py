@@ -44,19 +44,11 @@ class LabelOrder:
     A mistyped id would count as one label more, and change all metrics.
     """
     known = set(self.labels)
-    is_new = np.array([id_ not in known for id_ in source.labels], bool)
-    source.check(
-      is_new[source.rows.values],
+    source.check_labels(
+      np.array([id_ not in known for id_ in source.labels], bool),
       f'label {{}} is not in {self.path} (--label_order); correct the id, or '
       'add a line for the label (and a column to files with columns)',
     )
-    if is_new.any():  # only a predictions.npz has labels outside of its rows
-      id_ = source.labels[int(np.argmax(is_new))]
-      raise DataError(
-        f'{source.path}: label {id_!a} is not in {self.path} (--label_order); '
-        'if these predictions were judged without label ids, judge their file '
-        'of scores again with --label_order'
-      )
 
 
 def name_columns(

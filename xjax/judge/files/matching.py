@@ -1,6 +1,6 @@
 """Matches labels and documents of several files, by id or by position."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import os
@@ -15,15 +15,14 @@ from xjax.judge.files.label_order import column_numbers, name_columns
 from xjax.judge.files.rows import LabelRows
 
 MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
+_ORDER = '--label_order=FILE'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownLabels:
-  """Holds all labels of several files, and the label id of each column."""
+  """Holds the ids of all labels of several files; see known_labels_of."""
 
-  labels: tuple[str, ...]  # in the order of known_labels_of
-  columns: tuple[str, ...] | None  # None if not known; may have other ids
-  path: str | os.PathLike  # defines the labels, for messages
+  labels: tuple[str, ...]
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
@@ -43,39 +42,24 @@ class KnownLabels:
       source, rows=Ragged(source.rows.indptr, values), labels=self.labels
     )
 
-  def column_labels(self, source: LabelRows) -> np.ndarray:
-    """Returns the label of each column of a file, int64; -1 if it has none."""
-    if source.labels is None and self.columns is None:
-      raise DataError(
-        f'{source.path}: has column numbers, but the labels of {self.path} '
-        'have no order; give the order with --label_order=FILE'
-      )
-    return self.indices(source)
-
   def indices(self, source: LabelRows) -> np.ndarray:
-    """Returns the known label's index for each label or column of a file."""
-    message = (
-      f'label {{}} is unknown; {self.path} has column numbers, so label ids '
-      f'must be numbers from 0 to {len(self.labels) - 1}, or give a '
-      'file with the label id of each column: --label_order=FILE'
-    )
+    """Returns the index of each label or column of a file; -1 if unknown."""
     ids = source.labels
     if ids is None:
-      ids = self._column_ids(source)
-      message = (
-        f'label {{}} does not occur in {self.path}; if it exists, add a header '
-        '`N L` with the numbers of documents and labels'
-      )
-    indices = np.array([self.index.get(id_, -1) for id_ in ids], np.int64)
-    source.check(indices[source.rows.values] < 0, message)
-    return indices
+      ids = map(str, range(_width(source)))
+    return np.array([self.index.get(id_, -1) for id_ in ids], np.int64)
 
-  def _column_ids(self, source: LabelRows) -> Sequence[str]:
-    if self.columns is not None:
-      return name_columns(source, self.columns, self.path).labels
-    width = int(source.rows.values.max(initial=-1)) + 1
-    check_width(source.path, width, 'label', len(source.rows.values))
-    return list(map(str, range(width)))
+  def column_labels(self, source: LabelRows) -> np.ndarray:
+    """Returns the label of each column of a file, int64; -1 if it has none."""
+    if source.labels is None and source.n_labels is None:
+      n_columns = int(column_numbers(self.labels).max(initial=-1)) + 1
+      if not n_columns:
+        raise DataError(
+          f'{source.path}: has column numbers, but no label id is a number; '
+          f'give the label id of each column: {_ORDER}'
+        )
+      source = dataclasses.replace(source, n_labels=n_columns)
+    return self.indices(source)
 
 
 def known_labels_of(
@@ -83,117 +67,77 @@ def known_labels_of(
 ) -> KnownLabels:
   """Returns all labels of predictions and of the files for judging them.
 
-  If the predictions have columns without ids, the columns are the labels. Every
-  other file must have the same number of columns, or ids that are column
-  numbers.
+  Labels are matched by id. The id of a column without an id is its number. If a
+  file has such columns and says how many, they are all labels, and the other
+  files must not have other ids.
 
-  If all files have ids, labels are matched by id. If scored.n_labels is set,
-  the ids of the predictions have an order: their labels come first, and labels
-  that are only in other files follow, sorted. Otherwise all labels are sorted
-  together.
-
-  If the predictions have ids and another file has columns without ids, there
-  are three cases:
-
-  - The ids have no order. If a file has a header with the number of columns,
-    the columns are the labels, and all ids must be column numbers. If there is
-    no header, labels are matched by id, and the id of a column is its number.
-  - The ids have an order, and all are decimal numbers: the numbers of columns.
-    Columns that only a header states become further labels. Without a header,
-    an entry in a column that the predictions lack is an error.
-  - The ids have an order, and some are not numbers. The first id belongs to
-    column 0, and so on. Every file with columns must have a header with the
-    same number of columns.
+  The labels of predictions with an order (scored.n_labels is set) come first;
+  else all columns come first, if their number is known. Labels that are only in
+  other files follow, sorted.
   """
-  without_ids = [other for other in others if other.labels is None]
-  with_header = [other for other in without_ids if other.n_labels is not None]
-  if scored.labels is None:
-    return _known_columns(scored)
-  if scored.n_labels is None and with_header:
-    return _known_columns(with_header[0])
-  _check_related(scored, others)
-  further = {id_ for other in others for id_ in other.labels or ()}
-  if scored.n_labels is None:
-    for other in without_ids:
-      further |= set(map(str, np.unique(other.rows.values).tolist()))
-    labels = tuple(sorted(further | set(scored.labels)))
-    return KnownLabels(labels, None, scored.path)
-  path, columns = scored.path, None
-  if without_ids:
-    numbers, columns = column_numbers(scored.labels), scored.labels
-    if np.any(numbers < 0):
-      _check_headers(scored, without_ids)
-    else:
-      n = int(numbers.max(initial=-1)) + 1
-      if with_header:
-        path, n = with_header[0].path, with_header[0].n_labels
-        _check_columns(scored, numbers, with_header[0])
-        further |= set(map(str, range(n)))
-      columns = tuple(map(str, range(n)))
-  labels = scored.labels + tuple(sorted(further - set(scored.labels)))
-  return KnownLabels(labels, columns, path)
+  every = scored, *others
+  counted = (x for x in every if x.labels is None and x.n_labels is not None)
+  columns = next(counted, None)
+  if columns is None:
+    first: tuple[str, ...] = ()
+    _check_related(scored, others)
+  else:
+    first = tuple(map(str, range(_width(columns))))
+    for source in every:
+      _check_columns(source, first, columns.path)
+  if scored.labels is not None and scored.n_labels is not None:
+    first = scored.labels
+  ids = {id_ for source in every for id_ in _used_ids(source)}
+  return KnownLabels(first + tuple(sorted(ids.difference(first))))
 
 
-def _known_columns(source: LabelRows) -> KnownLabels:
-  _check_count(source)
-  columns = tuple(map(str, range(source.n_labels)))
-  return KnownLabels(columns, columns, source.path)
-
-
-def _check_count(source: LabelRows) -> None:
-  if source.n_labels > MOST_LABELS:
+def _width(source: LabelRows) -> int:
+  """Returns the number of columns of a file without label ids."""
+  n = source.n_labels
+  if n is None:
+    n = int(source.rows.values.max(initial=-1)) + 1
+  if n > MOST_LABELS:
     raise DataError(
-      f'{source.path}: has {source.n_labels} labels; at most {MOST_LABELS} are '
-      'allowed'
+      f'{source.path}: has {n} labels; at most {MOST_LABELS} are allowed'
     )
-  check_width(source.path, source.n_labels, 'label', len(source.rows.values))
+  check_width(source.path, n, 'label', len(source.rows.values))
+  return n
+
+
+def _used_ids(source: LabelRows) -> Iterable[str]:
+  if source.labels is not None:
+    return source.labels
+  if source.n_labels is not None:
+    return map(str, range(source.n_labels))
+  return map(str, np.unique(source.rows.values).tolist())
 
 
 def _check_columns(
-  scored: LabelRows, numbers: np.ndarray, source: LabelRows
+  source: LabelRows, columns: Sequence[str], path: str | os.PathLike
 ) -> None:
-  _check_count(source)
-  if np.any(numbers >= source.n_labels):
-    id_ = scored.labels[int(numbers.argmax())]
-    raise DataError(
-      f'{scored.path}: label {id_!a} is not a column of {source.path}, which '
-      f'has {source.n_labels} columns; ids that are numbers must be columns'
+  """Checks that a file has no other labels than these columns of `path`."""
+  if source.labels is None:
+    name_columns(source, columns, path)
+  else:
+    numbers = column_numbers(source.labels)
+    source.check_labels(
+      (numbers < 0) | (numbers >= len(columns)),
+      f'label {{}} is unknown; {path} has column numbers, so label ids must be '
+      f'numbers from 0 to {len(columns) - 1}, or give a file with the label id '
+      f'of each column: {_ORDER}',
     )
-
-
-def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
-  for other in without_ids:
-    if other.n_labels is None:
-      raise DataError(
-        f'{other.path}: has column numbers, but no header with the number of '
-        'columns, so the columns cannot be matched with the label ids of '
-        f'{scored.path}, such as {scored.labels[0]!a}; use label ids, or add a '
-        'header `N L`, or give the label id of each column with '
-        '--label_order=FILE'
-      )
-  logging.info(
-    'labels are matched by order: column 0 of %s is %a of %s, and so on',
-    without_ids[0].path,
-    scored.labels[0],
-    scored.path,
-  )
 
 
 def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
   sources: dict[str, LabelRows] = {}
   for other in others:
-    ids = other.labels
-    if ids is None and scored.n_labels is not None:
-      return  # the file is matched by column, not by id
-    if ids is None:
-      ids = map(str, np.unique(other.rows.values).tolist())
-    sources |= dict.fromkeys(ids, other)
+    sources |= dict.fromkeys(_used_ids(other), other)
   if sources and scored.labels and sources.keys().isdisjoint(scored.labels):
     id_, other = next(iter(sources.items()))
     raise DataError(
       f'{other.path}: has no label of {scored.path}; {other.path} has {id_!a}, '
       f'and {scored.path} has {scored.labels[0]!a}; both files must use the '
-      'same label ids'
+      f'same label ids, or give the label id of each column: {_ORDER}'
     )
 
 

@@ -50,6 +50,13 @@ class LabelRows:
     if np.any(bad):
       self.fail(int(np.argmax(bad)), message)
 
+  def check_labels(self, bad: np.ndarray, message: str) -> None:
+    """Raises a DataError about the first bad label, bool [labels]."""
+    self.check(bad[self.rows.values], message)
+    if np.any(bad):  # only a predictions.npz has labels outside of its rows
+      id_ = self.labels[int(np.argmax(bad))]
+      raise DataError(f'{self.path}: {message.format(ascii(id_))}')
+
   def validate(self) -> 'LabelRows':
     """Checks that labels of a row are distinct and that scores are finite."""
     self.check(repeated_entries(self.rows), 'label {} occurs twice')
