@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tests.judge.reference import judged as reference_judge
+from tests.judge.reference import metrics as reference
 from tests.judge.systems import system
 from xjax.core.types import PAD
 from xjax.data.schema import propensity_weights
@@ -62,7 +62,7 @@ def expected(predictions, mask, protocol, criteria):
   ids, scores = predictions.lists['all'].ids, predictions.lists['all'].scores
   rows = [[i for i in row if i in labels] for row in ids.tolist()]
   vectors = criteria.vectors_LD.toarray()
-  ranked = reference_judge.Problem(
+  ranked = reference.Problem(
     lists=rows,
     golds=[
       {int(v) for v in predictions.gold[i] if mask[v]} for i in range(len(ids))
@@ -78,7 +78,7 @@ def expected(predictions, mask, protocol, criteria):
     alphas=(AlphaCoverage.alpha,),
     drawn=(SampledCoverage.n_drawn,),
   )
-  return reference_judge.judge(ranked, KS, protocol)
+  return reference.judge(ranked, KS, protocol)
 
 
 @hypothesis.given(st.integers(0, 10**6))

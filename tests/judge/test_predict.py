@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import dense_topk
-from tests.judge.reference import documents as reference
-from tests.judge.reference.judged import judge_scores
+from tests.judge.reference.metrics import judge_scores, rank
 from xjax.core.errors import DataError
 from xjax.core.ranking import Lists
 from xjax.core.types import PAD, Ragged, ScoreKind
@@ -87,7 +86,7 @@ def test_every_document_is_in_its_row():
     lists = predictions.lists[name]
     assert lists.ids.shape == (37, 4)
     for row in range(37):
-      best = reference.rank(scores[row], np.flatnonzero(mask).tolist())[:4]
+      best = rank(scores[row], np.flatnonzero(mask).tolist())[:4]
       assert lists.ids[row, : len(best)].tolist() == best
       assert (lists.ids[row, len(best) :] == PAD).all()
       np.testing.assert_array_equal(

@@ -9,8 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.judge.reference import documents as reference
-from tests.judge.reference.judged import BINS, Problem, judge
+from tests.judge.reference.metrics import BINS, Problem, diversity, judge
 from xjax.judge.metrics.metric import Ratio
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
@@ -145,9 +144,9 @@ def test_diversity():
     return 1 / (1 + abs(a - b))
 
   # Distances 2, 2 and 4: dissimilar by 2/3, 2/3 and 4/5.
-  three = reference.diversity([2, 0, 4], 3, similarity)
+  three = diversity([2, 0, 4], {}, 3, similarity)
   assert three == pytest.approx((2 / 3 + 2 / 3 + 4 / 5) / 3, abs=1e-15)
-  assert reference.diversity([2, 0, 4], 2, similarity) == pytest.approx(2 / 3)
+  assert diversity([2, 0, 4], {}, 2, similarity) == pytest.approx(2 / 3)
   # One label has no pair.
-  assert reference.diversity([2], 3, similarity) == 0
+  assert diversity([2], {}, 3, similarity) == 0
   expect((3,), XJAX, {'ILD@3': (three + 0) / 2})
