@@ -186,9 +186,10 @@ class _Part:
   name: str
   evidence: Mapping[str, SliceStatistics]  # by system; the baseline is first
   table: Mapping[str, Measure]  # the metrics, and the macro-F1 of each bin
-  values: Mapping[str, Mapping[str, Any]]  # by system and metric
-  reasons: Mapping[str, Mapping[str, str]]  # why a value is None
-  sums: Mapping[str, ReplicateSums]  # by system, of bootstrap replicates
+  # System -> (metric -> value, metric -> why the value is None).
+  results: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]]
+  # System -> metric that has a value -> value in each bootstrap replicate.
+  replicates: Mapping[str, Mapping[str, np.ndarray]]
   plan: ComparisonPlan
 
   @classmethod
@@ -203,20 +204,18 @@ class _Part:
     names = {*plan.metrics, *plan.bin_metrics(first.bins)}
     table = {metric: printed[metric] for metric in printed if metric in names}
     results = {who: judge_slice(x, table) for who, x in evidence.items()}
-    values, _ = next(iter(results.values()))
-    measures = [m for name, m in table.items() if values[name] is not None]
+    missing = next(iter(results.values()))[1]
+    measures = [m for metric, m in table.items() if metric not in missing]
     sums = bootstrap_sums(
       list(evidence.values()), sum_names(measures), plan.seed, plan.replicates
     )
-    return cls(
-      name=name,
-      evidence=evidence,
-      table=table,
-      values={who: values for who, (values, _) in results.items()},
-      reasons={who: reasons for who, (_, reasons) in results.items()},
-      sums=dict(zip(evidence, sums, strict=True)),
-      plan=plan,
-    )
+    replicates = {
+      who: {
+        m.name: m.value(of) for m in measures if m.name not in results[who][1]
+      }
+      for who, of in zip(evidence, sums, strict=True)
+    }
+    return cls(name, evidence, table, results, replicates, plan)
 
   @property
   def baseline(self) -> str:
@@ -238,19 +237,13 @@ class _Part:
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
     """Returns the sums of a system and the baseline, with results exchanged."""
-    measures = [
-      measure
-      for metric, measure in self.table.items()
-      if metric in self.plan.metrics and self._has_values(metric, who)
-    ]
-    plan, base = self.plan, self.evidence[self.baseline]
-    return randomized_sums(
-      self.evidence[who], base, sum_names(measures), plan.seed, plan.iterations
+    names = sum_names(
+      self.table[metric]
+      for metric in self.replicates[who]
+      if metric in self.plan.metrics
     )
-
-  def _has_values(self, metric: str, who: str) -> bool:
-    pair = self.values[self.baseline], self.values[who]
-    return all(values[metric] is not None for values in pair)
+    plan, pair = self.plan, (self.evidence[who], self.evidence[self.baseline])
+    return randomized_sums(*pair, names, plan.seed, plan.iterations)
 
   def _difference(
     self,
@@ -258,40 +251,31 @@ class _Part:
     who: str,
     exchanged: tuple[ReplicateSums, ReplicateSums],
   ) -> SystemDifference:
-    base, value = self.values[self.baseline][metric], self.values[who][metric]
+    pair = who, self.baseline
+    value, base = (self.results[x][0][metric] for x in pair)
     row = SystemDifference(self.name, metric, who, base, value)
-    if not self._has_values(metric, who):
-      without = who if value is None else self.baseline
-      note = f'{without}: {self.reasons[without][metric]}'
-      return dataclasses.replace(row, note=note)
-    measure = self.table[metric]
-    replicates_R = self._replicates(metric, who) - self._replicates(
-      metric, self.baseline
-    )
-    interval = self._interval(replicates_R, value - base, metric)
+    for x in pair:
+      if reason := self.results[x][1].get(metric):
+        return dataclasses.replace(row, note=f'{x}: {reason}')
+    measure, difference = self.table[metric], value - base
+    ours_R, base_R = (self.replicates[x][metric] for x in pair)
+    interval = self._interval(ours_R - base_R, difference, measure)
     if interval is not None:
-      largest = self._largest_difference(metric, who)
-      interval = clip_interval(interval, value - base, -largest, largest)
+      least, most = value_range(measure, np.concatenate([ours_R, base_R]))
+      largest = most - least
+      interval = clip_interval(interval, difference, -largest, largest)
     return dataclasses.replace(
       row,
-      difference=value - base,
+      difference=difference,
       interval=interval,
       p=randomization_p(value, base, *map(measure.value, exchanged)),
     )
 
-  def _largest_difference(self, metric: str, who: str) -> float:
-    values = [self._replicates(metric, x) for x in (who, self.baseline)]
-    least, most = value_range(self.table[metric], np.concatenate(values))
-    return most - least
-
   def _interval(
-    self, values_R: np.ndarray, value: float, metric: str
+    self, values_R: np.ndarray, value: float, measure: Measure
   ) -> Interval | None:
     n_docs = len(self.evidence[self.baseline].part)
-    return replicate_interval(values_R, value, n_docs, self.table[metric])
-
-  def _replicates(self, metric: str, who: str) -> np.ndarray:
-    return self.table[metric].value(self.sums[who])
+    return replicate_interval(values_R, value, n_docs, measure)
 
   def gains(self) -> Iterator[Gain]:
     """Yields the gain of each system in each bin, at the largest cut-off."""
@@ -305,7 +289,7 @@ class _Part:
       rows = [
         self._gain(metric, who, f1[who][labels_L], f1[self.baseline][labels_L])
         for who in self.others
-        if self._has_values(metric, who)
+        if metric in self.replicates[who]
       ]
       yield from _correct_p_values(rows, 't_p')
 
@@ -313,12 +297,12 @@ class _Part:
     self, metric: str, who: str, ours_L: np.ndarray, theirs_L: np.ndarray
   ) -> Gain:
     pair = who, self.baseline
-    value, base = (self.values[x][metric] for x in pair)
+    value, base = (self.results[x][0][metric] for x in pair)
     row = Gain(metric, who, len(ours_L), base, value, None, None)
     if base > 0:
-      replicates_R = relative(*(self._replicates(metric, w) for w in pair))
+      replicates_R = relative(*(self.replicates[x][metric] for x in pair))
       share = (value - base) / base
-      interval = self._interval(replicates_R, share, metric)
+      interval = self._interval(replicates_R, share, self.table[metric])
       if interval is not None:  # no system can lose more than 100 %
         interval = clip_interval(interval, share, -1.0, np.inf)
       row = dataclasses.replace(row, relative=share, interval=interval)
