@@ -149,7 +149,7 @@ def test_a_metric_that_returns_nan_is_named(part):
   judged = judge(predictions(), Criteria((3,), protocols=(protocol,)))
   metric = f'nan-{part}@3'
   assert judged[name]['all'][metric] is None
-  assert judged['notes']['all'][metric] == f'Own.{part} returned NaN'
+  assert judged['notes']['all'][metric] == 'Own returned NaN'
 
 
 def test_a_best_metric_without_a_value_says_why():

@@ -18,7 +18,7 @@ from xjax.core.types import PAD
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics.metric import AveragedLabels, Ratio, Recalled
+from xjax.judge.metrics.metric import LABELS, Ratio, Recalled
 from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
 
 HERE = pathlib.Path(__file__).parent
@@ -209,9 +209,9 @@ SKIP = {'skip_without_gold': True}
     (NAPKINXC, 'wide', 'PSR', {'psr': Recalled.WEIGHT}),
     (NAPKINXC, 'wide', 'PSR-norm', {'psr': Recalled.WEIGHT}),
     # napkinXC averages over the labels that are gold somewhere.
-    (NAPKINXC, 'wide', 'coverage', {'coverage_over': AveragedLabels.ALL}),
+    (NAPKINXC, 'wide', 'coverage', {'coverage_over': LABELS}),
     # napkinXC averages up to the largest label that is gold or listed.
-    (NAPKINXC, 'wide', 'macro-F1', {'macro_over': AveragedLabels.ALL}),
+    (NAPKINXC, 'wide', 'macro-F1', {'macro_over': LABELS}),
     (PECOS, 'plain', 'R', SKIP),
   ],
 )

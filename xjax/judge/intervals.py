@@ -109,10 +109,8 @@ def bootstrap_sums(
 ) -> list[ReplicateSums]:
   """Computes the bootstrap sums of systems, with the same draws for all.
 
-  Returns:
-    For each system, name -> float64 [replicates + groups]. The sums of the
-    replicates come first. The sums for the jackknife follow, each of which
-    leaves out one group of documents.
+  They are float64 [replicates + groups]: the sums for the jackknife, which
+  leave out one group of documents, come last.
   """
   if not names:
     return [{} for _ in systems]
@@ -187,10 +185,9 @@ class Reweighed:
     after: SliceStatistics,
     before: SliceStatistics | None = None,
   ):
-    """Prepares the sums with these names.
+    """Prepares sums with outcomes `after` and, where weights are 0, `before`.
 
-    `after` has the outcomes where all weights are 1, and `before` those where
-    all weights are 0; None for no outcomes, as in a bootstrap.
+    A bootstrap has no outcomes where weights are 0.
     """
     both = [after] if before is None else [after, before]
     self.n_docs = len(after.part)

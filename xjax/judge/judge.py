@@ -50,17 +50,12 @@ def judge(
   """Computes all metrics of every slice, under the requested protocols.
 
   The metrics of a slice use the lists of the slice, and only gold labels in the
-  slice. These rules hold under the protocol of xjax:
-
-  - Ranking metrics are means over the `n_docs` documents that have gold labels
-    in the slice. The other `n_skipped` documents are left out.
-  - F1 and coverage count all documents.
-  - Macro-averages are means over the `n_labels` labels of the slice.
-  - F1 without a cut-off, and metrics of the hierarchy, count the labels above
-    Predictions.assigned_above, else above probability 0.5.
-  - ECE is the expected calibration error of the listed labels, and `ECE[>0.1]`
-    of those with probability above 0.1. They need shown_NK or scores that are
-    not margins.
+  slice. Under the protocol of xjax, ranking metrics are means over the `n_docs`
+  documents that have gold labels in the slice, without the other `n_skipped`
+  documents; F1 and coverage count all documents. F1 without a cut-off, and
+  metrics of the hierarchy, count the labels above Predictions.assigned_above,
+  else above probability 0.5. ECE, and `ECE[>0.1]`, need shown_NK or scores that
+  are not margins.
 
   Args:
     predictions: predictions with gold.

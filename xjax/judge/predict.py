@@ -38,12 +38,6 @@ def predict(
     slices: bool [L], further slices that get lists (Predictions.requested).
     documents: as a scorer reads them; None for Documents.of_split(split).
     measured: whether to measure what the search loses (Predictions.recalls).
-
-  Raises:
-    ConfigError: the lists do not fit into memory.
-    ValueError: the scorer ranks a label whose index is not below
-      scorer.n_labels, or gives a label two different scores for one document.
-    DataError: a score is not finite.
   """
   masks = space.masks()
   if documents is None:
@@ -98,16 +92,10 @@ def recalls_of(
   """Returns the mean recall of each step, for all labels and for each slice.
 
   A label that a step loses cannot be predicted any more, so a step's recall
-  bounds the model's. These steps are measured:
-
-  - `shortlist recall@A`: the shortlist of A labels;
-  - `level r recall@K`: the K clusters kept in level r, where 0 is the coarsest;
-  - `union recall@A`: the lists of all runs of an ensemble or all proposers of a
-    stack, at most A labels.
-
-  `kept` has int32 [G, N] for each step: how many measured gold labels of a
-  document it keeps, of all labels and then of each slice (Lists.kept). The mean
-  is over documents with gold in the slice; a slice without gold has no entry.
+  bounds the model's. `kept` has int32 [G, N] for each step: how many measured
+  gold labels of a document it keeps, of all labels and then of each slice
+  (Lists.kept). The mean is over documents with gold in the slice; a slice
+  without gold has no entry.
   """
   if not kept:
     return {}

@@ -127,9 +127,8 @@ def prediction_line(
   label comes first. With `whys`, each label also has `"why": [{"word",
   "weight", "zone", "at"}, ...]`. With `features`, each label has `"shares":
   {proposer: share}`, whose sum is the score before calibration, and the first
-  n_features of `"features": [{"name", "value", "weight"}, ...]`. ids_K is
-  padded with PAD. The scores are those that users see
-  (calibration.readable_scores).
+  n_features of `"features": [{"name", "value", "weight"}, ...]`. The scores are
+  those that users see (calibration.readable_scores).
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()

@@ -280,29 +280,11 @@ class Predictions:
   def save(self, path: str | os.PathLike) -> None:
     """Writes predictions.npz atomically; load() reads the file.
 
-    The file always has these arrays:
-
-    - `schema`, `n_scored` and `n_train`: int64.
-    - `score_kind` and `labels_sha256`: text.
-    - `train_counts`: int32.
-    - `all/ids`: int32; `all/scores`: float32.
-    - `doc_ids/bytes` and `labels/bytes`: uint8, the ids in UTF-8, concatenated.
-    - `doc_ids/offsets` and `labels/offsets`: int64, the start of each id, and
-      the end of the last id.
-
-    The file has these arrays only if the predictions have the data:
-
-    - `SLICE/ids`: int32, and `SLICE/scores`: float32, for other slices.
-    - `held_out/labels` and `left_out/labels`: int32.
-    - `gold/indptr`: int64, and `gold/indices`: int32, ascending in each row.
-    - `assigned_above`: float64.
-    - `strategy` and `selected_by`: text.
-    - `recalls/bytes`: uint8, and `recalls/offsets`: int64, the names of R
-      recalls; `SLICE/recalls`: float64 [R], the recalls of a slice.
-    - `concepts/bytes`: uint8, and `concepts/offsets`: int64, the ids of the
-      hierarchy's nodes that are no labels; `parents/indptr`: int64, and
-      `parents/indices`: int32, the parents of each label and of each concept.
-      A parent is the number of a label or, plus L, the number of a concept.
+    Each text of `NAME/bytes`, in UTF-8, starts at one of `NAME/offsets`, whose
+    last is the end. `SLICE/recalls` has a number for each name in `recalls`.
+    `parents/indptr` and `parents/indices` have the parents of each label, and
+    then of each of `concepts`, the hierarchy's nodes that are no labels. A
+    parent is the number of a label or, plus L, the number of a concept.
     """
     arrays = {
       'schema': np.int64(SCHEMA),

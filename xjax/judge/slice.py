@@ -116,11 +116,7 @@ class Slice:
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def best_threshold(self) -> float:
-    """Returns the threshold with the best micro-F1, in the unit of the scores.
-
-    If a list does not have all labels, micro-F1 is not known at thresholds
-    below its last score; these are not tried.
-    """
+    """Returns the threshold with the best micro-F1; see tune_threshold."""
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
     hit, real = self.lists.hits(self.gold, len(self.mask)), ids != PAD
     order = np.argsort(-scores[real], kind='stable')

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
-import math
 
 from jaxtyping import Bool, Float, Int, Num
 import numpy as np
@@ -358,13 +357,9 @@ class SliceStatistics:
 
   def not_a_number(self, measure: Measure) -> str:
     """Returns why the value of a metric is NaN."""
-    metric = type(measure.metric).__qualname__
-    if any(math.isnan(self.sums[name]) for name in measure.under):
-      return f'{metric}.under returned NaN'
-    if math.isnan(self.sums[measure.over]):
-      return f'{metric}.over returned NaN'
     is_zero = not any(self.sums[name] for name in measure.under)
-    return 'the denominator is 0' if is_zero else f'{metric}.value is NaN'
+    metric = type(measure.metric).__qualname__
+    return 'the denominator is 0' if is_zero else f'{metric} returned NaN'
 
 
 def _weights(

@@ -12,7 +12,12 @@ import math
 
 import numpy as np
 
-from xjax.judge.metrics.metric import AveragedLabels, Ratio, Recalled
+from xjax.judge.metrics.metric import (
+  GOLD_LABELS,
+  UP_TO_LARGEST,
+  Ratio,
+  Recalled,
+)
 from xjax.judge.metrics.protocols import XJAX
 
 BINS = {
@@ -257,10 +262,10 @@ def _label_values(problem, k, protocol):
   return values
 
 
-def _averaged(counts, averaged_labels):
-  if averaged_labels is AveragedLabels.GOLD:
+def _averaged(counts, averaged):
+  if averaged == GOLD_LABELS:
     return {label: row for label, row in counts.items() if row[2]}
-  if averaged_labels is AveragedLabels.UP_TO_LARGEST:
+  if averaged == UP_TO_LARGEST:
     seen = [label for label, row in counts.items() if row[1] or row[2]]
     last = max(seen, default=-1)
     return {label: row for label, row in counts.items() if label <= last}

@@ -39,11 +39,7 @@ def save_evaluation(
 def write_evaluation(
   folder: pathlib.Path, predictions: Predictions, metrics: Mapping[str, Any]
 ) -> None:
-  """Writes predictions.npz, metrics.json and metrics.csv, without a mark.
-
-  The CSV has a row per value: protocol, slice, metric, value, and the ends low
-  and high of its confidence interval. The cell of a missing number is empty.
-  """
+  """Writes predictions.npz, metrics.json and metrics.csv, without a mark."""
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
   _write_table(folder / TABLE, metrics)

@@ -17,17 +17,9 @@ from xjax.judge.predictions import Predictions
 
 
 def read_gold(path: str | os.PathLike) -> LabelRows:
-  """Reads the gold labels of test or training documents.
+  """Reads the gold labels of documents from a file of any FileKind.
 
-  The format is recognised from the content. Text files may be gzipped. These
-  formats are known:
-
-  - a label file or a feature file of the XC repository
-  - multilabel rows of LIBSVM
-  - a sparse matrix saved by scipy, where an entry of 0 is not a label
-  - JSON lines of xjax, of EURLEX57K, of raw text (target_ind) or with a
-    hierarchy (doc_label or label)
-  - a predictions.npz with gold
+  In a sparse matrix, an entry of 0 is not a label.
   """
   kind = file_kind(path)
   match kind:

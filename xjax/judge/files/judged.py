@@ -77,22 +77,15 @@ def read_judged(
 ) -> tuple[Predictions, np.ndarray | None]:
   """Reads predictions, and gold and training counts if `files` has them.
 
-  - Formats are recognised from the content.
-  - Labels are matched by id or by column; see known_labels_of.
   - Documents are matched by id if both files have ids, otherwise by row, in the
-    order of the predictions.
+    order of the predictions; labels as in known_labels_of.
   - A filter is applied before the best labels are selected. But it makes top-k
     lists (see cut_length) shorter; see without_pairs.
-
-  A file that cannot be read, or does not match the other files, raises a
-  DataError with the file and the line or row.
+  - Equal scores are in the order of columns, or, in JSON lines, of the file.
 
   Returns:
-    predictions: the lists of `all` have the best labels of each document, by
-      descending score, then by column; in JSON lines, equal scores keep the
-      order of the file. A label that is not in a document's row is not
-      predicted. If there are no training counts, n_train is 0.
-    inverse_propensities: float64 [L], or None.
+    The predictions, whose n_train is 0 without training counts, and float64 [L]
+    inverse propensities, or None.
   """
   check_tagged(files.predictions)
   contents = _Contents.read(files)
@@ -140,10 +133,7 @@ def check_tagged(path: str | os.PathLike) -> None:
 
 
 def read_train_gold(files: JudgeFiles) -> Ragged:
-  """Reads the ascending label indices of each training document.
-
-  Labels have the indices of read_judged. The files need train_labels.
-  """
+  """Reads the ascending label indices (of read_judged) of train_labels."""
   contents = _Contents.read(files)
   train = contents.others['train']
   if train.scores is not None:

@@ -172,15 +172,11 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
 def cut_length(scored: LabelRows) -> int:
   """Guesses whether the rows are top-k lists; returns their length K, else 0.
 
-  A file of scores does not say whether a missing label had a lower score or no
-  score. If a system writes its K best labels, many rows have length K and no
-  row is longer. With a threshold, or a tree with few candidates, rows have many
-  different lengths.
-
-  So rows are top-k lists if K, the length of the longest row, is below the
-  number of labels, and at least half of the non-empty rows have length K. Rows
-  that are `ranked` are always top-k lists. Shorter rows, and all rows that are
-  not top-k lists, have all predicted labels.
+  If a system writes its K best labels, many rows have length K and no row is
+  longer. With a threshold, or a tree with few candidates, rows have many
+  different lengths. So rows are top-k lists if they are `ranked`, or if K, the
+  length of the longest row, is below the number of labels, and at least half of
+  the non-empty rows have length K. Other rows have all predicted labels.
   """
   lengths = scored.rows.lengths
   longest = int(lengths.max(initial=0))

@@ -14,8 +14,7 @@ from xjax.judge.files.rows import LabelRows
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   """Reads a csr, csc or coo matrix of a row per document, a column per label.
 
-  Each stored value, even 0, is an entry with this score. In csc and coo, the
-  entries of a row are sorted by column.
+  Each stored value, even 0, is an entry with this score.
   """
   try:
     matrix = scipy.sparse.load_npz(path)

@@ -12,7 +12,6 @@ from xjax.judge.metrics.metric import (
   CORRECT,
   GOLD,
   PREDICTED,
-  AveragedLabels,
   LabelMetric,
   Numbers,
   PerLabel,
@@ -95,7 +94,7 @@ class _Macro(LabelMetric):
 
   only_correct = True
 
-  def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
+  def averaged_labels(self, protocol: Protocol) -> str:
     return protocol.macro_over
 
 
@@ -153,7 +152,7 @@ class Coverage(LabelMetric):
   name = 'coverage@k'
   only_correct = ignores_wrong = True
 
-  def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
+  def averaged_labels(self, protocol: Protocol) -> str:
     return protocol.coverage_over
 
   def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:

@@ -62,17 +62,6 @@ class Recalled(enum.Enum):
   COUNT = 'count'  # the number of the document's gold labels
 
 
-class AveragedLabels(enum.Enum):
-  """Says which labels a mean over labels includes.
-
-  UP_TO_LARGEST has all labels up to the largest index that is gold or listed.
-  """
-
-  ALL = 'all'
-  GOLD = 'gold'  # labels that are gold in a judged document
-  UP_TO_LARGEST = 'up to largest'
-
-
 class Needs(enum.Enum):
   """Says what a metric needs in addition to lists and gold."""
 
@@ -103,8 +92,9 @@ class Protocol:
   frequent_from: int = 50  # training documents of a frequent label
   psndcg: Ratio = Ratio.SUMS  # how PSnDCG@k is computed
   psr: Recalled = Recalled.WEIGHT  # the divisor of PSR@k
-  coverage_over: AveragedLabels = AveragedLabels.ALL
-  macro_over: AveragedLabels = AveragedLabels.ALL  # at a cut-off
+  # What means over labels count: LABELS, GOLD_LABELS or UP_TO_LARGEST.
+  coverage_over: str = LABELS
+  macro_over: str = LABELS  # at a cut-off
 
   @property
   def kinds(self) -> tuple[str, ...]:
@@ -314,20 +304,16 @@ class LabelMetric(Metric):
       return cls.name, f'{cls.name}{TUNED}'
     return (cls.name, f'{cls.name}[]') if cls.is_binned else (cls.name,)
 
-  def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
-    return AveragedLabels.ALL
+  def averaged_labels(self, protocol: Protocol) -> str:
+    """Returns the name of the number of labels that a mean is over."""
+    return LABELS
 
   def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
     """Returns the names of the sums that add up to the denominator."""
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
-    match self.averaged_labels(protocol):
-      case AveragedLabels.ALL:
-        return (LABELS,)
-      case AveragedLabels.GOLD:
-        return (GOLD_LABELS,)
-      case AveragedLabels.UP_TO_LARGEST:
-        return (f'{UP_TO_LARGEST}{end}',)
+    labels = self.averaged_labels(protocol)
+    return (f'{labels}{end}' if labels == UP_TO_LARGEST else labels,)
 
   def over_name(self, end: str) -> str:
     return f'{self.sum_of("over")}{end}'

@@ -19,7 +19,8 @@ from xjax.judge.metrics import (
   label_metrics as label_metrics,
 )
 from xjax.judge.metrics.metric import (
-  AveragedLabels,
+  GOLD_LABELS,
+  UP_TO_LARGEST,
   Protocol,
   Ratio,
   Recalled,
@@ -69,8 +70,8 @@ NAPKINXC = Protocol(
   ties='in lists, the order of the list; in score matrices, unstable',
   psndcg=Ratio.MEANS,
   psr=Recalled.COUNT,
-  coverage_over=AveragedLabels.GOLD,
-  macro_over=AveragedLabels.UP_TO_LARGEST,
+  coverage_over=GOLD_LABELS,
+  macro_over=UP_TO_LARGEST,
 )
 
 LIBMULTILABEL = Protocol(
