@@ -10,7 +10,7 @@ import scipy.sparse
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 
-_PAIRS = 4096  # number of pairs of labels that are multiplied at a time
+_ROWS = 256  # number of documents whose vectors are summed at a time
 
 
 def intra_list_diversity(
@@ -23,36 +23,26 @@ def intra_list_diversity(
   It is 1 - the dot product of vectors of norm 1 or 0. The mean is 0 if a list
   has fewer than two labels.
   """
-  total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
-  diversity = {}
-  for j in range(max(ks)):
-    # PAD comes last. So if place j has a label, all earlier places have labels.
-    rows = np.flatnonzero(ids_NK[:, j] != PAD) if j < ids_NK.shape[1] else ()
-    for i in range(j if len(rows) else 0):
-      first, second = ids_NK[rows, i], ids_NK[rows, j]
-      total_N[rows] += 1 - _products(vectors_LD, first, second)
-      pairs_N[rows] += 1
-    if j + 1 in ks:
-      diversity[j + 1] = total_N / np.maximum(pairs_N, 1)
+  diversity = {k: np.zeros(len(ids_NK)) for k in ks}
+  squares_L = (vectors_LD * vectors_LD).sum(1)
+  for start in range(0, len(ids_NK), _ROWS):
+    block = slice(start, start + _ROWS)
+    for k in ks:
+      ids = ids_NK[block, :k]
+      listed = ids != PAD
+      lengths = listed.sum(1)
+      parts = (
+        np.ones(lengths.sum()),
+        ids[listed],
+        np.append(0, lengths.cumsum()),
+      )
+      rows = scipy.sparse.csr_array(parts, (len(ids), vectors_LD.shape[0]))
+      # The square of a sum of vectors has each pair twice, and the squares.
+      sums = rows @ vectors_LD
+      products = ((sums * sums).sum(1) - rows @ squares_L) / 2
+      pairs = lengths * (lengths - 1) / 2
+      diversity[k][block] = (pairs - products) / np.maximum(pairs, 1)
   return diversity
-
-
-def _products(
-  vectors_LD: scipy.sparse.csr_array, first: np.ndarray, second: np.ndarray
-) -> np.ndarray:
-  """Returns the dot product of each pair of labels; equal pairs only once."""
-  pairs = np.minimum(first, second).astype(np.int64) * vectors_LD.shape[0]
-  pairs, places = np.unique(
-    pairs + np.maximum(first, second), return_inverse=True
-  )
-  products = np.zeros(len(pairs))
-  # The vectors of frequent labels have many values that are not 0. To save
-  # memory, few pairs are multiplied at a time.
-  for start in range(0, len(pairs), _PAIRS):
-    block = slice(start, start + _PAIRS)
-    left, right = np.divmod(pairs[block], vectors_LD.shape[0])
-    products[block] = (vectors_LD[left] * vectors_LD[right]).sum(1)
-  return products[places]
 
 
 _WORD = r'\w+'
