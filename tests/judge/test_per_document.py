@@ -1,5 +1,6 @@
 """Checks metrics document by document, and that they add up."""
 
+import dataclasses
 import json
 import math
 
@@ -7,36 +8,16 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tests.judge.systems import system
-from xjax.core.types import PAD, ScoreKind
+from tests.judge.test_intervals import L, predictions
+from xjax.core.types import PAD
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PECOS, PYXCLIB, XJAX
 
-L, K = 9, 4
 KS = (1, 3)
-COUNTS = np.array([70, 12, 60, 50, 3, 49, 3, 1, 0], np.int32)
-LABELS = ('ä', *(f'l{i}' for i in range(1, L)))
-
-
-def problem(n_docs=40, seed=0):
-  """Lists of four labels, some ending sooner; some documents without gold."""
-  rng = np.random.default_rng(seed)
-  ids = np.full((n_docs, K), PAD, np.int32)
-  scores = np.full((n_docs, K), -np.inf, np.float32)
-  for row in range(n_docs):
-    n = rng.integers(1, K + 1)
-    ids[row, :n] = rng.choice(L, n, replace=False)
-    scores[row, :n] = np.sort(rng.normal(size=n))[::-1]
-  golds = [
-    sorted(rng.choice(L, rng.integers(0, 5), replace=False).tolist())
-    for _ in range(n_docs)
-  ]
-  ids_of_docs = tuple(f'dé{i}' for i in range(n_docs))
-  fields = {'doc_ids': ids_of_docs, 'labels': LABELS}
-  kind = ScoreKind.MARGIN
-  return system(ids, scores, golds, COUNTS, score_kind=kind, **fields)
+PREDICTIONS = predictions(1)
+COUNTS, LABELS = PREDICTIONS.train_counts, PREDICTIONS.labels
 
 
 def criteria(*protocols, ks=KS):
@@ -49,8 +30,8 @@ def criteria(*protocols, ks=KS):
   )
 
 
-def rows_of(predictions, by):
-  return [json.loads(line) for line in document_lines(predictions, by)]
+def rows_of(by):
+  return [json.loads(line) for line in document_lines(PREDICTIONS, by)]
 
 
 MEANS = (
@@ -60,9 +41,8 @@ MEANS = (
 
 
 def test_means_over_documents_with_gold_are_the_metrics():
-  predictions = problem()
-  rows = rows_of(predictions, criteria())
-  values = judge(predictions, criteria())['xjax']['all']
+  rows = rows_of(criteria())
+  values = judge(PREDICTIONS, criteria())['xjax']['all']
   with_gold = [row for row in rows if row['gold']]
   assert 0 < values['n_skipped'] == len(rows) - len(with_gold)
   names = [f'{kind}@{k}' for kind in MEANS for k in KS]
@@ -74,9 +54,8 @@ def test_means_over_documents_with_gold_are_the_metrics():
 
 
 def test_ratios_of_sums_are_of_the_document_and_add_up():
-  predictions = problem()
-  rows = rows_of(predictions, criteria())
-  values = judge(predictions, criteria())['xjax']['all']
+  rows = rows_of(criteria())
+  values = judge(PREDICTIONS, criteria())['xjax']['all']
   weight = dict(zip(LABELS, propensity_weights(COUNTS, 100), strict=True))
   for k in KS:
     over, under = [], []
@@ -93,43 +72,41 @@ def test_ratios_of_sums_are_of_the_document_and_add_up():
 
 
 def test_a_document():
-  predictions = problem()
-  row = rows_of(predictions, criteria())[0]
-  listed = predictions.lists['all'].ids[0]
-  assert row['id'] == 'dé0'
-  assert row['gold'] == [LABELS[g] for g in predictions.gold[0]]
+  names = ('é', *PREDICTIONS.doc_ids[1:])
+  named = dataclasses.replace(PREDICTIONS, doc_ids=names)
+  line = next(document_lines(named, criteria()))
+  assert '\n' not in line and '"é"' in line
+  row = json.loads(line)
+  listed = PREDICTIONS.lists['all'].ids[0]
+  assert row['gold'] == [LABELS[g] for g in PREDICTIONS.gold[0]]
   assert row['labels'] == [LABELS[i] for i in listed[:3] if i != PAD]
   assert list(row)[:4] == ['id', 'gold', 'labels', 'P@1']
-  line = next(iter(document_lines(predictions, criteria())))
-  assert '\n' not in line and 'dé0' in line
 
 
 def test_a_list_that_is_too_short_has_no_value():
-  predictions = problem()
-  by = criteria(ks=(1, 6))
-  cut = (predictions.lists['all'].ids[:, -1] != PAD).tolist()
-  rows = rows_of(predictions, by)
+  by = criteria(ks=(1, 7))
+  cut = (PREDICTIONS.lists['all'].ids[:, -1] != PAD).tolist()
+  rows = rows_of(by)
   assert any(cut) and not all(cut)
   for row, ended in zip(rows, cut, strict=True):
     found = set(row['labels']) >= set(row['gold'])
     known = bool(row['gold']) and (not ended or found)
-    assert (row['P@6'] is not None) == known
+    assert (row['P@7'] is not None) == known
     # Nothing is known about labels that are not listed, gold or not.
-    assert (row['ILD@6'] is not None) == (bool(row['gold']) and not ended)
+    assert (row['ILD@7'] is not None) == (bool(row['gold']) and not ended)
     assert (row['P@1'] is not None) == bool(row['gold'])
-  values = judge(predictions, by)
-  assert values['xjax']['all']['ILD@6'] is None
+  values = judge(PREDICTIONS, by)
+  assert values['xjax']['all']['ILD@7'] is None
   n = sum(ended and bool(row['gold']) for row, ended in zip(rows, cut))
-  assert values['notes']['all']['ILD@6'].startswith(f'{n} of ')
+  assert values['notes']['all']['ILD@7'].startswith(f'{n} of ')
 
 
 @pytest.mark.parametrize('protocol', [LMTC, PECOS, PYXCLIB, NAPKINXC])
 def test_another_protocol(protocol):
-  predictions = problem()
-  rows = rows_of(predictions, criteria(protocol, XJAX))
+  rows = rows_of(criteria(protocol, XJAX))
   metrics = set(rows[0]) - {'id', 'gold', 'labels'}
   assert metrics and all(map(protocol.prints, metrics))
   # A document's own values do not depend on how a protocol averages documents.
-  ours = rows_of(predictions, criteria())
+  ours = rows_of(criteria())
   for name in ('P@1', 'R@3'):
     assert [row[name] for row in rows] == [row[name] for row in ours]

@@ -232,16 +232,3 @@ def test_the_kind_of_scores(files):
   saved(files['scores'])
   with pytest.raises(DataError, match='kind logit, but --score_kind is prob'):
     read(files, score_kind=kind)
-
-
-@pytest.mark.real_data
-def test_bibtex(data_dir, files):
-  path = data_dir / 'bibtex'
-  matrix = sparse.random_array((2515, 159), density=0.1, rng=0, format='csr')
-  write_xc_scores(files['scores'], matrix)
-  found, _ = read(
-    files, gold=path / 'test.txt', train_labels=path / 'train.txt', depth=5
-  )
-  assert len(found) == len(found.gold) == 2515 and found.n_train == 4880
-  assert found.train_counts.sum() == 11616
-  assert found.lists['all'].ids.shape == (2515, 5)
