@@ -15,6 +15,7 @@ from xjax.judge.metrics.metric import (
   Protocol,
   kind_of,
   measures,
+  metric_classes,
   users_kinds,
 )
 from xjax.judge.metrics.protocols import XJAX
@@ -54,7 +55,7 @@ class Criteria:
     points = MetricPoints(
       tuple(self.ks), tuple(thresholds), tuple(bins), tuple(levels)
     )
-    printed = measures(protocol, points)
+    printed = measures(metric_classes(), protocol, points)
     return {
       name: measure
       for name, measure in printed.items()

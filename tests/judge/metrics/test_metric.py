@@ -12,6 +12,7 @@ from xjax.judge.metrics.metric import (
   MetricPoints,
   kind_of,
   measures,
+  metric_classes,
 )
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
 
@@ -20,7 +21,7 @@ BINS = '1-9', '1000+'
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
   points = MetricPoints(ks, thresholds, bins, levels=(1, 2))
-  return measures(protocol, points)
+  return measures(metric_classes(), protocol, points)
 
 
 def test_a_measure():

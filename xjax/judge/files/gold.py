@@ -6,7 +6,6 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.files.json_lines import Fields
 from xjax.data.formats.htc import hierarchy_labels
 from xjax.data.formats.xc_files import NOT_GOLD, read_xc
 from xjax.data.formats.xc_text import target_columns
@@ -31,8 +30,10 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
       return _read_xc(path)
     case None:
       raise unknown_format(path, 'gold labels', tuple(FileKind))
+    case FileKind.XC_TEXT:
+      return _by_column(read_json_rows(path, _READ[kind]))
     case _:
-      return _read_json(path, kind)
+      return read_json_rows(path, _READ[kind])
 
 
 def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
@@ -88,32 +89,20 @@ def _read_xc(path: str | os.PathLike) -> LabelRows:
   return LabelRows(path, file.labels, n_labels=n_labels, lines=file.lines)
 
 
-def _read_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
-  rows = read_json_rows(path, _READ[kind])
-  return _by_column(rows) if kind is FileKind.XC_TEXT else rows
-
-
-def _xjax(fields: Fields) -> tuple[str, tuple[str, ...]]:
-  return fields.identifier('id'), fields.identifiers('labels')
-
-
-def _eurlex(fields: Fields) -> tuple[str, tuple[str, ...]]:
-  return fields.identifier('celex_id'), fields.identifiers('concepts')
-
-
-def _hierarchical(fields: Fields) -> tuple[None, tuple[str, ...]]:
-  return None, hierarchy_labels(fields)
-
-
-def _xc_text(fields: Fields) -> tuple[str, tuple[str, ...]]:
-  return fields.identifier('uid'), target_columns(fields)
-
-
 _READ: dict[FileKind, ReadRow] = {
-  FileKind.LISTS: _xjax,
-  FileKind.EURLEX: _eurlex,
-  FileKind.HTC: _hierarchical,
-  FileKind.XC_TEXT: _xc_text,
+  FileKind.LISTS: lambda fields: (
+    fields.identifier('id'),
+    fields.identifiers('labels'),
+  ),
+  FileKind.EURLEX: lambda fields: (
+    fields.identifier('celex_id'),
+    fields.identifiers('concepts'),
+  ),
+  FileKind.HTC: lambda fields: (None, hierarchy_labels(fields)),
+  FileKind.XC_TEXT: lambda fields: (
+    fields.identifier('uid'),
+    target_columns(fields),
+  ),
 }
 
 

@@ -104,9 +104,7 @@ def _hierarchy(arrays: Arrays, labels: Sequence[str]) -> Hierarchy | None:
 
 
 def _selected_by(arrays: Arrays) -> str:
-  if 'selected_by' not in arrays.left:
-    return ''
-  text = arrays.text('selected_by')
+  text = arrays.text('selected_by') if 'selected_by' in arrays.left else ''
   if not _SELECTED_BY.fullmatch(text):
     arrays.fail('selected_by', f'is {text!a}, which is unknown')
   return text

@@ -1,7 +1,7 @@
 """Reads labels and their scores from files of any known format."""
 
-import math
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -83,27 +83,18 @@ def _read_json(path: str | os.PathLike) -> LabelRows:
 
 
 def _scored_labels(fields: Fields) -> tuple[Any, ...]:
-  return fields.identifier('id'), *_labels_of(fields)
-
-
-def _labels_of(fields: Fields) -> tuple[tuple[str, ...], tuple[float, ...]]:
-  """Returns the label ids and scores of a row; adds faults to fields.faults."""
-  items = fields.row.get('labels')
+  """Returns the id, the label ids and the scores of a row; notes its faults."""
+  id_, items = fields.identifier('id'), fields.row.get('labels')
   if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
     fields.faults.append('labels is not a list of objects {"id", "score"}')
-    return (), ()
+    return id_, (), ()
   labels, scores = [], []
   for i, item in enumerate(items):
     score = item.get('score')
-    if type(score) not in (int, float) or not _is_float(score):
+    is_number = type(score) in (int, float)
+    # An integer can be too large for a float.
+    if not is_number or not abs(score) <= sys.float_info.max:
       fields.faults.append(f'the score of labels[{i}] is not a finite number')
     labels.append(fields.as_id(item.get('id'), f'the id of labels[{i}]'))
     scores.append(score)
-  return tuple(labels), tuple(scores)
-
-
-def _is_float(score: float) -> bool:
-  try:
-    return math.isfinite(score)
-  except OverflowError:
-    return False
+  return id_, labels, scores

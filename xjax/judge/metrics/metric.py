@@ -409,17 +409,13 @@ def users_kinds() -> tuple[str, ...]:
   return kinds_where(_is_from_user)
 
 
-def measures(protocol: Protocol, points: MetricPoints) -> Mapping[str, Measure]:
-  """Returns the metrics that a protocol prints, by full name such as `P@5`."""
-  return _measures(metric_classes(), protocol, points)
-
-
 @functools.lru_cache(maxsize=128)  # every slice needs the same few tables
-def _measures(
+def measures(
   classes: Sequence[type[Metric]],
   protocol: Protocol,
   points: MetricPoints,
 ) -> Mapping[str, Measure]:
+  """Returns the metrics that a protocol prints, by full name such as `P@5`."""
   table: dict[str, Measure] = {}
   kinds = set(protocol.kinds)
   followed = None, protocol.psndcg, protocol.psr
