@@ -71,6 +71,9 @@ class LabelLists:
     """Keeps the entries with scores above the floor [N] of their document."""
     return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
+  def of_rows(self, rows: np.ndarray | slice) -> 'LabelLists':
+    return LabelLists(self.ids[rows], self.scores[rows])
+
   def first(self, k: int | None) -> 'LabelLists':
     """Keeps the first k entries of each list, or all entries if k is None."""
     return LabelLists(self.ids[:, :k], self.scores[:, :k])

@@ -153,40 +153,41 @@ class Predictions:
     }
     for number, (_, lists) in enumerate(self.requested, 1):
       compared[f'requested slice {number}'] = lists
-    if len(compared) < 2:
-      return ''
     width = sum(lists.ids.shape[1] for lists in compared.values())
-    step = max(_ENTRIES // width, 1)
-    for start in range(0, len(self), step):
-      part = slice(start, start + step)
-      pair = _two_scores(
-        [(lists.ids[part], lists.scores[part]) for lists in compared.values()]
-      )
-      if pair is not None:
-        row, label = pair[0] + start, pair[1]
-        scores = ', '.join(
-          f'{lists.scores[row][lists.ids[row] == label][0]:.6g} in {name}'
-          for name, lists in compared.items()
-          if label in lists.ids[row]
+    step = max(_ENTRIES // max(width, 1), 1)
+    for start in range(0, len(self) if len(compared) > 1 else 0, step):
+      parts = [x.of_rows(slice(start, start + step)) for x in compared.values()]
+      ids = np.concatenate([part.ids for part in parts], axis=1)
+      scores = np.concatenate([part.scores for part in parts], axis=1)
+      order = np.argsort(ids, axis=1)
+      ids, scores = (np.take_along_axis(x, order, 1) for x in (ids, scores))
+      same = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] != PAD)
+      rows, at = np.nonzero(same)
+      a, b = scores[rows, at], scores[rows, at + 1]
+      apart = ~np.isclose(a, b, rtol=_RELATIVE, atol=_ABSOLUTE)
+      if apart.any():
+        first = int(np.argmax(apart))
+        row, label = rows[first], ids[rows[first], at[first]]
+        values = ', '.join(
+          f'{part.scores[row][part.ids[row] == label][0]:.6g} in {name}'
+          for name, part in zip(compared, parts)
+          if label in part.ids[row]
         )
         return (
-          f'document {self.doc_ids[row]!a}: label {self.labels[label]!a} has '
-          f'different scores in the lists of slices ({scores}); predict again'
+          f'document {self.doc_ids[start + row]!a}: label '
+          f'{self.labels[label]!a} has different scores in the lists of slices '
+          f'({values}); predict again'
         )
     return ''
 
   def of_documents(self, rows: np.ndarray) -> 'Predictions':
     """Returns some documents: rows in their order, or where a mask is True."""
     rows = np.arange(len(self))[rows]
-
-    def some(lists: LabelLists) -> LabelLists:
-      return LabelLists(lists.ids[rows], lists.scores[rows])
-
     return dataclasses.replace(
       self,
       doc_ids=tuple(self.doc_ids[row] for row in rows.tolist()),
-      lists={name: some(lists) for name, lists in self.lists.items()},
-      requested=[(mask, some(lists)) for mask, lists in self.requested],
+      lists={name: x.of_rows(rows) for name, x in self.lists.items()},
+      requested=[(mask, x.of_rows(rows)) for mask, x in self.requested],
       recalls={},  # these are means over all documents
       gold=self.gold and self.gold.take(rows),
     )
@@ -330,30 +331,3 @@ class Predictions:
     if fault := predictions.fault():
       raise DataError(f'{path}: {fault}')
     return predictions
-
-
-def _two_scores(
-  lists: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> tuple[int, int] | None:
-  """Returns the first (row, label) that has two scores, or None."""
-  # An entry is stored as one integer, because sorting integers is several times
-  # faster than sorting pairs.
-  keys = np.concatenate(
-    [
-      ids.astype(np.int64) << 32 | np.ascontiguousarray(scores).view(np.uint32)
-      for ids, scores in lists
-    ],
-    axis=1,
-  )
-  keys.sort(axis=1)
-  ids = keys >> 32
-  scores = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.float32)
-  same = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] != PAD)
-  same &= keys[:, 1:] != keys[:, :-1]  # usually no entry remains
-  rows, places = np.nonzero(same)
-  a, b = scores[rows, places], scores[rows, places + 1]
-  apart = ~np.isclose(a, b, rtol=_RELATIVE, atol=_ABSOLUTE)
-  if not apart.any():
-    return None
-  at = int(np.argmax(apart))
-  return int(rows[at]), int(ids[rows[at], places[at]])
