@@ -18,7 +18,7 @@ from xjax.core.config_part import (
   field,
 )
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.label_sums import BIN_NAMES
+from xjax.judge.metrics.label_sums import BINS
 from xjax.judge.metrics.metric import kind_of
 from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
@@ -60,7 +60,7 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   # kind_of also reads @0 and @05 as @k; these cut-offs do not exist.
   exists = kind in kinds and ('@k' in kind) == bool(k)
   if exists and k and '[' in measure:  # the text in brackets must exist, too
-    exists = measure in Criteria((int(k[1]),)).table(XJAX, [''], BIN_NAMES)
+    exists = measure in Criteria((int(k[1]),)).table(XJAX, [''], BINS)
   if slice_name not in _SLICES or not exists:
     names = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
     similar = difflib.get_close_matches(measure, names, 3)

@@ -4,7 +4,6 @@ Numbers are float64, and are summed in a fixed order, so that the same decisions
 give exactly the same numbers on the same machine.
 """
 
-from collections.abc import Sequence
 import dataclasses
 
 from jaxtyping import Bool, Float, Int, Shaped
@@ -135,6 +134,7 @@ def _check(scores_N: np.ndarray, correct_N: np.ndarray) -> None:
 # Labels of lower probability are seldom assigned or shown. Nearly all list
 # entries are such labels, so they hide the errors of the others in the ECE.
 ABOVE = 0.1
+_BINS = 15  # of a reliability diagram
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,22 +153,17 @@ class Reliability:
 def reliability(
   probabilities_N: Float[np.ndarray, ' N'],
   correct_N: Bool[np.ndarray, ' N'],
-  bins: int | Sequence[float] = 15,
 ) -> Reliability:
   """Computes the reliability diagram and the expected calibration error.
 
   The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
-  et al. 2015). By default, the bins have equal width, as in Guo et al. 2017
-  (eq. 3). A probability is that of the label, not of the likelier outcome.
-  `bins` is the number of bins of equal width, or their edges, ascending from 0
-  to 1.
+  et al. 2015). The bins have equal width, as in Guo et al. 2017 (eq. 3). A
+  probability is that of the label, not of the likelier outcome.
   """
   inside = (probabilities_N >= 0) & (probabilities_N <= 1)
   if not inside.all():
     raise ValueError('probabilities must be from 0 to 1')
-  edges = np.asarray(bins, np.float64)
-  if isinstance(bins, int):
-    edges = np.arange(bins + 1) / bins
+  edges = np.arange(_BINS + 1) / _BINS
   counts, confidence, accuracy = _bins(edges, probabilities_N, correct_N)
   above_N = probabilities_N > ABOVE
   above = _bins(edges, probabilities_N[above_N], correct_N[above_N])

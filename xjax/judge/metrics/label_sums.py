@@ -13,21 +13,17 @@ from xjax.judge.metrics.metric import (
   Value,
 )
 
-# Ranges of a label's number of training documents. Both ends are included, and
-# None means that there is no upper end. Except for the bin of 0 documents,
-# these are the bins of "Re-evaluating Extreme Multi-label Text Classification
-# Methods in Tail Label Prediction" (anonymous ACL submission), section 4.
-BINS = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
-
-
-def bin_name(low: int, high: int | None) -> str:
-  """Returns the name of a frequency bin: '1-9', '0' or '1000+'."""
-  if high is None:
-    return f'{low}+'
-  return f'{low}-{high}' if low < high else f'{low}'
-
-
-BIN_NAMES = tuple(bin_name(low, high) for low, high in BINS)
+# Ranges of a label's number of training documents, with both ends. Except for
+# the bin of 0 documents, these are the bins of "Re-evaluating Extreme
+# Multi-label Text Classification Methods in Tail Label Prediction" (anonymous
+# ACL submission), section 4.
+BINS = {
+  '0': (0, 0),
+  '1-9': (1, 9),
+  '10-99': (10, 99),
+  '100-999': (100, 999),
+  '1000+': (1000, np.inf),
+}
 
 
 def in_bins(
@@ -35,9 +31,8 @@ def in_bins(
 ) -> dict[str, Bool[np.ndarray, ' L']]:
   """Returns the labels of each frequency bin, bool [L], by name of the bin."""
   return {
-    bin_name(low, high): (train_counts >= low)
-    & (train_counts <= (np.inf if high is None else high))
-    for low, high in BINS
+    name: (train_counts >= low) & (train_counts <= high)
+    for name, (low, high) in BINS.items()
   }
 
 
