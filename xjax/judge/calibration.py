@@ -57,10 +57,8 @@ class Method(enum.Enum):
   AUTO: isotonic regression if at least 200 listed labels are correct, else
     Platt's sigmoid.
   NONE: no calibration; scores stay as they are.
-  PLATT: Platt's sigmoid; see calibration_error.fit_platt.
-  ISOTONIC: isotonic regression; see calibration_error.fit_isotonic. Then the
-    logits of frequent labels are corrected by Platt's sigmoid, and so are the
-    logits of the other labels.
+  ISOTONIC: isotonic regression, whose logits are then corrected by Platt's
+    sigmoid: by one for frequent labels and by one for others.
   """
 
   AUTO = 'auto'
@@ -94,8 +92,7 @@ class Calibration:
   sigmoid(c l + d), where (c, d) is the field `frequent`; for another label, it
   is the field `others`.
 
-  If no fit was possible, the method is NONE, a is 1, b is 0, and margins do not
-  become probabilities.
+  If no fit was possible, the method is NONE, a is 1, and b is 0.
   """
 
   method: Method
@@ -194,13 +191,10 @@ def calibrate(
 def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
   """Computes probabilities by calibrations that did not see the documents.
 
-  The probabilities of each of five folds are from a calibration that was fitted
-  to the other folds, so they show how good it is on new documents.
-
-  Returns:
-    float64 [N, K] for the lists of the slice `all`; 0 where the lists have PAD.
-    A fold has the probabilities of its raw scores if no calibration can be
-    fitted to the other folds. If these scores are margins, the result is None.
+  The probabilities of each of five folds, float64 [N, K] as those of
+  shown_probabilities, are from a calibration that was fitted to the other
+  folds. If none can be fitted to them, they are those of the raw scores. If
+  these scores are margins, the result is None.
   """
   shown_NK = shown_probabilities(predictions)
   scores_N, correct_N = decisions(predictions)

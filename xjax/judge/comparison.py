@@ -135,8 +135,7 @@ def best_systems(
   approximate randomization with Holm's correction.
 
   Returns:
-    Slice -> metric -> name of a system. A metric that does not exist, without
-    such a system, or without a value for every system, is left out.
+    Slice -> metric -> name of a system, if there is one.
   """
   first = next(iter(systems.values()))
   masks = judged_slices(first, criteria, XJAX.frequent_from)

@@ -58,10 +58,10 @@ def judge(
   are not margins.
 
   Args:
-    predictions: predictions with gold.
+    predictions: with gold.
     criteria: None uses the defaults.
-    threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
-      for example from tune_threshold; None leaves these metrics out.
+    threshold: of the `-tuned` F1 metrics, in the unit of the scores, for
+      example from tune_threshold; None leaves these metrics out.
     shown_NK: float64, the probabilities that readers see of the entries in the
       lists of the slice `all`, for the ECE; None uses the raw scores.
 

@@ -103,7 +103,7 @@ class LabelLists:
 
     If a full list, one without PAD, loses a label, the document's next label is
     not known. So all lists are cut to the length of the shortest list that was
-    full before: 0 if a full list loses all labels.
+    full before.
     """
     is_full = self.ids[:, -1] != PAD
     if not (is_full & ~kept.all(-1)).any():

@@ -16,9 +16,8 @@ from xjax.data.text.words import WordPlace
 class WeightedWord(NamedTuple):
   """Holds a word of a document, and the weight of the word for a label.
 
-  The weight is the label's attention, which sums to 1 over all words that the
-  model reads; in a linear model, it is what the word adds to the score before
-  calibration.
+  The weight is the label's attention; in a linear model, it is what the word
+  adds to the score before calibration.
   """
 
   word: str  # as it is written in the text

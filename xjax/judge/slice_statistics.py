@@ -201,6 +201,7 @@ class SliceStatistics:
       filled = np.maximum(padded, 0)
       lists = RankedLists(
         self.part.lists.ids[filled],
+        self._hits_NK[filled],
         self.part.gold.padded(padded, width, PAD),
         self.part.is_whole[filled],
         self.ks,

@@ -136,7 +136,6 @@ def _assigned_above(arrays: Arrays) -> float | None:
 
 
 def _some_labels(arrays: Arrays, kind: str, n_labels: int) -> np.ndarray:
-  """Reads the labels of a kind: held out or left out; none if absent."""
   name = f'{kind}/labels'
   if name not in arrays.left:
     return np.zeros(0, np.int32)

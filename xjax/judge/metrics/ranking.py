@@ -10,15 +10,6 @@ import numpy as np
 from xjax.core.types import PAD
 
 
-def hits(
-  ids_BK: Int[np.ndarray, 'B K'],
-  gold_BP: Int[np.ndarray, 'B P'],
-) -> Bool[np.ndarray, 'B K']:
-  """Returns which entries of the lists are gold; PAD is never gold."""
-  same = ids_BK[:, :, None] == gold_BP[:, None, :]
-  return same.any(-1) & (ids_BK != PAD)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankedLists:
   """Holds the ranked and the gold labels of documents, padded with PAD.
@@ -28,17 +19,13 @@ class RankedLists:
   """
 
   ids_BK: Int[np.ndarray, 'B K']
+  hits_BK: Bool[np.ndarray, 'B K']  # whether each entry is gold
   gold_BP: Int[np.ndarray, 'B P']  # each once, in any order
   whole_B: Bool[np.ndarray, ' B']  # whether every listable label is listed
   ks: tuple[int, ...]
   weights_L: Float[np.ndarray, ' L'] | None = None
   # By name of the metric: [B, J], from DocumentMetric.from_lists.
   outside: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-
-  @functools.cached_property
-  def hits_BK(self) -> Bool[np.ndarray, 'B K']:
-    """Returns whether each entry is gold."""
-    return hits(self.ids_BK, self.gold_BP)
 
   @functools.cached_property
   def gold_B(self) -> Int[np.ndarray, ' B']:

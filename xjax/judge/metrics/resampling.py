@@ -59,9 +59,8 @@ def n_groups(n_docs: int) -> int:
 def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that exchange two systems' outputs at random, uint8 [N].
 
-  A fair coin is thrown for each document (Noreen 1989), so that all 2^N ways of
-  exchanging outputs are equally likely. With exactly half exchanged, the
-  observed result, where none is, could never be drawn.
+  A fair coin is thrown for each document (Noreen 1989): with exactly half
+  exchanged, the observed result, where none is, could never be drawn.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -81,7 +80,6 @@ def resample(
 
   All systems get the same weights, of which `columns` yields at least
   n_replicates. In each replicate, a system counts up to n_counted labels.
-  `task` names the progress.
   """
   size = block_size(n_docs, n_counted, n_replicates)
   blocks: list[list[dict[str, np.ndarray]]] = [[] for _ in systems]

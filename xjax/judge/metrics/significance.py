@@ -32,21 +32,14 @@ def interval(
   The interval is shifted by the bootstrap's bias, the difference between the
   mean of the replicates and the value (Efron 1979, section 8).
 
-  Coverage and macro-averages have a large bias: about a third of the documents
-  are not in a replicate, so some labels with few documents do not occur, and
-  most or all replicates are below the value. They also vary less than the
-  values on new documents would. So if the jackknife gives a larger standard
-  error, the interval is stretched by the ratio of the two errors.
+  Coverage and macro-averages have a large bias, and vary less than the values
+  on new documents would: labels with few documents are not in all replicates.
+  So if the jackknife of `left_out_values`, the values without each of some
+  groups of documents, gives a larger standard error, the interval is stretched
+  by the ratio of the two errors.
 
-  Args:
-    values_R: NaN, where the denominator is 0, is left out.
-    value: the value on all documents, where each document counts once.
-    level: share of the replicates inside the interval.
-    left_out_values: the value without each of some groups of about equal size.
-      If None, the jackknife is not used.
-
-  Returns:
-    None if fewer than two, or fewer than half of the replicates, have a value.
+  It is None if fewer than two, or fewer than half of the replicates, have a
+  value. `level` is the share of the replicates inside the interval.
   """
   values = values_R[~np.isnan(values_R)]
   if len(values) < max(2, len(values_R) / 2):
@@ -116,8 +109,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
   """Corrects p-values for the number of tests (Holm 1979), in the same order.
 
   The i-th smallest of m p-values is multiplied by m - i + 1, and raised to the
-  product of a smaller p-value, at most 1. Tests at most alpha are significant
-  at the family-wise error rate alpha.
+  product of a smaller p-value, at most 1.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')
