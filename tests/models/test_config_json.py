@@ -13,7 +13,7 @@ from xjax.data.config import (
   OnError,
   WordsConfig,
 )
-from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
+from xjax.data.formats.htc import HtcData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.calibration import Method
@@ -57,7 +57,6 @@ def rich():
   )
 
 
-LEAVES = HtcData(dir='/d', htc=HtcConfig('my.taxonomy', HtcLabels.LEAVES))
 ROWS = Config(
   model=NeuralModel(
     pooling=MeanConfig(), head=OneVsAllConfig(storage=Storage.COMPENSATED)
@@ -66,7 +65,7 @@ ROWS = Config(
 )
 CONFIGS = {
   'rich': rich(),
-  'taxonomy': Config(data=LEAVES),
+  'taxonomy': Config(data=HtcData(dir='/d', taxonomy='my.taxonomy')),
   'rows': ROWS,
   'features': Config(
     data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))

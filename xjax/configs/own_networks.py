@@ -63,9 +63,9 @@ def htc_bigru_lwan() -> Config:
   The model is as in own_bigru_lwan. DIR has files like wos_train.json, and a
   taxonomy file. Each line of wos_train.json is a JSON object with the keys
   doc_token and doc_label. Each line of the taxonomy file has a label and its
-  children, separated by tabs. --config.data.htc.labels=leaves uses only the
-  labels at the bottom of the taxonomy, as methods for extreme multi-label
-  classification do (Bertalis et al. 2025, App. B).
+  children, separated by tabs. `xjax transfer --to=flat --labels=leaves` writes
+  a corpus with only the labels at the bottom of the taxonomy, as methods for
+  extreme multi-label classification use it (Bertalis et al. 2025, App. B).
 
   Data: HTC files. Hardware: a GPU, or two CPU cores for small corpora.
   Expected: not run yet.

@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
-from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
+from xjax.data.formats.htc import HtcData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
@@ -33,8 +33,8 @@ def folder(tmp_path):
   return tmp_path
 
 
-def data(folder, labels=HtcLabels.ALL, **fields) -> HtcData:
-  return HtcData(dir=str(folder), htc=HtcConfig(labels=labels), **fields)
+def data(folder, **fields) -> HtcData:
+  return HtcData(dir=str(folder), **fields)
 
 
 def labels_of(split) -> list[tuple[str, ...]]:
@@ -60,19 +60,6 @@ def test_all_labels_and_what_they_imply(folder):
     *('art', 'law', 'music', 'film', 'jazz')
   ]
   assert Hierarchy.of(raw.labels).levels.tolist() == [1, 1, 2, 2, 3]
-
-
-def test_leaves_have_no_label_below_them(folder):
-  raw = data(folder, HtcLabels.LEAVES).read()
-  assert [label.id for label in raw.labels] == ['film', 'jazz']
-  assert labels_of(raw.splits['train']) == [('jazz',), ()]
-  assert labels_of(raw.splits['dev']) == [('film',)]
-  corpus = load_corpus(data(folder, HtcLabels.LEAVES), 0)
-  assert corpus.label_space.ids == ('film', 'jazz')
-  assert corpus.split('train').gold.lengths.tolist() == [1, 0]
-  everything = load_corpus(data(folder), 0)
-  assert everything.fingerprint != corpus.fingerprint
-  assert everything.label_space.labels[0].id == 'art'
 
 
 def test_faults(folder):
@@ -105,11 +92,9 @@ def test_where_the_taxonomy_is(folder):
   (folder / 'taxonomy.txt').write_text('Root\tart\n')
   with pytest.raises(ConfigError, match='not set.*my.taxonomy, taxonomy.txt'):
     data(folder).read()
-  config = HtcConfig(taxonomy='my.taxonomy')
-  assert len(HtcData(dir=str(folder), htc=config).read().labels) == 5
-  config = HtcConfig(taxonomy='none')
+  assert len(data(folder, taxonomy='my.taxonomy').read().labels) == 5
   with pytest.raises(ConfigError, match='there is no file .*none'):
-    HtcData(dir=str(folder), htc=config).read()
+    data(folder, taxonomy='none').read()
 
 
 def test_documents_to_be_tagged(folder):

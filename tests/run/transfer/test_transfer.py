@@ -11,7 +11,7 @@ from tests.run.tagging import write_rows
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.config import TfidfConfig
-from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
+from xjax.data.formats.htc import HtcData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.own import OwnData
 from xjax.data.formats.xc_text import XcRepoData
@@ -147,7 +147,7 @@ def test_ancestors_may_be_added(source, moved):
   assert gold_of(splits)[1] == ('fields', 'land')
 
 
-def test_parents_of_a_taxonomy_that_are_no_labels_stay_away(tmp_path, moved):
+def test_labels_above_those_that_stay_are_no_labels(tmp_path, moved):
   htc = tmp_path / 'htc'
   htc.mkdir()
   rows = [('reefs', 'sea'), ('fields', 'land')]
@@ -156,8 +156,7 @@ def test_parents_of_a_taxonomy_that_are_no_labels_stay_away(tmp_path, moved):
   (htc / 'taxonomy.txt').write_text(
     'Root\tsea\tland\nsea\treefs\nland\tfields\n'
   )
-  fields = {'htc': HtcConfig(labels=HtcLabels.LEAVES)}
-  flat, _ = moved(htc, ALL, kind=HtcData, data=fields)
+  flat, _ = moved(htc, LEAVES, kind=HtcData)
   splits, labels = contents(flat)
   assert gold_of(splits) == [('reefs',), ('fields',)]
   assert labels.keys() == {'reefs', 'fields'}

@@ -11,12 +11,11 @@ several parents.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import enum
 import functools
 import pathlib
 import re
 
-from xjax.core.config_part import ConfigPart, field
+from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, find_files, find_source
@@ -25,30 +24,6 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_taxonomy
 from xjax.data.formats.own_files import name_splits
 from xjax.data.schema import Document, Label
-
-
-class HtcLabels(enum.Enum):
-  """Says whether documents keep all labels or only leaves of the taxonomy."""
-
-  ALL = 'all'
-  LEAVES = 'leaves'
-
-
-@dataclasses.dataclass
-class HtcConfig(ConfigPart):
-  """Says which file is the taxonomy, and which labels documents keep."""
-
-  taxonomy: str = field(
-    '',
-    'The name of the taxonomy file in data.dir. Each line of the file is '
-    '`parent<TAB>child<TAB>child...`. If this field is empty, the only file '
-    'with "tax" in its name is read. JSON files do not count.',
-  )
-  labels: HtcLabels = field(
-    HtcLabels.ALL,
-    'ALL keeps the labels of a document and adds their ancestors; LEAVES keeps '
-    'only labels without children.',
-  )
 
 
 @dataclasses.dataclass
@@ -60,8 +35,11 @@ class HtcData(DataConfig):
   taxonomy is another file.
   """
 
-  htc: HtcConfig = field(
-    HtcConfig, 'The taxonomy file, and the labels that documents keep.'
+  taxonomy: str = field(
+    '',
+    'The name of the taxonomy file in data.dir. Each line of the file is '
+    '`parent<TAB>child<TAB>child...`. If this field is empty, the only file '
+    'with "tax" in its name is read. JSON files do not count.',
   )
 
   label_field = 'doc_label'
@@ -71,34 +49,24 @@ class HtcData(DataConfig):
   ) -> SourceCorpus:
     """Reads a corpus; the descriptors are in the order of the taxonomy.
 
-    The labels of a document depend on data.htc.labels (see Bertalis et al.,
-    section 3.2 and App. B). ALL adds the ancestors of the labels. LEAVES keeps
-    only labels without children; a document may lose all labels.
+    Documents get the ancestors of their labels (Bertalis et al., section 3.2).
     """
     folder = find_source(self.dir)
     faults = Faults(self.on_error)
     builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = name_splits(find_files(folder, 'jsonl?'))
-    builder.describe(read_taxonomy, _find_taxonomy(folder, self.htc))
-    labels = tuple(builder.labels.values())
-    inner: set[str] = set()
-    if self.htc.labels is HtcLabels.LEAVES:
-      inner = {parent for label in labels for parent in label.parents}
-      labels = tuple(label for label in labels if label.id not in inner)
+    builder.describe(read_taxonomy, _find_taxonomy(folder, self.taxonomy))
     with_ancestors = _with_ancestors(builder.labels)
 
     def read(
       fields: Fields, default_id: str | None, need_labels: bool
     ) -> Document:
       document = self.read_record(fields, default_id, need_labels)
-      ids = document.labels
-      if self.htc.labels is HtcLabels.ALL:
-        ids = with_ancestors(ids)
-      kept = tuple(id_ for id_ in ids if id_ not in inner)
-      return dataclasses.replace(document, labels=kept)
+      ids = with_ancestors(document.labels)
+      return dataclasses.replace(document, labels=ids)
 
     builder.read_files(files, splits, usual, read, name_lines=True)
-    return builder.corpus(labels)
+    return builder.corpus()
 
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
@@ -152,11 +120,11 @@ def _with_ancestors(
   )
 
 
-def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
-  if config.taxonomy:
-    path = folder / pathlib.Path(config.taxonomy).expanduser()
+def _find_taxonomy(folder: pathlib.Path, name: str) -> pathlib.Path:
+  if name:
+    path = folder / pathlib.Path(name).expanduser()
     if not path.is_file():
-      raise ConfigError(f'data.htc.taxonomy: there is no file {path}')
+      raise ConfigError(f'data.taxonomy: there is no file {path}')
     return path
   # The pattern is short because some files are called taxnomy.
   paths = [
@@ -167,7 +135,7 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
   if len(paths) != 1:
     names = ', '.join(path.name for path in paths) or 'none'
     raise ConfigError(
-      'data.htc.taxonomy is not set: give the name of the taxonomy in '
+      'data.taxonomy is not set: give the name of the taxonomy in '
       f'{folder}; files with "tax" in their names: {names}'
     )
   return paths[0]
