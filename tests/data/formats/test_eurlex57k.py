@@ -6,11 +6,8 @@ import gzip
 import hashlib
 import http.server
 import json
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import threading
 import zipfile
 
@@ -188,31 +185,6 @@ def test_no_corpus_here(tmp_path):
   with zipfile.ZipFile(tmp_path / 'datasets.zip', 'w') as archive:
     archive.writestr('readme.txt', 'x')
   assert 'no EURLEX57K here; expected' in error_text(data.read)
-
-
-def test_tensorflow_is_not_needed(folder, tmp_path):
-  code = (
-    'import sys\n'
-    'from xjax.data.formats.eurlex57k import Eurlex57kData\n'
-    f'data = Eurlex57kData(dir={str(as_lines(folder))!r}, '
-    f'cache_dir={str(tmp_path)!r})\n'
-    'print(data.read().splits["dev"].documents[0].id)\n'
-    'assert "tensorflow" not in sys.modules\n'
-  )
-  blocked = tmp_path / 'blocked' / 'tensorflow'
-  blocked.mkdir(parents=True)
-  (blocked / '__init__.py').write_text('raise ImportError("none here")')
-  root = pathlib.Path(__file__).parents[3]
-  answer = subprocess.run(
-    [sys.executable, '-W', 'error', '-c', code],
-    capture_output=True,
-    text=True,
-    cwd=root,
-    env={**os.environ, 'PYTHONPATH': f'{blocked.parent}{os.pathsep}{root}'},
-  )
-  assert answer.returncode == 0, answer.stderr
-  assert answer.stdout == '30010R\n'
-  assert 'none here' not in answer.stderr
 
 
 def test_prepared_data_keep_the_digests_of_texts(data):

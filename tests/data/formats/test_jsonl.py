@@ -135,13 +135,6 @@ def document(**fields) -> dict:
       ':1: the name of a zone is empty',
     ),
     ('labels', lines([{'name': 'C'}]), ":1: no field 'id'"),
-    ('train', lines(TRAIN)[:-9], ':2: not JSON: '),
-    ('train', '{}'.encode('utf-16'), ':1: UTF-16 text: save the file as UTF-8'),
-    (
-      'dev',
-      gzip.compress(lines(DEV * 9), mtime=0)[:-10],
-      ': the gzip file is cut ',
-    ),
     ('train', b'', ': no document in it'),
   ],
 )
