@@ -117,9 +117,8 @@ def test_cycles_are_found_where_there_are_some(tmp_path, edges):
     return bool(left)
 
   faults = Faults()
-  labels = read_descriptors(path, faults)
+  read_descriptors(path, faults)
   assert bool(faults.count) == ringed(above)
-  assert not ringed({k: set(v.parents) for k, v in labels.items()})
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,7 @@ class DataConfig(ConfigPart, abstract=True):
   @property
   def cache_folder(self) -> pathlib.Path:
     """Returns the folder for prepared data; by default the user's folder."""
-    if self.cache_dir:
-      return pathlib.Path(self.cache_dir).expanduser()
-    return user_cache_dir()
+    return user_cache_dir(self.cache_dir)
 
   def settled(self) -> Self:
     """Returns this config with the values that the files decide.
@@ -183,10 +181,10 @@ class DataConfig(ConfigPart, abstract=True):
       )
 
 
-def user_cache_dir() -> pathlib.Path:
-  """Returns $XJAX_CACHE_DIR or ~/.cache/xjax."""
-  default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
-  return pathlib.Path(default).expanduser()
+def user_cache_dir(chosen: str = '') -> pathlib.Path:
+  """Returns the chosen folder, or else $XJAX_CACHE_DIR or ~/.cache/xjax."""
+  path = chosen or os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
+  return pathlib.Path(path).expanduser()
 
 
 def source_name(source: str) -> tuple[str, pathlib.Path | None]:

@@ -9,9 +9,8 @@ children. The topmost parent is Root, which is not a label. A label may have
 several parents.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
-import functools
 import pathlib
 import re
 
@@ -56,13 +55,12 @@ class HtcData(DataConfig):
     builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = name_splits(find_files(folder, 'jsonl?'))
     builder.describe(read_taxonomy, _find_taxonomy(folder, self.taxonomy))
-    with_ancestors = _with_ancestors(builder.labels)
 
     def read(
       fields: Fields, default_id: str | None, need_labels: bool
     ) -> Document:
       document = self.read_record(fields, default_id, need_labels)
-      ids = with_ancestors(document.labels)
+      ids = _with_ancestors(builder.labels, document.labels)
       return dataclasses.replace(document, labels=ids)
 
     builder.read_files(files, splits, usual, read, name_lines=True)
@@ -100,24 +98,13 @@ def _field_name(fields: Fields, name: str) -> str:
 
 
 def _with_ancestors(
-  labels: Mapping[str, Label],
-) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
-  """Returns a function that adds their ancestors to a document's labels."""
-
-  @functools.cache
-  def ancestors(id_: str) -> tuple[str, ...]:
-    above: dict[str, None] = {}
-    waiting = [id_]
-    while waiting:
-      label = labels.get(waiting.pop())
-      new = [p for p in label.parents if p not in above] if label else []
-      above.update(dict.fromkeys(new))
-      waiting += new
-    return tuple(above)
-
-  return lambda ids: tuple(
-    dict.fromkeys([*ids, *(a for id_ in ids for a in ancestors(id_))])
-  )
+  labels: Mapping[str, Label], ids: Iterable[str]
+) -> tuple[str, ...]:
+  closed = list(ids)
+  for id_ in closed:  # grows while it is read
+    parents = labels[id_].parents if id_ in labels else ()
+    closed += [parent for parent in parents if parent not in closed]
+  return tuple(closed)
 
 
 def _find_taxonomy(folder: pathlib.Path, name: str) -> pathlib.Path:

@@ -7,7 +7,7 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.data.files.faults import SHOWN, Fault, Faults
+from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
   parse_object,
@@ -105,10 +105,9 @@ def _with_sound_parents(
   faults: Faults,
   complete: bool,
 ) -> dict[str, Label]:
-  """Removes parents that are unknown, or make a label its own ancestor.
+  """Removes unknown parents, which are faults if the labels are `complete`.
 
-  Each is a fault; an unknown parent only if the labels are `complete`. After
-  SHOWN cycles, further ones stay, and the fault is fatal.
+  A label that is its own ancestor is a fatal fault.
   """
   above = {id_: list(label.parents) for id_, label in labels.items()}
   for id_ in above if complete else ():
@@ -117,15 +116,12 @@ def _with_sound_parents(
         above[id_].remove(parent)
         message = f'label {id_!a} has the unknown parent {parent!a}'
         faults.add(path, lines[id_], message)
-  for left in reversed(range(SHOWN)):  # each search takes time for all labels
-    try:
-      graphlib.TopologicalSorter(above).prepare()
-      break
-    except graphlib.CycleError as error:
-      parent, id_ = error.args[1][:2]
-      above[id_].remove(parent)
-      message = f'label {id_!a} is its own ancestor, through its parent'
-      faults.add(path, lines[id_], f'{message} {parent!a}', fatal=not left)
+  try:
+    graphlib.TopologicalSorter(above).prepare()
+  except graphlib.CycleError as error:
+    parent, id_ = error.args[1][:2]
+    message = f'label {id_!a} is its own ancestor, through its parent'
+    faults.add(path, lines[id_], f'{message} {parent!a}', fatal=True)
   return {
     id_: dataclasses.replace(label, parents=tuple(above[id_]))
     for id_, label in labels.items()
