@@ -81,19 +81,3 @@ def test_the_order_of_a_table():
 def test_kinds(metric, kind):
   assert kind_of(metric) == kind
   assert XJAX.prints(metric)
-
-
-@pytest.mark.parametrize(
-  ('tool', 'prints', 'never'),
-  [
-    ('lmtc', 'RP@5', 'PSP@5'),
-    # LibMultiLabel has F1 at a threshold, napkinXC of the first k.
-    ('libmultilabel', 'macro-F1', 'macro-F1@5'),
-    ('napkinxc', 'macro-F1@5', 'macro-F1'),
-    ('pyxclib', 'PSR-norm@5', 'PSR@5'),
-    ('napkinxc', 'PSR@5', 'macro-F1'),  # un-normalised: napkinXC alone
-  ],
-)
-def test_what_tools_print(tool, prints, never):
-  assert PROTOCOLS[tool].prints(prints)
-  assert not PROTOCOLS[tool].prints(never)

@@ -12,7 +12,6 @@ from xjax.judge.metrics.significance import (
   interval,
   paired_t_p,
   randomization_p,
-  relative,
 )
 
 
@@ -82,8 +81,3 @@ def test_holm_rejects_what_the_stepwise_procedure_rejects():
       rejected.add(left.pop(0))
     corrected = holm(p_values)
     assert {i for i, p in enumerate(corrected) if p <= 0.05} == rejected
-
-
-def test_improvement_over_a_baseline():
-  found = relative(np.array([0.3, 0.1, 0.5]), np.array([0.2, 0.2, 0.0]))
-  np.testing.assert_allclose(found, [0.5, -0.5, np.nan])
