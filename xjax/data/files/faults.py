@@ -12,10 +12,7 @@ SHOWN = 20  # faults in a message; further faults are only counted
 
 
 class Fault(ValueError):
-  """Reports that a text or a file is faulty; lines are numbered from 1.
-
-  Without a line, the whole file is faulty.
-  """
+  """Reports a faulty line, numbered from 1, or without a line a faulty file."""
 
   def __init__(self, message: str, line: int | None = 1):
     super().__init__(message)

@@ -155,10 +155,7 @@ def _parts(text: str, separator: str) -> list[str]:
 
 
 def parse_list(text: str) -> list[Any] | None:
-  """Reads a list in brackets, as JSON or Python writes it; None if it is none.
-
-  Python's own way of writing a list is common in CSV files of pandas.
-  """
+  """Reads a list in brackets, of JSON or pandas; None if it is none."""
   if not (text.startswith('[') and text.endswith(']')):
     return None
   for parse in (json.loads, ast.literal_eval):

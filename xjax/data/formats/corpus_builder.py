@@ -157,11 +157,7 @@ class SourceCorpus:
     labels: Sequence[Label],
     splits: Mapping[str, Sequence[Document]],
   ) -> 'SourceCorpus':
-    """Makes a raw corpus from documents; reads each document once.
-
-    Raises a DataError if two documents of a split have the same id, or a
-    document has the same label twice.
-    """
+    """Makes a raw corpus; a repeated id, or label of a document, is refused."""
     builder = CorpusBuilder(source, Faults(on_error=None))
     for name, documents in splits.items():
       split = builder.split(name)
@@ -181,11 +177,7 @@ class SourceCorpus:
 
 
 class CorpusBuilder:
-  """Collects the splits of a corpus while they are being read.
-
-  Documents are kept in temporary files in `folder`, or in the system's folder
-  for such files.
-  """
+  """Collects splits while they are being read, in a RecordStore each."""
 
   def __init__(
     self, source: str, faults: Faults, folder: pathlib.Path | None = None
@@ -259,10 +251,7 @@ class CorpusBuilder:
   def _add(
     self, split: '_SplitBuilder', document: Document, faults: list[str]
   ) -> bool:
-    """Adds a document without faults, and returns whether it has none.
-
-    A label without a descriptor and a repeated id are added to the faults.
-    """
+    """Adds a document without faults, and returns whether it has none."""
     if self._known is not None:
       # In place: the list is fields.faults, which with_faults adds later.
       faults += [

@@ -93,15 +93,10 @@ class DataConfig(ConfigPart, abstract=True):
   def read(
     self, splits: Sequence[str] = (), usual: bool = True
   ) -> SourceCorpus:
-    """Reads the corpus.
+    """Reads `splits`, which must exist, and if `usual` train, dev and test.
 
-    Args:
-      splits: names of splits that must exist.
-      usual: whether to read train, dev and test too, if they exist.
-
-    Raises:
-      ConfigError: a field of the config does not fit the files.
-      DataError: the files have faults, or one of `splits` is missing.
+    A ConfigError says that a field does not fit the files; a DataError, that
+    the files have faults, or that a split is missing.
     """
 
   def is_record(self, fields: Fields) -> bool:

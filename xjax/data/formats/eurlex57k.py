@@ -162,10 +162,7 @@ _Files = pathlib.Path | list[pathlib.Path | zipfile.Path]
 def _find_files(
   path: pathlib.Path, faults: Faults
 ) -> tuple[dict[str, _Files], pathlib.Path | None]:
-  """Finds the splits and concepts of an archive, or of a folder.
-
-  The folder has the archive, its files, or JSON lines.
-  """
+  """Finds splits and concepts in an archive, a folder of it, or JSON lines."""
   folder = path.parent if path.is_file() else path
   places = (folder, folder / 'dataset', folder.parent)
   concepts = [p / CONCEPTS for p in places if (p / CONCEPTS).is_file()]
@@ -240,7 +237,6 @@ def _key(data: Eurlex57kData) -> str:
 
 
 def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
-  """Checks all files, and writes the documents and their index."""
   faults = Faults(data.on_error)
   # TFDS prints to standard output, which may be reserved for predictions.
   tfds.display_progress_bar(sys.stderr.isatty())
@@ -282,7 +278,6 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 
 
 def _download(cache: pathlib.Path) -> list[pathlib.Path]:
-  """Downloads the archive and the concepts."""
   try:
     # This request fails at once without a network. The download itself would
     # try for minutes.
@@ -352,7 +347,6 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
 
 
 def _document(example: Mapping[str, Any]) -> Document:
-  """Makes a document from a prepared example, and decodes its texts."""
   zones = {name: example[name].decode() for name in ZONES}
   labels = tuple(label.decode() for label in example['labels'])
   return Document(example['id'].decode(), zones, labels)

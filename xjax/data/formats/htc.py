@@ -29,9 +29,7 @@ from xjax.data.schema import Document, Label
 class HtcData(DataConfig):
   """Configures a corpus of hierarchical text classification.
 
-  The splits are files of JSON lines {"doc_token", "doc_label"}, plain or
-  gzipped, with names like wos_train.json, wos_val.json and wos_test.json. The
-  taxonomy is another file.
+  The splits are files, plain or gzipped, with names like wos_train.json.
   """
 
   taxonomy: str = field(
@@ -92,7 +90,6 @@ def hierarchy_labels(
 
 
 def _field_name(fields: Fields, name: str) -> str:
-  """Returns the name of a field in the record, with or without doc_."""
   short = name.removeprefix('doc_')
   return short if short in fields and name not in fields else name
 

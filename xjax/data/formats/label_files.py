@@ -131,8 +131,7 @@ def _with_sound_parents(
 def read_taxonomy(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
   """Reads the labels of a taxonomy: lines `parent<TAB>child<TAB>child...`.
 
-  The labels are in the order in which they first occur as children. Root is
-  neither a label nor a parent.
+  They are in the order in which they first occur as children, without Root.
   """
   before = faults.count
   heads: dict[str, int] = {}  # parent -> its line

@@ -38,10 +38,7 @@ class Layout:
 
 
 def find_layout(source: str, faults: Faults) -> Layout:
-  """Finds the documents of a corpus, in a file or a folder.
-
-  A split with two files is a fault. A path without documents is a DataError.
-  """
+  """Finds the documents of a corpus, in a file or a folder."""
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():

@@ -49,8 +49,7 @@ def check_width(
 ) -> None:
   """Raises a DataError if a matrix has too few entries for its many columns.
 
-  Call this function before arrays with a value per column are made. `kind` says
-  what a column is, such as 'label'.
+  `kind` says what a column is, such as 'label'.
   """
   most = max(_COLUMNS, _PER_ENTRY * entries)
   if columns > most:
@@ -118,11 +117,9 @@ def _width(rows: Ragged) -> int:
 def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
   """Reads a file of sparse rows, plain or gzipped.
 
-  Each line is a document. A blank line is a document without labels and
-  features. A line that starts with a space has no labels. If `features` is
-  False, features are checked only for their form, and are left out. Faults
-  are a DataError, also features that do not ascend and a label that occurs
-  twice.
+  Each line is a document, also a blank one. A line that starts with a space has
+  no labels. If `features` is False, features are checked only for their form,
+  and are left out. Faults are a DataError.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)

@@ -82,8 +82,6 @@ _SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Language:
-  """Holds the words of the corpus, by their use."""
-
   stops: list[str]  # stop words, most frequent first
   general: list[str]  # noise words of all topics, most frequent first
   topical: list[list[str]]  # noise words of each topic
@@ -176,11 +174,7 @@ def _make_labels(
 
 
 class _Author:
-  """Generates the labels and the text of documents.
-
-  Labels and words are drawn with integer weights, so that the result is the
-  same on all platforms.
-  """
+  """Draws with integer weights: the same documents on all platforms."""
 
   def __init__(
     self,

@@ -46,11 +46,8 @@ _UNIT = 1e-3
 class XcFeaturesData(DataConfig):
   """Configures feature files of the Extreme Classification Repository.
 
-  The files are train.txt, test.txt and dev.txt, plain or gzipped, and perhaps
-  Y.txt with one label name per line. The id of a document is its row number,
-  from 0. The id of a label is its column number, from 0, unless named_ids is
-  True. All columns are labels, even if no split uses them. Documents have no
-  text and no zones.
+  The id of a document is its row number, from 0. All columns are labels, even
+  if no split uses them. Documents have no text and no zones.
   """
 
   labels: str = 'all'
@@ -129,7 +126,6 @@ class XcFeaturesData(DataConfig):
   def _read_labels(
     self, paths: Sequence[pathlib.Path], faults: Faults
   ) -> Labels:
-    """Reads the names or descriptors; returns no labels without a file."""
     if self.named_ids and not paths:
       raise DataError(
         f'{self.dir}: config.data.named_ids=True needs labels.jsonl, with the '
@@ -159,7 +155,6 @@ def _keys(seed: int, documents: SparseDocuments) -> Iterator[int]:
 
 
 def _read(path: pathlib.Path) -> SparseRows:
-  """Reads one feature file and checks that it has features and documents."""
   xc_file = read_xc(path)
   if len(xc_file.header) == 2:
     raise DataError(
@@ -186,11 +181,7 @@ def _labels(
   names: Sequence[pathlib.Path],
   named: Labels,
 ) -> Labels:
-  """Returns all columns as labels.
-
-  The headers and the file of names give the number of labels. Without headers
-  and names, the number of labels is the largest label plus 1.
-  """
+  """Returns a label for each column that a header, names or labels tell of."""
   counts = {path: xc.n_labels for path, xc in files.items() if xc.header}
   if named:
     counts[names[0]] = len(named)
@@ -239,7 +230,6 @@ def _warn_unscaled(path: pathlib.Path, rows: sparse.csr_array) -> None:
 def _corpus(
   source: str, labels: Labels, documents: Mapping[str, SparseDocuments]
 ) -> SourceCorpus:
-  """Makes the raw corpus, whose label_ids are the columns that splits use."""
   none = Ragged.of([])
   gold = {name: split.labels or none for name, split in documents.items()}
   used = np.unique(np.concatenate([rows.values for rows in gold.values()]))

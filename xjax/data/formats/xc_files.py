@@ -53,10 +53,8 @@ def read_pairs(
 ) -> np.ndarray:
   """Reads the int64 rows `document label` of a reciprocal-pair filter.
 
-  The first document and the first label have number 0. In a pair, label and
-  document are the same item, so the label is no useful prediction for the
-  document. This label is removed before the best labels of the document are
-  selected. Other labels stay, even if their score is 0.
+  Numbers start at 0. In a pair, label and document are the same item, so the
+  label is removed before the best labels of the document are selected.
   """
   pairs: list[int] = []
   with open_text(path) as file:
@@ -79,8 +77,7 @@ def read_pairs(
 
 
 def _is_count(token: bytes) -> bool:
-  """Returns whether a token is a number that fits into int64."""
-  return token.isdigit() and len(token) < 19
+  return token.isdigit() and len(token) < 19  # fits into int64
 
 
 def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
@@ -96,8 +93,7 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
 def read_inv_prop(path: str | os.PathLike) -> np.ndarray:
   """Reads inverse propensities, one positive number per line, in label order.
 
-  The result is float64 [L]. Anything else in a line, or no number in the file,
-  is a DataError.
+  The result is float64 [L].
   """
   weights: list[float] = []
   with open_text(path) as file:

@@ -39,9 +39,8 @@ _SPLITS = {'trn': 'train', 'tst': 'test'}
 class XcRepoData(DataConfig):
   """Configures raw text from the Extreme Classification Repository.
 
-  The files are trn.json, tst.json and dev.json, plain or gzipped, and lbl.json
-  or Y.txt with the names of labels. A label's id is its column. By default,
-  all columns are labels, even if no split uses them; see the field `labels`.
+  A label's id is its column. By default, all columns are labels, even if no
+  split uses them.
   """
 
   labels: str = 'all'
