@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.fixtures.pipes import piped
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files import json_lines
 from xjax.data.files.faults import Fault, Faults
@@ -15,7 +15,6 @@ from xjax.data.files.json_lines import (
   Fields,
   check_rereadable,
   find_files,
-  find_source,
   numbered_lines,
   only_file,
   open_text,
@@ -92,12 +91,7 @@ def test_files_are_found_by_name(tmp_path):
   ]
 
 
-def test_folders(tmp_path):
-  assert find_source(str(tmp_path)) == tmp_path
-  with pytest.raises(ConfigError, match='--config.data.dir'):
-    find_source('')
-  with pytest.raises(DataError, match='no such file or folder'):
-    find_source(str(tmp_path / 'absent'))
+def test_a_file_is_no_folder(tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(DataError, match='not a folder'):
     find_files(tmp_path / 'file')

@@ -76,16 +76,7 @@ def test_every_form_is_the_same_corpus(folder, tmp_path, form):
     'attachments': 'annex',
   }
   assert train.documents[2] == Document('30002R', zones, ())
-  again = config(form_source(folder), tmp_path / 'other').read()
-  assert again.splits['train'].digest == train.digest
-
-
-def form_source(folder: pathlib.Path) -> pathlib.Path:
-  """The same content in another form, elsewhere."""
-  other = folder.parent / 'again'
-  other.mkdir()
-  (other / 'eurovoc_en.json').write_text(json.dumps(CONCEPTS))
-  return as_lines(other)
+  assert train.digest[:16] == 'd3165057f78f9118'
 
 
 def test_full_text_is_without_the_title(data):
@@ -102,6 +93,9 @@ def test_prepared_once(data, prepared, monkeypatch):
   again = data.read()
   assert again.splits['dev'].digest == first.splits['dev'].digest
   assert list(prepared.parent.iterdir()) == [prepared]
+  for split in again.splits.values():
+    digests = [text_digest(d.zones.values()) for d in split.documents]
+    assert split.text_digests.tolist() == digests
 
 
 def test_a_changed_source_is_prepared_anew(folder, data):
@@ -185,15 +179,6 @@ def test_no_corpus_here(tmp_path):
   with zipfile.ZipFile(tmp_path / 'datasets.zip', 'w') as archive:
     archive.writestr('readme.txt', 'x')
   assert 'no EURLEX57K here; expected' in error_text(data.read)
-
-
-def test_prepared_data_keep_the_digests_of_texts(data):
-  for _ in range(2):
-    raw = data.read()
-    for split in raw.splits.values():
-      texts = [document.zones.values() for document in split.documents]
-      expected = [text_digest(zones) for zones in texts]
-      assert split.text_digests.tolist() == expected
 
 
 @pytest.fixture

@@ -160,16 +160,6 @@ def test_faults(folder, name, text, says):
     load(folder)
 
 
-def test_a_name_that_ends_in_gz_says_nothing(folder):
-  (folder / 'dev.txt.gz').write_text('1 6 5\n0 1:1\n')
-  assert list(load(folder).splits) == ['train', 'dev', 'test']
-
-
-def test_no_such_files(tmp_path_factory):
-  empty = tmp_path_factory.mktemp('empty')
-  assert 'no files of train' in error_text(load, empty)
-
-
 def test_the_digest_tells_rows_and_gold(folder):
   before = load(folder)
   assert load(folder).fingerprint == before.fingerprint

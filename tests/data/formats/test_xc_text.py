@@ -6,7 +6,6 @@ import json
 import pytest
 
 from tests.fixtures.error_text import error_text
-from xjax.core.errors import ConfigError
 from xjax.data.config import OnError
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus, read_input
@@ -110,8 +109,6 @@ def test_a_folder_that_lacks_something(folder, tmp_path):
   assert expected in error_text(data(empty).read)
   (empty / 'x.json').write_text('{}\n')
   assert f'{expected}; found: x' in error_text(data(empty).read)
-  with pytest.raises(ConfigError, match='data.dir is not set'):
-    XcRepoData().read()
 
 
 def test_documents_to_be_tagged(folder):
