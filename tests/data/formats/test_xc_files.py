@@ -24,13 +24,6 @@ from xjax.data.formats.xc_files import (
   read_xc,
 )
 
-CANONICAL = {
-  'features': b'3 4 5\n1,4 0:0.5 3:1.0\n 2:-0.25\n\n',
-  'long values': b'1 2 1\n0 0:0.1234567 1:1e-30\n',
-  'LIBSVM': b'0 1:1.0\n 1:2.0\n2\n',
-  'labels': b'3 5\n0:1.0 4:1.0\n\n2:1.0\n',
-}
-
 
 def write_again(path, rows: SparseRows):
   """Writes what was read."""
@@ -39,15 +32,6 @@ def write_again(path, rows: SparseRows):
   else:
     n_labels = rows.n_labels if rows.header else None
     write_xc(path, rows.labels, n_labels, rows.matrix())
-
-
-@pytest.mark.parametrize('kind', CANONICAL)
-def test_the_same_bytes_again(tmp_path, kind):
-  path, again = tmp_path / 'a.txt', tmp_path / 'b.txt.gz'
-  path.write_bytes(CANONICAL[kind])
-  write_again(again, read_xc(path))
-  assert gzip.decompress(again.read_bytes()) == CANONICAL[kind]
-  assert_same(read_xc(again).labels, read_xc(path).labels)
 
 
 def assert_same(one: Ragged, two: Ragged) -> None:

@@ -80,11 +80,9 @@ class Faults:
     file: str | os.PathLike,
     line: int | None,
     messages: Sequence[str],
-  ) -> bool:
-    """Adds the faults of a record, and returns True if there are none."""
+  ) -> None:
     for message in messages:
       self.add(file, line, message)
-    return not messages
 
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
     """Adds a fault for a file without usable `what`, unless others say why."""

@@ -1,7 +1,7 @@
 """Reads files of JSON lines, plain or gzipped, and checks their fields."""
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import functools
 import gzip
@@ -263,30 +263,24 @@ class Fields:
     return name in self.row
 
   def text(self, name: str, default: str | None = None) -> str:
-    if not self._has(name, default is None):
-      return default or ''
-    return self.as_text(self.row[name], name)
+    return self._read(name, default, self.as_text)
 
   def identifier(self, name: str, default: str | None = None) -> str:
     """Reads a field that holds an id."""
-    if not self._has(name, default is None):
-      return default or ''
-    return self.as_id(self.row[name], name)
+    return self._read(name, default, self.as_id)
 
   def texts(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
     """Reads a list of texts."""
-    return tuple(
-      self.as_text(value, f'{name}[{i}]')
-      for i, value in enumerate(self._list(name, default))
-    )
+    values = self._read(name, default, self._as_list)
+    return tuple(self.as_text(v, f'{name}[{i}]') for i, v in enumerate(values))
 
   def identifiers(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
     """Reads a list of distinct ids."""
-    values = self._list(name, default)
+    values = self._read(name, default, self._as_list)
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
     # '' stands for ids that are faults already.
     for twice in filter(None, repeated(ids)):
@@ -309,39 +303,37 @@ class Fields:
 
   def as_id(self, value: Any, name: str) -> str:
     """Returns an id, or adds a fault and returns ''; integers are ids, too."""
-    if type(value) is not int and not isinstance(value, str):
+    if type(value) is int:
+      return str(value)
+    if not isinstance(value, str):
       kind = _json_type(value)
       self.faults.append(f'{name} is {kind}, not text or an integer')
-      return ''
-    before = len(self.faults)
-    value = self.as_text(str(value), name)
-    if len(self.faults) > before:
-      return ''
-    if not value.strip():
+    elif not value.strip():
       self.faults.append(f'{name} is empty')
-      return ''
-    if value != value.strip() or _CONTROL.search(value):
+    elif value != value.strip() or _CONTROL.search(value):
       self.faults.append(
         f'{name} {value!a} has spaces around it or control characters in it'
       )
-      return ''
-    return value
+    else:
+      return self.as_text(value, name)
+    return ''
 
   def check_text(self, zones: Iterable[str]) -> None:
     """Adds a fault if all zones are blank, unless there are faults already."""
     if not self.faults and not any(text.strip() for text in zones):
       self.faults.append('the document has no text')
 
-  def _has(self, name: str, required: bool) -> bool:
-    """Returns whether a field exists; a missing required field is a fault."""
-    if name not in self.row and required:
+  def _read(
+    self, name: str, default: Any, read: Callable[[Any, str], Any]
+  ) -> Any:
+    if name in self.row:
+      return read(self.row[name], name)
+    if default is None:
       self.faults.append(f'no field {name!r}')
-    return name in self.row
+    return default or ''
 
-  def _list(self, name: str, default: Sequence[str] | None) -> Sequence[Any]:
-    if not self._has(name, default is None):
-      return default or ()
-    if isinstance(self.row[name], list):
-      return self.row[name]
-    self.faults.append(f'{name} is {_json_type(self.row[name])}, not a list')
-    return ()
+  def _as_list(self, value: Any, name: str) -> list[Any]:
+    if isinstance(value, list):
+      return value
+    self.faults.append(f'{name} is {_json_type(value)}, not a list')
+    return []
