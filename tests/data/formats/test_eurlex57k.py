@@ -18,7 +18,6 @@ from tests.fixtures.eurlex57k import (
   CONCEPTS,
   as_archive,
   as_archive_itself,
-  as_flat_folder,
   as_folder,
   as_lines,
   config,
@@ -56,7 +55,7 @@ def prepared(data):
 
 
 @pytest.mark.parametrize(
-  'form', [as_lines, as_folder, as_flat_folder, as_archive, as_archive_itself]
+  'form', [as_lines, as_folder, as_archive, as_archive_itself]
 )
 def test_every_form_is_the_same_corpus(folder, tmp_path, form):
   raw = config(form(folder), tmp_path / 'cache').read()

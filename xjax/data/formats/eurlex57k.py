@@ -164,13 +164,13 @@ def _find_files(
 ) -> tuple[dict[str, _Files], pathlib.Path | None]:
   """Finds splits and concepts in an archive, a folder of it, or JSON lines."""
   folder = path.parent if path.is_file() else path
-  places = (folder, folder / 'dataset', folder.parent)
-  concepts = [p / CONCEPTS for p in places if (p / CONCEPTS).is_file()]
+  places = (folder / CONCEPTS, folder / 'dataset' / CONCEPTS)
+  concepts = next((place for place in places if place.is_file()), None)
   files = {} if path.is_file() else find_files(path)
   splits: dict[str, _Files] = {
     name: only_file(files[name], faults) for name in USUAL if name in files
   }
-  splits = splits or _files_in(path / 'dataset') or _files_in(path)
+  splits = splits or _files_in(path / 'dataset')
   archives = [path] if path.is_file() else sorted(path.glob('*.zip'))
   if not splits and len(archives) == 1:
     try:
@@ -178,10 +178,10 @@ def _find_files(
     except DAMAGE as error:
       message = f'not a zip archive: {str(error)[:80]}'
       raise DataError(f'{archives[0]}: {message}') from error
-    splits = _files_in(root / 'dataset') or _files_in(root)
+    splits = _files_in(root / 'dataset')
   if not splits:
     raise DataError(f'{path}: no EURLEX57K here; {_EXPECTED}')
-  return splits, concepts[0] if concepts else None
+  return splits, concepts
 
 
 def _files_in(root: pathlib.Path | zipfile.Path) -> dict[str, _Files]:
