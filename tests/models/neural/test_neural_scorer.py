@@ -5,31 +5,30 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, put_batch
+from tests.fixtures.networks import mesh_of
+from xjax.core.mesh import put_batch
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
+from xjax.data.schema import LabelSpace
 from xjax.losses.bce import bce
+from xjax.models.contract import Config, Run
 from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
-from xjax.networks.text_model import build, smoothed_priors
 
 L, VOCABULARY = 150, 40
 MESHES = [(1, 1), (8, 1), (2, 4)]
-CONFIG = NeuralModel(
+MODEL = NeuralModel(
   EmbeddingConfig(dim=6, init_scale=1.0),
   BiGRUConfig(units=5),
   head=LabelAttentionConfig(chunk=64),
 )
-
-
-def mesh_of(data, label):
-  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
-  return jax.sharding.Mesh(devices, (DATA, LABEL))
+SPACE = LabelSpace((), np.arange(L, dtype=np.int32), 500, L)
 
 
 def draw():
@@ -48,21 +47,13 @@ def draw():
   )
 
 
-def made(mesh):
+def scorer(mesh, kind=NeuralScorer, reader=None, parts=(), **config):
+  config = Config(**{'model': MODEL, **config})
+  plan = plan_neural(config, SPACE, VOCABULARY, mesh)
+  ours = kind(Run(config, None), plan, mesh, L, reader, *parts)
   with jax.set_mesh(mesh):
-    model = build(
-      CONFIG,
-      vocab_size=VOCABULARY,
-      n_labels=L,
-      label_priors=smoothed_priors(np.arange(L), 500),
-      rngs=nnx.Rngs(0),
-    )
-    return nnx.split(model)
-
-
-def scorer(mesh):
-  graphdef, params = made(mesh)
-  return NeuralScorer(graphdef, params, mesh, L)
+    ours.params = plan.init(jax.random.key(0)).params
+  return ours
 
 
 def ranker(ours, k, **filters):
@@ -76,15 +67,15 @@ def topk(ours, batch, k, **filters):
 
 def differentiated(mesh):
   """(jitted function of parameters and batch, parameters) on a mesh."""
-  graphdef, params = made(mesh)
+  ours = scorer(mesh)
 
   @jax.jit
   @jax.value_and_grad
   def run(params, batch):
     rngs = nnx.Rngs(dropout=jax.random.key(0))
-    return nnx.merge(graphdef, params).loss(batch, bce, rngs)
+    return nnx.merge(ours.plan.graphdef, params).loss(batch, bce, rngs)
 
-  return run, params
+  return run, ours.params
 
 
 @functools.cache

@@ -12,10 +12,9 @@ from xjax.core.mesh import DATA, LABEL, make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.load import load_corpus
 from xjax.losses.bce import BCEConfig
-from xjax.models.contract import Config, Run
+from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import check_mesh, plan_neural
-from xjax.models.neural.neural_training import NeuralTraining
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.generation.hbgl import HBGLConfig
@@ -59,17 +58,6 @@ def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):
   with pytest.raises(ConfigError, match=says):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
-
-
-def test_scorers_look_for_the_recall_that_is_asked_for(config):
-  assert config.eval.recall == 1
-  judging = dataclasses.replace(config.eval, recall=0.5)
-  config = dataclasses.replace(config, eval=judging)
-  corpus = load_corpus(config.data, config.seed)
-  mesh = make_mesh(MeshConfig())
-  plan = plan_neural(config, corpus.label_space, 50, mesh)
-  training = NeuralTraining(Run(config, None), corpus, None, mesh, plan)
-  assert training.scorer().recall == 0.5
 
 
 @pytest.mark.parametrize('count', [6, 5])

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from tests.fixtures.dense_lists import Table, dense_topk
-from tests.models.neural.test_neural_scorer import L, draw, made, mesh_of
+from tests.fixtures.networks import mesh_of
+from tests.models.neural.test_neural_scorer import MODEL, L, draw, scorer
 from xjax.core.ranking import Lists, Query, RankWeights, mask_of
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
 from xjax.judge.predict import recalls_of
-from xjax.models.neural.neural_scorer import NeuralScorer
-from xjax.models.neural.proposer import ClusterMap, Combination, Proposer
+from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.neural.shortlist_scorer import ShortlistScorer
+from xjax.models.neural.shortlists import LevelShortlist, StageShortlist
 from xjax.models.scorer import Scorer
+from xjax.train.neural_train import NeuralTrain
 
 B, K = 8, 6
 RNG = np.random.default_rng(1)
@@ -48,37 +51,39 @@ class Reader:
     yield dataclasses.replace(draw(), doc_B=doc_B)
 
 
-def logits():
-  mesh = mesh_of(1, 1)
-  scorer = NeuralScorer(*made(mesh), mesh, L, reader=Reader())
-  lists = scorer.rank(DOCUMENTS, Query(L))
+def logits(**train):
+  ours = scorer(mesh_of(), reader=Reader(), train=NeuralTrain(**train))
+  lists = ours.rank(DOCUMENTS, Query(L))
   z = np.zeros((B, L), np.float32)
   np.put_along_axis(z, lists.ids_GNK[0], lists.scores_GNK[0], axis=1)
   return z
 
 
-def ranked(scorer, weights=None, slices=(), allowed=None, sigmoid=AS_LOGITS):
+def ranked(ours, weights=None, slices=(), allowed=None, sigmoid=AS_LOGITS):
   """Returns the lists of all documents, ids_GBK and scores_GBK."""
   weights = None if weights is None else RankWeights(weights, sigmoid)
-  lists = scorer.rank(DOCUMENTS, Query(K, slices, allowed, weights))
+  lists = ours.rank(DOCUMENTS, Query(K, slices, allowed, weights))
   return lists.ids_GNK, lists.scores_GNK
 
 
-def scorer_of(
-  proposer, combination, weight=1.0, mesh=(1, 1), kind=ScoreKind.LOGIT
-):
-  mesh = mesh_of(*mesh)
-  options = {'combination': combination, 'weight': weight, 'reader': Reader()}
-  return ShortlistScorer(
-    *made(mesh), mesh, L, kind, proposer=proposer, **options
-  )
+def summed(proposer, weight=1.0, mesh=(1, 1)):
+  model = dataclasses.replace(MODEL, shortlist=StageShortlist(prior=weight))
+  parts = ShortlistScorer, Reader(), (proposer,)
+  return scorer(mesh_of(*mesh), *parts, model=model)
+
+
+def multiplied(proposer, mesh=(1, 1), **train):
+  model = dataclasses.replace(MODEL, shortlist=LevelShortlist())
+  parts = ShortlistScorer, Reader(), (proposer,)
+  train = NeuralTrain(**train)
+  return scorer(mesh_of(*mesh), *parts, model=model, train=train)
 
 
 def assert_best(
-  scorer, scores, weights, allowed=None, sigmoid=AS_LOGITS, tolerance=1e-4
+  ours, scores, weights, allowed=None, sigmoid=AS_LOGITS, tolerance=1e-4
 ):
   """Checks that all labels and slices have the best of these scores."""
-  found = ranked(scorer, weights, SLICES, allowed, sigmoid)
+  found = ranked(ours, weights, SLICES, allowed, sigmoid)
   wanted = zip(*dense_topk(scores, K, weights, SLICES, allowed, sigmoid))
   for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
     np.testing.assert_array_equal(ids, want_ids)
@@ -97,11 +102,11 @@ def test_all_labels_on_the_shortlist_give_the_best_of_all_sums(
   mesh, weights, allowed
 ):
   table = table_of(L)
-  scorer = scorer_of(Proposer(table, L), Combination.SUM, 0.5, mesh)
+  ours = summed(Proposer(table, L), 0.5, mesh)
   scores = logits() + 0.5 * table.scores
-  assert_best(scorer, scores, weights, allowed, (0.7, 0.1))
-  assert scorer.selected_by == f'shortlist={L}'
-  assert scorer.score_kind is ScoreKind.MARGIN
+  assert_best(ours, scores, weights, allowed, (0.7, 0.1))
+  assert ours.selected_by == f'shortlist={L}'
+  assert ours.score_kind is ScoreKind.MARGIN
 
 
 @pytest.mark.parametrize(
@@ -117,20 +122,19 @@ def test_all_clusters_give_the_exact_product_over_the_tree(
 ):
   table = table_of(N_CLUSTERS, ScoreKind.LOGIT)
   proposer = Proposer(table, N_CLUSTERS, ClusterMap(CHILDREN, PARENTS))
-  scorer = scorer_of(proposer, Combination.PRODUCT, mesh=mesh)
 
   def probability(z):
     return 1 / (1 + np.exp(-z.astype(np.float64)))
 
   product = probability(logits()) * probability(table.scores)[:, PARENTS]
   scores = np.log(product) - np.log1p(-product)
-  assert_best(scorer, scores, weights, allowed)
+  assert_best(multiplied(proposer, mesh), scores, weights, allowed)
 
 
 def test_each_slice_has_a_shortlist_of_its_own():
   table = table_of(L)
-  scorer = scorer_of(Proposer(table, 4), Combination.SUM, 0.0)
-  ids, scores = ranked(scorer, slices=SLICES)
+  ours = summed(Proposer(table, 4), 0.0)
+  ids, scores = ranked(ours, slices=SLICES)
   z = logits()
   for group, mask in enumerate((np.ones(L, bool), *SLICES)):
     for row in range(B):
@@ -139,7 +143,7 @@ def test_each_slice_has_a_shortlist_of_its_own():
       best = short[np.argsort(-z[row, short], kind='stable')]
       assert ids[group, row].tolist() == [*best.tolist(), PAD, PAD]
       np.testing.assert_allclose(scores[group, row, :4], z[row, best], 1e-4)
-  assert scorer.score_kind is ScoreKind.LOGIT
+  assert ours.score_kind is ScoreKind.LOGIT
 
 
 def test_a_product_of_margins_is_that_of_a_label_tree():
@@ -147,15 +151,16 @@ def test_a_product_of_margins_is_that_of_a_label_tree():
   table = table_of(N_CLUSTERS)
   clusters = ClusterMap(CHILDREN, PARENTS)
   proposer = Proposer(table, N_CLUSTERS, clusters, hinged=True)
-  scorer = scorer_of(proposer, Combination.PRODUCT, kind=ScoreKind.MARGIN)
+  loss = SquaredHingeConfig()
+  ours = multiplied(proposer, loss=loss)
 
   def hinge(z):
     return -(np.maximum(0, 1 - z) ** 3)
 
-  scores = hinge(logits()) + hinge(table.scores)[:, PARENTS]
+  scores = hinge(logits(loss=loss)) + hinge(table.scores)[:, PARENTS]
   for weights in (None, WEIGHTS):
-    assert_best(scorer, scores, weights, tolerance=1e-3)
-  assert scorer.assigned_above == -1.0
+    assert_best(ours, scores, weights, tolerance=1e-3)
+  assert ours.assigned_above == -1.0
 
 
 MASKS = dict(zip(('few', 'zero'), SLICES))
@@ -167,24 +172,24 @@ GOLD[4, 0] = L + 3  # a gold label outside the label space
 LONGER = {name: np.append(mask, [True] * 5) for name, mask in MASKS.items()}
 
 
-def measured(scorer):
+def measured(ours):
   """Ranks documents; returns the recalls after checking the lists."""
   masks = tuple(LONGER.values())
   gold = Ragged.of([row[row != PAD] for row in GOLD])
   documents = dataclasses.replace(DOCUMENTS, gold=gold)
   query = Query(K, (*masks, masks[0] | masks[1]))
-  plain = scorer.rank(documents, query)
-  found = scorer.rank(documents, dataclasses.replace(query, measured=2))
+  plain = ours.rank(documents, query)
+  found = ours.rank(documents, dataclasses.replace(query, measured=2))
   np.testing.assert_array_equal(found.ids_GNK, plain.ids_GNK)
   np.testing.assert_array_equal(found.scores_GNK, plain.scores_GNK)
   assert plain.kept == {}
-  ours = recalls_of(found.kept, gold, LONGER)
+  recalls = recalls_of(found.kept, gold, LONGER)
   for name, mask in LONGER.items():
     # If only the labels of a slice are allowed, they are all labels.
-    cut = scorer.rank(documents, Query(K, allowed=mask, measured=0))
+    cut = ours.rank(documents, Query(K, allowed=mask, measured=0))
     inside = gold.keep(mask_of(gold.values, mask))
-    assert recalls_of(cut.kept, inside, {}).get('all') == ours.get(name)
-  return ours
+    assert recalls_of(cut.kept, inside, {}).get('all') == recalls.get(name)
+  return recalls
 
 
 def shares_of(kept_of):
@@ -228,8 +233,7 @@ def test_each_level_of_clusters_is_measured():
       return Lists(*map(np.concatenate, parts))
 
   proposer = Proposer(Middle(), 4, ClusterMap(CHILDREN, PARENTS))
-  scorer = scorer_of(proposer, Combination.SUM)
-  recalls = measured(scorer)
+  recalls = measured(summed(proposer))
 
   def kept_coarse(row, mask):
     clusters = np.unique(PARENTS[mask[:L]])

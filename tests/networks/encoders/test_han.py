@@ -14,15 +14,17 @@ from xjax.core.mesh import put_batch
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
+from xjax.data.schema import LabelSpace
 from xjax.losses.bce import bce
+from xjax.models.contract import Config, Run
 from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.text_model import build
 
 B, Z, T, L, VOCABULARY = 8, 3, 5, 150, 40
 LENGTHS = np.array(
@@ -67,26 +69,23 @@ def draw(zones=Z, tokens=T):
 
 
 @functools.cache
-def random_parts(mesh, **options):
-  """The model taken apart, every parameter a random one."""
-  with jax.set_mesh(mesh):
-    model = build(
-      model_of(**options), vocab_size=VOCABULARY, n_labels=L, rngs=nnx.Rngs(0)
-    )
-    graphdef, params = nnx.split(model)
+def scorer(mesh, **options):
+  """A scorer whose parameters are all random."""
+  config = Config(model=model_of(**options))
+  space = LabelSpace((), np.zeros(L, np.int32), 1, L)
+  plan = plan_neural(config, space, VOCABULARY, mesh)
+  found = NeuralScorer(Run(config, None), plan, mesh, L, None)
   rng = np.random.default_rng(1)
-  return graphdef, jax.tree.map(
+  with jax.set_mesh(mesh):
+    first = plan.init(jax.random.key(0)).params
+  found.params = jax.tree.map(
     lambda x: jax.device_put(
       np.asarray(x) + rng.normal(size=x.shape).astype(np.float32) / 4,
       x.sharding,
     ),
-    params,
+    first,
   )
-
-
-@functools.cache
-def scorer(mesh, **options):
-  return NeuralScorer(*random_parts(mesh, **options), mesh, L)
+  return found
 
 
 def scores(batch, mesh=ONE, **options):
@@ -148,7 +147,7 @@ def by_definition(zones, params):
 def test_definition(layers):
   batch = draw()
   logits = scores(batch, layers=layers)
-  _, params = random_parts(ONE, layers=layers)
+  params = scorer(ONE, layers=layers).params
   for row in np.flatnonzero(batch.mask_B):
     zones = [
       words[:n]
@@ -173,7 +172,8 @@ def test_neither_padding_nor_company_nor_chunks_nor_devices_matter():
 
 
 def differentiated(mesh):
-  graphdef, params = random_parts(mesh)
+  found = scorer(mesh)
+  graphdef, params = found.plan.graphdef, found.params
 
   @jax.jit
   @jax.value_and_grad

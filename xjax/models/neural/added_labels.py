@@ -26,6 +26,7 @@ from xjax.train.parameters import (
   by_path,
   from_paths,
 )
+from xjax.train.state import StatePlan
 
 
 def described(
@@ -63,7 +64,7 @@ def widened(
   space: LabelSpace,  # the new labels follow the `before` labels
   vocab: Vocabulary | Subwords,
   mesh: jax.sharding.Mesh,
-) -> tuple[nnx.GraphDef, nnx.State]:
+) -> tuple[StatePlan, nnx.State]:
   """Returns a model that also scores new labels by their descriptors.
 
   The new labels get the embeddings of their descriptors. All other parameters
@@ -95,7 +96,7 @@ def widened(
       own[name].sharding,
       values.__getitem__,
     )
-  return plan.graphdef, from_paths(plan.abstract.params, own | wider)
+  return plan, from_paths(plan.abstract.params, own | wider)
 
 
 def _wider_edges(

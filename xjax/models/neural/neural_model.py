@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 import dataclasses
-import functools
 import pathlib
 import time
 from typing import Any, Self
@@ -49,11 +48,13 @@ from xjax.models.neural.neural_plan import (
   plan_neural,
 )
 from xjax.models.neural.neural_scorer import NeuralScorer, why_fixed
-from xjax.models.neural.neural_training import NeuralTraining, make_scorer
+from xjax.models.neural.neural_training import NeuralTraining
 from xjax.models.neural.proposals import (
   check_proposals,
   fit_shortlist,
 )
+from xjax.models.neural.proposer import Proposer
+from xjax.models.neural.shortlist_scorer import ShortlistScorer
 from xjax.models.neural.shortlists import AllLabels, ShortlistConfig
 from xjax.models.scorer import Scorer
 from xjax.networks.encoders.encoder import EncoderConfig
@@ -79,7 +80,6 @@ from xjax.train.saved_steps import (
   keep_best,
   read_meta,
 )
-from xjax.train.state import StatePlan
 from xjax.train.workdir import Workdir
 
 _TRIES = 5  # a second apart
@@ -165,28 +165,25 @@ class NeuralModel(TextModelConfig, Model):
       vocab = keep_encoder(self, config.data, corpus.split('train'), folder)
     else:
       vocab = _vocabulary(run, corpus)
-    mesh = make_mesh(config.mesh)
-    reader = token_reader(config, vocab, mesh)
     levels = _head_levels(run).keep(corpus) if self.head.levels else None
-    shortlists = fit_shortlist(corpus, run)
-    plan = _plan(run, corpus.label_space, reader, mesh, levels)
-    training = NeuralTraining(
-      run, corpus, reader, mesh, plan, *shortlists, levels
-    )
-    scorer = training.scorer()
-    end = training.train(scorer)
+    proposer, lists = fit_shortlist(corpus, run)
+    mesh, space = make_mesh(config.mesh), corpus.label_space
+    scorer = _scorer(run, space, vocab, mesh, levels, proposer)
+    parts = run, corpus, scorer, proposer, lists, levels
+    end = NeuralTraining(*parts).train()
     best = keep_best(folder, end.step, end.best_step)
-    like = plan.abstract.params
+    like = scorer.plan.abstract.params
+    params = read_params(folder.checkpoints, best, like)
+    scorer.params, scorer.step = from_paths(like, params), best
     # Opening the run now needs no new programs.
-    run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like, best)
+    run.made[_FITTED] = scorer
 
   def open(self, run: Run) -> Scorer:
     """Opens the checkpoint of run.step; None: the best, or else the newest."""
     # Only once: later calls read the files, as another process does.
     if run.step is None and _FITTED in run.made:
-      return run.made.pop(_FITTED)()
-    config, folder = run.config, run.folder
-    space = run.label_space()
+      return run.made.pop(_FITTED)
+    config, folder, space = run.config, run.folder, run.label_space()
     if config.data.tokens.dense:
       vocab = None
     elif config.data.tokens.pretrained:
@@ -195,12 +192,10 @@ class NeuralModel(TextModelConfig, Model):
       vocab = folder.vocabulary()
     mesh = _present_mesh(config)
     proposer = self.shortlist.open(run)
-    reader = token_reader(config, vocab, mesh)
     levels = saved_levels(run) if self.head.levels else None
-    plan = _plan(run, space, reader, mesh, levels)
-    step, params = _read_best(folder, plan.abstract.params, run.step)
-    scorer = make_scorer(run, space, reader, proposer, plan, mesh)
-    scorer.params, scorer.step = params, step
+    scorer = _scorer(run, space, vocab, mesh, levels, proposer)
+    like = scorer.plan.abstract.params
+    scorer.step, scorer.params = _read_best(folder, like, run.step)
     return scorer
 
   def search_settings(self) -> dict[str, Any]:
@@ -230,34 +225,24 @@ class NeuralModel(TextModelConfig, Model):
     return self.shortlist.trained_stages(config)
 
 
-def token_reader(
-  config: Config, vocab: Vocabulary | Subwords | None, mesh: jax.sharding.Mesh
-) -> TokenReader:
-  """Returns what makes the batches of a run."""
-  size = config.eval.batch_size
-  dim = config.model.embedding.dim if config.data.tokens.dense else 0
-  return TokenReader(config.data, vocab, dim, size, share_of(mesh))
-
-
-def _plan(
+def _scorer(
   run: Run,
   space: LabelSpace,
-  reader: TokenReader,
+  vocab: Vocabulary | Subwords | None,
   mesh: jax.sharding.Mesh,
-  levels: LabelLevels | None,
-) -> StatePlan:
-  architecture = run.folder.architecture()
-  return plan_neural(
-    run.config, space, reader.vocab_size, mesh, architecture, levels
-  )
-
-
-def _fitted(
-  folder: Workdir, scorer: NeuralScorer, like: nnx.State, best: int
+  levels: LabelLevels | None,  # of clusters, if the head has levels
+  proposer: Proposer | None,  # None if all labels are scored
 ) -> NeuralScorer:
-  params = read_params(folder.checkpoints, best, like)
-  scorer.params, scorer.step = from_paths(like, params), best
-  return scorer
+  """Returns the scorer of a run, whose parameters are set later."""
+  config, architecture = run.config, run.folder.architecture()
+  dim = config.model.embedding.dim if config.data.tokens.dense else 0
+  size = config.eval.batch_size
+  reader = TokenReader(config.data, vocab, dim, size, share_of(mesh))
+  plan = plan_neural(
+    config, space, reader.vocab_size, mesh, architecture, levels
+  )
+  parts = run, plan, mesh, config.model.scored_labels(space), reader
+  return ShortlistScorer(*parts, proposer) if proposer else NeuralScorer(*parts)
 
 
 def _head_levels(run: Run) -> RunLevels:

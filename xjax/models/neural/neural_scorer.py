@@ -28,43 +28,38 @@ from xjax.networks.heads.chunks import row_spec
 from xjax.networks.heads.head import HeadConfig
 from xjax.networks.topk import head_topk, restricted_topk
 from xjax.train.batches.inputs import TokenReader
+from xjax.train.state import StatePlan
 
 
 class NeuralScorer(Scorer):
   """Ranks labels with a TextModel, whose programs run on a mesh.
 
   A program is compiled for each new shape of batches and each new length of
-  lists. The parameters may be replaced between calls.
+  lists. `params` are set before the first call, and may be replaced.
   """
 
   attends = True
 
   def __init__(
     self,
-    graphdef: nnx.GraphDef,  # of the TextModel, from nnx.split
-    params: nnx.State | None,  # None if they are set later
+    run: Run,
+    plan: StatePlan,
     mesh: jax.sharding.Mesh,  # (data, label)
     n_labels: int,  # of the model's head
-    score_kind: ScoreKind = ScoreKind.LOGIT,
-    recall: float = 1.0,  # of topk.head_topk; 1 means exact lists
-    shortlist: int | None = None,  # labels that are scored; None for all
-    *,
-    reader: TokenReader | None = None,  # makes batches
-    run: Run | None = None,
-    step: int = 0,
+    reader: TokenReader,  # makes batches
   ):
-    self._graphdef = graphdef
-    self.params = params
-    self.mesh = mesh
-    self.n_labels = n_labels
-    self.score_kind = score_kind
-    self.recall = recall
-    self.shortlist = shortlist
-    self.reader, self.run, self.step = reader, run, step
+    self.run, self.plan, self.mesh = run, plan, mesh
+    self.n_labels, self.reader = n_labels, reader
+    self.params: nnx.State | None = None
+    # Without arrays: only the structure of the model is asked for.
+    self._model = nnx.merge(plan.graphdef, plan.abstract.params)
+    recall, graphdef = run.config.eval.recall, plan.graphdef
+    self.score_kind = run.config.train.loss.score_kind
     self.selected_by = 'exact' if recall == 1 else f'recall={float(recall)!r}'
-    if shortlist:
-      self.selected_by = f'shortlist={shortlist}'
-    self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
+    if self._model.head.shortlist_size:
+      self.selected_by = f'shortlist={self._model.head.shortlist_size}'
+    is_margin = self.score_kind is ScoreKind.MARGIN
+    self.assigned_above = 0.0 if is_margin else None
     # Lists [G, B, K] are divided like the rows of the batch, so each process
     # reads only its own rows.
     self._topk = jax.jit(
@@ -83,15 +78,15 @@ class NeuralScorer(Scorer):
 
   @property
   def unexplained(self) -> str:
-    return '' if self.run is None else why_unexplained(self.run.config)
+    return why_unexplained(self.run.config)
 
   @property
   def fixed_labels(self) -> str:
-    return '' if self.run is None else why_fixed(self.run.config)
+    return why_fixed(self.run.config)
 
   @property
   def reads_vectors(self) -> bool:
-    return self.run is not None and self.run.config.data.tokens.dense
+    return self.run.config.data.tokens.dense
 
   def rank(self, documents: Documents, query: Query) -> Lists:
     documents = Documents.of(documents)
@@ -138,7 +133,8 @@ class NeuralScorer(Scorer):
     elif query.allowed is not None:
       filters['allowed'] = put(query.allowed)
     # Gold labels are counted with masks [L], not with a filter per document.
-    measures = self.shortlist and documents.gold is not None and by_row is None
+    shortlist = self._model.head.shortlist_size
+    measures = shortlist and documents.gold is not None and by_row is None
     measured = query.measured if measures else None
     static = {'k': query.k, 'sigmoid': sigmoid, 'measured': measured}
 
@@ -158,9 +154,9 @@ class NeuralScorer(Scorer):
 
   def _kept(self, kept_MBS: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the gold labels that steps keep, from the labels up."""
-    _, clusters = self._layout
-    levels = [f'level {r} recall@{n}' for r, n in enumerate(clusters)]
-    steps = [*levels, f'shortlist recall@{self.shortlist}'][::-1]
+    head = self._model.head
+    levels = [f'level {r} recall@{n}' for r, n in enumerate(head.kept_clusters)]
+    steps = [*levels, f'shortlist recall@{head.shortlist_size}'][::-1]
     # head.kept_gold counts the levels first and the shortlist last.
     parts = np.moveaxis(kept_MBS[:, :, ::-1], 2, 0)
     return dict(zip(steps, parts, strict=True))
@@ -169,31 +165,22 @@ class NeuralScorer(Scorer):
     """Puts an array [L] on the mesh, divided over devices like label rows."""
     if rows.dtype != bool:
       rows = rows.astype(np.float32)
-    axes, _ = self._layout
     # Masks and weights lie on the device that has the label's row, so top-k on
     # a device needs no communication for them.
-    return put_labels(rows, NamedSharding(self.mesh, row_spec(axes)))
-
-  @functools.cached_property
-  def _layout(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Returns the mesh axes of label rows, and the clusters that are kept."""
-    head = nnx.merge(self._graphdef, self.params).head
-    return head.axes, head.kept_clusters
+    spec = row_spec(self.label_axes)
+    return put_labels(rows, NamedSharding(self.mesh, spec))
 
   def _compiled(self, query: Query) -> Query:
     # A program is compiled for each length, so few lengths are used.
     return dataclasses.replace(query, k=self._length(query.k))
 
   def _length(self, k: int) -> int:
-    if self.run is None:
-      return k
     size = self.run.config.eval.depth
     # Lengths are doubled, so that programs are compiled for few of them.
     while size < k:
       size *= 2
     # Lists may be longer than the number of labels that are scored.
-    most = max(self.n_labels, self.run.label_space().n_inside)
-    return max(k, min(size, most))
+    return max(k, min(size, self.n_labels))
 
   def explain(
     self,
@@ -246,20 +233,13 @@ class NeuralScorer(Scorer):
   def with_labels(self, space: LabelSpace) -> 'NeuralScorer':
     if self.fixed_labels:
       return super().with_labels(space)
-    graphdef, params = widened(
+    plan, params = widened(
       self.params, self.n_labels, self.run, space, self.reader.vocab, self.mesh
     )
-    return NeuralScorer(
-      graphdef,
-      params,
-      self.mesh,
-      self.run.config.model.scored_labels(space),
-      self.score_kind,
-      self.recall,
-      reader=self.reader,
-      run=self.run,
-      step=self.step,
-    )
+    n_labels = self.run.config.model.scored_labels(space)
+    wider = NeuralScorer(self.run, plan, self.mesh, n_labels, self.reader)
+    wider.params, wider.step = params, self.step
+    return wider
 
   def warmup(self, query: Query, explain: bool = False) -> None:
     query = self._compiled(query)
@@ -272,8 +252,13 @@ class NeuralScorer(Scorer):
           self.attention(batch, np.full((rows, query.k), PAD, np.int32))
 
   @property
+  def label_axes(self) -> tuple[str, ...]:
+    """Returns the mesh axes of label rows."""
+    return self._model.head.axes
+
+  @property
   def vector_dim(self) -> int:
-    return nnx.merge(self._graphdef, self.params).encoder.dim
+    return self._model.encoder.dim
 
   def vectors(self, documents: Documents) -> Float32[np.ndarray, 'N D']:
     """Returns one vector of each document (see TextModel.vectors)."""

@@ -1,4 +1,4 @@
-"""Assembles the scorer, the first state and the training loop of a run."""
+"""Assembles the first state and the training loop of a run."""
 
 from collections.abc import Callable
 import contextlib
@@ -17,22 +17,20 @@ from xjax.core.progress import Progress
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.schema import Corpus
 from xjax.judge.calibration import cross_fitted
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.predict import predict
 from xjax.losses.loss import LabelWeights
 from xjax.models.contract import DEV, Config, Run
-from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.models.neural.proposals import first_rows
 from xjax.models.neural.proposer import Proposer
-from xjax.models.neural.shortlist_scorer import ShortlistScorer
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.batches.dense import TrainBatches
-from xjax.train.batches.inputs import TokenReader, label_features
+from xjax.train.batches.inputs import label_features
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.initial.descriptors import (
   descriptor_word_vectors,
@@ -47,67 +45,12 @@ from xjax.train.initial.warm_start import WarmStarted, warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.optimizer import make_optimizer, make_schedule
-from xjax.train.state import StatePlan, TrainState, with_rows
+from xjax.train.state import TrainState, with_rows
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 _SHOWN = 16  # an error lists at most this many document ids
-
-
-def make_scorer(
-  run: Run,
-  space: LabelSpace,
-  reader: TokenReader,
-  proposer: Proposer | None,  # None if all labels are scored
-  plan: StatePlan,
-  mesh: jax.sharding.Mesh,
-) -> NeuralScorer:
-  """Returns the scorer of a run, whose parameters are set later."""
-  config = run.config
-  n_labels = config.model.scored_labels(space)
-  kind, recall = config.train.loss.score_kind, config.eval.recall
-  parts = plan.graphdef, None, mesh, n_labels, kind, recall
-  if proposer is None:
-    head = nnx.merge(plan.graphdef, plan.abstract.params).head
-    return NeuralScorer(*parts, head.shortlist_size, reader=reader, run=run)
-  combination, weight = config.model.shortlist.combination
-  return ShortlistScorer(
-    *parts,
-    reader=reader,
-    run=run,
-    proposer=proposer,
-    combination=combination,
-    weight=weight,
-  )
-
-
-def dev_judge(
-  scorer: NeuralScorer, corpus: Corpus, config: EvalConfig
-) -> Judge:
-  """Returns what sets the scorer's parameters, and judges them on dev."""
-  split, space = corpus.splits[DEV], corpus.label_space
-  # The features of dev are computed once, though dev is judged often.
-  documents = Documents.of_split(split).remembering()
-
-  def judge_dev(
-    params: nnx.State, between: Callable[[], None]
-  ) -> dict[str, dict[str, Any]]:
-    scorer.params = params
-    predictions = predict(
-      scorer,
-      split,
-      space,
-      config.depth,
-      documents=documents,
-      on_block=lambda _: between(),
-    )
-    # Each fold of dev is calibrated by the other folds, so that the metrics of
-    # probabilities are not too good.
-    shown_NK = cross_fitted(predictions, config.calibration)
-    return judge(predictions, config.criteria(), None, shown_NK)[PROTOCOL]
-
-  return judge_dev
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,30 +59,24 @@ class NeuralTraining:
 
   run: Run
   corpus: Corpus
-  reader: TokenReader
-  mesh: jax.sharding.Mesh
-  plan: StatePlan
-  proposer: Proposer | None = None  # None if all labels are scored
-  shortlists: TrainShortlists | None = None  # in training; None for all labels
-  levels: LabelLevels | None = None  # of clusters, if the head has levels
+  scorer: NeuralScorer  # gets the parameters to judge on dev
+  proposer: Proposer | None  # None if all labels are scored
+  shortlists: TrainShortlists | None  # in training; None for all labels
+  levels: LabelLevels | None  # of clusters, if the head has levels
 
   @property
   def config(self) -> Config:
     return self.run.config
 
-  def scorer(self) -> NeuralScorer:
-    parts = self.reader, self.proposer, self.plan, self.mesh
-    return make_scorer(self.run, self.corpus.label_space, *parts)
-
-  def train(self, scorer: NeuralScorer) -> Position:
+  def train(self) -> Position:
     """Trains to the last step, from the newest checkpoint if there is one.
 
-    The scorer gets the parameters to judge on dev. The checkpoint of the
-    position that is returned is on disk; so is the state after Preempted.
+    The checkpoint of the position that is returned is on disk; so is the state
+    after Preempted.
     """
     config, corpus = self.config.train, self.corpus
     preemption, folder = self.run.preemption, self.run.folder
-    batches = self.reader.train_batches(
+    batches = self.scorer.reader.train_batches(
       corpus.split('train'),
       corpus.label_space.n_trained,
       batch_size=config.batch_size,
@@ -147,9 +84,7 @@ class NeuralTraining:
       shortlists=self.shortlists,
     )
     iterator = iter(batches.dataset())
-    judge_dev: Judge | None = None
-    if DEV in corpus.splits:
-      judge_dev = dev_judge(scorer, corpus, self.config.eval)
+    judge_dev = self._dev_judge() if DEV in corpus.splits else None
     with contextlib.ExitStack() as parts:
       # A signal must not end the process before the checkpoints are closed,
       # because saves may not be on disk until then. So the context of
@@ -164,14 +99,14 @@ class NeuralTraining:
       loop = Loop(
         config=config,
         train_step=make_train_step(
-          self.plan,
+          self.scorer.plan,
           make_optimizer(config),
           config.loss.build(),
-          self.mesh,
+          self.scorer.mesh,
           config.accumulate,
           self._loss_weights(),
         ),
-        mesh=self.mesh,
+        mesh=self.scorer.mesh,
         key=jax.random.key(self.config.seed),
         schedule=make_schedule(config),
         describe=lambda step, doc_B: self._describe(batches, step, doc_B),
@@ -191,15 +126,39 @@ class NeuralTraining:
       _, position = loop.run(state, iterator, position)
       return position
 
+  def _dev_judge(self) -> Judge:
+    scorer, config = self.scorer, self.config.eval
+    split, space = self.corpus.splits[DEV], self.corpus.label_space
+    # The features of dev are computed once, though dev is judged often.
+    documents = Documents.of_split(split).remembering()
+
+    def judge_dev(
+      params: nnx.State, between: Callable[[], None]
+    ) -> dict[str, dict[str, Any]]:
+      scorer.params = params
+      predictions = predict(
+        scorer,
+        split,
+        space,
+        config.depth,
+        documents=documents,
+        on_block=lambda _: between(),
+      )
+      # Each fold of dev is calibrated by the other folds, so that the metrics
+      # of probabilities are not too good.
+      shown_NK = cross_fitted(predictions, config.calibration)
+      return judge(predictions, config.criteria(), None, shown_NK)[PROTOCOL]
+
+    return judge_dev
+
   def _loss_weights(self) -> LabelWeights | None:
     config, space = self.config, self.corpus.label_space
     weights = config.train.label_weights.build(
-      space.train_counts[: config.model.scored_labels(space)],
+      space.train_counts[: self.scorer.n_labels],
       space.n_train,
       config.eval.propensity,
     )
-    model = nnx.merge(self.plan.graphdef, self.plan.abstract.params)
-    return place_weights(weights, self.mesh, model.head.axes)
+    return place_weights(weights, self.scorer.mesh, self.scorer.label_axes)
 
   def _start(
     self,
@@ -215,10 +174,10 @@ class NeuralTraining:
     if self.proposer and self.config.model.shortlist.starts:
       above = self.proposer.scorer
       source = str(self.run.folder.stage(LEVEL).path)
-    position = Position()
-    with jax.set_mesh(self.mesh):
-      state = self.plan.init(key)
-    model, vocab = self.config.model, self.reader.vocab
+    position, plan = Position(), self.scorer.plan
+    with jax.set_mesh(self.scorer.mesh):
+      state = plan.init(key)
+    model, vocab = self.config.model, self.scorer.reader.vocab
     # A warm start replaces words and the encoder, so it comes later.
     state, has_vector = start_words(state, model.embedding, vocab)
     state = start_encoder(state, model)
@@ -243,7 +202,7 @@ class NeuralTraining:
     if model.head.describes:
       state = self._add_descriptors(state, has_vector, taken.descriptor_run)
     state = start_view_names(state, space, vocab)
-    state = self.plan.start_averages(state)
+    state = plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read
       # init_from again, and the best checkpoint of that run may have changed.
@@ -257,7 +216,7 @@ class NeuralTraining:
     self, checkpoints: Checkpoints, iterator: grain.DatasetIterator
   ) -> tuple[TrainState, Position]:
     step = checkpoints.steps[-1]
-    state, meta = checkpoints.restore(step, self.plan.abstract, iterator)
+    state, meta = checkpoints.restore(step, self.scorer.plan.abstract, iterator)
     position = Position(**meta)
     if is_host0():
       more = position.step < self.config.train.steps and not position.stopped
@@ -276,10 +235,9 @@ class NeuralTraining:
     descriptor_run: Workdir | None,  # has the descriptors; from warm_start
   ) -> TrainState:
     """Adds the embedded descriptors of labels and concepts to a first state."""
-    model, vocab = self.config.model, self.reader.vocab
-    folder = self.run.folder
-    space = self.corpus.label_space
-    n_labels = model.scored_labels(space)
+    model, reader = self.config.model, self.scorer.reader
+    folder, vocab = self.run.folder, reader.vocab
+    space, n_labels = self.corpus.label_space, self.scorer.n_labels
     labels = nodes = space.labels[:n_labels]
     if model.reads_parents:
       nodes = model.hierarchy(space).labels
@@ -289,7 +247,7 @@ class NeuralTraining:
     # Without a vocabulary, the run reads vectors, of labels too.
     if vocab is None:
       rows = label_features(
-        nodes, self.config.data, self.reader.dim, model.reads_parents
+        nodes, self.config.data, reader.dim, model.reads_parents
       )
       return start_descriptors(state, rows[:n_labels], rows[n_labels:])
     if self.config.data.tokens.pretrained:

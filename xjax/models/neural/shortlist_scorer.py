@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 import functools
-from typing import Any
 
 from flax import nnx
 import jax
@@ -14,6 +13,7 @@ from xjax.core.mesh import BATCH, own_rows, put_batch
 from xjax.core.ranking import Lists, Query, RankWeights
 from xjax.core.types import AS_LOGITS, PAD, ScoreKind
 from xjax.data.documents import Documents
+from xjax.models.contract import Run
 from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.models.neural.proposer import Combination, Proposer
@@ -21,6 +21,8 @@ from xjax.models.neural.shortlists import PROPOSER
 from xjax.models.scorer import Scorer
 from xjax.networks.batch import TokenBatch
 from xjax.networks.heads.shortlist import shortlist_logits
+from xjax.train.batches.inputs import TokenReader
+from xjax.train.state import StatePlan
 
 
 class ShortlistScorer(NeuralScorer):
@@ -32,26 +34,27 @@ class ShortlistScorer(NeuralScorer):
 
   def __init__(
     self,
-    *arguments: Any,
+    run: Run,
+    plan: StatePlan,
+    mesh: jax.sharding.Mesh,
+    n_labels: int,
+    reader: TokenReader,
     proposer: Proposer,
-    combination: Combination,
-    weight: float = 1.0,  # of the prior in a sum; 0 ranks by the model alone
-    **others: Any,
   ):
-    super().__init__(*arguments, **others)
+    super().__init__(run, plan, mesh, n_labels, reader)
     self.proposer = proposer
-    self.combination = combination
-    self.weight = weight
+    # The weight is that of the prior in a sum; 0 ranks by the model alone.
+    self.combination, self.weight = run.config.model.shortlist.combination
     self._own_kind = self.score_kind
+    chained = self.combination is Combination.PRODUCT
     # A logit plus a prior is no logit any more.
-    if combination is Combination.SUM and weight:
+    if not chained and self.weight:
       self.score_kind = ScoreKind.MARGIN
     if self.score_kind is ScoreKind.MARGIN:
-      chained = combination is Combination.PRODUCT
       self.assigned_above = -1.0 if chained else 0.0
     self.selected_by = f'shortlist={proposer.size}'
     self._logits = jax.jit(
-      functools.partial(_logits, self._graphdef),
+      functools.partial(_logits, plan.graphdef),
       out_shardings=NamedSharding(self.mesh, BATCH),
     )
 
