@@ -101,91 +101,93 @@ class StageConfig(ConfigPart):
 _STAGE = 'stage'  # in keys of Run.made
 
 
-def open_other(source: str, path: str) -> tuple[Run, Scorer]:
-  """Opens the model of a finished run, WORKDIR[@step]; see open_source."""
-  workdir, step = split_step(source)
-  folder = Workdir.at(workdir)
-  if not folder.config.exists():
-    raise ConfigError(
-      f'{path}={source}: there is no run of xjax in this folder; train it '
-      'first, or correct the path'
-    )
-  if is_locked(folder.path):
-    raise ConfigError(
-      f'{path}: another process uses the run in {source}; wait until it ends'
-    )
-  try:
-    run = RunRecord.read(folder)
-    if run and not run.finished:
-      raise DataError('its training was stopped')
-    return open_folder(folder, step)
-  except DataError as error:
-    raise ConfigError(
-      f'{path}: the run in {source} is not finished or is damaged; train it '
-      f'to its end first ({error})'
-    ) from error
+@dataclasses.dataclass(frozen=True, eq=False)
+class OtherRun:
+  """Opens and copies a finished run that a run uses."""
 
+  source: str  # WORKDIR[@step]
+  run: Run
+  name: str  # of the stage that is its copy
+  path: str  # of the config's field, for messages
 
-def open_source(
-  source: str,  # WORKDIR[@step] of the finished run
-  run: Run,
-  name: str,  # of the stage that is its copy
-  path: str,  # of the config's field, for messages
-) -> tuple[Run, Scorer]:
-  """Opens a finished run that a run uses, or its copy if there is one.
+  def open(self) -> tuple[Run, Scorer]:
+    """Opens the model of the other run, or its copy if there is one.
 
-  The other run must have the zones that this run reads. It may be gone once it
-  was copied.
-  """
-  stage = run.folder.stage(name)
-  if stage.config.exists():
-    return run.opened_stage(name)
-  other, scorer = open_other(source, path)
-  check_zones(run.config, source, other.config)
-  return other, scorer
-
-
-def check_zones(config: Config, source: str, theirs: Config) -> None:
-  """Checks that a run's documents have all zones that another run reads."""
-  ours, others = config.data, theirs.data
-  zones = tuple(ours.zones) or ours.full_text
-  wanted = tuple(others.zones) or others.full_text
-  if zones and not (wanted and set(wanted) <= set(zones)):
-    needed = f'the zones {", ".join(wanted)}' if wanted else 'all zones'
-    raise ConfigError(
-      f'config.data.zones={zones}: the run in {source} reads {needed}; '
-      'choose all zones that a run reads'
-    )
-
-
-def check_labels(
-  source: str,  # WORKDIR[@step] of the other run
-  theirs: LabelSpace,  # labels of the other run
-  n: int,  # number of labels that its model scores
-  space: LabelSpace,  # labels of the corpus
-  path: str,  # of the config's field, for messages
-) -> None:
-  """Checks that another run gives the numbers of a corpus to its labels."""
-  remedy = 'use a run with the same labels, which is trained on the same corpus'
-  if n > space.n_inside:
-    raise ConfigError(
-      f'{path}: the run in {source} has {n} labels, but this corpus has '
-      f'{space.n_inside}; {remedy}'
-    )
-  for number, (our, their) in enumerate(zip(space.ids[:n], theirs.ids)):
-    if our != their:
+    The other run must have the zones that this run reads. It may be gone once
+    it was copied.
+    """
+    if self.run.folder.stage(self.name).config.exists():
+      return self.run.opened_stage(self.name)
+    workdir, step = split_step(self.source)
+    folder = Workdir.at(workdir)
+    if not folder.config.exists():
       raise ConfigError(
-        f'{path}: label {number} is {their!a} in the run in {source}, but '
-        f'{our!a} in this corpus; {remedy}'
+        f'{self.path}={self.source}: there is no run of xjax in this folder; '
+        'train it first, or correct the path'
       )
-  # A warning only: runs on parts of a corpus may well be combined.
-  if not np.array_equal(theirs.train_counts[:n], space.train_counts[:n]):
-    logging.warning(
-      '%s was trained on other documents than the split train of this corpus. '
-      'If it was trained on documents of dev or test, the metrics of this run '
-      'are too high',
-      source,
+    if is_locked(folder.path):
+      raise ConfigError(
+        f'{self.path}: another process uses the run in {self.source}; wait '
+        'until it ends'
+      )
+    try:
+      record = RunRecord.read(folder)
+      if record and not record.finished:
+        raise DataError('its training was stopped')
+      other, scorer = open_folder(folder, step)
+    except DataError as error:
+      raise ConfigError(
+        f'{self.path}: the run in {self.source} is not finished or is damaged; '
+        f'train it to its end first ({error})'
+      ) from error
+    self._check_zones(other.config)
+    return other, scorer
+
+  def copy(self) -> None:
+    """Copies the other run to the stage's folder, if absent."""
+    stage = self.run.folder.stage(self.name)
+    if not stage.config.exists():
+      other, scorer = self.open()
+      with self.run.folder.recording(stage.digest_list):
+        save_run(other, scorer.step, stage.path)
+
+  def _check_zones(self, theirs: Config) -> None:
+    """Checks that a run's documents have all zones that another run reads."""
+    ours, others = self.run.config.data, theirs.data
+    zones = tuple(ours.zones) or ours.full_text
+    wanted = tuple(others.zones) or others.full_text
+    if zones and not (wanted and set(wanted) <= set(zones)):
+      needed = f'the zones {", ".join(wanted)}' if wanted else 'all zones'
+      raise ConfigError(
+        f'config.data.zones={zones}: the run in {self.source} reads {needed}; '
+        'choose all zones that a run reads'
+      )
+
+  def check_labels(self, other: Run, n: int, space: LabelSpace) -> None:
+    """Checks that n labels of the other run have the numbers of a corpus."""
+    theirs, where = other.label_space(), f'{self.path}: '
+    remedy = (
+      'use a run with the same labels, which is trained on the same corpus'
     )
+    if n > space.n_inside:
+      raise ConfigError(
+        f'{where}the run in {self.source} has {n} labels, but this corpus has '
+        f'{space.n_inside}; {remedy}'
+      )
+    for number, (our, their) in enumerate(zip(space.ids[:n], theirs.ids)):
+      if our != their:
+        raise ConfigError(
+          f'{where}label {number} is {their!a} in the run in {self.source}, '
+          f'but {our!a} in this corpus; {remedy}'
+        )
+    # A warning only: runs on parts of a corpus may well be combined.
+    if not np.array_equal(theirs.train_counts[:n], space.train_counts[:n]):
+      logging.warning(
+        '%s was trained on other documents than the split train of this '
+        'corpus. If it was trained on documents of dev or test, the metrics of '
+        'this run are too high',
+        self.source,
+      )
 
 
 # Fields of a finished stage that decide what the stage gives the run.
@@ -269,13 +271,3 @@ def _has_results(folder: Workdir) -> bool:
   # nothing.
   files = folder.model.iterdir() if folder.model.exists() else ()
   return folder.checkpoints.exists() or any(f.name not in own for f in files)
-
-
-def copy_other(source: str, run: Run, name: str, path: str) -> Scorer:
-  """Copies another run to a stage's folder, if absent, and opens the copy."""
-  stage = run.folder.stage(name)
-  if not stage.config.exists():
-    other, scorer = open_other(source, path)
-    with run.folder.recording(stage.digest_list):
-      save_run(other, scorer.step, stage.path)
-  return run.open_stage(name)

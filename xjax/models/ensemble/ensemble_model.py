@@ -31,7 +31,7 @@ from xjax.judge.calibration import Calibration, Method, readable_scores
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import Config, Model, Run, check_one_process
 from xjax.models.scorer import Scorer, documents_for, rank_blocks
-from xjax.models.stage import check_labels, copy_other, open_source
+from xjax.models.stage import OtherRun
 
 _FIELD = 'config.model.workdirs'
 # Mean probabilities stay this far from 0 and 1, because the logits of 0 and 1
@@ -336,15 +336,14 @@ class EnsembleModel(Model):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
-    for name, source in zip(self._names, self.workdirs):
-      other, scorer = open_source(source, run, name, _FIELD)
-      _check_reading(run.config, source, other.config)
+    for source in self._sources(run):
+      other, scorer = source.open()
+      _check_reading(run.config, source.source, other.config)
       # Only probabilities of models can be averaged; a margin has none without
       # a calibration.
       if self.combine is Averaging.SIGMOID:
-        _check_probabilities(source, scorer, other.calibration(scorer))
-      theirs, ours = other.label_space(), corpus.label_space
-      check_labels(source, theirs, scorer.n_labels, ours, _FIELD)
+        _check_probabilities(source.source, scorer, other.calibration(scorer))
+      source.check_labels(other, scorer.n_labels, corpus.label_space)
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     """Copies the runs that are not copied yet; nothing is trained."""
@@ -352,15 +351,14 @@ class EnsembleModel(Model):
     # A copy is made as a whole or not at all; a signal waits for the end of a
     # copy.
     with run.preemption.deferred():
-      for name, source in zip(self._names, self.workdirs):
-        if not run.folder.stage(name).config.exists():
-          copy_other(source, run, name, _FIELD)
+      for source in self._sources(run):
+        source.copy()
         run.preemption.check()
 
   def open(self, run: Run) -> EnsembleScorer:
     check_one_process(run.config)
     ours, members = run.label_space(), {}
-    for name in self._names:
+    for name in (source.name for source in self._sources(run)):
       other, scorer = run.opened_stage(name)
       # A member would spend places of its lists on labels that are left out.
       theirs = other.label_space()
@@ -370,9 +368,11 @@ class EnsembleModel(Model):
     rule = self.combine, self.depth, self.weights
     return EnsembleScorer(members, *rule, run.config.eval.batch_size)
 
-  @property
-  def _names(self) -> list[str]:
-    return [f'member_{number}' for number in range(len(self.workdirs))]
+  def _sources(self, run: Run) -> list[OtherRun]:
+    return [
+      OtherRun(source, run, f'member_{number}', _FIELD)
+      for number, source in enumerate(self.workdirs)
+    ]
 
   def about_unseen(self, config: Config) -> str:
     del config

@@ -34,13 +34,7 @@ from xjax.models.neural.level_stages import (
 )
 from xjax.models.neural.proposer import ClusterMap, Combination, Proposer
 from xjax.models.scorer import Scorer
-from xjax.models.stage import (
-  Stage,
-  StageConfig,
-  check_labels,
-  copy_other,
-  open_source,
-)
+from xjax.models.stage import OtherRun, Stage, StageConfig
 from xjax.networks.heads.head import HeadConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.rows.storage import Storage
@@ -195,14 +189,17 @@ class RunShortlist(RankedShortlist):
       )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    source, field = self.workdir, f'{FIELD}.workdir'
-    other, scorer = open_source(source, run, PROPOSER, field)
-    theirs, n = other.label_space(), scorer.n_labels
-    check_labels(source, theirs, n, corpus.label_space, field)
+    source = self._source(run)
+    other, scorer = source.open()
+    source.check_labels(other, scorer.n_labels, corpus.label_space)
 
   def fit_scorer(self, corpus: Corpus, run: Run) -> Scorer:
     del corpus
-    return copy_other(self.workdir, run, PROPOSER, f'{FIELD}.workdir')
+    self._source(run).copy()
+    return run.open_stage(PROPOSER)
+
+  def _source(self, run: Run) -> OtherRun:
+    return OtherRun(self.workdir, run, PROPOSER, f'{FIELD}.workdir')
 
 
 def _tree_stage() -> StageConfig:

@@ -18,7 +18,7 @@ from xjax.data.documents import Documents
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Model, Run, Scorer, TrainedStage
 from xjax.models.features import Featuriser, TextFeaturiser
-from xjax.models.stage import Stage, StageConfig, copy_other, open_source
+from xjax.models.stage import OtherRun, Stage, StageConfig
 
 ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
 _FIELD = 'config.model.vectors.workdir'
@@ -95,7 +95,7 @@ class RunVectors(VectorsConfig):
       )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    other, _ = open_source(self.workdir, run, ENCODER, _FIELD)
+    other, _ = self._source(run).open()
     model = other.config.model
     if not model.has_steps:
       raise ConfigError(
@@ -104,7 +104,11 @@ class RunVectors(VectorsConfig):
       )
 
   def fitted(self, corpus: Corpus, run: Run) -> Scorer:
-    return copy_other(self.workdir, run, ENCODER, _FIELD)
+    self._source(run).copy()
+    return run.open_stage(ENCODER)
+
+  def _source(self, run: Run) -> OtherRun:
+    return OtherRun(self.workdir, run, ENCODER, _FIELD)
 
 
 @dataclasses.dataclass
