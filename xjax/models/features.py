@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.progress import Progress
+from xjax.core.progress import Progress, progress
 from xjax.core.ranking import Lists, Query
 from xjax.data.config import (
   GivenFeaturesConfig,
@@ -26,7 +26,7 @@ from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import TextFeatures, WordPlace, WordShares
 from xjax.models.contract import Model, Run
-from xjax.models.explanations import LabelExplanations, contributions_of
+from xjax.models.explanations import BEYOND, LabelExplanations
 from xjax.models.scorer import Scorer, rank_blocks
 
 GIVE_ENCODER = (
@@ -140,16 +140,64 @@ class FeatureScorer(Scorer):
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
+    """Computes how much each word of a document adds to the scores of labels.
+
+    The contribution of a word to a label is the sum over all features of the
+    word's share of the feature's value, times the weight of the feature in the
+    label. So all contributions and the bias of a one-vs-all classifier add up
+    to the label's score before calibration. For label trees, see
+    TreeSearch.feature_weights.
+
+    A word that occurs several times is listed once, at its first place, with
+    the sum of its contributions. Only words with a sum above 0 are listed.
+    """
     if self.unexplained:
       raise ConfigError(self.unexplained)
-    return contributions_of(
-      self.feature_weights, self.featuriser, documents, ids_NK, words, n_first
+    lists, first = [], []
+    shares = map(self.featuriser.word_shares, documents)
+    with progress(shares, 'explaining', total=len(ids_NK)) as shown:
+      for ids_K, document in zip(ids_NK, shown, strict=True):
+        # Only the features of this document are looked up, since a matrix of
+        # all features and labels would not fit into memory.
+        weights_DK = self.feature_weights(document.features, ids_K)
+        contributions_KT = document.contributions(weights_DK)
+        lists.append(_largest(contributions_KT, document.terms, words))
+        if len(first) < n_first:
+          first.append(contributions_KT.astype(np.float32))
+    # Documents list different numbers of words, so the arrays are made last.
+    widest = max((len(at_W) for row in lists for at_W, _ in row), default=0)
+    at_NKW = np.full((*ids_NK.shape, widest), BEYOND, np.int32)
+    weights_NKW = np.zeros(at_NKW.shape, np.float32)
+    for at_KW, weights_KW, row in zip(at_NKW, weights_NKW, lists, strict=True):
+      for number, (at_W, weights_W) in enumerate(row):
+        at_KW[number, : len(at_W)] = at_W
+        weights_KW[number, : len(at_W)] = weights_W
+    return LabelExplanations(
+      documents, self.featuriser, at_NKW, weights_NKW, words, first
     )
 
   def warmup(self, query: Query, explain: bool = False) -> None:
     del explain
     self.featuriser.warmup()
     self.rank(self.featuriser.example(), query)
+
+
+def _largest(
+  contributions_KT: np.ndarray, terms: Sequence[str], words: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+  """Returns first places and sums of at most `words` terms for each label."""
+  # The first place of each term. reversed() lets earlier places win.
+  place_of = dict(zip(reversed(terms), range(len(terms) - 1, -1, -1)))
+  first_T = np.fromiter(map(place_of.__getitem__, terms), np.int64, len(terms))
+  lists = []
+  for contributions_T in contributions_KT:
+    sums_T = np.bincount(first_T, contributions_T, len(terms))
+    # The other places of a term have sum 0.
+    at = np.flatnonzero(sums_T > 0)
+    # The sort is stable, so that of equal words the earlier one comes first.
+    at = at[np.argsort(-sums_T[at], kind='stable')[:words]]
+    lists.append((at, sums_T[at]))
+  return lists
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -43,9 +43,9 @@ class ExplainedPrediction(NamedTuple):
   """Holds a label predicted for a document, and the words that explain it.
 
   The weight of a word is the label's attention to it, or, in a linear model,
-  its contribution to the label's score (see contributions_of). In a label tree,
-  contributions add up to the scores of the classifiers on the label's path,
-  which only approximate the score. In a stack, the words are those of the
+  its contribution to the label's score (FeatureScorer.explain). In a label
+  tree, contributions add up to the scores of the classifiers on the label's
+  path, which only approximate the score. In a stack, the words are those of the
   proposer that adds most to the score.
   """
 
