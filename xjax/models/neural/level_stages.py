@@ -8,6 +8,7 @@ import functools
 import hashlib
 
 import numpy as np
+from scipy import sparse
 
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
@@ -161,22 +162,20 @@ def _above(
   gold: Ragged, parent_L: np.ndarray, costs: Ragged | None
 ) -> tuple[Ragged, Ragged]:
   """Returns the clusters of gold labels, and the sums of the labels' costs."""
-  document = np.repeat(np.arange(len(gold)), gold.lengths)
-  inside = gold.values < len(parent_L)
-  cluster = np.where(inside, parent_L[np.where(inside, gold.values, 0)], PAD)
-  cost = np.ones(len(cluster)) if costs is None else costs.values
-  real = cluster != PAD
-  # int64, since documents times clusters can be more than 2^31.
-  size = np.int64(max(1, parent_L.max(initial=0) + 1))
-  # A document with several labels of a cluster has the cluster once.
-  keys, which = np.unique(
-    document[real] * size + cluster[real], return_inverse=True
+  (known,) = np.nonzero(parent_L != PAD)
+  n = max(len(parent_L), 1 + gold.values.max(initial=0))
+  above = sparse.csr_array(
+    (np.ones(len(known), np.int32), (known, parent_L[known])),
+    (n, 1 + parent_L.max(initial=0)),
   )
-  document, cluster = np.divmod(keys, size)
-  indptr = np.searchsorted(document, np.arange(len(gold) + 1))
-  sums = np.bincount(which, cost[real], len(keys)).astype(np.int32)
-  starts = indptr.astype(np.int64)
-  return Ragged(starts, cluster.astype(np.int32)), Ragged(starts, sums)
+  cost = np.ones(len(gold.values), np.int32) if costs is None else costs.values
+  rows = sparse.csr_array((cost, gold.values, gold.indptr), (len(gold), n))
+  # A document with several labels of a cluster has the cluster once.
+  sums = rows @ above
+  sums.sort_indices()
+  starts = sums.indptr.astype(np.int64)
+  clusters = Ragged(starts, sums.indices.astype(np.int32))
+  return clusters, Ragged(starts, sums.data.astype(np.int32))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -166,12 +166,8 @@ def fitted_rows(
   kernel_LD = np.zeros((n_labels, vectors_ND.shape[1]), np.float32)
   bias_L = np.full(n_labels, _UNSEEN, np.float32)
   label_of = tree.label[1:]  # classifier c is that of node c + 1
-  dense = np.zeros((len(weights.bias), weights.n_features), np.float32)
-  counts = np.diff(weights.entries)
-  first = np.repeat(weights.columns[:-1], np.diff(weights.rows))
-  places = np.repeat(first, counts) + weights.places
-  dense[places, np.repeat(weights.features, counts)] = weights.values
   (used,) = np.nonzero((label_of != NO_LABEL) & (counts_L[label_of] > 0))
-  kernel_LD[label_of[used]] = dense[used]
+  features = np.arange(weights.n_features)
+  kernel_LD[label_of[used]] = weights.lookup(features, used).T
   bias_L[label_of[used]] = weights.bias[used]
   return kernel_LD, bias_L

@@ -77,8 +77,19 @@ class TreeScorer(FeatureScorer):
     self, query: Query, rows: sparse.csr_array
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns ids_GBK and scores_GBK. `allowed` has one axis, or is None."""
-    squash = self.squash(query)
-    lists = self._search(rows, query.k, log_weights(query), squash)
+    logs, squash, k = log_weights(query), self.squash(query), query.k
+    # A label's mean needs its score in each tree, also where it is not among
+    # the k best.
+    depth = k if len(self._searches) == 1 else _DEEPER * k
+    trees = [
+      self._search_tree(search, rows, depth, logs, squash)
+      for search in self._searches
+    ]
+    if len(trees) == 1:
+      lists = [(result.ids, result.keys) for result in trees[0]]
+    else:
+      found = list(zip(*trees))
+      lists = combine_trees(found, k, self.n_labels, logs, squash)
     ids_GBK, keys_GBK = (np.stack(arrays) for arrays in zip(*lists))
     if query.weights is None and self._link is Link.SIGMOID:
       keys_GBK = _logits(keys_GBK)
@@ -90,24 +101,6 @@ class TreeScorer(FeatureScorer):
       return None
     is_margin = self.score_kind is ScoreKind.MARGIN
     return Squash(*(query.weights.sigmoid if is_margin else AS_LOGITS))
-
-  def _search(
-    self,
-    rows: sparse.csr_array,
-    k: int,
-    logs: Sequence[np.ndarray | None],
-    squash: Squash | None,
-  ) -> list[tuple[np.ndarray, np.ndarray]]:
-    # A label's mean needs its score in each tree, also where it is not among
-    # the k best.
-    depth = k if len(self._searches) == 1 else _DEEPER * k
-    trees = [
-      self._search_tree(search, rows, depth, logs, squash)
-      for search in self._searches
-    ]
-    if len(trees) == 1:
-      return [(result.ids, result.keys) for result in trees[0]]
-    return combine_trees(list(zip(*trees)), k, self.n_labels, logs, squash)
 
   def _search_tree(
     self,
