@@ -17,7 +17,7 @@ from xjax.models.features import (
   TextFeaturiser,
   fit_featuriser,
 )
-from xjax.models.linear.linear_model import LinearModel, LinearTrain
+from xjax.models.trees.tree_model import LinearModel, LinearTrain
 from xjax.train.workdir import Workdir
 
 

@@ -22,9 +22,13 @@ from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label, Labels, LabelSpace
 from xjax.models.contract import Config, load_config
 from xjax.models.eval_config import EvalConfig
-from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.stack.stack_model import StackModel, StackTrain
-from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.tree_model import (
+  LinearModel,
+  LinearTrain,
+  TreeModel,
+  TreeTrain,
+)
 from xjax.run import fit as fit_module
 from xjax.run.auto import choose
 from xjax.run.fit import FitResult, fit

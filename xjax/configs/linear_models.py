@@ -30,8 +30,12 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.models.contract import Config, Model
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.dual import Loss
-from xjax.models.linear.linear_model import LinearModel, LinearTrain
-from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.tree_model import (
+  LinearModel,
+  LinearTrain,
+  TreeModel,
+  TreeTrain,
+)
 from xjax.train.train_config import TrainConfig
 
 

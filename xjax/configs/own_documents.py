@@ -15,8 +15,7 @@ from xjax.configs import variants
 from xjax.data.config import AutoTfidfConfig, TfidfConfig
 from xjax.data.formats.own import OwnData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.models.auto_model import AutoModel, AutoTrain
-from xjax.models.contract import Config
+from xjax.models.contract import AutoModel, AutoTrain, Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain

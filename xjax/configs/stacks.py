@@ -30,7 +30,6 @@ from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.dual import Loss
-from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.stack.boosted import BoostedTrees
@@ -40,6 +39,7 @@ from xjax.models.stack.proposers import (
   vector_proposers,
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.trees.tree_model import LinearModel, LinearTrain
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig

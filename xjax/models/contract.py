@@ -11,7 +11,7 @@ import dataclasses
 import os
 import pathlib
 import typing
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from absl import logging
 
@@ -213,6 +213,32 @@ class Config(ConfigPart):
   mesh: MeshConfig = field(
     MeshConfig, 'The devices on which the model is trained.', may_change=True
   )
+
+
+@dataclasses.dataclass
+class AutoTrain(TrainConfig):
+  """Stands for the training of the model that is chosen for AutoModel."""
+
+
+@dataclasses.dataclass
+class AutoModel(Model):
+  """Stands for the model that xjax.run.auto chooses when a run starts.
+
+  The choice is saved in the workdir in place of this part.
+  """
+
+  reads = (TokensConfig,)
+  trained_by = AutoTrain
+  chooses = True
+
+  def fit(self, corpus: Corpus, run: 'Run') -> NoReturn:
+    raise ConfigError(f'config.model: no kind of run fits {self!r}')
+
+  def check(self, corpus: Corpus, run: 'Run') -> NoReturn:
+    self.fit(corpus, run)
+
+  def open(self, run: 'Run') -> NoReturn:
+    raise ConfigError(f'config.model: no kind of run fits {self!r}')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

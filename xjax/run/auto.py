@@ -17,11 +17,15 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config, Model, load_config
-from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.stage import StageConfig
-from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.tree_model import (
+  LinearModel,
+  LinearTrain,
+  TreeModel,
+  TreeTrain,
+)
 from xjax.train.train_config import TrainConfig
 from xjax.train.workdir import Workdir
 

@@ -1,4 +1,7 @@
-"""Defines label trees, whose nodes have linear classifiers."""
+"""Defines label trees, whose nodes have linear classifiers, and linear models.
+
+A linear model is a tree of one level, with a classifier for each label.
+"""
 
 import dataclasses
 
@@ -15,6 +18,7 @@ from xjax.core.config_part import (
 from xjax.core.progress import Progress
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_tree import LabelTree, TreeConfig, TreeData
+from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
@@ -122,3 +126,28 @@ class TreeModel(SparseModel):
     return self.fit_nodes(
       tree, data, parts, run, seed, matcher if train.matched else None
     )
+
+
+@dataclasses.dataclass
+class LinearTrain(SparseTrain):
+  """Configures the training of linear models (one classifier per label)."""
+
+  threshold: float = field(
+    0.01, 'Weights with a smaller absolute value are set to 0.', AMOUNT
+  )
+
+
+@dataclasses.dataclass
+class LinearModel(SparseModel):
+  """Trains one linear classifier for each label, all below a tree's root."""
+
+  trained_by = LinearTrain
+  chained = False
+
+  def train_file(
+    self, number: int, data: TreeData, parts: PartFiles, run: Run
+  ) -> tuple[LabelTree, BlockWeights]:
+    del number  # there is one file
+    n_labels = data.space.n_trained
+    flat = complete_tree(n_labels, max(2, n_labels))
+    return self.fit_nodes(flat, data, parts, run)
