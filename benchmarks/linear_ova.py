@@ -33,6 +33,7 @@ from sklearn.svm import LinearSVC
 from xjax.core.types import Ragged
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.data.load import load_corpus
 from xjax.models.linear.classifiers import Classifiers, PartFiles
@@ -168,15 +169,11 @@ def blocks(
   """Trains sixteen labels at a time, in two threads."""
   rows, gold, n_labels = problem
   fitted = fit_tree(
-    rows,
-    gold,
+    TreeData(None, gold, rows, workers=2),
     complete_tree(n_labels, n_labels),
     Solver(loss, c=1.0, eps=eps, max_epochs=10_000),
-    seed=0,
-    threshold=0.0,
-    workers=2,
-    parts=parts,
-    between=lambda: None,
+    parts,
+    lambda: None,
   )
   features = np.repeat(fitted.features, np.diff(fitted.entries))
   cells = fitted.values, (features, fitted.places.astype(np.int32))

@@ -16,6 +16,7 @@ from scipy import sparse
 from xjax.core.types import Ragged
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_features import pifa
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Loss, Solver
 from xjax.models.trees.training import fit_tree
@@ -100,21 +101,17 @@ def test_the_ranker_is_as_good_as_that_of_pecos(
 ):
   train, test, gold, test_gold, tree = problem
 
-  def matcher(rows, tree, weights, workers):
+  def matcher(tree, weights):
     search = TreeSearch(tree, weights, Link.L3_HINGE)
-    return matched_leaves(rows, search, BEAM, workers)
+    return matched_leaves(train, search, BEAM, 2)
 
   weights = fit_tree(
-    train,
-    gold,
+    TreeData(None, gold, train, workers=2),
     tree,
     Solver(Loss.SQUARED_HINGE, c=1.0, eps=0.1, max_epochs=100),
-    seed=0,
-    threshold=0.0,
-    workers=2,
-    parts=PartFiles(tmp_path),
-    between=lambda: None,
-    matcher=matcher if scheme != 'tfn' else None,
+    PartFiles(tmp_path),
+    lambda: None,
+    matcher if scheme != 'tfn' else None,
   )
   ids = TreeSearch(tree, weights, Link.L3_HINGE).beam(test, K, BEAM).ids
   ours, theirs = rp(ids, test_gold), rp(pecos[scheme], test_gold)

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.svm import LinearSVC
 
 from tests.fixtures.kinds import KINDS
 from tests.fixtures.shortlist_runs import TEXTS
 from xjax.core.types import PAD, Ragged
+from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.label_trees.levels import load_levels
 from xjax.data.load import read_corpus
 from xjax.models.neural.level_stages import level_corpus
@@ -45,7 +47,8 @@ def test_first_rows_are_those_of_linear_classifiers():
   parents = np.int32([0, 0, 1, 1, 2])
   nodes = np.tile(np.int32([0, 1]), (80, 1))
   lists = TrainShortlists(nodes, 2, children, parents)
-  kernel, bias = fitted_rows(vectors, gold, lists, seed=0, workers=1)
+  data = TreeData(None, gold, sparse.csr_array(vectors))
+  kernel, bias = fitted_rows(data, lists)
   assert not kernel[4].any() and bias[4] == -1
   for i in range(4):
     svm = LinearSVC(C=1, tol=1e-6, max_iter=100_000)

@@ -1,14 +1,12 @@
 """Classifiers of a tree: what they learn from, and parts of them."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy import sparse
 
 from tests.models.linear.test_block_weights import assert_same, dense
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
 from xjax.data.label_trees.simple_trees import complete_tree
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import WIDTH, Loss, Solver, Workspace, solve_block
@@ -40,16 +38,10 @@ def tree():
   return LabelTree.of(parent, label, L)
 
 
-def train(data, tree, folder, **changes):
-  options = {
-    'seed': 0,
-    'threshold': 0.0,
-    'workers': 1,
-    'parts': PartFiles(folder),
-    'between': lambda: None,
-    **changes,
-  }
-  return fit_tree(*data, tree, SOLVER, **options)
+def train(data, tree, folder, between=lambda: None, workers=1, **options):
+  rows, gold = data
+  data = TreeData(None, gold, rows, workers=workers)
+  return fit_tree(data, tree, SOLVER, PartFiles(folder), between, **options)
 
 
 def columns(weights):
@@ -159,14 +151,11 @@ def test_a_stopped_run_goes_on_and_ends_the_same(data, tmp_path):
   assert_same(parts, whole)
 
 
-@dataclasses.dataclass(frozen=True)
-class Matcher:
+def same_nodes(tree, weights):
   """Predicts the same two nodes for every document."""
-
-  def __call__(self, rows, tree, weights, workers):
-    assert (tree.label[tree.degree == 0] == [1, 2, 3]).all()
-    assert weights.columns.tolist() == [0, 3]
-    return np.tile(np.int32([2, PAD, 3]), (rows.shape[0], 1))
+  assert (tree.label[tree.degree == 0] == [1, 2, 3]).all()
+  assert weights.columns.tolist() == [0, 3]
+  return np.tile(np.int32([2, PAD, 3]), (N, 1))
 
 
 def test_labels_also_learn_from_documents_that_match_their_cluster(
@@ -174,7 +163,7 @@ def test_labels_also_learn_from_documents_that_match_their_cluster(
 ):
   rows, gold = data
   alone = columns(train(data, tree, tmp_path / 'alone'))
-  matched = columns(train(data, tree, tmp_path / 'all', matcher=Matcher()))
+  matched = columns(train(data, tree, tmp_path / 'all', matcher=same_nodes))
   for one, other in zip(alone, matched):  # the nodes above, and those below 1
     np.testing.assert_array_equal(one[..., :5], other[..., :5])
   has = np.array(

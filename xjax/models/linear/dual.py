@@ -76,6 +76,7 @@ class Solver:
   eps: float  # violation at which the training of a block ends, as in LIBLINEAR
   max_epochs: int  # largest number of passes over the documents
   positive_weight: float = 1.0  # factor of c for documents that have the label
+  threshold: float = 0.0  # weights with a smaller absolute value become 0
 
   @property
   def costs(self) -> tuple[np.float32, np.float32]:

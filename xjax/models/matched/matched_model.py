@@ -19,8 +19,6 @@ from xjax.data.schema import Corpus
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
-from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.classifiers import PartFiles
 from xjax.models.neural.level_stages import (
   RunLevels,
   level_corpus,
@@ -31,7 +29,7 @@ from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.scorer import Scorer
 from xjax.models.stage import Stage, StageConfig
 from xjax.models.trees.sparse_model import SparseModel
-from xjax.models.trees.training import proposed_clusters
+from xjax.models.trees.training import Matcher, proposed_clusters
 from xjax.models.trees.tree_model import TreeTrain
 from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights
 from xjax.models.trees.tree_search import OpenNodes, TreeSearch
@@ -130,7 +128,7 @@ class MatchedModel(SparseModel):
 
   reads = (TfidfConfig,)
   trained_by = TreeTrain
-  chained = False
+  chained = above = False
 
   levels: LevelsConfig = field(
     lambda: LevelsConfig(sizes=(64,)), 'One level of clusters of labels.'
@@ -203,17 +201,15 @@ class MatchedModel(SparseModel):
     own, (size,) = self.matcher.run_config(config), self.levels.sizes
     return (TrainedStage(own, MATCHER, size),)
 
-  def train_file(
-    self, number: int, data: TreeData, parts: PartFiles, run: Run
-  ) -> tuple[LabelTree, BlockWeights]:
-    del number  # there is one file
-    train, levels = run.config.train, saved_levels(run)
-    n_clusters, matcher = levels.sizes[-2], None
-    if train.matched:
+  def build_tree(
+    self, data: TreeData, run: Run
+  ) -> tuple[LabelTree, Matcher | None]:
+    levels, matcher = saved_levels(run), None
+    n_clusters = levels.sizes[-2]
+    if run.config.train.matched:
       nodes_NK = saved_nodes(run, len(data.gold), n_clusters)
       matcher = proposed_clusters(nodes_NK)
-    tree = LabelTree.of_clusters(levels.parents[-1], n_clusters)
-    return self.fit_nodes(tree, data, parts, run, None, matcher, above=False)
+    return LabelTree.of_clusters(levels.parents[-1], n_clusters), matcher
 
   def _levels(self, run: Run) -> RunLevels:
     return RunLevels(self.levels, run, 'config.model.levels')

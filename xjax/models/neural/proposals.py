@@ -16,10 +16,10 @@ from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.ranking import Query
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
 from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
 from xjax.models.linear.classifiers import PartFiles
@@ -69,12 +69,18 @@ def first_rows(
   scorer: Scorer, lists: TrainShortlists, config: Config, corpus: Corpus
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns label rows and biases, fitted to the vectors of the level above."""
-  split, workers = corpus.splits[TRAIN], max(1, config.data.workers)
+  split = corpus.splits[TRAIN]
   with Progress('vectors of train'):
     vectors_ND = scorer.vectors(Documents.of(split.documents))
-  return fitted_rows(
-    vectors_ND, corpus.trained_gold, lists, config.seed, workers
+  data = TreeData(
+    corpus.label_space,
+    corpus.trained_gold,
+    # The solver of trees reads only sparse rows.
+    sparse.csr_array(vectors_ND),
+    seed=config.seed,
+    workers=max(1, config.data.workers),
   )
+  return fitted_rows(data, lists)
 
 
 def _train_lists(corpus: Corpus, run: Run) -> TrainShortlists | None:
@@ -130,11 +136,8 @@ def _read_nodes(path: pathlib.Path, n: int, n_nodes: int) -> np.ndarray:
 
 
 def fitted_rows(
-  vectors_ND: Float32[np.ndarray, 'N D'],
-  gold: Ragged,
+  data: TreeData,  # rows are vectors, float32 [N, D]
   lists: TrainShortlists,  # of the documents, with clusters
-  seed: int,
-  workers: int,  # does not change the result
 ) -> tuple[Float32[np.ndarray, 'L D'], Float32[np.ndarray, ' L']]:
   """Returns label rows and biases of linear classifiers with the squared hinge.
 
@@ -147,23 +150,13 @@ def fitted_rows(
   # again, so no parts are kept in the workdir.
   matcher = proposed_clusters(lists.nodes_NK) if lists.nodes_NK.size else None
   with tempfile.TemporaryDirectory(prefix='xjax_') as folder:
+    parts = PartFiles(pathlib.Path(folder))
     weights = fit_tree(
-      # Vectors as sparse rows: the solver of trees reads only these.
-      sparse.csr_array(vectors_ND),
-      gold,
-      tree,
-      _SOLVER,
-      seed=seed,
-      threshold=0.0,
-      workers=workers,
-      parts=PartFiles(pathlib.Path(folder)),
-      between=lambda: None,
-      matcher=matcher,
-      above=False,
+      data, tree, _SOLVER, parts, lambda: None, matcher, above=False
     )
   n_labels = len(lists.parent_L)
-  counts_L = np.bincount(gold.values, minlength=n_labels)[:n_labels]
-  kernel_LD = np.zeros((n_labels, vectors_ND.shape[1]), np.float32)
+  counts_L = np.bincount(data.gold.values, minlength=n_labels)[:n_labels]
+  kernel_LD = np.zeros((n_labels, weights.n_features), np.float32)
   bias_L = np.full(n_labels, _UNSEEN, np.float32)
   label_of = tree.label[1:]  # classifier c is that of node c + 1
   (used,) = np.nonzero((label_of != NO_LABEL) & (counts_L[label_of] > 0))

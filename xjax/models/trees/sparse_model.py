@@ -66,8 +66,8 @@ class SparseTrain(TrainConfig, abstract=True):
 
   @property
   def solver(self) -> Solver:
-    stop = self.eps, self.max_epochs
-    return Solver(self.loss, self.c, *stop, self.positive_weight)
+    stop, weight = (self.eps, self.max_epochs), self.positive_weight
+    return Solver(self.loss, self.c, *stop, weight, self.threshold)
 
 
 @dataclasses.dataclass
@@ -82,43 +82,14 @@ class SparseModel(FeaturesModel, abstract=True):
   beam = 1  # nodes that are opened for a document at each depth, if not exact
   exact = True  # whether every node that may have a best label is opened
   chained: ClassVar[bool] = True  # whether nodes above a label add to its score
+  above: ClassVar[bool] = True  # whether nodes above the deepest are trained
   n_trees = 1
 
   @abc.abstractmethod
-  def train_file(
-    self, number: int, data: TreeData, parts: PartFiles, run: Run
-  ) -> tuple[LabelTree, BlockWeights]:
-    """Trains the contents of one model file: a tree and its weights.
-
-    Finished parts are read, not trained again. The run's preemption is to be
-    asked after each part.
-    """
-
-  def fit_nodes(
-    self,
-    tree: LabelTree,
-    data: TreeData,
-    parts: PartFiles,
-    run: Run,
-    seed: int | None = None,  # None for that of the run
-    matcher: Matcher | None = None,
-    above: bool = True,
-  ) -> tuple[LabelTree, BlockWeights]:
-    """Trains the classifiers of a tree's nodes, as fit_tree does."""
-    train = run.config.train
-    return tree, fit_tree(
-      data.rows,
-      data.gold,
-      tree,
-      train.solver,
-      seed=run.config.seed if seed is None else seed,
-      threshold=train.threshold,
-      workers=train.workers,
-      parts=parts,
-      between=run.preemption.check,
-      matcher=matcher,
-      above=above,
-    )
+  def build_tree(
+    self, data: TreeData, run: Run
+  ) -> tuple[LabelTree, Matcher | None]:
+    """Builds the tree of a model file, and what its labels also learn from."""
 
   def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
     return fit_featuriser(corpus.splits[TRAIN], run)
@@ -199,6 +170,21 @@ class SparseModel(FeaturesModel, abstract=True):
       save_tree(path, tree, weights)
     count = plural(len(weights.values), 'weight')
     logging.info('%s: %s; %s', path.name, tree, count)
+
+  def train_file(
+    self, number: int, data: TreeData, parts: PartFiles, run: Run
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Trains a tree and its weights; finished parts are read."""
+    config = run.config
+    # Trees of one run, and of runs with other seeds, have different seeds.
+    seed = config.seed * 1000 + number if self.chained else config.seed
+    data = dataclasses.replace(data, seed=seed, workers=config.train.workers)
+    tree, matcher = self.build_tree(data, run)
+    check = run.preemption.check
+    weights = fit_tree(
+      data, tree, config.train.solver, parts, check, matcher, self.above
+    )
+    return tree, weights
 
   def _searches(self, run: Run) -> list[TreeSearch]:
     link, searches = self.link(run.config), []

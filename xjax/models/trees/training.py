@@ -11,7 +11,7 @@ from scipy import sparse
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers, PartFiles, bias_of_last
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
@@ -20,9 +20,9 @@ from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
 _PART = 256
 _ROWS = 4096  # rows that are squared at a time
 
-# A function (rows, tree, weights, workers) -> int [N, K], the leaves that a
-# trained tree predicts for each training document, or PAD.
-Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
+# A function (tree, weights) -> int [N, K], the leaves that a trained tree
+# predicts for each training document, or PAD.
+Matcher = Callable[[LabelTree, BlockWeights], np.ndarray]
 
 
 def proposed_clusters(nodes_NK: np.ndarray) -> Matcher:
@@ -32,7 +32,7 @@ def proposed_clusters(nodes_NK: np.ndarray) -> Matcher:
   """
   # Node 0 is the root, and the clusters follow in their order.
   nodes = np.where(nodes_NK == PAD, PAD, nodes_NK + 1)
-  return lambda rows, tree, weights, workers: nodes
+  return lambda tree, weights: nodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,14 +45,9 @@ class _Task:
 
 
 def fit_tree(
-  rows: sparse.csr_array,  # float32 [N, D] with sorted indices
-  gold: Ragged,  # N rows; labels that are not in the tree are ignored
+  data: TreeData,  # rows with sorted indices; may have labels beyond the tree's
   tree: LabelTree,
   solver: Solver,
-  *,
-  seed: int,
-  threshold: float,  # weights with a smaller absolute value become 0
-  workers: int,  # does not change the result
   parts: PartFiles,
   between: Callable[[], None],  # called after each part; may end training
   matcher: Matcher | None = None,
@@ -73,7 +68,8 @@ def fit_tree(
       Transformer Fine-tuning for Extreme Multi-label Text Classification",
       Section 3.2). None stands for teacher forcing alone.
   """
-  documents = _documents(gold, tree, rows.shape[0])
+  rows, workers = data.rows, data.workers
+  documents = _documents(data.gold, tree, rows.shape[0])
   seen_by = documents  # the documents from which a node's children learn
   # Another processor may cluster in another way: parts of other nodes.
   parts.begin(first_child=tree.first_child, label=tree.label)
@@ -83,9 +79,7 @@ def fit_tree(
     # A workspace is large, so each thread keeps one for all its tasks.
     if not hasattr(local, 'workspace'):
       local.workspace = Workspace(rows.shape[1])
-    return _solve(
-      rows, documents, seen_by, task, solver, seed, threshold, local.workspace
-    )
+    return _solve(data, documents, seen_by, task, solver, local.workspace)
 
   names, lowest, n_weights, norm = [], [], 0, _largest_norm(rows)
   deepest = int(tree.levels[-2])
@@ -97,8 +91,7 @@ def fit_tree(
       if matcher and part[0].first == deepest > 1:
         upper = _tree_above(tree)
         weights = _laid_out(names, parts, upper, lowest, n_weights, documents)
-        matched = matcher(rows, upper, weights, workers)
-        seen_by = _with_matched(documents, tree, matched)
+        seen_by = _with_matched(documents, tree, matcher(upper, weights))
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])
       if arrays is None:
@@ -255,13 +248,11 @@ def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
 
 
 def _solve(
-  rows: sparse.csr_array,
+  data: TreeData,
   documents: Ragged,
   seen_by: Ragged,
   task: _Task,
   solver: Solver,
-  seed: int,
-  threshold: float,
   workspace: Workspace,
 ) -> Classifiers:
   of_parent = seen_by[task.parent]
@@ -273,14 +264,15 @@ def _solve(
     positive[np.searchsorted(of_parent, of_child), column] = True
   # The seed of a task depends on its node, not on the thread or on what was
   # trained before. So a resumed run gets the same weights.
-  order = np.random.SeedSequence([seed, task.first]).generate_state(1)[0]
+  seeds = np.random.SeedSequence([data.seed, task.first])
+  order = int(seeds.generate_state(1)[0])
   features, weights, bias = solve_block(
-    rows, of_parent, positive, solver, int(order), workspace
+    data.rows, of_parent, positive, solver, order, workspace
   )
   # Nodes without documents get their bias when all scores are known.
   weights[:, ~positive.any(axis=0)] = 0
-  classifiers = Classifiers.from_dense(weights, bias, threshold)
-  return classifiers.renumber_features(features, rows.shape[1])
+  classifiers = Classifiers.from_dense(weights, bias, solver.threshold)
+  return classifiers.renumber_features(features, data.rows.shape[1])
 
 
 def _largest_norm(rows: sparse.csr_array) -> float:

@@ -6,7 +6,6 @@ A linear model is a tree of one level, with a classifier for each label.
 import dataclasses
 
 import numpy as np
-from scipy import sparse
 
 from xjax.core.config_part import (
   AMOUNT,
@@ -23,8 +22,8 @@ from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.classifiers import PartFiles
 from xjax.models.trees.sparse_model import SparseModel, SparseTrain
+from xjax.models.trees.training import Matcher
 from xjax.models.trees.tree_search import TreeSearch, matched_leaves
 from xjax.models.trees.vectors import ENCODER, NoVectors, VectorsConfig
 
@@ -107,25 +106,18 @@ class TreeModel(SparseModel):
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
     return self.vectors.trained_stages(config)
 
-  def train_file(
-    self, number: int, data: TreeData, parts: PartFiles, run: Run
-  ) -> tuple[LabelTree, BlockWeights]:
-    config = run.config
-    # Trees of one run, and of runs with other seeds, have different seeds.
-    train, seed = config.train, config.seed * 1000 + number
-    data = dataclasses.replace(data, seed=seed, workers=train.workers)
+  def build_tree(
+    self, data: TreeData, run: Run
+  ) -> tuple[LabelTree, Matcher | None]:
+    matched, link = run.config.train.matched, self.link(run.config)
     with Progress('building the label tree'):
       tree = self.tree.build(data)
 
-    def matcher(
-      rows: sparse.csr_array, tree: LabelTree, weights: BlockWeights, n: int
-    ) -> np.ndarray:
-      search = TreeSearch(tree, weights, self.link(config))
-      return matched_leaves(rows, search, train.matched, n)
+    def matcher(tree: LabelTree, weights: BlockWeights) -> np.ndarray:
+      search = TreeSearch(tree, weights, link)
+      return matched_leaves(data.rows, search, matched, data.workers)
 
-    return self.fit_nodes(
-      tree, data, parts, run, seed, matcher if train.matched else None
-    )
+    return tree, matcher if matched else None
 
 
 @dataclasses.dataclass
@@ -144,10 +136,6 @@ class LinearModel(SparseModel):
   trained_by = LinearTrain
   chained = False
 
-  def train_file(
-    self, number: int, data: TreeData, parts: PartFiles, run: Run
-  ) -> tuple[LabelTree, BlockWeights]:
-    del number  # there is one file
+  def build_tree(self, data: TreeData, run: Run) -> tuple[LabelTree, None]:
     n_labels = data.space.n_trained
-    flat = complete_tree(n_labels, max(2, n_labels))
-    return self.fit_nodes(flat, data, parts, run)
+    return complete_tree(n_labels, max(2, n_labels)), None
