@@ -82,7 +82,7 @@ class EnsembleScorer(Scorer):
   A label has one average for a document, whichever list it is in. If a model
   lists it among all labels, the average comes only from the lists over all
   labels. If not, the average comes from the lists that have it, which are for
-  slices or for other filters.
+  slices or for allowed labels.
 
   If probabilities are averaged, the score is the logit of their mean. Otherwise
   it is a margin, the mean itself, from 0 to 1, and 0.5 assigns a label.
@@ -143,6 +143,8 @@ class EnsembleScorer(Scorer):
       member.scorer.warmup(asked)
 
   def _rank(self, documents: Documents, query: Query) -> Lists:
+    if query.weights is not None:
+      query = query.only(query.weights.values > 0)
     lists = [self._ask(x, documents, query) for x in self._members.values()]
     k = query.k
     # The union's recall is measured on all joined labels, not on the best k.
@@ -151,7 +153,7 @@ class EnsembleScorer(Scorer):
     rank = functools.partial(self._best, len(documents), k, query.weights)
     means = self._means(lists, slice(0, 1))
     # List 1 exists only with a filter; see _ask.
-    filtered = query.weights is not None or query.allowed is not None
+    filtered = query.allowed is not None
     if filtered:
       means = means.with_missing(self._means(lists, slice(1, 2)))
     best = [rank(means, [query.allowed])]
@@ -167,23 +169,16 @@ class EnsembleScorer(Scorer):
   def _ask(self, member: Member, documents: Documents, query: Query) -> _Lists:
     """Returns the lists of a model, with what it adds to each average.
 
-    List 0 is over all labels, without weights and `allowed`. With any of these
-    two, list 1 is over all labels too. The other lists are those of slices.
+    List 0 is over all labels. If only some are allowed, list 1 is over these.
+    The other lists are those of slices. Weights do not change the lists.
     """
     size = self._length(member.scorer)
-    if query.weights is None and query.allowed is None:
-      lists = member.rank(documents, Query(size, query.slices))
-      ids, scores = lists.ids_GNK, lists.scores_GNK
-    else:
-      lists = member.rank(documents, Query(size))
-      asked = Query(size, query.slices, query.allowed, query.weights)
-      others = member.rank(documents, asked)
-      more = others.scores_GNK
-      if query.weights is not None:
-        kind, weights_L = member.scorer.score_kind, query.weights.values
-        more = _unweighted(others.ids_GNK, more, weights_L, kind)
-      ids = np.concatenate([lists.ids_GNK, others.ids_GNK])
-      scores = np.concatenate([lists.scores_GNK, more])
+    asked = [Query(size, query.slices)]
+    if query.allowed is not None:
+      asked = [Query(size), Query(size, query.slices, query.allowed)]
+    parts = [member.rank(documents, x) for x in asked]
+    ids = np.concatenate([part.ids_GNK for part in parts])
+    scores = np.concatenate([part.scores_GNK for part in parts])
     return ids, self._values(member, ids, scores)
 
   def _values(
@@ -208,9 +203,7 @@ class EnsembleScorer(Scorer):
         total_N = np.where(total_N == -np.inf, 0, total_N)
         return np.exp(z - total_N[:, None])
       case Averaging.RANK:
-        # The second argsort inverts the first, which turns an order into ranks.
-        order = np.argsort(-scores_GNK, axis=2, kind='stable')
-        ranks = np.argsort(order, axis=2, kind='stable') + 1
+        ranks = 1 + np.indices(scores_GNK.shape)[2]
         # A label that is only in other lists comes after all labels of list 0,
         # which is over all labels.
         ranks[1:] += self._depth
@@ -275,23 +268,6 @@ class _Means:
       np.append(self.cells, others.cells[new]),
       np.append(self.values, others.values[new]),
     )
-
-
-def _unweighted(
-  ids: np.ndarray, scores: np.ndarray, weights: np.ndarray, kind: ScoreKind
-) -> Float64[np.ndarray, '*shape']:
-  """Returns scores without the label weights that a list was asked with."""
-  real = ids != PAD
-  weights = np.where(real, weights[np.where(real, ids, 0)], 1)
-  scores = np.where(real, scores, 0).astype(np.float64)
-  if kind is ScoreKind.PROBABILITY:
-    scores = scores / weights
-  else:  # logarithms of weight times sigmoid of a score
-    # A probability of 1 has the logit inf. The bound keeps it finite.
-    logs = np.minimum(scores - np.log(weights), -1e-30)
-    # This is log p - log(1 - p) for p = exp(logs), without cancellation.
-    scores = logs - np.log(-np.expm1(logs))
-  return np.where(real, scores, -np.inf)
 
 
 @dataclasses.dataclass
