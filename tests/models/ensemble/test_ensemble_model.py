@@ -56,20 +56,6 @@ def test_the_lists_of_the_runs_are_averaged(fitted, averaged):
   assert 0 < recall <= 1
 
 
-def test_an_ensemble_needs_no_other_folder(fitted, averaged, tmp_path):
-  copies = [
-    shutil.copytree(fitted(name).workdir, tmp_path / name) for name in MEMBERS
-  ]
-  result = fit(ensemble_of(*copies), tmp_path / 'run')
-  assert result.metrics == averaged.metrics
-  for target in copies:
-    shutil.rmtree(target)
-  expected = open_run(averaged.workdir).predict(TEXTS, k=3)
-  assert open_run(tmp_path / 'run').predict(TEXTS, k=3) == expected
-  again = fit(ensemble_of(*copies), tmp_path / 'run')
-  assert again.metrics == averaged.metrics
-
-
 def test_calibrated_probabilities_are_averaged(fitted, tmp_path):
   source = fitted('linear').workdir
   config = ensemble_of(source, averaging=Averaging.SIGMOID)

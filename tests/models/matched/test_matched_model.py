@@ -5,15 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.fixtures.kinds import KINDS
-from tests.fixtures.shortlist_runs import assert_warm_compiles_nothing
-from tests.models.test_config_check import broken
-from xjax.core.errors import ConfigError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.models.copies import save_run
-from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 
 DOCUMENTS = Documents(
@@ -50,11 +45,6 @@ def test_labels_of_the_best_clusters_are_ranked(matched):
   assert not search.weights.lookup(np.arange(50), np.arange(n_clusters)).any()
 
 
-@pytest.mark.thorough
-def test_a_warm_model_compiles_nothing_more(matched, compiled):
-  assert_warm_compiles_nothing(open_run(matched.workdir), compiled)
-
-
 def test_the_evaluation_has_the_recall_of_clusters_and_labels(matched):
   size = open_run(matched.workdir).scorer.proposer.size
   recalls = matched.metrics['dev']['recalls']
@@ -87,19 +77,3 @@ def test_a_saved_model_lacks_what_only_training_reads(matched, tmp_path):
   save_run(predictor.run, predictor.step, tmp_path / 'model')
   assert predictor.workdir.shortlists.exists()
   assert not list((tmp_path / 'model').rglob('shortlists.npz'))
-
-
-@pytest.mark.parametrize(
-  ('path', 'value', 'message'),
-  [
-    ('matcher.train.init_from', 'nowhere', r'matcher\.train\.init_from=nowhe'),
-    ('levels.sizes', (1,), r'levels\.sizes=\(1,\): a tree cannot be cut'),
-  ],
-)
-def test_a_fault_of_the_matcher_is_found_before_the_first_write(
-  path, value, message, tmp_path
-):
-  config = broken(f'model.{path}', value, KINDS['matched']([]))
-  with pytest.raises(ConfigError, match=message):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run' / 'config.json').exists()

@@ -9,31 +9,23 @@ import pytest
 from tests.fixtures import shortlist_runs
 from tests.fixtures.kills import (
   assert_about_the_same_dev,
-  assert_same_dev,
-  kill,
-  kill_training,
 )
 from tests.fixtures.kinds import KINDS, small
 from tests.fixtures.shortlist_runs import (
   TEXTS,
-  assert_warm_compiles_nothing,
   recalls,
 )
-from tests.models.test_config_check import broken
-from xjax.core.errors import ConfigError, Preempted
+from tests.fixtures.shrink import changed
+from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import MeshConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
-from xjax.models.neural import proposals
 from xjax.models.neural.level_stages import level_config
-from xjax.models.neural.shortlists import AllLabels, RunShortlist
-from xjax.models.stage import StageConfig
+from xjax.models.neural.shortlists import AllLabels
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.batches.candidates import Candidates
-from xjax.train.neural_train import NeuralTrain
 
 
 def reranker(**more):
@@ -44,20 +36,9 @@ def by_levels(*sizes, **more):
   return small(shortlist_runs.by_levels(*sizes, **more))
 
 
-def of_run(workdir):
-  """The config of a run that ranks the labels of another run."""
-  shortlist = RunShortlist(20, 2.0, workdir=str(workdir))
-  return broken('model.shortlist', shortlist, reranker())
-
-
 @pytest.fixture(scope='module')
 def reranked(fitted):
   return fitted('reranked')
-
-
-@pytest.fixture(scope='module')
-def levelled(fitted):
-  return fitted('levelled')
 
 
 def proposer_of(result):
@@ -73,15 +54,6 @@ def test_only_labels_of_the_tree_are_ranked(reranked):
     assert ours != theirs
 
 
-def test_a_finished_run_is_copied(reranked, tmp_path):
-  source = shutil.copytree(proposer_of(reranked), tmp_path / 'source')
-  result = fit(of_run(source), tmp_path / 'run')
-  assert result.metrics == reranked.metrics
-  shutil.rmtree(source)
-  again = open_run(tmp_path / 'run').predict(TEXTS, 3)
-  assert again == open_run(reranked.workdir).predict(TEXTS, 3)
-
-
 def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(reranked):
   lists = Predictions.load(reranked.paths['dev'] / 'predictions.npz')
   for name, found in recalls(reranked).items():
@@ -94,32 +66,6 @@ def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(reranked):
     ]
     assert found == {'shortlist recall@20': pytest.approx(np.mean(shares))}
   assert {'all', 'few'} <= recalls(reranked).keys()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize('kind', ['bootstrapped', 'random'])
-def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  kind, fit_once, tmp_path, monkeypatch
-):
-  def config():
-    if kind == 'bootstrapped':
-      return by_levels(bootstrap=True)
-    return by_levels((16,), candidates=Candidates.GOLD_FIRST_RANDOM)
-
-  whole = fit_once(f'by_levels {kind}', config())
-  with monkeypatch.context() as patch, pytest.raises(Preempted):
-    if kind == 'bootstrapped':
-      kill(patch, proposals, 'fitted_rows', 0)
-    else:
-      kill_training(patch, 1)
-    fit(config(), tmp_path / 'run')
-  result = fit(config(), tmp_path / 'run')
-  assert result.metrics == whole.metrics
-  assert_same_dev(result, whole)
-  ours, theirs = (
-    open_run(x).scorer.params for x in (tmp_path / 'run', whole.workdir)
-  )
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
 def test_other_heads_and_rules_are_trained_on_shortlists(tmp_path):
@@ -143,32 +89,6 @@ def test_training_can_score_all_labels(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
   assert open_run(tmp_path / 'run').scorer.selected_by == 'shortlist=2'
   assert recalls(result)['all'].keys() == {'shortlist recall@2'}
-
-
-@pytest.mark.parametrize(
-  ('kind', 'path', 'value', 'says'),
-  [
-    ('own', 'model.shortlist.size', 2, 'shortlist.size=2: document .* has'),
-    (
-      'own',
-      'model.shortlist.stage',
-      StageConfig(train=NeuralTrain(rates=('no/*=0.5',))),
-      r'config\.model\.shortlist\.stage\.train\.rates',
-    ),
-    ('levels', 'model.shortlist.kept', 1, 'shortlist.kept=1: document .* has'),
-    ('run', 'data.corpus_seed', 5, 'use a run with the same labels'),
-    ('run', 'model.shortlist.workdir', 'no', 'there is no run of xjax'),
-  ],
-)
-def test_faults_are_found_before_the_first_write(
-  kind, path, value, says, reranked, tmp_path
-):
-  whole = by_levels() if kind == 'levels' else reranker()
-  if kind == 'run':
-    whole = of_run(proposer_of(reranked))
-  with pytest.raises(ConfigError, match=says):
-    fit(broken(path, value, whole), tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
 
 
 def test_a_proposer_does_not_change_after_the_run_has_used_it(
@@ -196,11 +116,6 @@ def test_a_mesh_trains_the_same_model(kind, fitted, devices, tmp_path):
 
 
 def test_levels_of_clusters_have_no_slices():
-  above = level_config(broken('train.best_metric', 'few/RP@5', by_levels()))
+  above = level_config(changed(by_levels(), 'train.best_metric', 'few/RP@5'))
   assert above.train.best_metric == 'all/RP@5'
   check_config(above)
-
-
-@pytest.mark.thorough
-def test_a_warm_model_compiles_nothing_more(levelled, compiled):
-  assert_warm_compiles_nothing(open_run(levelled.workdir), compiled)
