@@ -117,10 +117,9 @@ class Arrays:
     self.check_offsets(indptr, starts, len(numbers))
     outside = (numbers < 0) | (numbers >= end)
     self.check(indices, outside, f'is not in 0..{end - 1}')
-    falls = np.diff(numbers, prepend=np.int32(-1)) <= 0
-    falls[starts[:-1][np.diff(starts) > 0]] = False  # the first of each row
-    self.check(indices, falls, 'does not ascend')
-    return Ragged(starts, numbers)
+    rows = Ragged(starts, numbers)
+    self.check(indices, rows.descends(), 'does not ascend')
+    return rows
 
   def matrix(self, name: str, end: int) -> sparse.csr_array:
     """Returns a finite float32 matrix of `end` columns (see matrix_arrays)."""

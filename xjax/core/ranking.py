@@ -178,8 +178,8 @@ def kept_gold(
   # Each of the G lists has a mask, bool [L], of the labels to count.
   n = len(gold)
   width = 1 + max(gold.values.max(initial=0), ids_GNK.max(initial=0))
-  owners = np.repeat(np.arange(n), gold.lengths)
-  cells, rows = owners * width + gold.values, np.arange(n)[:, None] * width
+  owners = gold.owners
+  cells, rows = gold.cells(width), np.arange(n)[:, None] * width
   counts = []
   for ids_NK, mask in zip(ids_GNK, masks, strict=True):
     inside = np.isin(cells, (rows + ids_NK)[ids_NK != PAD])

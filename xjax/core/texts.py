@@ -9,6 +9,8 @@ import zlib
 
 import numpy as np
 
+from xjax.core.types import offsets_of
+
 _ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
@@ -37,7 +39,7 @@ class Texts(Sequence):
   def concatenate(cls, parts: Sequence[Self]) -> Self:
     lengths = [np.diff(part.offsets) for part in parts]
     data = np.concatenate([part.bytes() for part in parts])
-    return cls(data, _offsets(np.concatenate(lengths)))
+    return cls(data, _narrow(offsets_of(np.concatenate(lengths))))
 
   def __len__(self) -> int:
     return len(self.offsets) - 1
@@ -56,7 +58,7 @@ class Texts(Sequence):
 
   def _take(self, rows: np.ndarray) -> Self:
     starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
-    offsets = _offsets(lengths)
+    offsets = _narrow(offsets_of(lengths))
     data = np.empty(offsets[-1], np.uint8)
     for first in range(0, len(rows), _ROWS):
       part = slice(first, first + _ROWS)
@@ -126,12 +128,6 @@ class TextPacker:
     """Returns all added values, packed; afterwards no value can be added."""
     data = np.frombuffer(self._data, np.uint8)
     return self._kind(data, _narrow(np.asarray(self._ends)))
-
-
-def _offsets(lengths: np.ndarray) -> np.ndarray:
-  offsets = np.zeros(len(lengths) + 1, np.int64)
-  np.cumsum(lengths, out=offsets[1:])
-  return _narrow(offsets)
 
 
 def _narrow(offsets: np.ndarray) -> np.ndarray:

@@ -37,6 +37,11 @@ MOST_RANKS = 1_000_000  # the largest k; metrics have arrays of this size
 AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 
 
+def offsets_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
+  """Returns the start of each of N rows, and the end, int64 [N + 1]."""
+  return np.append(np.int64(0), np.cumsum(lengths, dtype=np.int64))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ragged:
   """Holds rows of integers; row i is values[indptr[i]:indptr[i + 1]]."""
@@ -46,10 +51,16 @@ class Ragged:
 
   @classmethod
   def of(cls, rows: Sequence[Sequence[int]]) -> 'Ragged':
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=indptr[1:])
+    offsets = offsets_of([len(row) for row in rows])
     parts = [np.asarray(row, np.int32) for row in rows]
-    return cls(indptr, np.concatenate([np.zeros(0, np.int32), *parts]))
+    return cls(offsets, np.concatenate([np.zeros(0, np.int32), *parts]))
+
+  @classmethod
+  def of_cells(cls, cells: np.ndarray, n: int, width: int) -> 'Ragged':
+    """Returns the n rows with these cells, which ascend (see cells)."""
+    rows, values = np.divmod(cells, max(width, 1))
+    indptr = np.searchsorted(rows, np.arange(n + 1))
+    return cls(indptr.astype(np.int64), values.astype(np.int32))
 
   def __len__(self) -> int:
     return len(self.indptr) - 1
@@ -62,16 +73,43 @@ class Ragged:
     """Returns the number of entries of each row, int64 [N]."""
     return np.diff(self.indptr)
 
+  @property
+  def owners(self) -> np.ndarray:
+    """Returns the row of each value, int64."""
+    return np.repeat(np.arange(len(self)), self.lengths)
+
+  def cells(self, width: int) -> np.ndarray:
+    """Returns row * width + value for each value, int64; values < width."""
+    # Rows times values can be more than 2^31.
+    return self.owners * np.int64(width) + self.values
+
+  def inverse(self, n: int) -> 'Ragged':
+    """Returns for each value from 0 to n - 1 the rows that have it."""
+    order = np.argsort(self.values, kind='stable')
+    counts = np.bincount(self.values, minlength=n)
+    return Ragged(offsets_of(counts), self.owners[order].astype(np.int32))
+
+  def descends(self) -> np.ndarray:
+    """Returns for each value whether the one before in its row is no less."""
+    descends = np.zeros(len(self.values), bool)
+    descends[1:] = self.values[1:] <= self.values[:-1]  # also if unsigned
+    descends[self.indptr[:-1][self.lengths > 0]] = False
+    return descends
+
+  def ascending(self) -> 'Ragged':
+    """Returns the rows with ascending values."""
+    if not self.descends().any():
+      return self
+    order = np.lexsort((self.values, self.owners))
+    return Ragged(self.indptr, self.values[order])
+
   def keep(self, kept: np.ndarray) -> 'Ragged':
     """Returns the rows with only the values for which `kept` (bool) is True."""
-    before = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(kept, out=before[1:])
-    return Ragged(before[self.indptr], self.values[kept])
+    return Ragged(offsets_of(kept)[self.indptr], self.values[kept])
 
   def take(self, rows: np.ndarray) -> 'Ragged':
     starts, lengths = self.indptr[:-1][rows], self.lengths[rows]
-    indptr = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=indptr[1:])
+    indptr = offsets_of(lengths)
     shift = np.repeat(starts - indptr[:-1], lengths)
     return Ragged(indptr, self.values[np.arange(indptr[-1]) + shift])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.schema import Label, Labels, LabelSpace
 
 _SHOWN = 5  # labels of a cycle that a message names
@@ -54,9 +54,9 @@ class Hierarchy:
       nodes = Labels.join(nodes, [Label(id_, id_) for id_ in missing])
       rows += [()] * len(missing)
     places = nodes.ids.row_of.find([p for row in rows for p in row])
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=indptr[1:])
-    hierarchy = cls(nodes, len(labels), Ragged(indptr, places.astype(np.int32)))
+    offsets = offsets_of([len(row) for row in rows])
+    parents = Ragged(offsets, places.astype(np.int32))
+    hierarchy = cls(nodes, len(labels), parents)
     if not hierarchy.is_flat:
       hierarchy._sort()  # raises an error if there is a cycle
     return hierarchy
@@ -95,11 +95,7 @@ class Hierarchy:
   @functools.cached_property
   def children(self) -> Ragged:
     """Returns V rows of nodes, the children of each node, in node order."""
-    edges = self.parents
-    source = np.repeat(np.arange(len(edges), dtype=np.int32), edges.lengths)
-    order = np.argsort(edges.values, kind='stable')
-    counts = np.bincount(edges.values, minlength=len(edges))
-    return Ragged(np.append(0, np.cumsum(counts)), source[order])
+    return self.parents.inverse(len(self))
 
   @functools.cached_property
   def levels(self) -> np.ndarray:
@@ -108,7 +104,7 @@ class Hierarchy:
     front, level = np.flatnonzero(self.parents.lengths == 0), 1
     while len(front):
       levels[front] = level
-      below = np.unique(_rows(self.children, front))
+      below = np.unique(self.children.take(front).values)
       front, level = below[levels[below] == 0], level + 1
     return levels
 
@@ -181,16 +177,9 @@ class Hierarchy:
 
   def with_ancestors(self, rows: Ragged) -> Ragged:
     """Adds all ancestors to rows of nodes, which become sorted and distinct."""
-    row_of = np.repeat(np.arange(len(rows)), rows.lengths)
-    counts = self.ancestors.lengths[rows.values]
-    more = _rows(self.ancestors, rows.values)
-    # A pair (row, node) is one integer, so that one sort serves all rows.
-    pairs = np.concatenate([row_of, np.repeat(row_of, counts)]) * len(self)
-    pairs = np.unique(pairs + np.concatenate([rows.values, more]))
-    row_of, nodes = np.divmod(pairs, max(len(self), 1))
-    indptr = np.searchsorted(row_of, np.arange(len(rows) + 1))
-    return Ragged(indptr.astype(np.int64), nodes.astype(np.int32))
-
-
-def _rows(edges: Ragged, rows: np.ndarray) -> np.ndarray:
-  return edges.take(rows).values
+    # The rows of ancestors of a row's nodes follow each other.
+    above = self.ancestors.take(rows.values)
+    above = Ragged(above.indptr[rows.indptr], above.values)
+    cells = [nodes.cells(len(self)) for nodes in (rows, above)]
+    cells = np.unique(np.concatenate(cells))
+    return Ragged.of_cells(cells, len(rows), len(self))

@@ -127,10 +127,8 @@ def _cut(
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
   """Drops hidden labels, maps the others by `index`, and sorts each row."""
-  values = index[gold.values]
-  rows = np.repeat(np.arange(len(gold)), gold.lengths)
-  values = values[np.lexsort((values, rows))]
-  return Ragged(gold.indptr, values).keep(~hidden[values])
+  gold = Ragged(gold.indptr, index[gold.values]).ascending()
+  return gold.keep(~hidden[gold.values])
 
 
 def choose_zones(raw: SourceCorpus, data: DataConfig) -> tuple[str, ...]:

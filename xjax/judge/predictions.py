@@ -12,7 +12,6 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.formats.svmlight import ascending
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.files.saved_predictions import (
   SCHEMA,
@@ -262,7 +261,7 @@ class Predictions:
       return LabelLists(ids.astype(np.int32), lists.scores)
 
     if gold is not None:
-      gold = ascending(Ragged(gold.indptr, number[gold.values]))
+      gold = Ragged(gold.indptr, number[gold.values]).ascending()
     all_scored = self.n_scored == len(self.labels)
     last = number[: self.n_scored].max(initial=PAD)
     return dataclasses.replace(

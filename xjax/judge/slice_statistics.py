@@ -7,7 +7,7 @@ import functools
 from jaxtyping import Bool, Float, Int, Num
 import numpy as np
 
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
@@ -159,8 +159,7 @@ class SliceStatistics:
       chosen_NK &= scores_NK > np.float64(self.thresholds[end])  # in float64
     else:
       chosen_NK[:, int(end[1:]) :] = False
-    indptr = np.append(0, np.cumsum(chosen_NK.sum(-1)))
-    predicted = Ragged(indptr, ids_NK[chosen_NK])
+    predicted = Ragged(offsets_of(chosen_NK.sum(-1)), ids_NK[chosen_NK])
     return Decisions(predicted, self._hits_NK[chosen_NK])
 
   @functools.cached_property
@@ -250,8 +249,7 @@ class SliceStatistics:
     """Counts, for each document, the labels up to its largest index."""
     upto_L, largest_N = np.cumsum(self.part.mask), np.zeros(len(self.part), int)
     for rows in (self.part.gold, self.decisions(end).predicted):
-      owners = np.repeat(np.arange(len(rows)), rows.lengths)
-      np.maximum.at(largest_N, owners, upto_L[rows.values])
+      np.maximum.at(largest_N, rows.owners, upto_L[rows.values])
     return largest_N
 
   @functools.cached_property

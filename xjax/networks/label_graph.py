@@ -207,8 +207,7 @@ def unit_rows(x_CE: jax.Array) -> jax.Array:
 
 def edges_of(neighbours: Ragged) -> Int32[np.ndarray, '2 X']:
   """Returns the nodes and their neighbours, int32 [2, edges]."""
-  nodes = np.repeat(np.arange(len(neighbours)), neighbours.lengths)
-  return np.stack([nodes, neighbours.values]).astype(np.int32)
+  return np.stack([neighbours.owners, neighbours.values]).astype(np.int32)
 
 
 def edges_with(

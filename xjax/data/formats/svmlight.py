@@ -234,39 +234,22 @@ def _check_rows(rows: SparseRows) -> SparseRows:
     )
   if not scores:
     order = 'features must ascend, and none may occur twice'
-    rows.check(entries, _descends(entries), order)
+    rows.check(entries, entries.descends(), order)
   for part in (entries, labels):
     rows.check(part, repeated_entries(part), 'label {} occurs twice')
   return dataclasses.replace(
     rows,
-    labels=ascending(Ragged(labels.indptr, labels.values.astype(np.int32))),
+    labels=Ragged(labels.indptr, labels.values.astype(np.int32)).ascending(),
     entries=Ragged(entries.indptr, entries.values.astype(np.int32)),
   )
-
-
-def _descends(rows: Ragged) -> np.ndarray:
-  """Returns for each of rows.values whether the one before is no smaller."""
-  descends = np.zeros(len(rows.values), bool)
-  descends[1:] = rows.values[1:] <= rows.values[:-1]
-  first = rows.indptr[:-1][rows.lengths > 0]
-  descends[first] = False
-  return descends
-
-
-def ascending(rows: Ragged) -> Ragged:
-  """Returns the rows with ascending values."""
-  if not _descends(rows).any():
-    return rows
-  row = np.repeat(np.arange(len(rows)), rows.lengths)
-  return Ragged(rows.indptr, rows.values[np.lexsort((rows.values, row))])
 
 
 def repeated_entries(rows: Ragged) -> np.ndarray:
   """Returns for each of rows.values whether it occurs earlier in its row."""
   is_repeated = np.zeros(len(rows.values), bool)
-  if not _descends(rows).any():
+  if not rows.descends().any():
     return is_repeated
-  row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
+  row = rows.owners
   order = np.lexsort((rows.values, row))
   values, row = rows.values[order], row[order]
   same = (values[1:] == values[:-1]) & (row[1:] == row[:-1])

@@ -23,7 +23,6 @@ from xjax.data.files.json_lines import numbered_lines, open_text
 from xjax.data.formats.svmlight import (
   MOST,
   SparseRows,
-  ascending,
   read_sparse,
 )
 
@@ -44,7 +43,7 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> SparseRows:
     rows.check(rows.entries, faulty, 'the value of feature {} is not finite')
     return rows
   rows.check(rows.entries, ~np.isin(rows.values, (0, 1)), NOT_GOLD)
-  gold = ascending(rows.entries.keep(rows.values != 0))
+  gold = rows.entries.keep(rows.values != 0).ascending()
   return dataclasses.replace(rows, labels=gold)
 
 
@@ -84,8 +83,7 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
   """Returns for each of rows.values whether it forms a pair with its row."""
   # Each pair is encoded as one integer.
   pair_codes = np.unique(pairs[:, 0] * MOST + pairs[:, 1])
-  documents = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
-  codes = documents * MOST + rows.values
+  codes = rows.cells(MOST)
   at = np.searchsorted(pair_codes, codes)
   return np.append(pair_codes, -1)[at] == codes
 

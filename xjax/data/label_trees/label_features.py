@@ -5,7 +5,7 @@ import enum
 import numpy as np
 from scipy import sparse
 
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, offsets_of
 from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.text.words import split_terms
 
@@ -123,7 +123,7 @@ def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
     span = slice(starts[row], starts[row + 1])
     kept[span] = False
     kept[span.start + np.argsort(-np.abs(data[span]), kind='stable')[:n]] = True
-  ends = np.append(0, np.cumsum(kept))[starts]
+  ends = offsets_of(kept)[starts]
   parts = data[kept], features.indices[kept].astype(np.int32), ends
   return sparse.csr_array(parts, features.shape)
 

@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 from xjax.core.arrays import Arrays
 from xjax.core.config_part import ConfigPart
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.files.faults import plural
 from xjax.data.schema import Document, LabelSpace
 
@@ -122,7 +122,7 @@ class LabelTree:
     """Returns the first classifier of each block, int64 [blocks + 1]."""
     # All nodes except the root have a classifier, in the order of nodes. A
     # block is the classifiers of an inner node's children.
-    return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
+    return offsets_of(self.degree[self.inner])
 
   def largest_below(self, values_L: np.ndarray) -> np.ndarray:
     """Returns the largest value in each node's subtree, float64 [nodes]."""

@@ -129,17 +129,13 @@ class LabelLevels:
     Labels that are not in the tree are ignored.
     """
     n_labels = len(self.above[-1])
-    document = np.repeat(np.arange(len(gold)), gold.lengths)
-    pairs = document * np.int64(n_labels) + gold.values
-    inside = (gold.values >= 0) & (gold.values < n_labels)
-    document, label = np.divmod(np.unique(pairs[inside]), n_labels)
-    node = self.above[level][label]
-    document, node = document[node != PAD], node[node != PAD]
-    size = np.int64(self.sizes[level])
-    keys, counts = np.unique(document * size + node, return_counts=True)
-    document, node = np.divmod(keys, size)
-    indptr = np.searchsorted(document, np.arange(len(gold) + 1))
-    rows = Ragged(indptr.astype(np.int64), node.astype(np.int32))
+    gold = gold.keep((gold.values >= 0) & (gold.values < n_labels))
+    cells = np.unique(gold.cells(n_labels))
+    labels = Ragged.of_cells(cells, len(gold), n_labels)
+    nodes = Ragged(labels.indptr, self.above[level][labels.values])
+    cells = nodes.keep(nodes.values != PAD).cells(self.sizes[level])
+    cells, counts = np.unique(cells, return_counts=True)
+    rows = Ragged.of_cells(cells, len(gold), self.sizes[level])
     return rows, counts.astype(np.int32)
 
   def arrays(self) -> dict[str, np.ndarray]:

@@ -118,9 +118,8 @@ def _predicted_at_node(
   """Returns which nodes predict their own label, bool (see taxonomy_tree)."""
   at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)
-  document = np.repeat(np.arange(len(gold)), gold.lengths)
-  inside = gold.values < n_labels
-  document, node = document[inside], gold.values[inside] + 1
+  gold = gold.keep(gold.values < n_labels)
+  document, node = gold.owners, gold.values + 1
   pairs = document * np.int64(len(parent)) + node
   for _ in range(len(parent)):
     node = above[node]

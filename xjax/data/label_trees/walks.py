@@ -13,7 +13,7 @@ from scipy import sparse
 
 from xjax.core.config_part import AT_LEAST_1, RATE, ConfigPart, field
 from xjax.core.ranking import best_cells
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 
 _VISITS = 2**22  # visits of labels that are in memory at a time
 
@@ -56,16 +56,12 @@ class RandomWalks(SmoothingConfig):
 
   def weights(self, gold: Ragged, n_labels: int, seed: int) -> sparse.csr_array:
     """Returns the weights; a label without documents has only itself."""
-    documents = np.repeat(np.arange(len(gold)), gold.lengths)
-    sizes = np.bincount(gold.values, minlength=n_labels)
-    documents_of = Ragged(
-      np.append(0, np.cumsum(sizes)),
-      documents[np.argsort(gold.values, kind='stable')],
-    )
+    documents_of = gold.inverse(n_labels)
     ids_LK = np.full((n_labels, self.top), PAD, np.int32)
     visits_LK = np.zeros((n_labels, self.top), np.float32)
     ids_LK[:, 0], visits_LK[:, 0] = np.arange(n_labels), 1
-    walked, size = np.flatnonzero(sizes), max(_VISITS // self.steps, 1)
+    walked = np.flatnonzero(documents_of.lengths)
+    size = max(_VISITS // self.steps, 1)
     for first in range(0, len(walked), size):
       labels = walked[first : first + size]
       visited = self._visited(labels, gold, documents_of, seed)
@@ -77,7 +73,7 @@ class RandomWalks(SmoothingConfig):
     real = ids_LK != PAD
     visits_LK[~real] = 0
     visits_LK /= visits_LK.sum(axis=1, keepdims=True)
-    ends = np.append(0, np.cumsum(real.sum(axis=1))).astype(np.int32)
+    ends = offsets_of(real.sum(axis=1)).astype(np.int32)
     parts = visits_LK[real], ids_LK[real], ends
     return sparse.csr_array(parts, (n_labels, n_labels))
 

@@ -20,7 +20,7 @@ import numpy as np
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import UserError
 from xjax.core.progress import progress
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, offsets_of
 from xjax.data.schema import Document, Split
 from xjax.data.text.words import PAD_ID
 
@@ -141,7 +141,7 @@ def _read(path: pathlib.Path, n: int) -> Ragged | None:
   if size:  # an empty file cannot be mapped
     stored = np.memmap(path, _INT32, 'r', shape=size)
   ids, lengths = np.split(stored, [max(size - n, 0)])
-  offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
+  offsets = offsets_of(lengths)
   if (
     len(lengths) == n
     and offsets[-1] == len(ids)

@@ -31,9 +31,7 @@ class KnownLabels:
   def sorted_rows(self, source: LabelRows) -> Ragged:
     """Returns a file's rows as indices of known labels; each row is sorted."""
     values = self.indices(source)[source.rows.values]
-    row = np.repeat(np.arange(len(source.rows)), source.rows.lengths)
-    order = np.lexsort((values, row))
-    return Ragged(source.rows.indptr, values[order].astype(np.int32))
+    return Ragged(source.rows.indptr, values.astype(np.int32)).ascending()
 
   def rename_labels(self, source: LabelRows) -> LabelRows:
     """Returns a file's rows as indices of known labels, in the file's order."""

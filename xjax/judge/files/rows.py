@@ -10,7 +10,7 @@ import numpy as np
 
 from xjax.core.allocation import check_memory
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, read_records
 from xjax.data.formats.svmlight import repeated_entries
@@ -195,9 +195,7 @@ def without_pairs(
   Lists that may lack their next label become shorter (LabelLists.shortened).
   """
   listed = lists.ids != PAD
-  rows = Ragged(
-    np.concatenate([[0], np.cumsum(listed.sum(-1))]), lists.ids[listed]
-  )
+  rows = Ragged(offsets_of(listed.sum(-1)), lists.ids[listed])
   kept = listed.copy()
   kept[listed] = ~in_pairs(rows, pairs)
   short = lists.shortened(kept)

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from xjax.core.errors import DAMAGE, DataError
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, offsets_of
 from xjax.data.formats.svmlight import MOST, check_width
 from xjax.judge.files.rows import LabelRows
 
@@ -34,7 +34,7 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
     entries = matrix.tocoo()
     order = np.lexsort((entries.col, entries.row))
     counts = np.bincount(entries.row, minlength=n)
-    indptr = np.append(0, np.cumsum(counts))
+    indptr = offsets_of(counts)
     columns, data = entries.col[order], entries.data[order]
   if data.dtype not in (np.float32, np.float64):
     data = data.astype(np.float64)

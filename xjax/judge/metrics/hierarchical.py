@@ -86,14 +86,11 @@ class PathDecisions:
       block = slice(start, start + _ROWS)
       predicted = _rows(self.predicted, block)
       # Each predicted label has a row with its parents.
-      counts = parents.lengths[predicted.values]
-      owners = np.repeat(np.arange(len(counts)), counts)
-      docs = np.repeat(np.arange(len(predicted)), predicted.lengths)
       asked = parents.take(predicted.values)
       by_document = Ragged(asked.indptr[predicted.indptr], asked.values)
       absent = ~_isin(by_document, predicted, len(self.hierarchy))
-      whole = np.bincount(owners[absent], minlength=len(counts)) == 0
-      consistent_N[block] = np.bincount(docs[whole], minlength=len(predicted))
+      whole = np.bincount(asked.owners[absent], minlength=len(asked)) == 0
+      consistent_N[block] = predicted.keep(whole).lengths
     return consistent_N
 
   def at_level(
@@ -114,11 +111,7 @@ def _rows(rows: Ragged, block: slice) -> Ragged:
 
 def _isin(rows: Ragged, others: Ragged, n_nodes: int) -> np.ndarray:
   """Returns which values of `rows` are in the same row of `others`."""
-  keys = [
-    np.repeat(np.arange(len(x), dtype=np.int64), x.lengths) * n_nodes + x.values
-    for x in (rows, others)
-  ]
-  return np.isin(*keys)
+  return np.isin(rows.cells(n_nodes), others.cells(n_nodes))
 
 
 class HierarchicalMetric(Metric):

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.arrays import Arrays
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, offsets_of
 from xjax.models.linear.classifiers import Classifiers, FileArrays
 
 NARROW = 2**16  # number of classifiers that 16 bits can number
@@ -79,7 +79,7 @@ class BlockWeights:
       columns=np.asarray(columns, np.int64),
       rows=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
       features=features,
-      entries=_offsets(lengths),
+      entries=offsets_of(lengths),
       places=places,
       values=values,
       bias=np.concatenate(bias),
@@ -120,7 +120,7 @@ class BlockWeights:
       columns=columns,
       rows=rows,
       features=steps,
-      entries=_offsets(lengths),
+      entries=offsets_of(lengths),
       places=arrays.take(f'{prefix}/places', dtype, (len(values),)),
       values=values,
       bias=arrays.take(f'{prefix}/bias', np.float32, (int(columns[-1]),)),
@@ -210,14 +210,6 @@ def _laid_out(
     row_feature.astype(np.int32),
     np.diff(starts, append=len(cell)).astype(np.int32),
   )
-
-
-def _offsets(
-  lengths: Int[np.ndarray, ' rows'],
-) -> Int64[np.ndarray, ' rows+1']:
-  offsets = np.zeros(len(lengths) + 1, np.int64)
-  np.cumsum(lengths, out=offsets[1:])
-  return offsets
 
 
 def _features(

@@ -18,7 +18,7 @@ from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, field
 from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query, lists_of
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus
@@ -125,7 +125,7 @@ class NeighboursScorer(ScoredLabels):
     largest_B1 = sims_BK[:, :1]
     sims_BK /= np.where(largest_B1 > 0, largest_B1, 1)
     weights_BK = np.where(listed_BK, sims_BK**self._model.power, 0)
-    indptr = np.append(0, np.cumsum(listed_BK.sum(axis=1)))
+    indptr = offsets_of(listed_BK.sum(axis=1))
     parts = weights_BK[listed_BK], ids_BK[listed_BK], indptr
     weights = sparse.csr_array(parts, (len(ids_BK), self._gold.shape[0]))
     votes = weights @ self._gold

@@ -210,12 +210,8 @@ def _expand(
   relation: Ragged, label: Int64[np.ndarray, ' X']
 ) -> tuple[Int64[np.ndarray, ' Y'], Int64[np.ndarray, ' Y']]:
   """Returns the number of a pair, and a relative, for each relative of it."""
-  counts = relation.lengths[label]
-  pair = np.repeat(np.arange(len(label)), counts)
-  place = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
-  return pair, relation.values[relation.indptr[label[pair]] + place].astype(
-    np.int64
-  )
+  relatives = relation.take(label)
+  return relatives.owners, relatives.values.astype(np.int64)
 
 
 def _best(

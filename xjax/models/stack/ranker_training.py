@@ -239,7 +239,4 @@ class RankerTraining:
 
 def _keys(gold: Ragged, rows: np.ndarray, n_labels: int) -> np.ndarray:
   part = gold.take(rows)
-  document = np.repeat(np.arange(len(rows)), part.lengths)
-  labels = part.values.astype(np.int64)
-  inside = labels < n_labels
-  return document[inside] * np.int64(n_labels) + labels[inside]
+  return part.keep(part.values < n_labels).cells(n_labels)

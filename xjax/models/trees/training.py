@@ -10,7 +10,7 @@ from scipy import sparse
 
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers, PartFiles, bias_of_last
@@ -148,14 +148,11 @@ def _with_matched(
   Documents of a node ascend, also in the result. Nodes may be PAD.
   """
   document, place = np.nonzero(nodes_NK != PAD)
-  positive = np.repeat(np.arange(len(tree)), documents.lengths)
-  nodes = np.concatenate([positive, nodes_NK[document, place]])
-  values = np.concatenate([documents.values, document])
+  n = len(nodes_NK)
+  matched = nodes_NK[document, place] * np.int64(n) + document
   # Sorted by node and then by document, each pair once.
-  cells = np.unique(nodes * np.int64(len(nodes_NK)) + values)
-  nodes, values = np.divmod(cells, len(nodes_NK))
-  indptr = np.searchsorted(nodes, np.arange(len(tree) + 1)).astype(np.int64)
-  return Ragged(indptr, values.astype(np.int32))
+  cells = np.unique(np.concatenate([documents.cells(n), matched]))
+  return Ragged.of_cells(cells, len(tree), n)
 
 
 def _whole_blocks(
@@ -243,8 +240,7 @@ def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
   counts = np.diff(positive.indptr).astype(np.int64)
   counts[0] = n  # all documents are positive for the root
   indices = np.concatenate([np.arange(n), positive.indices])
-  indptr = np.append(np.int64(0), np.cumsum(counts))
-  return Ragged(indptr, indices.astype(np.int32))
+  return Ragged(offsets_of(counts), indices.astype(np.int32))
 
 
 def _solve(

@@ -82,8 +82,7 @@ class TrainShortlists:
     nodes = gold.values
     if self.parent_L is not None:
       nodes = self.parent_L[nodes]
-    document = np.repeat(np.arange(len(gold)), gold.lengths)
-    pairs = np.unique(np.stack([document, nodes]), axis=1)
+    pairs = np.unique(np.stack([gold.owners, nodes]), axis=1)
     return np.bincount(pairs[0], minlength=len(gold))
 
   def _length(self, gold_nodes_B: np.ndarray) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.progress import progress
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, offsets_of
 from xjax.data.documents import Documents
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
@@ -199,8 +199,8 @@ class TokenReader:
     # If zones are kept apart, only with one zone, as the number is unknown.
     for rows in self._sizes():
       for width in self.data.tokens.buckets:
-        lengths = np.full(rows, width)
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        lengths = [width] * rows
+        indptr = offsets_of(lengths)
         tokens = Ragged(indptr, np.full(indptr[-1], UNKNOWN_ID, np.int32))
         documents = self._split_zones(tokens)
         if self.vocab is None:
