@@ -69,7 +69,7 @@ def test_a_batch_is_split_over_documents():
     doc_B=np.arange(8, dtype=np.int32),
   )
   put = put_batch(batch, make_mesh(MeshConfig(4, 2)))
-  assert put.segments_BT is None
+  assert put.features_BTD is None
   jax.tree.map(np.testing.assert_array_equal, put, batch)
   shards = {shard.data.shape for shard in put.tokens_BT.addressable_shards}
   assert shards == {(2, 2)}
