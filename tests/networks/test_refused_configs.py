@@ -126,12 +126,14 @@ ITS_HEAD = 'config.model.head='
     (HBGL, 'model.pooling', ClsConfig(), 'needs NoPooling()'),
     (HBGL, 'model.shortlist', RunShortlist(), 'must be AllLabels()'),
     (HBGL, 'train.loss', FocalConfig(), 'needs BCEConfig()'),
+    (HBGL, 'data.tokens.packed', True, 'needs False'),
     (
       ATTENDING_VIEWS,
       'model.pooling',
       NoPooling(),
       'needs a config.model.pooling',
     ),
+    (XLNET_VIEWS, 'data.tokens.packed', True, 'by_zone=True or packed=True'),
     (
       XLNET_VIEWS,
       'model.pooling',

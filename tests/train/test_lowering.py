@@ -72,7 +72,7 @@ def step_of(config, labels, architecture, mesh):
 
 def shape_of(config):
   size = config.train.batch_size
-  return BatchShape(size, config.data.tokens.max_tokens, 0, POSITIVES)
+  return BatchShape(size, size, config.data.tokens.max_tokens, 0, POSITIVES)
 
 
 def sent_of(config, dim, shape):

@@ -26,7 +26,11 @@ class OnError(enum.Enum):
 class TokensConfig(ConfigPart, abstract=True):
   """Defines the form in which a model reads documents."""
 
-  by_zone = False  # a config field of subclasses that can keep zones apart
+  # Subclasses that can keep zones apart, or pack several documents into a row,
+  # declare the config fields `by_zone` or `packed`.
+
+  by_zone = False
+  packed = False
   dense: ClassVar[bool] = False  # a document is vectors of an outside encoder
   sparse: ClassVar[bool] = False  # a document is a row of sparse features
   pretrained: ClassVar[bool] = False  # an encoder's tokenizer splits documents
@@ -55,6 +59,11 @@ class PaddedConfig(TokensConfig, abstract=True):
     elif buckets[-1] != self.max_tokens:
       yield (
         f'{where}: the last length must be {path}.max_tokens={self.max_tokens}'
+      )
+    elif self.packed and len(buckets) > 1:
+      yield (
+        f'{where}: must be {buckets[-1:]}, since with {path}.packed=True '
+        'all rows have max_tokens tokens'
       )
 
 
@@ -95,6 +104,13 @@ class SubwordsConfig(PaddedConfig):
     'The largest number of pieces that are read from the start of a document. '
     'The limit is for all zones together.',
     Bound(lambda n: n >= 3, 'at least 3, since two tokens are special'),
+  )
+  packed: bool = field(
+    False,
+    'Whether the documents of a batch share rows of max_tokens tokens. If so, '
+    'buckets must be (max_tokens,). Sharing saves time if many documents are '
+    'short and the encoder takes most of the time. It saves no time in '
+    'poolings and heads: they process max_tokens positions for every document.',
   )
 
 

@@ -17,7 +17,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import LabelSpace
 from xjax.losses.loss import ChunkLoss, LabelWeights
-from xjax.networks.batch import TokenBatch
+from xjax.networks.batch import TokenBatch, unpack_documents
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import (
   EncoderConfig,
@@ -168,6 +168,8 @@ class TextModel(nnx.Module):
     else:
       h_TBD = self.encoder(x_TBD, real_TB, rngs)
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
+    if batch.first_B is not None:
+      hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
     lengths_B = _encoded_lengths(batch)
     tokens = TokenFeatures(hidden_BTD, lengths_B, self.summary_last)
     return tokens if self.pooling is None else self.pooling(tokens, rngs)
@@ -264,7 +266,13 @@ def _time_first(batch: TokenBatch) -> jax.Array:
 
 
 def _real_tokens(steps: int, batch: TokenBatch) -> jax.Array:
-  """Returns which tokens are real, bool [T, B] or [T, B, Z]."""
+  """Returns which tokens are real, bool [T, B] or [T, B, Z].
+
+  For packed documents, the result is int32 [T, rows]: 0 at padding, and 1, 2,
+  ... for the tokens of the first, second, ... document of a row.
+  """
+  if batch.segments_BT is not None:
+    return documents_second(batch.segments_BT.T)
   lengths = batch.lengths_B
   return jnp.arange(steps).reshape(-1, *[1] * lengths.ndim) < lengths
 

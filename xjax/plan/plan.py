@@ -275,7 +275,8 @@ def traced_step(
   sizes = dataclasses.replace(
     sizes, labels=labels, frequent=frequent, hierarchy=hierarchy
   )
-  local = dataclasses.replace(shape, documents=shape.documents // data)
+  documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
+  local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
   auto, first_device = (AxisType.Auto,) * 2, jax.devices()[:1]
   single = jax.make_mesh(
     (1, 1), (DATA, LABEL), axis_types=auto, devices=first_device
@@ -317,13 +318,15 @@ def batch_of(
 ) -> TokenBatch:
   """Returns an abstract batch, with documents divided over the data axis."""
   zones = (shape.zones,) if shape.zones else ()
-  count, tokens = (shape.documents,), (shape.tokens,)
+  count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
   shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}
   shapes['positives_BP'] = (*count, shape.positives)
   if config.data.tokens.dense:
     shapes['features_BTD'] = count + tokens + (config.model.embedding.dim,)
   else:
-    shapes['tokens_BT'] = count + zones + tokens
+    shapes['tokens_BT'] = rows + zones + tokens
+  if config.data.tokens.packed:
+    shapes |= {'segments_BT': rows + tokens, 'first_B': count}
   dtypes = {'mask_B': 'bool', 'features_BTD': 'float32'}
   sharding, arrays = NamedSharding(mesh, BATCH), {'tokens_BT': None}
   for name, size in shapes.items():

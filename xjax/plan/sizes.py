@@ -37,7 +37,8 @@ class BatchShape:
   """Holds the shape of a batch over all devices (see TokenBatch)."""
 
   documents: int
-  tokens: int  # tokens of a document, or of a zone
+  rows: int  # rows of tokens; fewer than `documents` if documents share rows
+  tokens: int  # tokens of a row, or of a zone
   zones: int  # zones of a document; 0 if zones are not kept separate
   positives: int  # padded gold labels per document
   listed: int = 0  # labels of a shortlist; 0 if all labels are scored
@@ -60,7 +61,7 @@ class Sizes:
     return max(
       self.steps,
       key=lambda shape: (
-        shape.documents * shape.tokens * max(shape.zones, 1),
+        shape.rows * shape.tokens * max(shape.zones, 1),
         shape.positives,
       ),
     )
@@ -92,13 +93,17 @@ def corpus_sizes(
     space.n_trained,
     batch_size=documents,
     seed=config.seed,
+    accumulate=config.train.accumulate,
   )
   labels = config.model.scored_labels(space)
   labels = min(labels, clusters or labels)
   steps, listed = {}, _listed(config, labels)
   for (*zones, tokens, positives), count in batches.steps_by_shape.items():
+    rows = documents
+    if reads.packed:
+      rows = min(rows, math.ceil(rows * batches.mean_length / tokens))
     zone = zones or [0]
-    shape = BatchShape(documents, tokens, *zone, positives, listed)
+    shape = BatchShape(documents, rows, tokens, *zone, positives, listed)
     steps[shape] = count
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
@@ -141,7 +146,7 @@ def assumed_sizes(
     words = tokens.max_words
     assumed.append(f'the vocabulary has {words:,} words')
   listed, longest = _listed(config, labels), tokens.max_tokens
-  shape = BatchShape(batch, longest, 0, POSITIVES, listed)
+  shape = BatchShape(batch, batch, longest, 0, POSITIVES, listed)
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fixtures.networks import assert_close, mesh_of, on_mesh, products
 from xjax.core.mesh import DATA
+from xjax.networks.batch import unpack_documents
 from xjax.networks.encoders.bert import Bert, BertConfig
 from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.bilstm import BiLSTM, BiLSTMConfig
@@ -247,3 +248,55 @@ def test_states_are_of_every_layer(name):
   last = exact_states(name)[0].swapaxes(0, 1)
   real_BT = np.asarray(real_TB).T
   np.testing.assert_allclose(states[-1][real_BT], last[real_BT], 1e-5, 1e-5)
+
+
+def packed():
+  """The documents in five rows: ids, numbers of documents, first tokens."""
+  ids_TB, _ = KINDS['bert'].documents()
+  ids, segments = np.zeros((2, 5, T), np.int32)
+  first = np.zeros(B, np.int32)
+  for row, members in enumerate([[0], [6, 1, 2], [4, 3], [5], [7]]):
+    at = 0
+    for number, document in enumerate(members, 1):
+      end = at + LENGTHS[document]
+      ids[row, at:end] = ids_TB[: LENGTHS[document], document]
+      segments[row, at:end] = number
+      first[document] = row * T + at
+      at = end
+  return ids.T, segments.T, first
+
+
+@pytest.mark.parametrize('name', PRETRAINED)
+def test_documents_of_a_packed_row_do_not_see_one_another(name):
+  graphdef, params = nnx.split(KINDS[name].built())
+  weight = np.random.default_rng(3).normal(size=(B, T, 16))
+
+  @jax.jit
+  @functools.partial(jax.grad, has_aux=True)
+  def run(params, ids, segments, first=None):
+    rows = nnx.merge(graphdef, params)(ids, segments, None)
+    h = rows.swapaxes(0, 1)
+    if first is not None:
+      h = unpack_documents(h, first, jnp.asarray(LENGTHS))
+    return (h * weight).sum(), (h, rows)
+
+  d_apart, (apart, _) = run(params, *KINDS[name].documents())
+  d_together, (together, rows) = run(params, *packed())
+  assert (np.asarray(rows)[packed()[1] == 0] == 0).all()
+  np.testing.assert_allclose(together, apart, rtol=0, atol=1e-5)
+  assert_close(d_apart, d_together, rtol=0.0001, atol=0.0001)
+
+
+def test_unpacking_stays_on_its_device():
+  first = packed()[2]
+  rows = np.random.default_rng(0).normal(size=(5, T, 16)).astype(np.float32)
+  # Four devices with the same five rows each.
+  tiled = [np.concatenate([x] * 4) for x in (rows, first, LENGTHS)]
+  want = unpack_documents(*map(jnp.asarray, (rows, first, LENGTHS)))
+  with on_mesh(4):
+    sharding = jax.NamedSharding(mesh_of(4), jax.P(DATA))
+    unpack = jax.jit(unpack_documents)
+    lowered = unpack.lower(*(jax.device_put(x, sharding) for x in tiled))
+    assert 'all-gather' not in lowered.compile().as_text()
+    got = unpack(*tiled)
+  np.testing.assert_array_equal(got, np.concatenate([want] * 4))

@@ -6,8 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.core.errors import DataError
-from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
 from xjax.train.batches.dense import EvalBatches, TrainBatches
@@ -143,19 +141,3 @@ def test_eval_has_every_document_once_by_bucket_then_row(n):
   assert order == sorted(order)
   # It can be gone through again.
   assert documents(batches) == docs
-
-
-@pytest.mark.parametrize('parts', [(0, 1), (2, 3), (0, 2), (1,)])
-def test_a_share_of_a_batch_has_its_parts(parts):
-  whole, own = (train(share=share) for share in (WHOLE, Share(parts, 4)))
-  for i in range(whole.steps_per_epoch):
-    cut = jax.tree.map(
-      lambda x: np.concatenate([np.split(x, 4)[part] for part in parts]),
-      whole[i],
-    )
-    assert_same(own[i], cut)
-
-
-def test_training_needs_documents():
-  with pytest.raises(DataError, match='no documents'):
-    train(0)

@@ -1,4 +1,4 @@
-"""Documents as an encoder's tokenizer cuts them."""
+"""Documents as an encoder's tokenizer cuts them, packed or not."""
 
 import json
 
@@ -14,7 +14,7 @@ from xjax.data.load import load_corpus
 from xjax.data.text.subwords import Subwords
 from xjax.train.batches.inputs import TokenReader
 
-T = 512
+T, DEVICES = 512, 4
 
 
 @pytest.fixture(scope='module')
@@ -28,26 +28,33 @@ def tokenizer(corpus) -> Subwords:
   return Subwords.fit(documents[row].text() for row in range(40))
 
 
-def reader_of(tokenizer, devices: int = 4) -> TokenReader:
-  tokens = SubwordsConfig(max_tokens=T, buckets=(8, T))
+def reader_of(tokenizer, packed: bool, devices: int = DEVICES) -> TokenReader:
+  tokens = SubwordsConfig(max_tokens=T, buckets=(8, T), packed=packed)
   share = Share(tuple(range(devices)), devices)
   return TokenReader(SyntheticData(tokens=tokens), tokenizer, 0, 16, share)
 
 
-def by_document(batches) -> dict[int, list[int]]:
+def by_document(batches, devices: int = DEVICES) -> dict[int, list[int]]:
+  """The ids of each document, from wherever its batch says that they are."""
   found = {}
   for batch in batches:
+    share = len(batch.doc_B) // devices
     for at, document in enumerate(batch.doc_B):
       if document == PAD:
         continue
+      if batch.first_B is None:
+        ids = batch.tokens_BT[at]
+      else:
+        rows = np.split(batch.tokens_BT, devices)[at // share]
+        ids = rows.ravel()[batch.first_B[at] :]
       assert document not in found
-      ids = batch.tokens_BT[at, : batch.lengths_B[at]]
-      found[int(document)] = ids.tolist()
+      found[int(document)] = ids[: batch.lengths_B[at]].tolist()
   return found
 
 
-def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer):
-  reader = reader_of(tokenizer)
+@pytest.mark.parametrize('packed', [False, True])
+def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer, packed):
+  reader = reader_of(tokenizer, packed)
   assert reader.vocab_size == len(tokenizer)
   for name in ('train', 'dev'):
     split = corpus.split(name)
@@ -60,21 +67,23 @@ def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer):
     train = reader.train_batches(split, 200, batch_size=16, seed=0)
     epoch = [train[i] for i in range(train.steps_per_epoch)]
     assert by_document(epoch) == expected
+    assert packed == (sum(len(x.tokens_BT) for x in epoch) < len(expected))
     for devices in (1, 2):
-      other = reader_of(tokenizer, devices)
+      other = reader_of(tokenizer, packed, devices)
       predicted = other.batches(Documents(texts))
-      assert by_document(predicted) == expected
-  few = list(reader_of(tokenizer, 1).batches(Documents(['nipa', ''])))
-  assert by_document(few)[1] == [*tokenizer.before, *tokenizer.after]
+      assert by_document(predicted, devices) == expected
+  few = list(reader_of(tokenizer, packed, 1).batches(Documents(['nipa', ''])))
+  assert by_document(few, 1)[1] == [*tokenizer.before, *tokenizer.after]
   assert len(few[0].doc_B) == 2
 
 
-def test_padding_is_the_tokenizers(corpus, tokenizer):
+@pytest.mark.parametrize('packed', [False, True])
+def test_padding_is_the_tokenizers(corpus, tokenizer, packed):
   settings = json.loads(tokenizer.text)
   settings['padding']['pad_token'] = '[MASK]'
   other = Subwords(settings, 'here')
   assert other.pad_id == 4
   documents = Documents.of_split(corpus.split('dev'))
-  batches = reader_of(other).batches(documents)
+  batches = reader_of(other, packed).batches(documents)
   ids = np.concatenate([batch.tokens_BT.ravel() for batch in batches])
   assert (ids == 4).any() and not (ids == tokenizer.pad_id).any()

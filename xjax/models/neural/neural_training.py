@@ -81,6 +81,7 @@ class NeuralTraining:
       corpus.label_space.n_trained,
       batch_size=config.batch_size,
       seed=self.config.seed,
+      accumulate=config.accumulate,
       shortlists=self.shortlists,
     )
     iterator = iter(batches.dataset())

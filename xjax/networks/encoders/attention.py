@@ -16,6 +16,9 @@ from xjax.core.numerics import full_precision, product
 from xjax.networks.encoders.layers import seeded_dropout
 from xjax.networks.heads.attend import MASKED
 
+# Says which tokens attend to each other. `self_attention` explains the values.
+Segments = Bool[Array, 'B T'] | Int32[Array, 'B T']
+
 # Keys and values of some vectors, side by side.
 Memory = Float[Array, 'B _ both']
 
@@ -30,7 +33,7 @@ _MOST_WEIGHTS = 2**21
 
 def self_attention(
   inputs_BTX: Float[Array, 'B T X'],
-  real_BT: Bool[Array, 'B T'],
+  segments_BT: Segments,
   heads: int,
   rate: float = 0.0,
   seeds: UInt32[Array, '2'] | None = None,
@@ -41,21 +44,23 @@ def self_attention(
   features.
 
   inputs_BTX has query, key and value side by side (X = 3D), and the features of
-  the heads are side by side in each of them and in the result. real_BT is False
-  at padding, which comes last in a row. seeds come from seeds_of, or are None
-  for no dropout. Results at padding are finite, but have no meaning.
+  the heads are side by side in each of them and in the result. A bool
+  segments_BT is False at padding, which comes last in a row. An int32 is 0 at
+  padding, and 1, 2, ... for the first, second, ... document of a row. A token
+  attends to the tokens of its own document. seeds come from seeds_of, or are
+  None for no dropout. Results at padding are finite, but have no meaning.
   """
   on_cpu = jax.default_backend() == 'cpu'
   if seeds is None or not rate:
     if not on_cpu:
       # On GPUs, cuDNN's flash kernel for 16-bit inputs of suitable sizes.
-      return _library_attention(inputs_BTX, real_BT, heads)
+      return _library_attention(inputs_BTX, segments_BT, heads)
     seeds = None
   batch, tokens, _ = inputs_BTX.shape
   group = heads_per_group(heads, batch * tokens**2) if on_cpu else heads
   size = group, inputs_BTX.shape[2] // 3 // heads
   inputs_BT3D = inputs_BTX.reshape(batch, tokens, 3, -1)
-  return _grouped_attention(inputs_BT3D, real_BT, seeds, size, rate)
+  return _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate)
 
 
 def heads_per_group(heads: int, entries: int) -> int:
@@ -64,27 +69,40 @@ def heads_per_group(heads: int, entries: int) -> int:
   return max(n for n in divisors if n == 1 or n * entries <= _MOST_WEIGHTS)
 
 
-def _library_attention(inputs_BTX, real_BT, heads) -> Float[Array, 'B T D']:
+def _library_attention(inputs_BTX, segments_BT, heads) -> Float[Array, 'B T D']:
   batch, tokens, width = inputs_BTX.shape
   split = inputs_BTX.reshape(batch, tokens, 3, heads, -1)
-  implementation = 'xla'
+  arguments = {'implementation': 'xla'}
   sixteen_bits = inputs_BTX.dtype in (jnp.bfloat16, jnp.float16)
   fits = split.shape[-1] % 8 == 0 and split.shape[-1] <= _FLASH_HEAD
   fits &= tokens % 2 == 0
   if jax.default_backend() == 'gpu' and sixteen_bits and fits:
-    implementation = 'cudnn'
-  # A length of 0 would cause a division by zero.
-  lengths_B = jnp.maximum(real_BT.sum(axis=1, dtype=jnp.int32), 1)
+    arguments['implementation'] = 'cudnn'
+  if segments_BT.dtype == jnp.bool_:
+    # A length of 0 would cause a division by zero.
+    lengths_B = jnp.maximum(segments_BT.sum(axis=1, dtype=jnp.int32), 1)
+    arguments['key_value_seq_lengths'] = lengths_B
+  else:
+    arguments['mask'] = visible_tokens(segments_BT)[:, None]
   # A context manager sets the precision, because dot_product_attention has no
   # argument for the precision.
   precision = full_precision(inputs_BTX.dtype)
   with jax.default_matmul_precision(precision and precision.name.lower()):
     out = jax.nn.dot_product_attention(
-      *(split[:, :, i] for i in range(3)),
-      key_value_seq_lengths=lengths_B,
-      implementation=implementation,
+      *(split[:, :, i] for i in range(3)), **arguments
     )
   return out.reshape(batch, tokens, width // 3)
+
+
+def visible_tokens(segments_BT: Segments) -> Bool[Array, 'B _ T']:
+  """Returns whether one token (axis 1) attends to another token (axis 2).
+
+  If all tokens of a row attend to the same tokens, axis 1 has size 1.
+  """
+  if segments_BT.dtype == jnp.bool_:
+    return segments_BT[:, None, :]
+  same = segments_BT[:, :, None] == segments_BT[:, None, :]
+  return same & (segments_BT != 0)[:, None, :]
 
 
 # The gradient is written by hand to save memory, not time. With this gradient,
@@ -92,18 +110,18 @@ def _library_attention(inputs_BTX, real_BT, heads) -> Float[Array, 'B T D']:
 # memory. With JAX's gradient, the step needs 2.07 GiB, and each further layer
 # adds to the 2.07 GiB. The step takes the same time (1.00 times as long).
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _grouped_attention(inputs_BT3D, real_BT, seeds, size, rate):
+def _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate):
   """Computes `self_attention` for one group of heads after the other.
 
   One turn, numbered from 0, is the computation for one group. The third axis of
   the inputs has query, key and value. `size` is (heads of a group, features).
   """
-  return _forward(inputs_BT3D, real_BT, seeds, size, rate)[0]
+  return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 
 
-def _forward(inputs_BT3D, real_BT, seeds, size, rate):
+def _forward(inputs_BT3D, segments_BT, seeds, size, rate):
   batch, tokens, _, dim = inputs_BT3D.shape
-  sees = real_BT[:, None, None]
+  sees = visible_tokens(segments_BT)[:, None]
   # The scale multiplies the queries, not the scores: a token has d numbers in
   # the queries, but T numbers in the scores.
   scale = size[1] ** -0.5
@@ -123,15 +141,15 @@ def _forward(inputs_BT3D, real_BT, seeds, size, rate):
   out_BT1D = jnp.zeros((batch, tokens, 1, dim), inputs_BT3D.dtype)
   turns = jnp.arange(dim // math.prod(size))
   out_BT1D, log_total = lax.scan(step, out_BT1D, turns)
-  saved = inputs_BT3D, real_BT, seeds, out_BT1D, log_total
+  saved = inputs_BT3D, segments_BT, seeds, out_BT1D, log_total
   return out_BT1D[:, :, 0], saved
 
 
 # The attention weights are computed again, because these B x heads x T x T
 # floats would be most of a layer's memory.
 def _backward(size, rate, saved, d_BTD) -> tuple:
-  inputs_BT3D, real_BT, seeds, out_BT1D, log_total = saved
-  sees = real_BT[:, None, None]
+  inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
+  sees = visible_tokens(segments_BT)[:, None]
   scale = size[1] ** -0.5
   d_BT1D = d_BTD[:, :, None]
   means = _means(out_BT1D, d_BT1D, size)
@@ -203,7 +221,7 @@ def _put_heads(
 def _scores(
   query: Float[Array, 'B group T size'],
   key: Float[Array, 'B group T size'],
-  sees: Bool[Array, 'B 1 1 T'],
+  sees: Bool[Array, 'B 1 _ T'],
 ) -> Float32[Array, 'B group T T']:
   """Returns the products of queries and keys, or MASKED where sees is False."""
   return jnp.where(sees, product(query, key, (3, 3), shared=2), MASKED)

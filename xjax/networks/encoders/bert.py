@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
-from xjax.networks.encoders.attention import self_attention
+from xjax.networks.encoders.attention import Segments, self_attention
 from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
 from xjax.networks.encoders.layers import (
   Dense,
@@ -31,6 +31,9 @@ from xjax.networks.pretrained.architecture import (
 )
 
 Result = TypeVar('Result')
+
+# The segments that `self_attention` reads, but with time as the first axis.
+SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
 
 
 class Transformer(nnx.Module):
@@ -53,25 +56,26 @@ class Transformer(nnx.Module):
   def __call__(
     self,
     ids_TB: Int32[Array, 'T B'],
-    real_TB: Bool[Array, 'T B'],
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
     kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns the states of the joined layers, by default of the last layer.
 
-    kept_BT are factors of the word vectors, for encoders that can mask words
-    (EncoderConfig.masks_words). States are 0 at padding.
+    Positions of each document start from 0. kept_BT are factors of the word
+    vectors, for encoders that can mask words (EncoderConfig.masks_words).
+    States are 0 at padding.
     """
     kept = {} if kept_BT is None else {'kept_BT': kept_BT}
-    states = self.states(ids_TB, real_TB, rngs, **kept)
+    states = self.states(ids_TB, segments_TB, rngs, **kept)
     h_BTD = jnp.concatenate([states[layer] for layer in self.joined], axis=-1)
-    h_TBD = h_BTD.swapaxes(0, 1)
-    return jnp.where(real_TB[:, :, None], h_TBD, 0)
+    real_BT1 = (segments_TB.T != 0)[:, :, None]
+    return jnp.where(real_BT1, h_BTD, 0).swapaxes(0, 1)
 
   def states(
     self,
     ids_TB: Int32[Array, 'T B'],
-    real_TB: Bool[Array, 'T B'],
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.width}']]:
     """Returns the embeddings and then the states of each layer.
@@ -141,13 +145,13 @@ class Bert(Transformer):
   def states(
     self,
     ids_TB: Int32[Array, 'T B'],
-    real_TB: Bool[Array, 'T B'],
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
     kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    seeds = self.seeds(rngs)
-    states = [self._embedded(ids_TB, seeds[0], kept_BT)]
-    attend = functools.partial(_attend, real_TB.T)
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
+    states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
+    attend = functools.partial(_attend, segments_BT)
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
       run = self.recomputed(functools.partial(layer, attend))
       states.append(run(states[-1], layer_seeds)[1])
@@ -156,7 +160,7 @@ class Bert(Transformer):
   def memory(
     self,
     ids_TB: Int32[Array, 'T B'],
-    real_TB: Bool[Array, 'T B'],
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> tuple[Float[Array, 'B T X'], ...]:
     """Returns each layer's keys and values of tokens, side by side (X = 2D).
@@ -164,9 +168,9 @@ class Bert(Transformer):
     Further vectors can then attend to the tokens (see encoders.prefix). Values
     at padding have no meaning.
     """
-    seeds = self.seeds(rngs)
-    h_BTD, memory = self._embedded(ids_TB, seeds[0]), []
-    attend = functools.partial(_attend, real_TB.T)
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
+    h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
+    attend = functools.partial(_attend, segments_BT)
     for layer, layer_seeds in zip(self.layers[:-1], seeds[1:]):
       run = self.recomputed(functools.partial(layer, attend))
       inputs_BTX, h_BTD = run(h_BTD, layer_seeds)
@@ -175,9 +179,20 @@ class Bert(Transformer):
     inputs_BTX = self.layers[-1].attention.inputs(h_BTD)
     return (*memory, inputs_BTX[:, :, self.width :])
 
-  def _embedded(self, ids_TB, seeds, kept_BT=None):
-    h_BTD = self.embeddings(ids_TB.T, seeds, kept_BT)
+  def _embedded(self, ids_TB, segments_BT, seeds, kept_BT=None):
+    places_BT = _positions(segments_BT)
+    h_BTD = self.embeddings(ids_TB.T, places_BT, seeds, kept_BT)
     return h_BTD.astype(self.dtype)
+
+
+def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
+  places_1T = jnp.arange(segments_BT.shape[1])[None]
+  if segments_BT.dtype == jnp.bool_:
+    return places_1T
+  changed = segments_BT[:, 1:] != segments_BT[:, :-1]
+  # The place of a document's first token, which cummax repeats for the others.
+  first = jnp.pad(jnp.where(changed, places_1T[:, 1:], 0), ((0, 0), (1, 0)))
+  return places_1T - lax.cummax(first, axis=1)
 
 
 class _Embeddings(nnx.Module):
@@ -204,14 +219,14 @@ class _Embeddings(nnx.Module):
   def __call__(
     self,
     ids_BT: Int32[Array, 'B T'],
+    places_BT: Int32[Array, '_ T'],
     seeds: UInt32[Array, 'draws 2'] | None,
     kept_BT: Float32[Array, 'B T'] | None,
   ) -> Float[Array, 'B T D']:
     word_BTD = self.word[...][ids_BT]
     if kept_BT is not None:
       word_BTD = word_BTD * kept_BT[:, :, None]
-    places_1T = jnp.arange(ids_BT.shape[1])[None]
-    return self.around(word_BTD, places_1T, 0, seeds)
+    return self.around(word_BTD, places_BT, 0, seeds)
 
   def around(
     self,
@@ -226,9 +241,9 @@ class _Embeddings(nnx.Module):
     return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
 
 
-def _attend(real_BT, attention, inputs_BTX, seeds) -> jax.Array:
+def _attend(segments_BT, attention, inputs_BTX, seeds) -> jax.Array:
   heads, rate = attention.heads, attention.weights_rate
-  return self_attention(inputs_BTX, real_BT, heads, rate, seeds)
+  return self_attention(inputs_BTX, segments_BT, heads, rate, seeds)
 
 
 class Attention(nnx.Module):

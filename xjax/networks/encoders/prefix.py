@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, UInt32
 
 from xjax.networks.encoders.attention import Memory, attend_to_parts
-from xjax.networks.encoders.bert import Bert
+from xjax.networks.encoders.bert import Bert, SegmentsTB
 
 
 class Prefix(NamedTuple):
@@ -35,12 +35,12 @@ class Prefix(NamedTuple):
 def read_prefix(
   encoder: Bert,
   ids_TB: Int32[Array, 'T B'],
-  real_TB: Bool[Array, 'T B'],
+  segments_TB: SegmentsTB,
   lengths_B: Int32[Array, ' B'],
   rngs: nnx.Rngs | None,
 ) -> Prefix:
-  """Reads the documents of a batch."""
-  memory = encoder.memory(ids_TB, real_TB, rngs)
+  """Reads the documents of a batch, each in a column of its own."""
+  memory = encoder.memory(ids_TB, segments_TB, rngs)
   return Prefix(encoder, memory, lengths_B)
 
 

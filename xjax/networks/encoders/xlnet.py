@@ -18,11 +18,16 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
 from xjax.core.numerics import product
-from xjax.networks.encoders.attention import heads_per_group
+from xjax.networks.encoders.attention import (
+  Segments,
+  heads_per_group,
+  visible_tokens,
+)
 from xjax.networks.encoders.bert import (
   STDDEV,
   Attention,
   Layer,
+  SegmentsTB,
   Transformer,
 )
 from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
@@ -55,7 +60,8 @@ class XLNet(Transformer):
 
   A text and its last token, [CLS], are two segments. So `__call__` needs no
   types of tokens. As attention depends on differences of positions only, the
-  states of a text do not depend on padding.
+  states of a text depend neither on padding nor on the other documents of a
+  packed row.
 
   Parameters are float32. Products are computed in dtype. Softmax and norms are
   computed in float32.
@@ -80,10 +86,10 @@ class XLNet(Transformer):
   def states(
     self,
     ids_TB: Int32[Array, 'T B'],
-    real_TB: Bool[Array, 'T B'],
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    real_BT, seeds = real_TB.T, self.seeds(rngs)
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     first, places, last = [None] * 3 if seeds[0] is None else seeds[0]
     word_BTD = self.embeddings.word[...][ids_TB.T].astype(self.dtype)
     # All documents of a batch share the dropout of positions. Otherwise, each
@@ -95,7 +101,7 @@ class XLNet(Transformer):
     states = [seeded_dropout(word_BTD, self.rate, first)]
 
     def attend(attention, inputs_BTX, seeds):
-      return attention(inputs_BTX, offset_places, real_BT, seeds)
+      return attention(inputs_BTX, offset_places, segments_BT, seeds)
 
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
       run = self.recomputed(functools.partial(layer, attend))
@@ -146,7 +152,7 @@ class RelativeAttention(Attention):
     self,
     inputs_BTX: Float[Array, 'B T X'],
     offset_places: Float[Array, 'offsets D'],
-    real_BT: Bool[Array, 'B T'],
+    segments_BT: Segments,
     seeds: UInt32[Array, '2'] | None,
   ) -> Float[Array, 'B T D']:
     biases = self.word_bias, self.position_bias, self.segment_bias, self.segment
@@ -154,7 +160,7 @@ class RelativeAttention(Attention):
       inputs_BTX,
       self.position(offset_places),
       [x[...].astype(inputs_BTX.dtype) for x in biases],
-      real_BT,
+      segments_BT,
       self.weights_rate,
       seeds,
     )
@@ -164,7 +170,7 @@ def relative_attention(
   inputs_BTX: Float[Array, 'B T X'],
   offset_keys: Float[Array, 'offsets D'],
   biases: list[Float[Array, '...']],
-  real_BT: Bool[Array, 'B T'],
+  segments_BT: Segments,
   rate: float = 0.0,
   seeds: UInt32[Array, '2'] | None = None,
 ) -> Float[Array, 'B T D']:
@@ -180,7 +186,7 @@ def relative_attention(
   positions. s_ij is one of two vectors, for tokens of the same segment and of
   different segments. The last token of a document is a segment of its own.
 
-  inputs_BTX, real_BT and seeds are those of self_attention. offset_keys are
+  inputs_BTX, segments_BT and seeds are those of self_attention. offset_keys are
   the p, in the order of relative_positions. `biases` are u, v and w [heads, d],
   and the two vectors s [2, heads, d], that of the same segment first.
   """
@@ -200,9 +206,9 @@ def relative_attention(
     [x.reshape(*x.shape[:-2], turns, group, size) for x in biases[:3]],
     biases[3].reshape(2, turns, group, size).swapaxes(0, 1),
   )
-  last_BT = real_BT & ~jnp.pad(real_BT[:, 1:], ((0, 0), (0, 1)))
+  last_BT = _is_last(segments_BT)
   masks = (
-    real_BT[:, None, None],
+    visible_tokens(segments_BT)[:, None],
     last_BT[:, :, None] != last_BT[:, None],
   )
   run = jax.checkpoint(functools.partial(_attend, masks, rate, seeds))
@@ -211,8 +217,13 @@ def relative_attention(
   return mixed.transpose(1, 3, 0, 2, 4).reshape(batch, tokens, heads * size)
 
 
+def _is_last(segments_BT: Segments) -> Bool[Array, 'B T']:
+  after_BT = jnp.pad(segments_BT[:, 1:], ((0, 0), (0, 1)))
+  return (segments_BT != 0) & (segments_BT != after_BT)
+
+
 def _attend(
-  masks: tuple[Bool[Array, 'B 1 1 T'], Bool[Array, 'B T T']],
+  masks: tuple[Bool[Array, 'B 1 _ T'], Bool[Array, 'B T T']],
   rate: float,
   seeds: UInt32[Array, '2'] | None,
   turn: Int32[Array, ''],

@@ -166,11 +166,11 @@ class HierarchyViews(ViewsConfig):
     if not model.encoder.masks_words:
       kinds = kinds_that('masks_words', EncoderConfig)
       yield f'{where}: needs config.model.encoder={kinds}'
-    if tokens.dense or tokens.by_zone:
+    if tokens.dense or tokens.by_zone or tokens.packed:
       yield (
         f'{where}: needs data.tokens with one row of words or pieces for each '
         'document; config.data.tokens must not be FeatureFilesConfig(...), and '
-        'must not have by_zone=True'
+        'must not have by_zone=True or packed=True'
       )
     if config.train.rows.fused:
       yield (

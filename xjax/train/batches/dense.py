@@ -4,8 +4,10 @@ Buckets are the lengths to which documents are padded. A document goes to the
 smallest bucket that holds its tokens. All documents of a batch are in one
 bucket, so jit traces one program per bucket. If zones are kept apart, the
 length of a document is the length of its longest zone. All documents of a
-bucket are padded to the same number of zones. The content of a batch depends
-only on seed and index, not on the number of threads and processes.
+bucket are padded to the same number of zones. If documents are packed (several
+documents share a row), there is one bucket, and jit traces one program per
+number of rows. The content of a batch depends only on seed and index, not on
+the number of threads and processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +26,7 @@ from xjax.data.text.words import PAD_ID, UNKNOWN_ID
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.networks.batch import TokenBatch
 from xjax.train.batches.candidates import TrainShortlists
+from xjax.train.batches.packing import Packing
 from xjax.train.batches.zones import Zones
 
 if typing.TYPE_CHECKING:
@@ -45,10 +48,15 @@ class _Buckets:
   buckets: Sequence[int]  # ascending; the last holds the longest document
   share: Share = WHOLE  # this process's share of the rows of a batch
   padding: int = PAD_ID  # the token id that fills rows after documents
+  # Which documents share rows, all of the last bucket's length; None gives each
+  # document its own row.
+  packing: Packing | None = None
 
   def __post_init__(self) -> None:
     tokens, gold = self.tokens, self.gold
     widths = np.asarray(self.buckets, np.int64)
+    if self.packing:
+      widths = widths[-1:]
     self._own_rows = self.share.rows(self.batch_size)
     self._lengths_N = tokens.lengths.astype(np.int32)
     self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
@@ -75,6 +83,10 @@ class _Buckets:
       steps[shape] = int(self._batches[bucket])
     return steps
 
+  @property
+  def mean_length(self) -> float:
+    return float(self._lengths_N.mean())
+
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rows of batches, PAD in empty places, and their buckets."""
     order = order[np.argsort(self._bucket_N[order], kind='stable')]
@@ -91,13 +103,26 @@ class _Buckets:
     return rows, np.repeat(np.arange(len(batches)), batches)
 
   def _batch(self, rows: np.ndarray, bucket: int) -> TokenBatch:
+    if self.packing:
+      inputs = self._pack(rows, self.packing)
+    else:
+      inputs = self._read(rows[self._own_rows], bucket)
     rows = rows[self._own_rows]
     return TokenBatch(
-      **self._read(rows, bucket),
+      **inputs,
       positives_BP=self.gold.padded(rows, self._shapes[bucket][1], PAD),
       mask_B=rows != PAD,
       doc_B=rows,
     )
+
+  def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    documents = [
+      self.tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
+      for row in rows[self._own_rows]
+    ]
+    lengths_B, width = np.maximum(lengths_B, 1), self._shapes[0][0]
+    return packing.pack(documents, lengths_B, width, self.share, self.padding)
 
   def _read(
     self, rows: np.ndarray, bucket: int

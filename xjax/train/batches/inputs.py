@@ -37,6 +37,7 @@ from xjax.train.batches.dense import (
   Rows,
   TrainBatches,
 )
+from xjax.train.batches.packing import Packing, possible_rows
 from xjax.train.batches.zones import Zones
 
 _FEW_ROWS = 1024  # splits are judged in batches of this size or more
@@ -92,7 +93,8 @@ class TokenReader:
   dim: int  # size of these vectors
   batch_size: int  # for judging or predicting, over all processes
   # The rows of a batch that this process reads. These rows are divided among
-  # the devices along the data axis.
+  # the devices along the data axis. Two documents can be packed into one row
+  # only if both are for the same device.
   share: Share = WHOLE
 
   @property
@@ -107,6 +109,7 @@ class TokenReader:
     *,
     batch_size: int,
     seed: int,
+    accumulate: int = 1,
     shortlists: TrainShortlists | None = None,
   ) -> TrainBatches:
     """Returns shuffled batches for training, with the rows of this process."""
@@ -121,6 +124,7 @@ class TokenReader:
       share=self.share,
       workers=self.data.workers,
       padding=self._padding,
+      packing=self._packing(accumulate),
       shortlists=shortlists,
     )
 
@@ -198,8 +202,7 @@ class TokenReader:
     """Yields a batch of every shape that batches of texts can have."""
     # If zones are kept apart, only with one zone, as the number is unknown.
     for rows in self._sizes():
-      for width in self.data.tokens.buckets:
-        lengths = [width] * rows
+      for lengths in self._example_lengths(rows):
         indptr = offsets_of(lengths)
         tokens = Ragged(indptr, np.full(indptr[-1], UNKNOWN_ID, np.int32))
         documents = self._split_zones(tokens)
@@ -210,6 +213,18 @@ class TokenReader:
             'examples', ids, vectors, self.dim
           )
         yield from self._once(documents, Ragged.of([()] * rows), rows)
+
+  def _example_lengths(self, rows: int) -> Iterator[np.ndarray]:
+    """Yields lengths of documents [rows] for every shape of a batch."""
+    packing, buckets = self._packing(), self.data.tokens.buckets
+    if packing is None:
+      yield from (np.full(rows, width) for width in buckets)
+      return
+    # Documents that are longer than half of a row cannot share a row.
+    long = buckets[-1] // 2 + 1
+    each = rows // self.share.of
+    for n_long in possible_rows(each):
+      yield np.tile(np.where(np.arange(each) < n_long, long, 1), self.share.of)
 
   def document(self, document: str | Document) -> Document:
     return read_zones(document, self.data)
@@ -228,6 +243,10 @@ class TokenReader:
   def _padding(self) -> int:
     return PAD_ID if self.vocab is None else self.vocab.pad_id
 
+  def _packing(self, accumulate: int = 1) -> Packing | None:
+    packed = self.data.tokens.packed
+    return Packing(self.share.of, accumulate) if packed else None
+
   def _once(self, rows: Rows, gold: Ragged, batch_size: int) -> EvalBatches:
     return EvalBatches(
       rows,
@@ -236,6 +255,7 @@ class TokenReader:
       buckets=self.data.tokens.buckets,
       share=self.share,
       padding=self._padding,
+      packing=self._packing(),
     )
 
 

@@ -140,6 +140,11 @@ class HBGLConfig(HeadConfig):
         f'config.model.encoder.joined={encoder.joined}: {needs} (), because it '
         'reads all layers'
       )
+    if config.data.tokens.packed:
+      yield (
+        f'config.data.tokens.packed=True: {needs} False, because the levels '
+        'follow the tokens of one document'
+      )
     if not isinstance(config.model.views, NoViews):
       views = type(config.model.views).__name__
       yield (
