@@ -153,6 +153,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
   np.savetxt(here / 'inv_prop.txt', np.linspace(1, 9, L))
   right = zip(*np.nonzero(gold[:20] & (scores[:20] > 0)), strict=True)
   (here / 'filter.txt').write_text(''.join(f'{d} {i}\n' for d, i in right))
+  np.save(here / 'w.npy', rng.random((L, 10)))
   (here / 'odd.txt').write_text('1\n3\n5\n')
   parents = [
     {'id': '0'},

@@ -203,7 +203,7 @@ def test_flags_have_the_defaults_and_choices_of_the_library():
     defaults = {
       field.name: field.default for field in dataclasses.fields(JudgeRequest)
     }
-    for name in ('ks', 'propensity', 'seed'):
+    for name in ('ks', 'propensity', 'alphas', 'draws', 'seed'):
       assert flags[name].default == defaults[name], name
     assert flags['protocol'].default == defaults['protocols']
     assert flags['similarity'].default == defaults['similarity'].value

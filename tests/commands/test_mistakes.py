@@ -87,6 +87,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--slices=level:1 --output=x': (
       '--slices: level:1 needs labels with parents'
     ),
+    '--rank_weights=none.npy': 'none.npy: cannot be read as .npy',
     '--replicates=9': '--replicates works only with --ci',
     '--gold=none.txt': 'none.txt',
     '--output=README.md': 'README.md',

@@ -50,10 +50,12 @@ def predictions(seed, skill=0.5, n_docs=N):
 
 
 def criteria(protocol='xjax'):
+  rng = np.random.default_rng(1)
   return Criteria(
     ks=(1, 3, 5),
     protocols=(PROTOCOLS[protocol],),
     slices={'odd': np.arange(L) % 2 == 1},
+    ranks_LK=rng.random((L, 5)),
   )
 
 

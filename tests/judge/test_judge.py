@@ -15,12 +15,13 @@ from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria, main_metrics
 from xjax.judge.judge import NOTES, judge
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.metrics.label_metrics import AlphaCoverage, SampledCoverage
+from xjax.judge.metrics.metric import MetricSettings
 from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
 
 L, K = 14, 8
 KS = (1, 2, 5, 8)
+SETTINGS = MetricSettings(alphas=(0.3, 1.0), draws=(1, 7))
 # 50 and 51 are where the protocols disagree on what is frequent.
 COUNTS = np.array([90, 12, 60, 50, 0, 49, 3, 12, 0, 51, 1, 2000, 0, 700])
 
@@ -75,8 +76,9 @@ def expected(predictions, mask, protocol, criteria):
       for row, values in zip(ids.tolist(), scores.tolist(), strict=True)
     ],
     similarity=lambda a, b: float(vectors[a] @ vectors[b]),
-    alphas=(AlphaCoverage.alpha,),
-    drawn=(SampledCoverage.n_drawn,),
+    table_LK=criteria.ranks_LK,
+    alphas=SETTINGS.alphas,
+    drawn=SETTINGS.draws,
   )
   return reference.judge(ranked, KS, protocol)
 
@@ -92,6 +94,8 @@ def test_every_metric_under_every_protocol(seed):
     ks=KS,
     protocols=tuple(PROTOCOLS.values()),
     vectors_LD=unit_vectors(seed),
+    ranks_LK=np.random.default_rng(seed).random((L, K)),
+    settings=SETTINGS,
   )
   metrics = judge(predictions, criteria)
   assert NOTES not in metrics

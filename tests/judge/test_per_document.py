@@ -27,6 +27,7 @@ def criteria(*protocols, ks=KS):
     ks=ks,
     protocols=protocols or (XJAX,),
     vectors_LD=scipy.sparse.csr_array(vectors),
+    ranks_LK=np.random.default_rng(2).random((L, max(ks))),
   )
 
 
@@ -36,7 +37,7 @@ def rows_of(by):
 
 MEANS = (
   *('P', 'R', 'RP', 'nDCG', 'nDCG-full', 'Hit', 'PSP-raw', 'PSnDCG-full'),
-  'PSR',
+  *('PSR', 'weighted'),
 )
 
 

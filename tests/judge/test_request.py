@@ -28,7 +28,7 @@ def test_nothing_in_particular():
   ours, usual = criteria(JudgeRequest()), Criteria()
   for field in ('ks', 'kinds', 'protocols', 'propensity', 'slices', 'seed'):
     assert getattr(ours, field) == getattr(usual, field)
-  assert ours.vectors_LD is ours.weights_L is None
+  assert ours.vectors_LD is ours.ranks_LK is ours.weights_L is None
   assert not ours.replicates
   # What a run is judged by is usual.
   usual = Criteria(ks=(2, 7), propensity=(0.6, 2.6))
@@ -38,12 +38,16 @@ def test_nothing_in_particular():
   assert (found.ks, found.propensity) == ((3,), (0.5, 0.4))
 
 
-def test_what_is_said_arrives():
+def test_what_is_said_arrives(tmp_path):
+  np.save(tmp_path / 'w.npy', np.ones((3, 4), np.float32))
   asked = JudgeRequest(
     ks=(4, 1),
     protocols=('pyxclib', 'xjax', 'pyxclib'),
     propensity=(0.6, 2.6),
     slices=('bin:1-9',),
+    rank_weights=str(tmp_path / 'w.npy'),
+    alphas=(0.25,),
+    draws=(9, 99),
     replicates=7,
     seed=3,
   )
@@ -53,6 +57,8 @@ def test_what_is_said_arrives():
   assert found.propensity == (0.6, 2.6)
   assert found.slices['bin:1-9'].tolist() == [False, True, False]
   assert found.weights_L.tolist() == [0, 1, 2]
+  assert (found.settings.alphas, found.settings.draws) == ((0.25,), (9, 99))
+  assert found.ranks_LK.shape == (3, 4) and found.ranks_LK.dtype == np.float64
   assert (found.replicates, found.seed) == (7, 3)
 
 
@@ -81,12 +87,16 @@ def test_metrics_by_name(name, kinds):
     ('kinds', ('Q',), "'Q' is unknown; known metrics .* P@k, "),
     ('kinds', ('P@5',), "'P@5' is unknown; .*set cut-offs with --ks"),
     ('kinds', ('ILD',), 'ILD@k needs --similarity'),
+    ('kinds', ('weighted',), 'weighted@k needs --rank_weights'),
     ('protocols', (), 'give at least one protocol'),
     (
       'protocols',
       ('lmct',),
       "'lmct' is unknown; known protocols: all, xjax, lmtc",
     ),
+    ('alphas', (0.5, 1.1), 'recalls must be from 0 to 1'),
+    ('alphas', (float('nan'),), 'recalls must be from 0 to 1'),
+    ('draws', (0,), 'numbers of documents must be positive'),
     *(
       ('propensity', numbers, 'two numbers, A >= 0 and B > 0')
       for numbers in (
@@ -111,6 +121,28 @@ def test_what_would_change_nothing_is_refused(tmp_path):
   with pytest.raises(ConfigError, match='pecos, lmtc print none of these'):
     JudgeRequest(kinds=('PSP',), protocols=('pecos', 'lmtc'))
   JudgeRequest(kinds=('PSP',), protocols=('pecos', 'pyxclib'))
+
+
+@pytest.mark.parametrize(
+  ('array', 'message'),
+  [
+    (np.ones((2, 9)), r'float \[3, 5 or more\], but is float64 \[2, 9\]'),
+    (np.ones((3, 4)), r'but is float64 \[3, 4\]'),
+    (np.ones(3), r'but is float64 \[3\]'),
+    (np.ones((3, 5), np.int64), r'but is int64 \[3, 5\]'),
+    (np.full((3, 5), np.nan), 'W of weighted@k must be finite'),
+    (None, 'cannot be read as .npy'),
+    (b'not an array', 'cannot be read as .npy'),
+  ],
+)
+def test_rank_weights_that_do_not_fit(tmp_path, array, message):
+  path = tmp_path / 'w.npy'
+  if isinstance(array, bytes):
+    path.write_bytes(array)
+  elif array is not None:
+    np.save(path, array)
+  with pytest.raises(DataError, match=message):
+    criteria(JudgeRequest(ks=(1, 5), rank_weights=str(path)))
 
 
 def test_descriptors_of_three_kinds_of_files(tmp_path):

@@ -64,8 +64,7 @@ def test_a_list_that_may_hide_decisions_is_counted():
   assert every.sums[GOLD_LABELS] == 3
 
 
-def test_a_recall_that_is_met_to_the_last_bit(monkeypatch):
+def test_a_recall_that_is_met_to_the_last_bit():
   for correct, gold, alpha in ((51, 75, 0.68), (7, 10, 0.7), (1, 3, 1 / 3)):
     counts = (np.full(1, float(n)) for n in (correct, correct, gold))
-    monkeypatch.setattr(AlphaCoverage, 'alpha', alpha)
-    assert AlphaCoverage().over(PerLabel(*counts, 100)) == [1]
+    assert AlphaCoverage(alpha).over(PerLabel(*counts, 100)) == [1]

@@ -12,6 +12,7 @@ from xjax.data.schema import PROPENSITY
 from xjax.judge.metrics.metric import (
   Measure,
   MetricPoints,
+  MetricSettings,
   Protocol,
   kind_of,
   measures,
@@ -36,6 +37,8 @@ class Criteria:
   # Name -> bool [L], slices in addition to those of the predictions.
   slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   vectors_LD: scipy.sparse.csr_array | None = None  # of norm 1, for ILD
+  ranks_LK: np.ndarray | None = None  # for weighted@k
+  settings: MetricSettings = MetricSettings()  # the parameters of label metrics
   replicates: int = 0  # of the bootstrap; 0 gives no intervals
   seed: int = 0  # of the bootstrap's draws
   # Its first nodes are the judged labels; None for that of the predictions.
@@ -55,7 +58,7 @@ class Criteria:
     points = MetricPoints(
       tuple(self.ks), tuple(thresholds), tuple(bins), tuple(levels)
     )
-    printed = measures(metric_classes(), protocol, points)
+    printed = measures(metric_classes(), protocol, points, self.settings)
     return {
       name: measure
       for name, measure in printed.items()

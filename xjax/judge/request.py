@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import enum
 import math
+import os
 import pathlib
 
 import numpy as np
 import scipy.sparse
 
-from xjax.core.errors import ConfigError
+from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.types import MOST_RANKS, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.label_files import (
@@ -22,6 +23,7 @@ from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.metric import (
+  MetricSettings,
   Needs,
   Protocol,
   kinds_where,
@@ -58,6 +60,10 @@ class JudgeRequest:
   # tab-separated lines. Its parents replace the hierarchy of the predictions.
   labels: str = ''
   similarity: Similarity = Similarity.NONE  # of labels, for the metric ILD
+  rank_weights: str = ''  # .npy of float [L, K]: label, place; for weighted@k
+  # Recalls from 0 to 1, for coverage[a]@k.
+  alphas: Sequence[float] = MetricSettings.alphas
+  draws: Sequence[int] = MetricSettings.draws  # of documents, for coverage[n]@k
   replicates: int = 0  # of the bootstrap; if 0, there are no intervals
   seed: int = 0  # of the bootstrap's draws
 
@@ -65,6 +71,7 @@ class JudgeRequest:
     _cut_offs(self.ks)
     kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
     _propensity(self.propensity)
+    _metric_settings(self.alphas, self.draws)
     check_slice_names(self.slices)
     if self.labels and not pathlib.Path(self.labels).expanduser().is_file():
       raise ConfigError(f'--labels={self.labels}: no such file')
@@ -73,10 +80,19 @@ class JudgeRequest:
         f'--metrics: the protocols {", ".join(p.name for p in protocols)} '
         'print none of these metrics'
       )
-    if self.similarity is Similarity.NONE:
-      for kind in kinds_where(lambda metric: metric.needs is Needs.SIMILARITY):
-        if kind in kinds:
-          raise ConfigError(f'--metrics: {kind} needs --similarity')
+    self._check_needs(kinds)
+
+  def _check_needs(self, kinds: Sequence[str]) -> None:
+    """Checks that each requested metric has the flag that it needs."""
+    has_similarity = self.similarity is not Similarity.NONE
+    for need, flag, is_set in (
+      (Needs.SIMILARITY, '--similarity', has_similarity),
+      (Needs.RANK_WEIGHTS, '--rank_weights', bool(self.rank_weights)),
+    ):
+      users = kinds_where(lambda metric, need=need: metric.needs is need)
+      requested = [kind for kind in users if kind in kinds]
+      if requested and not is_set:
+        raise ConfigError(f'--metrics: {requested[0]} needs {flag}')
 
   def criteria(
     self,
@@ -103,8 +119,9 @@ class JudgeRequest:
       if self._has_parents(listed):
         hierarchy = _hierarchy(predictions.labels, described)
     usual = usual or Criteria()
+    ks = _cut_offs(self.ks) or tuple(usual.ks)
     return Criteria(
-      ks=_cut_offs(self.ks) or tuple(usual.ks),
+      ks=ks,
       kinds=_kinds(self.kinds),
       protocols=_protocols(self.protocols),
       propensity=_propensity(self.propensity) or usual.propensity,
@@ -113,6 +130,8 @@ class JudgeRequest:
         self.slices, predictions, hierarchy or predictions.hierarchy
       ),
       vectors_LD=self._vectors(predictions, described, train_gold),
+      ranks_LK=self._rank_weights(len(predictions.labels), max(ks)),
+      settings=_metric_settings(self.alphas, self.draws),
       replicates=self.replicates,
       seed=self.seed,
       hierarchy=hierarchy,
@@ -132,6 +151,24 @@ class JudgeRequest:
         '--similarity=descriptors'
       )
     return False
+
+  def _rank_weights(self, n_labels: int, deepest: int) -> np.ndarray | None:
+    """Reads the weights of weighted@k, float64 [L, K]; None without a file."""
+    path = self.rank_weights
+    if not path:
+      return None
+    try:
+      weights_LK = np.load(os.path.expanduser(path), allow_pickle=False)
+      shape, kind = tuple(weights_LK.shape), weights_LK.dtype.kind
+    except DAMAGE as error:
+      raise DataError(f'{path}: cannot be read as .npy: {error}') from error
+    fits = len(shape) == 2 and shape[0] == n_labels and shape[1] >= deepest
+    if not fits or kind != 'f' or not np.isfinite(weights_LK).all():
+      raise DataError(
+        f'{path}: W of weighted@k must be finite and float [{n_labels}, '
+        f'{deepest} or more], but is {weights_LK.dtype} {list(shape)}'
+      )
+    return weights_LK.astype(np.float64)
 
   def _vectors(
     self,
@@ -215,6 +252,16 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
         f'{", ".join(PROTOCOLS)}'
       )
   return tuple(PROTOCOLS[name] for name in dict.fromkeys(names))
+
+
+def _metric_settings(
+  alphas: Sequence[float], draws: Sequence[int]
+) -> MetricSettings:
+  if not all(0 <= alpha <= 1 for alpha in alphas):
+    raise ConfigError(f'--alphas={alphas}: recalls must be from 0 to 1')
+  if min(draws, default=1) < 1:
+    raise ConfigError(f'--draws={draws}: numbers of documents must be positive')
+  return MetricSettings(tuple(alphas), tuple(draws))
 
 
 def _propensity(values: Sequence[float]) -> tuple[float, ...]:

@@ -71,6 +71,7 @@ class SliceStatistics:
   # Frequency bin -> bool [L]; only for the slice of all labels.
   bins: Mapping[str, np.ndarray]
   weights_L: np.ndarray | None  # float64, inverse propensities
+  ranks_LK: np.ndarray | None  # see Criteria
   # Metric of similarity -> float64 [N, J], by cut-off.
   outside: Mapping[str, np.ndarray]
   absent: str  # why there are no propensities; '' if there are
@@ -103,6 +104,7 @@ class SliceStatistics:
     )
     supplied = {
       Needs.PROPENSITIES: weights_L,
+      Needs.RANK_WEIGHTS: criteria.ranks_LK,
       Needs.SIMILARITY: criteria.vectors_LD,
     }
     by_document = tuple(
@@ -125,6 +127,7 @@ class SliceStatistics:
       cuts=cuts,
       bins=bins,
       weights_L=weights_L,
+      ranks_LK=criteria.ranks_LK,
       outside={
         metric.name: metric.from_lists(part.lists.ids, ks, criteria.vectors_LD)
         for metric in by_document
@@ -205,6 +208,7 @@ class SliceStatistics:
         self.part.is_whole[filled],
         self.ks,
         self.weights_L,
+        self.ranks_LK,
         {name: values_NJ[filled] for name, values_NJ in self.outside.items()},
       )
       for metric in self.by_document:

@@ -10,18 +10,20 @@ from xjax.judge.metrics.label_metrics import Entropy, MicroF1
 from xjax.judge.metrics.metric import (
   Measure,
   MetricPoints,
+  MetricSettings,
   kind_of,
   measures,
   metric_classes,
 )
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
 
+SETTINGS = MetricSettings(alphas=(0.25,), draws=(7, 1000))
 BINS = '1-9', '1000+'
 
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
   points = MetricPoints(ks, thresholds, bins, levels=(1, 2))
-  return measures(metric_classes(), protocol, points)
+  return measures(metric_classes(), protocol, points, SETTINGS)
 
 
 def test_a_measure():

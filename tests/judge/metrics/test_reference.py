@@ -17,6 +17,7 @@ LISTS = [[2, 0, 4, 1], [1], [3, 0, 2]]
 GOLDS = [{0, 1, 5}, {1, 3}, set()]
 WEIGHTS = np.array([1.0, 2, 4, 1, 3, 5, 1, 1])
 TRAIN = np.array([1, 9, 10, 99, 100, 1000, 0, 0])
+TABLE_LK = np.arange(40.0).reshape(8, 5)
 PROBLEM = Problem(
   LISTS,
   GOLDS,
@@ -25,6 +26,7 @@ PROBLEM = Problem(
   train_counts=TRAIN,
   decisions=[{2, 0}, {1}, {3, 0}],
   similarity=lambda a, b: 1 / (1 + abs(a - b)),
+  table_LK=TABLE_LK,
   alphas=(0.0, 0.5, 0.6, 1.0),
   drawn=(1, 2),
 )
@@ -137,6 +139,14 @@ PROTOCOL = {**PROTOCOLS, 'means over all documents': COUNTED}
 def test_values_worked_out_on_paper(name):
   assert PROTOCOLS['attentionxml'].psndcg is Ratio.SUMS
   expect((1, 2, 3, 5), PROTOCOL.get(name, XJAX), BY_HAND[name])
+
+
+def test_weighted_by_label_and_place():
+  # Label 0 at the second place: 0 * 5 + 1; label 1 at the fourth and first.
+  expect((5,), XJAX, {'weighted@5': ((1 + 8) + 5) / 2})
+  # With 1 / k everywhere it is P@k (eq. 5 of Schultheis et al. 2022).
+  flat = dataclasses.replace(PROBLEM, table_LK=np.full((8, 3), 1 / 3))
+  expect((3,), XJAX, {'weighted@3': judge(flat, (3,), XJAX)['P@3']}, flat)
 
 
 def test_diversity():

@@ -40,6 +40,7 @@ class Problem:
   # N sets of labels above the threshold.
   decisions: Sequence[Collection[int]] | None = None
   similarity: Callable[[int, int], float] | None = None  # of two labels
+  table_LK: np.ndarray | None = None  # gains of a label at a place
   alphas: Sequence[float] = ()  # recalls of alpha-coverage
   drawn: Sequence[int] = ()  # numbers of documents of n'-coverage
 
@@ -91,6 +92,15 @@ def diversity(ranked, gold, k, similarity):
   return math.fsum(values) / max(len(values), 1)
 
 
+def weighted(ranked, gold, k, table_LK):
+  """The sum over hits of W[label, place] (Schultheis et al. 2022, eq. 4)."""
+  return math.fsum(
+    table_LK[label, place]
+    for place, label in enumerate(ranked[:k])
+    if label in gold
+  )
+
+
 # Metrics that are means over documents of a function of (list, gold, k).
 MEANS = {
   'P': lambda ranked, gold, k: hits(ranked, gold, k) / k,
@@ -125,8 +135,8 @@ def judge(problem, ks, protocol):
     values['micro-F1'] = f_beta(*map(sum, zip(*counts.values())))
     values['macro-F1'] = macro(f_beta, counts)
     golds = sum(gold for *_, gold in counts.values())
-    weighted = math.fsum(f_beta(*row) * row[2] for row in counts.values())
-    values['weighted-F1'] = ratio(weighted, golds)
+    total = math.fsum(f_beta(*row) * row[2] for row in counts.values())
+    values['weighted-F1'] = ratio(total, golds)
   return values
 
 
@@ -158,6 +168,8 @@ def _document_values(problem, k, protocol):
   values = {
     name: _mean(problem, protocol, value, k) for name, value in MEANS.items()
   }
+  if problem.table_LK is not None:
+    values['weighted'] = _mean(problem, protocol, weighted, k, problem.table_LK)
   if problem.similarity is not None:
     values['ILD'] = _mean(problem, protocol, diversity, k, problem.similarity)
   return values

@@ -25,6 +25,9 @@ _JUDGING = {
   'slices': 'slices',
   'labels': 'labels',
   'similarity': 'similarity',
+  'rank_weights': 'rank_weights',
+  'alphas': 'alphas',
+  'draws': 'draws',
 }
 # Flags for the use of files of predictions -> fields of JudgeFiles.
 _FILE_FLAGS = {
@@ -39,7 +42,10 @@ _FILE_FLAGS = {
 # This flag is for files of predictions, and also for runs.
 _LEAVE_OUT = 'leave_out'
 # Flags that request metrics which only the full table shows.
-_IN_FULL = 'ks', 'metrics', 'propensity', 'inv_prop', 'similarity'
+_IN_FULL = (
+  *('ks', 'metrics', 'propensity', 'inv_prop', 'similarity', 'rank_weights'),
+  *('alphas', 'draws'),
+)
 
 
 def define_judging() -> None:
@@ -50,6 +56,26 @@ def define_judging() -> None:
     'none',
     ('none', 'descriptors', 'co_occurrence'),
     'How the metric ILD computes the similarity of two labels.',
+  )
+  flags.DEFINE_string(
+    'rank_weights',
+    '',
+    '.npy file with the weights W of the metric weighted@k: float [L, K], a '
+    'weight for each of L labels at each of K ranks.',
+  )
+  _tuple(
+    'alphas',
+    float,
+    (0.5,),
+    'Values of `a` for the metric coverage[a=...]@k; each is a recall from 0 '
+    'to 1.',
+  )
+  _tuple(
+    'draws',
+    int,
+    (1000,),
+    'Values of `n` for the metric coverage[n=...]@k; each is a number of drawn '
+    'documents.',
   )
   define_conventions()
 

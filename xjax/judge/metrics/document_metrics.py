@@ -229,3 +229,17 @@ class Diversity(DocumentMetric):
 
   def known(self, lists: RankedLists) -> Bool[np.ndarray, 'B J']:
     return lists.deep_BJ | lists.whole_B[:, None]
+
+
+class Weighted(DocumentMetric):
+  """Sums the user's W[label, place] of hits (Schultheis et al. 2022, eq. 4)."""
+
+  name = 'weighted@k'
+  needs = Needs.RANK_WEIGHTS
+
+  def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
+    ranks_LK = lists.ranks_LK
+    depth = min(ranks_LK.shape[1], lists.ids_BK.shape[1])
+    ids_BK, hits_BK = lists.ids_BK[:, :depth], lists.hits_BK[:, :depth]
+    gain_BK = ranks_LK[np.maximum(ids_BK, 0), np.arange(depth)]
+    return lists.first(np.where(hits_BK, gain_BK, 0))

@@ -3,7 +3,7 @@
 They count every document, also without gold. In a label's terms, 0 / 0 is 0.
 """
 
-from typing import ClassVar
+import dataclasses
 
 from jaxtyping import Float
 import numpy as np
@@ -13,6 +13,7 @@ from xjax.judge.metrics.metric import (
   GOLD,
   PREDICTED,
   LabelMetric,
+  MetricSettings,
   Numbers,
   PerLabel,
   Protocol,
@@ -159,6 +160,7 @@ class Coverage(LabelMetric):
     return (labels.correct_L > 0).astype(np.float64)
 
 
+@dataclasses.dataclass(frozen=True)
 class AlphaCoverage(LabelMetric):
   """Computes the share of labels whose recall is at least alpha, in [0, 1].
 
@@ -166,9 +168,13 @@ class AlphaCoverage(LabelMetric):
   above 0, as in Coverage.
   """
 
-  alpha: ClassVar[float] = 0.5
+  alpha: float
   name = 'coverage[a]@k'
   only_correct = ignores_wrong = True
+
+  @classmethod
+  def variants(cls, settings: MetricSettings) -> tuple['AlphaCoverage', ...]:
+    return tuple(map(cls, settings.alphas))
 
   @property
   def label(self) -> str:
@@ -182,6 +188,7 @@ class AlphaCoverage(LabelMetric):
     return enough_L.astype(np.float64)
 
 
+@dataclasses.dataclass(frozen=True)
 class SampledCoverage(LabelMetric):
   """Computes the expected coverage of n' = n_drawn documents of n, drawn again.
 
@@ -189,9 +196,13 @@ class SampledCoverage(LabelMetric):
   correct predictions of label l (Schultheis et al. 2022, eq. 24-25).
   """
 
-  n_drawn: ClassVar[int] = 1000
+  n_drawn: int
   name = 'coverage[n]@k'
   only_correct = ignores_wrong = True
+
+  @classmethod
+  def variants(cls, settings: MetricSettings) -> tuple['SampledCoverage', ...]:
+    return tuple(map(cls, settings.draws))
 
   @property
   def label(self) -> str:

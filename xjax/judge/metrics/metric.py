@@ -14,7 +14,7 @@ import functools
 import itertools
 import re
 import sys
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from jaxtyping import Bool, Float, Int
 import numpy as np
@@ -67,12 +67,15 @@ class Needs(enum.Enum):
 
   NOTHING = 'nothing'
   PROPENSITIES = 'inverse propensities of labels'
+  RANK_WEIGHTS = 'weights of labels by place'
   SIMILARITY = 'vectors of labels'
   HIERARCHY = 'parents of labels'
 
 
+# These metrics are computed only if the user supplies what they need.
+USER_SUPPLIED = Needs.RANK_WEIGHTS, Needs.SIMILARITY
 # If what these metrics need is absent, tables leave the metrics out.
-OPTIONAL = Needs.SIMILARITY, Needs.HIERARCHY
+OPTIONAL = *USER_SUPPLIED, Needs.HIERARCHY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Protocol:
   @property
   def simple_kinds(self) -> tuple[str, ...]:
     """Returns the kinds of metrics that need no extra file and no dev split."""
-    from_user = kinds_where(lambda metric: metric.needs is Needs.SIMILARITY)
+    from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
     simple = (kind for kind in self.kinds if kind not in from_user)
     return tuple(kind for kind in simple if not kind.endswith(TUNED))
 
@@ -131,6 +134,14 @@ def cut_offs(metrics: Iterable[str]) -> tuple[int, ...]:
   """Returns the cut-offs of metrics, such as 5 for 'P@5', ascending."""
   ks = {int(k) for metric in metrics for k in re.findall(r'@(\d+)', metric)}
   return tuple(sorted(ks))
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricSettings:
+  """Holds the parameters of label metrics."""
+
+  alphas: tuple[float, ...] = (0.5,)  # of AlphaCoverage
+  draws: tuple[int, ...] = (1000,)  # of SampledCoverage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +180,11 @@ class Metric:
   def label(self) -> str:
     """Returns the name with the parameters, such as `coverage[a=0.5]@k`."""
     return self.name
+
+  @classmethod
+  def variants(cls, settings: MetricSettings) -> tuple[Self, ...]:
+    """Returns a metric of this class for each value of its parameters."""
+    return (cls(),)
 
   @classmethod
   def kinds(cls) -> tuple[str, ...]:
@@ -414,12 +430,14 @@ def measures(
   classes: Sequence[type[Metric]],
   protocol: Protocol,
   points: MetricPoints,
+  settings: MetricSettings,
 ) -> Mapping[str, Measure]:
   """Returns the metrics that a protocol prints, by full name such as `P@5`."""
   table: dict[str, Measure] = {}
   kinds = set(protocol.kinds)
   followed = None, protocol.psndcg, protocol.psr
-  for metric in (cls() for cls in classes if cls.follows in followed):
+  classes = [cls for cls in classes if cls.follows in followed]
+  for metric in (each for cls in classes for each in cls.variants(settings)):
     for measure in metric.measures(protocol, points):
       if kind_of(measure.name) not in kinds:
         continue

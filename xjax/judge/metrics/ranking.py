@@ -24,6 +24,8 @@ class RankedLists:
   whole_B: Bool[np.ndarray, ' B']  # whether every listable label is listed
   ks: tuple[int, ...]
   weights_L: Float[np.ndarray, ' L'] | None = None
+  # Weights by place, for weighted@k.
+  ranks_LK: Float[np.ndarray, 'L places'] | None = None
   # By name of the metric: [B, J], from DocumentMetric.from_lists.
   outside: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
