@@ -41,7 +41,7 @@ def test_the_calibration_of_a_run_counts_for_its_own_checkpoint(workdir):
     )
     assert 'calibrated' in str(reliability_blocks(group_by_seed([alone])))
   (path / 'eval' / 'dev' / 'judged.json').write_text(
-    '{"step": 10, "files": []}'
+    '{"step": 10, "files": {}}'
   )
   for source in (path, path / 'eval' / 'dev'):
     (run,) = read_runs([source])

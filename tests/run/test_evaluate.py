@@ -127,19 +127,20 @@ def test_an_unfinished_folder_is_not_believed(read_run, workdir):
   assert saved_threshold(workdir, read_run.best_step) is None
 
 
-def test_a_file_that_is_missing_is_named(
+def test_a_file_that_is_not_of_the_set_is_named(
   read_config, read_run, workdir, caplog
 ):
   name = 'predictions.npz'
   path = workdir.evaluation('dev') / name
   before = path.read_bytes()
-  path.unlink()
-  says = f'dev/{name}: is missing, but .* --split=dev'
-  with pytest.raises(DataError, match=says):
+  shutil.copy(workdir.evaluation('test') / name, path)
+  with pytest.raises(DataError, match=f'dev/{name}: is not .* --split=dev'):
     saved_threshold(workdir, read_run.best_step)
+  with pytest.raises(DataError, match=f'dev/{name}: is not .* --split=dev'):
+    read_runs([workdir.path])
   # The same command judges again, and says why.
   assert fit(read_config, workdir.path).metrics == read_run.metrics
-  assert f'dev/{name}: is missing' in caplog.text
+  assert f'dev/{name}: is not' in caplog.text
   assert path.read_bytes() == before
 
 
@@ -165,8 +166,8 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
     patch.setattr(os, 'replace', killed_midway)
     evaluate_split(workdir.path, 'dev')
   assert workdir.evaluation('dev') / 'metrics.json' in moved
-  says = 'dev: is not complete, because judged.json is missing or unfinished'
-  with pytest.raises(DataError, match=says + '.*workdir=.* --split=dev'):
+  says = 'dev/predictions.npz: is not the file .* together with .*'
+  with pytest.raises(DataError, match=says + 'workdir=.* --split=dev'):
     read_runs([workdir.path])
   with pytest.raises(DataError, match=says):
     read_runs([workdir.evaluation('dev')])

@@ -129,8 +129,11 @@ def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
   (tmp_path / 'in.jsonl').write_bytes(before['in.jsonl'])
   assert contents(tmp_path) == before
   read_judged(JudgeFiles(npz))
-  lines.unlink()
-  with pytest.raises(DataError, match=r'out\.jsonl: is miss.*predict again'):
+  # Files of two sets are not mixed.
+  other = npz.read_bytes()
+  tag(rows[:3])
+  npz.write_bytes(other)
+  with pytest.raises(DataError, match=r'out\.npz: is not .*predict again'):
     read_judged(JudgeFiles(npz))
 
 
@@ -146,7 +149,10 @@ def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
   assert page.name in listed
   predict_file(*call)  # the next set has no page
   assert not page.exists()
+  predict_file(*call, explain=2, page=explanation_page)
   page.write_text('mine')
+  predict_file(*call)
+  assert page.read_text() == 'mine'
   with pytest.raises(WriteError, match='out.html: is not a file of an earlier'):
     predict_file(*call, explain=2, page=explanation_page)
   assert page.read_text() == 'mine'

@@ -67,7 +67,7 @@ value = json.loads(path.read_text().splitlines()[-1])['metrics']['all']['RP@5']
 (workdir / 'eval' / 'dev').mkdir(parents=True, exist_ok=True)
 (workdir / 'eval' / 'dev' / 'metrics.json').write_text(
   json.dumps({'xjax': {'all': {'RP@5': value}}}))
-(workdir / 'eval' / 'dev' / 'judged.json').write_text('{"files": []}')
+(workdir / 'eval' / 'dev' / 'judged.json').write_text('{"files": {}}')
 alive.unlink()
 """
 

@@ -88,7 +88,7 @@ class Sweep:
     folder.mkdir(parents=True, exist_ok=True)
     table = {'xjax': {'all': {'RP@5': value}}}
     (folder / 'metrics.json').write_text(json.dumps(table))
-    (folder / 'judged.json').write_text('{"files": []}')
+    (folder / 'judged.json').write_text('{"files": {}}')
     self.process.code = 0
     return self.attempt.advance()
 
@@ -167,7 +167,7 @@ def test_the_value_of_a_finished_run(tmp_path):
   (folder / 'metrics.json').write_text(json.dumps({'xjax': table}))
   with pytest.raises(DataError, match='judged.json is missing'):
     final_value(tmp_path, 'few/RP@5')
-  (folder / 'judged.json').write_text('{"files": []}')
+  (folder / 'judged.json').write_text('{"files": {}}')
   assert final_value(tmp_path, 'few/RP@5') == 0.2
   for metric in ('all/P@1', 'all/P@3', 'zero/P@1'):
     with pytest.raises(DataError, match='has no value on dev'):

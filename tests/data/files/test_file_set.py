@@ -10,7 +10,7 @@ import pytest
 
 from xjax.core.atomic import WriteError, remove_temporaries
 from xjax.core.errors import DataError
-from xjax.data.files.file_set import read_mark, writing_set
+from xjax.data.files.file_set import file_digest, read_mark, writing_set
 
 
 @pytest.fixture
@@ -28,11 +28,13 @@ def contents(folder):
   return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-def test_a_set_has_a_mark_with_facts_and_names(mark):
+def test_a_set_has_a_mark_with_facts_and_digests(mark):
   write(mark, a='one', b='two')
   assert sorted(contents(mark.parent)) == ['a', 'b', 'mark.json']
   assert read_mark(mark, 'again') == {'step': 3}
-  assert json.loads(mark.read_text())['files'] == ['a', 'b']
+  listed = json.loads(mark.read_text())['files']
+  assert listed['a'] == file_digest(mark.parent / 'a')
+  assert len(listed['a']) == 64 and listed['a'] != listed['b']
 
 
 def test_a_block_that_fails_changes_nothing(mark):
@@ -46,19 +48,11 @@ def test_a_block_that_fails_changes_nothing(mark):
 
 def test_files_that_a_new_set_lacks_are_removed(mark):
   write(mark, a='one', b='two', c='three')
+  (mark.parent / 'c').write_text('of the user')
   (mark.parent / 'd').write_text('of the user')
   write(mark, a='four')
   left = contents(mark.parent)
-  assert sorted(left) == ['a', 'd', 'mark.json'] and left['a'] == 'four'
-
-
-def test_only_files_beside_the_mark_are_removed(mark):
-  write(mark, a='one')
-  other = mark.parent.parent / 'b'
-  other.write_text('of the user')
-  mark.write_text('{"files": ["../b"]}')
-  write(mark, a='two')
-  assert other.exists()
+  assert sorted(left) == ['a', 'c', 'd', 'mark.json'] and left['a'] == 'four'
 
 
 @pytest.mark.parametrize(
@@ -66,8 +60,11 @@ def test_only_files_beside_the_mark_are_removed(mark):
   [
     ('mark.json', None, 'folder: is not complete'),
     ('a', None, 'a: is missing, but .*mark.json lists it'),
+    ('a', 'two', 'a: is not the file'),
     ('mark.json', '[]', 'not a JSON object'),
     ('mark.json', '[' * 10**5, 'cannot be read'),
+    ('mark.json', '{"files": ["a"]}', 'must have the digest'),
+    ('mark.json', '{"files": {"../a": ""}}', 'must have the digest'),
   ],
 )
 def test_what_is_wrong_with_a_set(mark, name, text, message):
@@ -87,8 +84,7 @@ def test_a_message_names_the_folder_that_the_user_knows(mark):
   (mark.parent / 'a').mkdir(parents=True)
   with pytest.raises(WriteError, match='folder: cannot be written'):
     write(mark, a='one')
-  with pytest.raises(DataError, match='folder: is not complete'):
-    read_mark(mark, 'again')
+  assert [p.name for p in mark.parent.iterdir()] == ['a']
 
 
 def test_what_a_killed_process_leaves_is_swept(mark):
@@ -147,6 +143,20 @@ def test_a_set_is_never_mixed_wherever_its_writer_is_killed(mark, killed_at):
     assert sorted(contents(mark.parent)) == ['a', 'b', 'mark.json'], n
     n += 1
   assert n > 6
+
+
+def test_two_writers_at_once_do_not_both_succeed(mark, monkeypatch):
+  replace = os.replace
+
+  def replace_after_another(source, target):
+    replace(source, target)
+    if target.name == 'b':
+      (target.parent / 'a').write_text('of another process')
+
+  monkeypatch.setattr(os, 'replace', replace_after_another)
+  says = 'a: is not .* another process wrote here'
+  with pytest.raises(DataError, match=says):
+    write(mark, a='one', b='two')
 
 
 def contents_of_set(mark):

@@ -1,7 +1,8 @@
 """Writes files that belong together as one set, and checks such a set.
 
-A set has a mark, which is a JSON file in the same folder. The mark lists the
-files of the set. While they are replaced, the mark says that it is unfinished.
+A set has a mark, which is a JSON file in the same folder. The mark has the
+SHA-256 of each file of the set. So if all files are as the mark says, the set
+is complete, and all its files are from the same command.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,7 +23,8 @@ from xjax.core.atomic import (
 from xjax.core.errors import DataError
 from xjax.data.files.json_lines import parse_object
 
-_FILES, _UNFINISHED = 'files', 'unfinished'  # fields of a mark
+FILES = 'files'  # the field of a mark with the digests
+_AT_ONCE = 'another process wrote here at the same time; start again'
 
 
 def file_digest(path: str | os.PathLike) -> str:
@@ -49,29 +51,33 @@ def writing_set(
   """Replaces a set by the files that the `with` block writes.
 
   The block writes into a temporary folder; if it fails, the old set stays.
-  Otherwise the files of the old set are removed or replaced, and the new mark
-  gets the `facts`. If the process is killed in between, readers refuse the set.
-  The next writer removes what a killed one has left.
+  Otherwise unchanged files that only the old set has are removed, then the new
+  mark, with the `facts`, and then the new files replace the old ones. So if the
+  process is killed, the set is complete, or a file is not as the mark says. The
+  next writer removes what a killed one has left. A DataError says that another
+  process has written the set at the same time.
   """
   folder = mark.parent
   remove_temporaries(folder, glob.escape(mark.name))
   with temporary_folder(mark) as new:
     try:
       yield new
-      names = sorted(path.name for path in new.iterdir())
-      write_json(new / mark.name, {**facts, _FILES: names})
+      digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
+      write_json(new / mark.name, {**facts, FILES: digests})
       with writing(folder):
-        old = _listed(mark)
-        listed = sorted(old.union(names))
-        write_json(mark, {_UNFINISHED: True, _FILES: listed})
-        for name in old.difference(names):
-          (folder / name).unlink(missing_ok=True)
-        for name in names:
-          os.replace(new / name, folder / name)
+        for path in _unlisted(mark, digests):
+          path.unlink()
         os.replace(new / mark.name, mark)
+        try:
+          for name in digests:
+            os.replace(new / name, folder / name)
+        except OSError:
+          mark.unlink()
+          raise
     except WriteError as error:
       # Users know the folder, but not the temporary folder.
       raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
+  read_mark(mark, _AT_ONCE)
 
 
 def check_unlisted(
@@ -79,38 +85,56 @@ def check_unlisted(
 ) -> None:
   """Raises a WriteError if a new set would replace a file from elsewhere."""
   # Such a file has one of the `names`, but is not listed in the mark.
-  for name in set(names) - _listed(mark):
+  try:
+    listed = _digests(read_json(mark), mark)
+  except DataError:
+    listed = {}
+  for name in names:
     path = mark.parent / name
-    if os.path.lexists(path):
+    if name not in listed and os.path.lexists(path):
       raise WriteError(f'{path}: is not a file of an earlier {owner}; {remedy}')
 
 
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Returns a mark's facts; a DataError if the set lacks it, or a file."""
-  facts = read_json(mark) if mark.is_file() else {_UNFINISHED: True}
-  if facts.get(_UNFINISHED):
+  """Returns a mark's facts; a DataError with `remedy` if a file differs."""
+  if not mark.is_file():
     raise DataError(
-      f'{mark.parent}: is not complete, because {mark.name} is missing or '
-      'unfinished: the command that writes this folder was interrupted; '
-      f'{remedy}'
+      f'{mark.parent}: is not complete, because {mark.name} is missing: the '
+      f'command that writes this folder was interrupted; {remedy}'
     )
-  for name in _names(facts):
-    if not (mark.parent / name).is_file():
+  facts = read_json(mark)
+  for name, digest in _digests(facts, mark, f'; {remedy}').items():
+    path = mark.parent / name
+    if not path.is_file():
+      raise DataError(f'{path}: is missing, but {mark} lists it; {remedy}')
+    if file_digest(path) != digest:
       raise DataError(
-        f'{mark.parent / name}: is missing, but {mark} lists it; {remedy}'
+        f'{path}: is not the file that was written together with {mark}; '
+        f'{remedy}'
       )
-  return {name: fact for name, fact in facts.items() if name != _FILES}
+  facts.pop(FILES)
+  return facts
 
 
-def _listed(mark: pathlib.Path) -> set[str]:
-  """Returns the names in a mark; none if it is missing or damaged."""
+def _digests(
+  facts: Mapping[str, Any], mark: pathlib.Path, remedy: str = ''
+) -> dict[str, str]:
+  digests = facts.get(FILES)
+  if not isinstance(digests, dict) or not all(
+    isinstance(digest, str) and pathlib.PurePath(name).name == name
+    for name, digest in digests.items()
+  ):
+    raise DataError(
+      f'{mark}: {FILES} must have the digest of each file{remedy}'
+    )
+  return digests
+
+
+def _unlisted(mark: pathlib.Path, names: Collection[str]) -> list[pathlib.Path]:
+  """Returns the unchanged files of a set that are not in `names`."""
   try:
-    return _names(read_json(mark))
+    digests = _digests(read_json(mark), mark)
+    old = {mark.parent / n: d for n, d in digests.items() if n not in names}
+    return [p for p, d in old.items() if p.is_file() and file_digest(p) == d]
   except DataError:
-    return set()
-
-
-def _names(facts: Mapping[str, Any]) -> set[str]:
-  # A name with a folder could be that of a file outside the set.
-  names = facts.get(_FILES, ())
-  return {name for name in names if pathlib.PurePath(name).name == name}
+    return []

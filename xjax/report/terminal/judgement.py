@@ -101,9 +101,9 @@ def write_judgement(
   """Writes predictions and their metrics to a folder, as one set.
 
   The files are predictions.npz, metrics.json, metrics.csv, documents.jsonl,
-  calibration.json if the scores are calibrated, and judged.json, which lists
-  the other files. xjax compare and xjax report can read the folder. `split`
-  names the run's folder below eval/, if there is a calibration.
+  calibration.json if the scores are calibrated, and judged.json, which has the
+  digests of the other files. xjax compare and xjax report can read the folder.
+  `split` names the run's folder below eval/, if there is a calibration.
   """
   mark = pathlib.Path(folder).expanduser() / MARK
   if calibration and calibration.reason:
