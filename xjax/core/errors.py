@@ -12,8 +12,7 @@ import zlib
 DAMAGE = (
   AttributeError,
   EOFError,
-  IndexError,
-  KeyError,
+  LookupError,
   MemoryError,
   OSError,
   OverflowError,

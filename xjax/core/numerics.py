@@ -64,3 +64,10 @@ def column_sums(x_BC: Float32[Array, 'B C']) -> Float32[Array, ' C']:
     cpu=lambda x_BC: product(jnp.ones(x_BC.shape[0]), x_BC, (0, 0)),
     default=lambda x_BC: x_BC.sum(axis=0),
   )
+
+
+def mix_bits(x: jax.Array) -> jax.Array:
+  """Hashes uint32 numbers by a permutation (C. Wellons), without collisions."""
+  x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+  x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+  return x ^ (x >> 16)

@@ -17,10 +17,7 @@ from typing import ClassVar, Self, TypeVar
 from absl import logging
 import tqdm
 
-from xjax.core.distributed import (
-  is_connected,
-  is_host0,
-)
+from xjax.core.distributed import is_connected, is_host0
 from xjax.core.errors import printable
 
 T = TypeVar('T')
@@ -53,12 +50,7 @@ class Progress(contextlib.AbstractContextManager):
   _spoke: ClassVar[float] = 0.0  # time of the last line
 
   def __init__(
-    self,
-    work: str,
-    total: int | None = None,
-    *,
-    done: int = 0,
-    unit: str = '',
+    self, work: str, total: int | None = None, *, done: int = 0, unit: str = ''
   ):
     """Describes `total` parts of work (None: unknown), each a `unit`."""
     self.done = done
@@ -153,11 +145,7 @@ class Heartbeat(Progress):
 
 @contextlib.contextmanager
 def progress(
-  items: Iterable[T],
-  work: str,
-  *,
-  total: int | None = None,
-  unit: str = '',
+  items: Iterable[T], work: str, *, total: int | None = None, unit: str = ''
 ) -> Iterator[Iterator[T]]:
   """Opens a context whose iterator over items shows the progress."""
   if total is None:

@@ -239,11 +239,7 @@ def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
   ids, keys, n = scores.indices, scores.data, scores.shape[0]
   rows = np.repeat(np.arange(n), np.diff(scores.indptr))
   if query.weights is not None:
-    a, b = np.float32(query.weights.sigmoid)
-    # A label with weight 0 gets -inf, so that it is never listed.
-    with np.errstate(divide='ignore'):
-      logs = np.log(np.asarray(query.weights.values)[ids].astype(np.float32))
-    keys = logs - np.logaddexp(np.float32(0), -a * keys - b)
+    keys = query.weights.weighted(ids, keys).astype(np.float32)
   listed = np.ones(len(ids), bool)
   if query.allowed is not None:
     own = query.allowed

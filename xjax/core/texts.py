@@ -4,12 +4,13 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
+import operator
 from typing import Any, Self
 import zlib
 
 import numpy as np
 
-from xjax.core.types import offsets_of
+from xjax.core.types import Ragged, offsets_of
 
 _ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
@@ -57,15 +58,12 @@ class Texts(Sequence):
     return self.unpack(self.data[start:end].tobytes())
 
   def _take(self, rows: np.ndarray) -> Self:
-    starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
-    offsets = _narrow(offsets_of(lengths))
-    data = np.empty(offsets[-1], np.uint8)
-    for first in range(0, len(rows), _ROWS):
-      part = slice(first, first + _ROWS)
-      begin, end = offsets[first], offsets[min(first + _ROWS, len(rows))]
-      shift = starts[part].astype(np.int64) - offsets[:-1][part]
-      source = np.arange(begin, end) + np.repeat(shift, lengths[part])
-      data[begin:end] = self.data[source]
+    offsets = _narrow(offsets_of(np.diff(self.offsets)[rows]))
+    packed, data = Ragged(self.offsets, self.data), np.empty(offsets[-1], 'u1')
+    for first in range(0, len(rows), _ROWS):  # indices take much memory
+      bounds = offsets[first : first + _ROWS + 1]
+      part = packed.take(rows[first : first + _ROWS])
+      data[bounds[0] : bounds[-1]] = part.values
     return type(self)(data, offsets)
 
   def bytes(self) -> np.ndarray:
@@ -83,16 +81,9 @@ class Texts(Sequence):
     return map(self.unpack, self.packed_rows())
 
   def __eq__(self, other: object) -> bool:
-    if isinstance(other, type(self)):
-      return np.array_equal(self.bytes(), other.bytes()) and np.array_equal(
-        np.diff(self.offsets), np.diff(other.offsets)
-      )
     if not isinstance(other, Sequence) or isinstance(other, str):
       return NotImplemented
-    return len(self) == len(other) and all(
-      value == other_value
-      for value, other_value in zip(self, other, strict=True)
-    )
+    return len(self) == len(other) and all(map(operator.eq, self, other))
 
   __hash__ = None
 

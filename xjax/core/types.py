@@ -108,9 +108,9 @@ class Ragged:
     return Ragged(offsets_of(kept)[self.indptr], self.values[kept])
 
   def take(self, rows: np.ndarray) -> 'Ragged':
-    starts, lengths = self.indptr[:-1][rows], self.lengths[rows]
-    indptr = offsets_of(lengths)
-    shift = np.repeat(starts - indptr[:-1], lengths)
+    starts, ends = self.indptr[:-1][rows], self.indptr[1:][rows]
+    indptr = offsets_of(ends - starts)
+    shift = np.repeat(starts - indptr[:-1], ends - starts)
     return Ragged(indptr, self.values[np.arange(indptr[-1]) + shift])
 
   def padded(self, rows: np.ndarray, width: int, fill: int) -> np.ndarray:

@@ -11,11 +11,7 @@ from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults
-from xjax.data.files.json_lines import (
-  numbered_lines,
-  open_text,
-  read_records,
-)
+from xjax.data.files.json_lines import numbered_lines, open_text, read_records
 from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
 

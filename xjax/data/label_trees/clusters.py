@@ -181,11 +181,7 @@ def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def clustered_tree(
-  n_labels: int,
-  degrees: Sequence[int],
-  part: Part,
-  seed: int,
-  whole: int = 0,
+  n_labels: int, degrees: Sequence[int], part: Part, seed: int, whole: int = 0
 ) -> LabelTree:
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 

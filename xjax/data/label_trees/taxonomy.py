@@ -66,9 +66,7 @@ class TaxonomyTree(TreeConfig):
 
 
 def taxonomy_tree(
-  ids: Sequence[str],
-  parents: Mapping[str, Sequence[str]],
-  gold: Ragged,
+  ids: Sequence[str], parents: Mapping[str, Sequence[str]], gold: Ragged
 ) -> LabelTree:
   """Builds the tree in which each label is below its first parent.
 

@@ -76,10 +76,7 @@ class Subwords:
 
   @classmethod
   def fit(
-    cls,
-    texts: Iterable[str],
-    max_words: int = 1000,
-    summary_last: bool = False,
+    cls, texts: Iterable[str], max_words: int = 1000, summary_last: bool = False
   ) -> 'Subwords':
     """Makes a small tokenizer like BERT's, for encoders without pretraining.
 

@@ -9,21 +9,11 @@ import pathlib
 from typing import Any
 
 import tokenizers
-from tokenizers import (
-  decoders,
-  models,
-  normalizers,
-  pre_tokenizers,
-  processors,
-)
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from xjax.core.errors import DataError, Preempted
 from xjax.data.files.faults import Fault
-from xjax.data.files.model_files import (
-  read_file,
-  read_object,
-  safe_path,
-)
+from xjax.data.files.model_files import read_file, read_object, safe_path
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
 
@@ -140,9 +130,7 @@ _RENAMED = {
 }
 
 
-def folder_settings(
-  folder: str | os.PathLike,
-) -> tuple[Settings, pathlib.Path]:
+def folder_settings(folder: str | os.PathLike) -> tuple[Settings, pathlib.Path]:
   """Returns the tokenizer's settings in a Hugging Face folder, and their file.
 
   The settings come from tokenizer.json, or else from vocab.txt (BERT), or else

@@ -37,11 +37,7 @@ class FeatureRows:
 
   @classmethod
   def from_arrays(
-    cls,
-    source: str,
-    ids: Sequence[str],
-    arrays: Sequence[np.ndarray],
-    dim: int,
+    cls, source: str, ids: Sequence[str], arrays: Sequence[np.ndarray], dim: int
   ) -> 'FeatureRows':
     """Makes FeatureRows of N arrays, [D] or [tokens, D]; else a DataError."""
     if len(arrays) != len(ids):

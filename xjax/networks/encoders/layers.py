@@ -10,8 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
-from xjax.core.numerics import full_precision
-from xjax.core.rng import mix_bits
+from xjax.core.numerics import full_precision, mix_bits
 from xjax.networks.encoders.encoder import InputConfig
 from xjax.networks.heads.head import Frozen, normal
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Float32, Int8, Int32, UInt32
 
-from xjax.core.rng import mix_bits
+from xjax.core.numerics import mix_bits
 
 E4M3 = jnp.float8_e4m3fn
 _LARGEST = 448.0  # the largest E4M3 number
