@@ -18,9 +18,9 @@ ROOMS = (
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
   'core': 1_500,
-  'data': 7_200,
+  'data': 7_000,
   'losses': 350,
-  'judge': 5_200,
+  'judge': 5_050,
   'networks': 6_700,
   'train': 3_400,
   'models': 7_900,
