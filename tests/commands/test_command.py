@@ -17,12 +17,7 @@ from tests.commands.conftest import ROOT, log_to, own_flags
 from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.fixtures.shrink import shrink
 from xjax.commands import main as main_module
-from xjax.commands.flags import (
-  config,
-  judging,
-  program,
-  strategy,
-)
+from xjax.commands.flags import config, judging, program, strategy
 from xjax.commands.main import COMMANDS, main, run_command
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
@@ -100,23 +95,22 @@ def test_a_file_is_a_config_in_python_too(tmp_path, monkeypatch):
   assert named_config('quickstart').data.n_train
 
 
+NEITHER = 'xjax has no config of this name, and there is no such file; '
+
+
 @pytest.mark.parametrize(
   ('name', 'fault'),
   [
     (
       'quikstart',
-      'xjax has no config of this name, and there is no such file; did you '
-      'mean quickstart? `xjax configs` lists all configs',
+      f'{NEITHER}did you mean quickstart? `xjax configs` lists all ',
     ),
     ('none.py', 'no such file'),
     ('quickstart:lstm', "'lstm' is not one"),
     ('mine.py:x', 'there are no variants; leave out :x'),
     ('eurlex57k_bert:x', 'there are no variants; leave out :x'),
     ('eurlex57k_best:tpu', "'tpu' is not one"),
-    (
-      'x' * 5000,
-      'xjax has no config of this name, and there is no such file; ',
-    ),
+    ('x' * 5000, NEITHER),
     ('empty.py', 'the file has no function get_config()'),
     ('wrong.py', 'ZeroDivisionError: division by zero'),
     ('other.py', 'get_config() must return a Config'),
@@ -210,11 +204,7 @@ def test_flags_have_the_defaults_and_choices_of_the_library():
 
 
 @pytest.mark.parametrize(
-  ('words', 'error'),
-  [
-    (['--od\x1b[2Jd'], None),
-    ([], ConfigError('\x1b[2J')),
-  ],
+  ('words', 'error'), [(['--od\x1b[2Jd'], None), ([], ConfigError('\x1b[2J'))]
 )
 def test_no_message_of_a_command_controls_the_terminal(
   words, error, monkeypatch, capsys
@@ -250,13 +240,7 @@ for words in json.loads(sys.argv[1]):
 def loaded(
   *calls: Sequence[str], stdin: str = '', path: pathlib.Path = ROOT
 ) -> set[str]:
-  """Returns which heavy libraries one of several commands has loaded.
-
-  Args:
-    *calls: words of each command line.
-    stdin: text that a single command can read.
-    path: folder with further modules.
-  """
+  """Returns which heavy libraries one of several commands has loaded."""
   done = subprocess.run(
     [sys.executable, '-c', IMPORTED, json.dumps(calls)],
     env={**os.environ, 'PYTHONPATH': f'{path}:{ROOT}'},

@@ -8,35 +8,23 @@ from tests.commands.conftest import ROOT
 STRATEGY = {
   '--strategy_k=3': '--strategy_k works only with --strategy',
   '--beta=1': '--beta works only with --strategy=coverage',
-  '--strategy=propensity --beta=1': (
-    '--beta works only with --strategy=coverage'
-  ),
+  '--strategy=propensity --beta=1': 'beta works only with --strategy=coverage',
   '--strategy=propensity --strategy_seed=1': (
     '--strategy_seed works only with --strategy=coverage'
   ),
   '--strategy=coverage --strategy_k=0': '--strategy_k=0: must be at least 1',
-  '--strategy=coverage --beta=-1': (
-    '--beta=-1.0: must be a number of at least 0'
-  ),
+  '--strategy=coverage --beta=-1': 'beta=-1.0: must be a number of at least 0',
   '--strategy=best': 'should be one of <propensity|coverage>',
 }
 # command -> further words -> what the one line says
 MISTAKES: dict[str, dict[str, str]] = {
   'train --config=quickstart --workdir=x': {
-    '--config.train.stepz=3': (
-      'config.train.stepz: no such field; did you mean steps'
-    ),
-    '--config.train.steps=many': (
-      '--config.train.steps=many: invalid literal for int()'
-    ),
-    '--config.train.schedule=steep': (
-      'should be one of <constant|linear|cosine>'
-    ),
+    '--config.train.stepz=3': 'stepz: no such field; did you mean steps',
+    '--config.train.steps=many': 'steps=many: invalid literal for int()',
+    '--config.train.schedule=steep': 'one of <constant|linear|cosine>',
     '--config.data.zones=a,b --config.data.n_train=9': "there is no zone 'a'",
     '--profile=3': '--profile=3: expected FIRST:LAST',
-    '--profile=9:601': (
-      'the last step must not be larger than config.train.steps=600'
-    ),
+    '--profile=9:601': 'must not be larger than config.train.steps=600',
     'steps=3': "'steps=3' is not a flag",
     '--coordinator=host:1': '--coordinator, --num_processes and',
     '--chip=l4': '--chip works only with --plan',
@@ -59,15 +47,13 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--config=own_bigru_lwan': 'data.dir',
   },
   'train --config=auto --config.data.dir=docs --plan': {
-    '': 'this config has AutoModel',
+    '': 'this config has AutoModel'
   },
   'serve': {
     '': 'error: --workdir is missing; give the folder of a run',
     '--workdir=x --timeout=nan': 'not a number of seconds',
   },
-  'export --workdir=x': {
-    '': 'error: --output is missing; give the folder',
-  },
+  'export --workdir=x': {'': 'error: --output is missing; give the folder'},
   'evaluate': {
     '': 'give exactly one of --workdir and --predictions',
     '--workdir=x': 'this folder has no run of xjax',
@@ -81,12 +67,8 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--metrics=micro-F1-tuned': 'micro-F1-tuned needs a dev split, which only',
     '--protocol=lmct': "--protocol: 'lmct' is unknown",
     '--propensity=1': '--propensity=(1.0,): needs two numbers',
-    '--inv_prop=x --propensity=0.5,0.4': (
-      'error: give only one of --inv_prop and --propensity'
-    ),
-    '--slices=level:1 --output=x': (
-      '--slices: level:1 needs labels with parents'
-    ),
+    '--inv_prop=x --propensity=0.5,0.4': 'one of --inv_prop and --propensity',
+    '--slices=level:1 --output=x': 'slices: level:1 needs labels with parents',
     '--rank_weights=none.npy': 'none.npy: cannot be read as .npy',
     '--replicates=9': '--replicates works only with --ci',
     '--gold=none.txt': 'none.txt',
@@ -118,9 +100,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--folder=y': '--output is missing; give the folder to write',
     '--output=x': '--folder is missing; give the folder of an encoder',
     '--output=x --folder=y --max_tokens=2': 'max_tokens',
-    '--output=x --folder=absent_encoder/y/z': (
-      'neither a folder nor the name of a Hugging Face model'
-    ),
+    '--output=x --folder=absent_encoder/y/z': 'name of a Hugging Face model',
   },
   'embeddings --config=quickstart': {
     '': 'output',
@@ -136,20 +116,16 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--to=hierarchical --output=x --branching=1': 'at least 2',
     '--to=hierarchical --output=x --branching=4,6.3': 'branching',
     '--to=flat --output=x --seed=1': '--seed works only with --to=hierarchical',
-    '--to=hierarchical --output=x --labels=leaves': (
-      '--labels works only with --to=flat'
-    ),
+    '--to=hierarchical --output=x --labels=leaves': 'only with --to=flat',
   },
   'sweep --config=sweep_quickstart --workdir=x': {
     '--workers=2 --launcher=print': '--launcher=print starts nothing',
     '--workers=3 --gpus=0,1,0': '--gpus: list 3 GPUs, one per worker',
   },
   'transfer --config=xc_svm --to=flat --output=x': {
-    '': 'the documents are features',
+    '': 'the documents are features'
   },
 }
-
-
 CALLS = [
   (f'{command} {words}'.strip(), said)
   for command, table in MISTAKES.items()

@@ -4,12 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.commands.test_configs import (
-  CONFIGS,
-  choices,
-  cover,
-  kinds,
-)
+from tests.commands.test_configs import CONFIGS, choices, cover, kinds
 from tests.fixtures.shrink import shrink
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge

@@ -160,8 +160,7 @@ def _corpora() -> dict[str, Kind]:
     ),
     'laws': Kind({'f.zip': _archive(), 'eurovoc_en.json': CONCEPTS}, _laws),
     'new labels': Kind(
-      {'new': NAMES},
-      lambda path: read_new_labels(path / 'new', space) and None,
+      {'new': NAMES}, lambda path: read_new_labels(path / 'new', space) and None
     ),
   }
 

@@ -20,7 +20,6 @@ INDEX = 'model.safetensors.index.json'
 SHARDS = tuple(f'model-{i:05}-of-00002.safetensors' for i in (1, 2))
 WORD = 'embeddings.word_embeddings.weight'
 
-
 TENSORS = bert_tensors()
 LISTED = {name: SHARDS[i % 2] for i, name in enumerate(sorted(TENSORS))}
 

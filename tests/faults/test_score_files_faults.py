@@ -84,7 +84,6 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'a document twice': (LISTS + LISTS[:64], "3: duplicate document 'a'"),
 }
 
-
 NO_MATRIX = ' cannot be read as a sparse matrix of scipy ('
 MATRICES: list[tuple[bytes, str]] = [
   (matrix(data=[1, np.nan, 2]), ' row 0: the score of label 2 is NaN'),

@@ -12,14 +12,9 @@ def lists_of(ids, scores) -> LabelLists:
 
 
 def system(ids, scores, gold, counts, /, **fields) -> Predictions:
-  """Predictions that have lists of all labels; scores are logits.
+  """Lists [N, K] of all labels, N rows of gold, and training counts [L].
 
-  Args:
-    ids: label indices [N, K], best first.
-    scores: of these labels, [N, K].
-    gold: N rows of gold labels.
-    counts: training documents of each label, [L].
-    **fields: fields of Predictions that are to be others.
+  Scores are logits, unless fields say otherwise.
   """
   parts = {
     'score_kind': ScoreKind.LOGIT,

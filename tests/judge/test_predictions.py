@@ -17,7 +17,6 @@ from xjax.judge.predictions import Predictions
 COUNTS = np.array([60, 50, 49, 1, 0, 0], np.int32)
 NONE = -np.inf
 
-
 # The labels that are scored, best first, of each document.
 RANKED = np.array([[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [1, 0, 4, 2, 3]])
 

@@ -34,6 +34,7 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist, StageShortlist
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.proposers import names_proposer, tree_proposer
+from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.head import DescriptorHeadConfig
@@ -90,11 +91,8 @@ NEURAL = Config()
 KIND = {kind: make(['a', 'b']) for kind, make in KINDS.items()}
 MATCH, NAMES, LINEAR = KIND['exact_match'], KIND['names'], KIND['linear']
 ENSEMBLE, STACK, MATCHED = KIND['ensemble'], KIND['stack'], KIND['matched']
-LEVELS, JOINED, PROTOTYPES = (
-  KIND['levelled'],
-  KIND['joined'],
-  KIND['prototypes'],
-)
+LEVELS, JOINED = KIND['levelled'], KIND['joined']
+PROTOTYPES = KIND['prototypes']
 TREE = changed(KIND['tree'], 'model.tree', ClusterTree())
 OF_ROWS = changed(TREE, 'data', given())
 BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
@@ -102,18 +100,22 @@ HALVED = ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)
 NAMED = names_proposer('a')
 SCORED = dataclasses.replace(NAMED, scored=3)
 OF_SUBWORDS = dataclasses.replace(tree_proposer(), tokens=SubwordsConfig())
-OF_TREE = dataclasses.replace(
-  MATCHED.model.matcher,
-  tokens=TfidfConfig(),
-  model=TreeModel(),
-  train=TreeTrain(),
-)
+OF_TREE = StageConfig(TfidfConfig(), (), TreeModel(), TreeTrain())
 NAMED_LABELS = dataclasses.replace(
   MATCHED.model.matcher.model, head=ZeroShotConfig(), pooling=NoPooling()
 )
 ALIKE = BoostedTrees(feature_share=1.0, pair_share=1.0)
 NO_PARTS = PrototypesModel(names=False, centroids=False)
+SHORT = TextVectorsConfig(folder='x', max_tokens=2)
+JOINS = UnifiedConfig(graph=GRAPH)
+ASKS = ZeroShotConfig(graph=dataclasses.replace(GRAPH, queries=True))
+LISTED = listed(NoPooling(), LabelAttentionConfig(), in_training=False)
+LATE, RARE = SWAConfig(start=1000), SWAConfig(start=900, every=101)
 STAGE = 'model.vectors.stage'
+NO_METRICS = (
+  *('RP@5', 'all/RP5', 'tail/RP@5', 'all/RP@05', 'all/macro-F1@k[]'),
+  *('all/ILD@5', 'all/P@k', 'all/micro-F1-tuned'),
+)
 
 FAULTS = [
   # Types, and numbers that are none.
@@ -148,77 +150,32 @@ FAULTS = [
   (LINEAR, 'data', given(on_error=OnError.SKIP), 'ids, which would change'),
   (MATCH, 'data.tokens.by_zone', True, 'reads zones as one text'),
   (MATCH, 'data.tokens', FeatureFilesConfig(), 'Model(...) reads only Words'),
-  (
-    PROTOTYPES,
-    'data.tokens',
-    TextVectorsConfig(folder='x', max_tokens=2),
-    '.max_tokens=2: must be at least 3',
-  ),
+  (PROTOTYPES, 'data.tokens', SHORT, '.max_tokens=2: must be at least 3'),
   # Training.
-  *(
-    (KIND[kind], 'train', train, 'does not go with')
-    for kind, train in (
-      *(('exact_match', NeuralTrain()), ('linear', TreeTrain())),
-      *(('tree', NoTrain()), ('neural', NoTrain())),
-    )
-  ),
+  (MATCH, 'train', NeuralTrain(), 'does not go with'),
+  (LINEAR, 'train', TreeTrain(), 'does not go with'),
+  (TREE, 'train', NoTrain(), 'does not go with'),
+  (NEURAL, 'train', NoTrain(), 'does not go with'),
   (NEURAL, 'train.clip_outliers', 0.5, 'must be 0 or at least 1'),
   (NEURAL, 'train.accumulate', 3, 'must divide config.train.batch_size=64'),
   (NEURAL, 'train.warmup', 2000, 'at most config.train.steps=1000'),
-  *(
-    (NEURAL, 'train.best_metric', metric, 'slice/metric')
-    for metric in (
-      *('RP@5', 'all/RP5', 'tail/RP@5', 'all/RP@05', 'all/macro-F1@k[]'),
-      *('all/ILD@5', 'all/P@k', 'all/micro-F1-tuned'),
-    )
-  ),
+  *((NEURAL, 'train.best_metric', name, 'slice/metric') for name in NO_METRICS),
   (NEURAL, 'train.best_metric', 'all/RP@7', 'config.eval.ks'),
-  (
-    NEURAL,
-    'train.best_metric',
-    'all/macro-f1@5',
-    'similar metrics are macro-F',
-  ),
-  *(
-    (NEURAL, 'train.rates', rates, 'is not GLOB=FACTOR')
-    for rates in (('encoder/*',), ('encoder/*=fast',), ('=0.1',))
-  ),
+  (NEURAL, 'train.best_metric', 'all/macro-f1@5', 'metrics are macro-F'),
+  (NEURAL, 'train.rates', ('encoder/*',), 'is not GLOB=FACTOR'),
+  (NEURAL, 'train.rates', ('encoder/*=fast',), 'is not GLOB=FACTOR'),
+  (NEURAL, 'train.rates', ('=0.1',), 'is not GLOB=FACTOR'),
   (NEURAL, 'train.rates', ('a/*=nan',), 'a factor above 0'),
-  (
-    NEURAL,
-    'train.average',
-    SWAConfig(start=1000),
-    '.start=1000: must be below',
-  ),
-  (
-    NEURAL,
-    'train.average',
-    SWAConfig(start=900, every=101),
-    'mean, 1001, is after config.train.steps=1000',
-  ),
+  (NEURAL, 'train.average', LATE, '.start=1000: must be below'),
+  (NEURAL, 'train.average', RARE, '1001, is after config.train.steps=1000'),
   # Heads and their rows.
-  (
-    NEURAL,
-    'model.head',
-    UnifiedConfig(graph=GRAPH),
-    '.graph.joining=concat: needs config.model.head=ZeroShotConfig',
-  ),
-  (
-    NEURAL,
-    'model.head',
-    ZeroShotConfig(graph=dataclasses.replace(GRAPH, queries=True)),
-    '.graph.queries=True: needs config.model.head.graph.joining=ad',
-  ),
+  (NEURAL, 'model.head', JOINS, 'joining=concat: needs config.model.head=Zero'),
+  (NEURAL, 'model.head', ASKS, '.queries=True: needs config.model.head.graph.'),
   (NEURAL, 'train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig('),
   (FUSED, 'train.rows', ByOptimizer(), 'trains only float32 weights'),
   (FUSED, 'train.accumulate', 2, 'rows are changed once per batch'),
   (FUSED, 'train.average', EMAConfig(), 'must be NoAverage()'),
-  (
-    listed(NoPooling(), LabelAttentionConfig(), in_training=False),
-    'train.rows',
-    FusedAdam(),
-    'only the labels on shortlists',
-  ),
+  (LISTED, 'train.rows', FusedAdam(), 'only the labels on shortlists'),
   (ZERO_SHOT, 'train.rows', FusedAdam(), 'ZeroShotConfig(...) has no rows'),
   (GRAPHIC, 'train.rows', FusedAdam(), 'must not read the parents of labels'),
   # Kinds of models.
@@ -247,12 +204,7 @@ FAULTS = [
   (STACK, 'model.proposers', (names_proposer('A b'),), "[0].name='A b': "),
   (STACK, 'model.proposers', (names_proposer('fold_0_a'),), 'this name itself'),
   (STACK, 'model.proposers', (SCORED,), '[0].scored=3: must be at least'),
-  (
-    STACK,
-    'model.proposers',
-    (OF_SUBWORDS,),
-    '[0].tokens=SubwordsConfig(...): ',
-  ),
+  (STACK, 'model.proposers', (OF_SUBWORDS,), '[0].tokens=SubwordsConfig(.'),
 ]
 
 
@@ -275,12 +227,9 @@ METRICS = (
   *('all/PSP@5', 'few/macro-F1@5', 'all/macro-F1@5[1-9]', 'zero/Hit@1'),
   *('all/coverage[a=0.5]@5', 'all/R-Precision', 'all/weighted-F1'),
 )
+SMOOTH = {'features': LabelFeatures.JOINT, 'smoothing': RandomWalks()}
 TREES = [
-  ClusterTree(
-    clusters=Clusters.UNBALANCED,
-    features=LabelFeatures.JOINT,
-    smoothing=RandomWalks(),
-  ),
+  ClusterTree(clusters=Clusters.UNBALANCED, **SMOOTH),
   ClusterTree(arity=16, clusters=Clusters.TWO_MEANS),
   TaxonomyTree('x'),
 ]
@@ -342,10 +291,7 @@ def test_every_fault_has_its_line():
     ('trian.steps', 'config.trian: no such field; did you mean train'),
     ('train.steps.more', 'config.train.steps has no fields of its own'),
     ('eval.qqqqqq', 'the fields are batch_size, depth, ks'),
-    (
-      'train.label_weights',
-      'config.train.label_weights: another class can only be chosen',
-    ),
+    ('train.label_weights', 'label_weights: another class can only be chosen'),
     ('mesh', 'config.mesh: set its fields (data, label) one by one'),
   ],
 )

@@ -7,12 +7,7 @@ from tests.fixtures.kinds import KINDS
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  Norm,
-  OnError,
-  WordsConfig,
-)
+from xjax.data.config import GivenFeaturesConfig, Norm, OnError, WordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -67,9 +62,7 @@ CONFIGS = {
   'rich': rich(),
   'taxonomy': Config(data=HtcData(dir='/d', taxonomy='my.taxonomy')),
   'rows': ROWS,
-  'features': Config(
-    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))
-  ),
+  'features': Config(data=XcFeaturesData(tokens=GivenFeaturesConfig(Norm.L2))),
   **{kind: make(['a', 'b@5']) for kind, make in KINDS.items()},
 }
 
@@ -100,22 +93,19 @@ def test_absent_fields_take_their_defaults():
   assert from_json({'seed': 4}, Config) == Config(seed=4)
 
 
+NEURAL, TRAIN = {'kind': 'NeuralModel'}, {'kind': 'NeuralTrain'}
+
+
 @pytest.mark.parametrize(
   'value, says',
   [
     ({'sed': 1}, "'sed'"),
-    ({'train': {'kind': 'NeuralTrain', 'stps': 1}}, "'train.stps'"),
+    ({'train': TRAIN | {'stps': 1}}, "'train.stps'"),
     ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
     ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'JsonlData\', '),
-    (
-      {'model': {'kind': 'NeuralModel', 'head': {'chunk': 4}}},
-      'model.head: has no "kind"',
-    ),
+    ({'model': NEURAL | {'head': {'chunk': 4}}}, 'model.head: has no "kind"'),
     ({'seed': '1'}, 'seed: expected'),
-    (
-      {'train': {'kind': 'NeuralTrain', 'schedule': 'square'}},
-      "'constant', 'linear', 'cosine'",
-    ),
+    ({'train': TRAIN | {'schedule': 'square'}}, "'constant', 'linear', 'cos"),
     ({'eval': {'ks': [1, 'a']}}, 'eval.ks'),
     ({'mesh': 3}, 'mesh: expected an object'),
     ([], 'config: expected an object'),
@@ -175,7 +165,6 @@ def test_two_kinds_of_one_name_are_refused():
 
   for module in ('mine', 'yours'):
     type('Same', (Twice,), {'__module__': module})
-  with pytest.raises(
-    ConfigError, match='called Same, in the modules mine and yours'
-  ):
+  says = 'called Same, in the modules mine and yours'
+  with pytest.raises(ConfigError, match=says):
     kinds(Twice)

@@ -79,24 +79,14 @@ VECTORS = 'model.vectors.stage'
 @pytest.mark.parametrize(
   ('kind', 'path', 'value', 'says'),
   [
-    (
-      'reranked',
-      'model.shortlist.size',
-      2,
-      'size=2: document .* has',
-    ),
+    ('reranked', 'model.shortlist.size', 2, 'size=2: document .* has'),
     (
       'reranked',
       'model.shortlist.stage',
       RATES,
       'config.model.shortlist.stage.train.rates',
     ),
-    (
-      'levelled',
-      'model.shortlist.kept',
-      1,
-      'kept=1: document .* has',
-    ),
+    ('levelled', 'model.shortlist.kept', 1, 'kept=1: document .* has'),
     ('run', 'data.corpus_seed', 5, 'use a run with the same labels'),
     ('run', 'model.shortlist.workdir', 'no', 'there is no run of xjax'),
     (
@@ -108,12 +98,7 @@ VECTORS = 'model.vectors.stage'
     ('matched', 'model.levels.sizes', (1,), r'=\(1,\): a tree cannot be cut'),
     (True, 'seed', 1, f'config.{VECTORS}.model.shortlist.kept=1'),
     (False, 'seed', 1, f'config.{VECTORS}.model.shortlist.kept=1'),
-    (
-      False,
-      f'{VECTORS}.zones',
-      ('no',),
-      f'{VECTORS}.zones=.*no train',
-    ),
+    (False, f'{VECTORS}.zones', ('no',), f'{VECTORS}.zones=.*no train'),
   ],
 )
 def test_faults_are_found_before_the_first_write(

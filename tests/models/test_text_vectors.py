@@ -76,47 +76,26 @@ def sizes_with(arrays, **sizes):
 
 
 WORD = 'encoder/embeddings/word'
-FAULTS = {
-  'a weight is missing': (
-    lambda x: {name: y for name, y in x.items() if name != WORD},
-    f'{WORD}: missing',
-  ),
-  'a weight has another shape': (
-    lambda x: x | {WORD: x[WORD][:, 1:]},
-    f'{WORD}: is float32 ',
-  ),
-  'sizes are not JSON': (
-    lambda x: x | {'sizes': x['sizes'][1:]},
-    'sizes: cannot be read: not JSON',
-  ),
-  'sizes that cannot be': (
-    lambda x: sizes_with(x, hidden_size=-8),
-    'sizes: "hidden_size" is -8',
-  ),
-  'the tokenizer lacks its model': (
-    lambda x: x | {'tokenizer': as_bytes({})},
-    'tokenizer: the tokenizer cannot be used',
-  ),
-  'the tokenizer has more words than the encoder': (
-    lambda x: sizes_with(x, vocab_size=9),
-    'tokenizer: the tokenizer has .* ids but the word table has 9 rows',
-  ),
-  'more tokens than the encoder reads': (
-    lambda x: x | {'max_tokens': np.int64(21)},
-    'max_tokens: is 21; the encoder reads at most 20 tokens',
-  ),
+# What the error says of arrays that were changed so.
+DAMAGE = {
+  f'{WORD}: missing': lambda x: {name: x[name] for name in x if name != WORD},
+  f'{WORD}: is float32 ': lambda x: x | {WORD: x[WORD][:, 1:]},
+  'sizes: .*: not JSON': lambda x: x | {'sizes': x['sizes'][1:]},
+  'sizes: "hidden_size" is -8': lambda x: sizes_with(x, hidden_size=-8),
+  'tokenizer: .* cannot be used': lambda x: x | {'tokenizer': as_bytes({})},
+  'tokenizer: .* has 9 rows': lambda x: sizes_with(x, vocab_size=9),
+  'max_tokens: .* at most 20': lambda x: x | {'max_tokens': np.int64(21)},
 }
 
 
-@pytest.mark.parametrize('fault', FAULTS)
+@pytest.mark.parametrize('message', DAMAGE)
 def test_damage_is_one_error_with_the_file_and_the_array(
-  saved, tmp_path, fault
+  saved, tmp_path, message
 ):
-  damage, message = FAULTS[fault]
   with np.load(saved, allow_pickle=False) as file:
     arrays = dict(file)
   path = tmp_path / 'text_vectors.npz'
-  np.savez(path, **damage(arrays))
+  np.savez(path, **DAMAGE[message](arrays))
   with pytest.raises(DataError, match=f'text_vectors.npz: {message}') as raised:
     TextVectors.load(path)
   assert '\n' not in str(raised.value)

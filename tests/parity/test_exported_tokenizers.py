@@ -6,13 +6,7 @@ import pathlib
 
 import pytest
 import tokenizers
-from tokenizers import (
-  models,
-  normalizers,
-  pre_tokenizers,
-  processors,
-  trainers,
-)
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.tokenizer_json import word_pieces
@@ -117,8 +111,7 @@ def test_the_tokenizer_of_xlnet_pads_on_the_left(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('kind', 'make'),
-  [('bert', minilm), ('bert', cased), ('roberta', byte_level)],
+  ('kind', 'make'), [('bert', minilm), ('bert', cased), ('roberta', byte_level)]
 )
 def test_the_tokenizer_is_read_as_it_is(kind, make, tmp_path):
   tokenizer = make()

@@ -95,11 +95,7 @@ def judged(protocol, rows=ROWS, golds=GOLDS, ks=(1, 2, 5)):
     ),
     # A slice's F1 counts the labels of the slice alone.
     (LMTC, 'frequent', {'micro-F1': 0, 'macro-F1': 0}),
-    (
-      LMTC,
-      'few',
-      {'micro-F1': 2 * 2 / (3 + 2), 'macro-F1': (2 / 3 + 1) / 2},
-    ),
+    (LMTC, 'few', {'micro-F1': 2 * 2 / (3 + 2), 'macro-F1': (2 / 3 + 1) / 2}),
     # Documents without gold count.
     (
       ATTENTIONXML,

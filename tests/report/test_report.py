@@ -6,12 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.report.conftest import (
-  Reader,
-  changed,
-  make_workdir,
-  predictions,
-)
+from tests.report.conftest import Reader, changed, make_workdir, predictions
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy

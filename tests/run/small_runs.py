@@ -99,15 +99,9 @@ def assert_predicts_what_was_judged(result):
 
 
 def assert_resumes(config, result, folder, kept):
-  """Checks that a run that has lost its last steps ends as it did, bit for bit.
+  """Checks that a run that loses all steps after `kept` ends as it did.
 
-  Also checks that the run that ends so predicts what was judged.
-
-  Args:
-    config: of the run.
-    result: what fit returned; its workdir is copied.
-    folder: where the copy is made.
-    kept: the last step whose checkpoint stays.
+  It ends bit for bit so, and predicts what was judged.
   """
   workdir = shutil.copytree(result.workdir, folder / 'resumed')
   steps = intact_steps(workdir / 'checkpoints')

@@ -64,7 +64,7 @@ def test_workdir_is_as_described(config, finished):
   for name in ('dev', 'test'):
     assert finished.paths[name] == folder / 'eval' / name
     assert {path.name for path in finished.paths[name].iterdir()} == {
-      *('judged.json', 'metrics.csv', 'metrics.json', 'predictions.npz'),
+      *('judged.json', 'metrics.csv', 'metrics.json', 'predictions.npz')
     }
 
 

@@ -32,10 +32,7 @@ PRETRAINED = UnifiedConfig(
 
 @pytest.fixture(
   scope='module',
-  params=[
-    'unified',
-    pytest.param('pretrained', marks=pytest.mark.thorough),
-  ],
+  params=['unified', pytest.param('pretrained', marks=pytest.mark.thorough)],
 )
 def graph_config(request, described_config, tmp_path_factory):
   """A config of 14 labels; two more concepts are parents or children.

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.fixtures.xc_writers import (
-  write_xc,
-  write_xc_scores,
-)
+from tests.fixtures.xc_writers import write_xc, write_xc_scores
 from tests.judge.files.given import given, read
 from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError

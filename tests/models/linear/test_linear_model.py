@@ -86,10 +86,7 @@ def test_a_run_that_is_asked_to_stop_goes_on(
   finished, name, tmp_path, monkeypatch
 ):
   """In the end all is the same, byte for byte."""
-  config, whole = (
-    config_of(*RUNS[name]),
-    contents(finished(name).workdir),
-  )
+  config, whole = (config_of(*RUNS[name]), contents(finished(name).workdir))
   monkeypatch.setattr('xjax.models.trees.training._PART', 16)
   every = 4 if name == 'trees' else 2
   terminated = Terminated(monkeypatch, every)

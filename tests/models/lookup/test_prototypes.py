@@ -139,7 +139,6 @@ def test_words_explain_scores(fitted):
 GOLD = ['7', '6'], ['7', '6'], ['6'], ['6']
 TEXTS = ['A fish in the sea', 'fish oil', 'olive oil', 'the sea']
 
-
 LABELS = [
   {'id': '6', 'name': '1957'},
   {'id': '7'},

@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 
 from tests.fixtures import shortlist_runs
-from tests.fixtures.kills import (
-  assert_about_the_same_dev,
-)
+from tests.fixtures.kills import assert_about_the_same_dev
 from tests.fixtures.kinds import KINDS, small
-from tests.fixtures.shortlist_runs import (
-  TEXTS,
-  recalls,
-)
+from tests.fixtures.shortlist_runs import TEXTS, recalls
 from tests.fixtures.shrink import changed
 from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import MeshConfig

@@ -31,7 +31,6 @@ PARENTS = RNG.permutation(PARENTS).astype(np.int32)
 CHILDREN = Ragged.of([np.flatnonzero(PARENTS == c) for c in range(N_CLUSTERS)])
 CHILDREN = CHILDREN.padded(np.arange(N_CLUSTERS), CHILDREN.lengths.max(), PAD)
 
-
 # The text of a document is its row in the batch of `draw`.
 DOCUMENTS = Documents([str(row) for row in range(B)])
 

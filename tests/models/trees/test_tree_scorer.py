@@ -16,11 +16,7 @@ from xjax.judge.label_lists import LabelLists
 from xjax.models.features import RowFeaturiser
 from xjax.models.trees import tree_scorer
 from xjax.models.trees.tree_scorer import TreeScorer
-from xjax.models.trees.tree_search import (
-  Link,
-  SearchResult,
-  TreeSearch,
-)
+from xjax.models.trees.tree_search import Link, SearchResult, TreeSearch
 
 N, L, K = 7, 27, 6
 KINDS = {Link.SIGMOID: ScoreKind.LOGIT, Link.L3_HINGE: ScoreKind.MARGIN}

@@ -11,8 +11,6 @@ from xjax.sweep.session import SweepFolder, SweepSession
 from xjax.sweep.trials import distribution_of
 
 UNITS, RATE = 'model.encoder.units', 'train.learning_rate'
-
-
 SPACE = {UNITS: (8, 16), RATE: (0.0012345,)}
 
 
