@@ -61,7 +61,27 @@ def test_requests_that_wait_share_the_next_batch(batches):
 
 def test_a_long_request_lets_others_have_a_turn(batches):
   assert batches.ask('abcd', 'x') == [['A', 'B', 'C', 'D'], ['X']]
-  assert batches.seen[1:] == [['a', 'x', 'b'], ['c', 'd']]
+  assert batches.seen[1:] == [['a', 'b', 'c'], ['x', 'd']]
+
+
+def test_requests_that_follow_each_other_do_not_starve_a_long_one():
+  batches = Batches(most_waiting=99)
+  batches.go.set()
+
+  async def follow():
+    for _ in range(20):
+      await batches._ask('x')
+
+  async def run():
+    others = [asyncio.create_task(follow()) for _ in range(9)]
+    await batches._ask(*'abcdef')
+    seen = len(batches.seen)
+    await asyncio.gather(*others)
+    return seen
+
+  assert asyncio.run(run()) < 10
+  assert len(batches.seen) > 60
+  batches.batcher.close()
 
 
 def test_only_the_request_with_a_fault_fails_and_its_rest_is_dropped(batches):
@@ -69,7 +89,7 @@ def test_only_the_request_with_a_fault_fails_and_its_rest_is_dropped(batches):
   answers = batches.ask('y', bad, 'x')
   assert (answers[0], answers[2]) == (['Y'], ['X'])
   assert isinstance(answers[1], DataError)
-  assert batches.seen[-1] == ['x']
+  assert batches.seen[1:] == [['y', 'bad', 'a'], ['y'], ['bad', 'a'], ['x']]
 
 
 def test_a_request_that_was_given_up_is_not_computed(batches):

@@ -6,10 +6,10 @@ requests, and no request waits for a batch to become full.
 """
 
 import asyncio
+import collections
 from collections.abc import Callable, Sequence
 import concurrent.futures
-import heapq
-import itertools
+import dataclasses
 
 from xjax.data.schema import Document
 from xjax.run.serve.service import PredictRequest, Refused
@@ -18,7 +18,33 @@ from xjax.run.serve.service import PredictRequest, Refused
 Question = tuple[PredictRequest, Document]
 # Returns an answer for each question.
 AnswerBatch = Callable[[Sequence[Question]], Sequence[str]]
-_Batch = list[tuple[Question, asyncio.Future[str]]]
+
+
+@dataclasses.dataclass(eq=False)
+class _Job:
+  request: PredictRequest
+  future: asyncio.Future[list[str]]
+  answers: list[str] = dataclasses.field(default_factory=list)
+  taken: int = 0  # number of documents that were put into a batch
+
+  @property
+  def waiting(self) -> int:
+    return len(self.request.documents) - self.taken
+
+  def take(self, most: int) -> list[Question]:
+    documents = self.request.documents[self.taken : self.taken + most]
+    self.taken += len(documents)
+    return [(self.request, document) for document in documents]
+
+  def add(self, answers: Sequence[str]) -> None:
+    self.answers += answers
+    is_complete = len(self.answers) == len(self.request.documents)
+    if is_complete and not self.future.done():
+      self.future.set_result(self.answers)
+
+
+# The questions of a batch, by request.
+_Parts = list[tuple[_Job, list[Question]]]
 
 
 class Batcher:
@@ -33,17 +59,14 @@ class Batcher:
   ) -> None:
     self._answer, self._batch_size = answer, batch_size
     self._most_waiting = most_waiting
-    # A heap of documents that are in no batch yet. The first documents of all
-    # requests come before second ones, so that a long request lets others have
-    # a turn. The next number is that of the arrival.
-    self._queue: list[tuple[int, int, Question, asyncio.Future[str]]] = []
-    self._arrivals = itertools.count()
+    # Those that have documents that are in no batch yet.
+    self._jobs: collections.deque[_Job] = collections.deque()
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
-    self._task: asyncio.Task | None = None  # answers until the queue is empty
+    self._task: asyncio.Task | None = None  # answers until no job is left
 
   @property
   def waiting(self) -> int:
-    return len(self._queue)
+    return sum(job.waiting for job in self._jobs)
 
   async def ask(self, request: PredictRequest) -> list[str]:
     """Returns an answer for each document of a request.
@@ -57,47 +80,46 @@ class Batcher:
         f'the queue is full: {self.waiting} documents are waiting; try again '
         'later',
       )
-    loop, futures = asyncio.get_running_loop(), []
-    for place, document in enumerate(request.documents):
-      futures.append(loop.create_future())
-      order = place, next(self._arrivals)
-      heapq.heappush(self._queue, (*order, (request, document), futures[-1]))
+    loop = asyncio.get_running_loop()
+    job = _Job(request, loop.create_future())
+    self._jobs.append(job)
     if self._task is None:
       self._task = loop.create_task(self._answer_all())
-    try:
-      return await asyncio.gather(*futures)
-    finally:
-      for future in futures:
-        future.cancel()  # after a fault, the rest is not computed
+    return await job.future
 
   def close(self) -> None:
     self._thread.shutdown()
 
   async def _answer_all(self) -> None:
-    while self._queue:
-      batch: _Batch = []
-      while self._queue and len(batch) < self._batch_size:
-        *_, question, future = heapq.heappop(self._queue)
-        if not future.done():  # else the request was given up, or has failed
-          batch.append((question, future))
-      if batch:
-        await self._answer_batch(batch)
+    while parts := self._take():
+      await self._answer_parts(parts)
     self._task = None
 
-  async def _answer_batch(self, batch: _Batch) -> None:
-    loop = asyncio.get_running_loop()
-    questions = [question for question, _ in batch]
+  def _take(self) -> _Parts:
+    """Takes the questions of the next batch."""
+    parts, room = [], self._batch_size
+    while self._jobs and room:
+      job = self._jobs.popleft()
+      if not job.future.done():  # else the request was given up, or has failed
+        questions = job.take(room)
+        room -= len(questions)
+        parts.append((job, questions))
+    # The rest goes to the end, so that others have a turn.
+    self._jobs += (job for job, _ in parts if job.waiting)
+    return parts
+
+  async def _answer_parts(self, parts: _Parts) -> None:
+    compute = asyncio.get_running_loop().run_in_executor
+    questions = [question for _, part in parts for question in part]
     try:
-      answers = await loop.run_in_executor(
-        self._thread, self._answer, questions
-      )
+      answers = await compute(self._thread, self._answer, questions)
     except Exception as error:
-      if len(batch) > 1:  # only the requests with a fault must fail
-        for one in batch:
-          await self._answer_batch([one])
-      elif not batch[0][1].done():
-        batch[0][1].set_exception(error)
+      if len(parts) > 1:  # only the requests with a fault must fail
+        for part in parts:
+          await self._answer_parts([part])
+      elif not parts[0][0].future.done():
+        parts[0][0].future.set_exception(error)
       return
-    for (_, future), answer in zip(batch, answers, strict=True):
-      if not future.done():
-        future.set_result(answer)
+    answers = iter(answers)
+    for job, part in parts:
+      job.add([next(answers) for _ in part])
