@@ -16,11 +16,12 @@ from tests.fixtures.xc_writers import (
   write_xc_scores,
 )
 from xjax.core.types import Ragged
-from xjax.data.formats.svmlight import SparseRows, read_sparse
 from xjax.data.formats.xc_files import (
+  SparseRows,
   in_pairs,
   read_inv_prop,
   read_pairs,
+  read_sparse,
   read_xc,
 )
 

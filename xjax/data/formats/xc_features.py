@@ -32,8 +32,7 @@ from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus, choose_splits
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.label_files import read_columns, read_descriptors
-from xjax.data.formats.svmlight import SparseRows, check_width
-from xjax.data.formats.xc_files import read_xc
+from xjax.data.formats.xc_files import SparseRows, check_width, read_xc
 from xjax.data.schema import Label, Labels, Split
 from xjax.data.sparse_documents import SparseDocuments
 
@@ -86,15 +85,12 @@ class XcFeaturesData(DataConfig):
     paths = {name: only_file(files[name], faults) for name in to_read}
     named = self._read_labels(names, faults)
     faults.settle()
-    read = {path: _read(path) for path in paths.values()}
-    _check_widths(read, not named)
-    labels = _labels(read, names, named)
-    documents = {
-      name: self._documents(path, read[path]) for name, path in paths.items()
-    }
+    read = {name: _read(path) for name, path in paths.items()}
+    labels = _labels([*read.values()], names, named)
+    documents = {name: self._documents(xc) for name, xc in read.items()}
     if TRAIN in documents:
       if self.tokens.norm is Norm.NONE:
-        _warn_unscaled(paths[TRAIN], documents[TRAIN].rows)
+        _warn_unscaled(documents[TRAIN])
       width = documents[TRAIN].n_features
       documents = {n: split.with_width(width) for n, split in documents.items()}
     raw = _corpus(self.dir, labels, documents)
@@ -112,15 +108,16 @@ class XcFeaturesData(DataConfig):
         'standard input: this run reads features of documents, not text; give '
         'a feature file in the format of the training files'
       )
-    path = pathlib.Path(source).expanduser()
-    documents = self._documents(path, _read(path))
-    if not self.named_ids or documents.labels is None:
+    documents = self._documents(_read(pathlib.Path(source).expanduser()))
+    has_labels = len(documents.labels.values) > 0
+    if has_labels and self.named_ids:
+      logging.info(
+        '%s: the labels are left out: they are column numbers, but this run '
+        'knows labels by name',
+        source,
+      )
+    if has_labels and not self.named_ids:
       return documents
-    logging.info(
-      '%s: the labels are left out: they are column numbers, but this run '
-      'knows labels by name',
-      source,
-    )
     return dataclasses.replace(documents, labels=None)
 
   def _read_labels(
@@ -138,10 +135,9 @@ class XcFeaturesData(DataConfig):
       return Labels.of(read_descriptors(path, faults).values())
     return read_columns(path, faults, plain=True)
 
-  def _documents(self, path: pathlib.Path, xc: SparseRows) -> SparseDocuments:
+  def _documents(self, xc: SparseRows) -> SparseDocuments:
     rows = scale_rows(xc.matrix(), self.tokens.norm)
-    labels = xc.labels if len(xc.labels.values) else None
-    return SparseDocuments(os.fspath(path), rows, labels)
+    return SparseDocuments(os.fspath(xc.path), rows, xc.labels)
 
 
 def _keys(seed: int, documents: SparseDocuments) -> Iterator[int]:
@@ -166,30 +162,26 @@ def _read(path: pathlib.Path) -> SparseRows:
   return xc_file
 
 
-def _check_widths(
-  files: Mapping[pathlib.Path, SparseRows], check_labels: bool
-) -> None:
-  entries = sum(len(xc.values) + len(xc.labels.values) for xc in files.values())
-  for path, xc in files.items():
-    check_width(path, xc.n_features, 'feature', entries)
-    if check_labels:
-      check_width(path, xc.n_labels, 'label', entries)
-
-
 def _labels(
-  files: Mapping[pathlib.Path, SparseRows],
-  names: Sequence[pathlib.Path],
-  named: Labels,
+  files: Sequence[SparseRows], names: Sequence[pathlib.Path], named: Labels
 ) -> Labels:
   """Returns a label for each column that a header, names or labels tell of."""
-  counts = {path: xc.n_labels for path, xc in files.items() if xc.header}
+  entries = sum(len(xc.values) + len(xc.labels.values) for xc in files)
+  for xc in files:
+    check_width(xc.path, xc.n_features, 'feature', entries)
+    if not named:
+      check_width(xc.path, xc.n_labels, 'label', entries)
+  counts = {xc.path: xc.n_labels for xc in files if xc.header}
   if named:
     counts[names[0]] = len(named)
-  most = max(xc.n_labels for xc in files.values())
+  most = max(xc.n_labels for xc in files)
   first, n_labels = next(iter(counts.items()), (None, most))
-  for path, xc in files.items():
-    if path not in counts and xc.n_labels > n_labels:
-      counts[path] = xc.n_labels
+  # A file without a header has no more labels than the others say.
+  counts |= {
+    xc.path: xc.n_labels
+    for xc in files
+    if not xc.header and xc.n_labels > n_labels
+  }
   for path, count in counts.items():
     if count != n_labels:
       raise DataError(f'{path}: has {count} labels, but {first} has {n_labels}')
@@ -213,15 +205,15 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
   return np.sqrt(np.bincount(row, squares, rows.shape[0]))
 
 
-def _warn_unscaled(path: pathlib.Path, rows: sparse.csr_array) -> None:
-  lengths = _lengths(rows)
+def _warn_unscaled(documents: SparseDocuments) -> None:
+  lengths = _lengths(documents.rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
   if unscaled:
     logging.warning(
       '%s: %d of %d rows are not of length 1. Linear models are much worse on '
       'such rows (on Bibtex, P@1 is 56.2 instead of 63.8). The flag '
       '--config.data.tokens.norm=l2 scales rows to length 1.',
-      path,
+      documents.source,
       unscaled,
       len(lengths),
     )
@@ -230,32 +222,28 @@ def _warn_unscaled(path: pathlib.Path, rows: sparse.csr_array) -> None:
 def _corpus(
   source: str, labels: Labels, documents: Mapping[str, SparseDocuments]
 ) -> SourceCorpus:
-  none = Ragged.of([])
-  gold = {name: split.labels or none for name, split in documents.items()}
-  used = np.unique(np.concatenate([rows.values for rows in gold.values()]))
+  columns = np.concatenate([x.labels.values for x in documents.values()])
+  used = np.unique(columns)
+  splits = {}
+  for name, split in documents.items():
+    rows, gold = split.rows, split.labels
+    digest = hashlib.sha256()
+    arrays = rows.data, rows.indices, rows.indptr, gold.indptr, gold.values
+    for values in arrays:
+      digest.update(np.ascontiguousarray(values).data)
+    values = np.searchsorted(used, gold.values).astype(np.int32)
+    splits[name] = Split(
+      name=name,
+      ids=split.ids,
+      gold=Ragged(gold.indptr, values),
+      documents=split,
+      digest=digest.hexdigest(),
+    )
   return SourceCorpus(
     source=source,
     labels=labels,
     label_ids=tuple(labels.ids[used]),
-    splits={n: _split(n, split, used) for n, split in documents.items()},
+    splits=splits,
     zones=(),
     ordered=True,
-  )
-
-
-def _split(name: str, documents: SparseDocuments, used: np.ndarray) -> Split:
-  """Makes a split; `used` are the columns of label_ids, ascending."""
-  gold = documents.labels or Ragged.of([()] * len(documents))
-  digest = hashlib.sha256()
-  rows = documents.rows
-  arrays = rows.data, rows.indices, rows.indptr, gold.indptr, gold.values
-  for values in arrays:
-    digest.update(np.ascontiguousarray(values).data)
-  values = np.searchsorted(used, gold.values).astype(np.int32)
-  return Split(
-    name=name,
-    ids=documents.ids,
-    gold=Ragged(gold.indptr, values),
-    documents=documents,
-    digest=digest.hexdigest(),
   )

@@ -13,7 +13,7 @@ from xjax.data.files.json_lines import (
   open_text,
   parse_object,
 )
-from xjax.data.formats.svmlight import is_row, parse_header
+from xjax.data.formats.xc_files import is_row, parse_header
 
 
 class FileKind(enum.Enum):

@@ -10,7 +10,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.svmlight import check_width
+from xjax.data.formats.xc_files import check_width
 from xjax.judge.files.label_order import column_numbers, name_columns
 from xjax.judge.files.rows import LabelRows
 

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
-from xjax.data.formats.svmlight import read_sparse
+from xjax.data.formats.xc_files import read_sparse
 from xjax.judge.files.kind import FileKind, file_kind, unknown_format
 from xjax.judge.files.rows import LabelRows, read_json_rows
 from xjax.judge.files.sparse_npz import read_sparse_npz

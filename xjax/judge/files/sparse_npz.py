@@ -7,7 +7,7 @@ import scipy.sparse
 
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.types import Ragged, offsets_of
-from xjax.data.formats.svmlight import MOST, check_width
+from xjax.data.formats.xc_files import MOST, check_width
 from xjax.judge.files.rows import LabelRows
 
 

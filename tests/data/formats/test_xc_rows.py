@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.core.types import Ragged
-from xjax.data.formats.svmlight import (
+from xjax.data.formats.xc_files import (
   is_row,
   parse_header,
   read_sparse,
