@@ -7,9 +7,8 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.data.documents import Documents
+from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.schema import Document, Split
-from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.vectors.feature_rows import FeatureRows
 
 DOCUMENTS = [

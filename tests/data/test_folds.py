@@ -7,12 +7,12 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
+from xjax.data.documents import SparseDocuments
 from xjax.data.folds import make_folds, part_of
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import build_corpus
 from xjax.data.schema import Corpus, Document, Label, LabelSpace, Split
-from xjax.data.sparse_documents import SparseDocuments
 
 N, FOLDS = 50, 4
 TRAINED, HELD_OUT, NEW, OUTSIDE = 20, 3, 1, 2

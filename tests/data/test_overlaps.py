@@ -11,7 +11,7 @@ from xjax.data.formats.corpus_builder import SourceCorpus, text_digest
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import build_corpus, load_corpus
-from xjax.data.overlaps import find_overlaps, find_repeats
+from xjax.data.quality import find_overlaps, find_repeats
 from xjax.data.schema import Document
 
 

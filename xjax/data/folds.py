@@ -6,18 +6,15 @@ no training document has.
 """
 
 import dataclasses
-import hashlib
-import json
 
 import numpy as np
 
 from xjax.core.rng import host_generator
 from xjax.core.types import Ragged
-from xjax.data.documents import Documents
+from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.labels import HOLD_OUT_RANGE, draw_labels
-from xjax.data.schema import Corpus, LabelSpace, Split
-from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.schema import Corpus, LabelSpace, Split, json_digest
 
 _LEAST_HIDDEN = 0.02  # share of the labels that are hidden in any corpus
 
@@ -39,7 +36,7 @@ class Fold:
     kept = np.flatnonzero(outside)
     gold = self._gold(corpus, kept)
     counts = np.bincount(gold.values, minlength=len(space)).astype(np.int32)
-    digest = _digest(split.digest, kept.tolist(), self.hidden.tolist())
+    digest = json_digest(split.digest, kept.tolist(), self.hidden.tolist())
     part = dataclasses.replace(part_of(split, kept, gold), digest=digest)
     fold_space = LabelSpace(
       labels=space.labels[self.order],
@@ -51,7 +48,7 @@ class Fold:
       concepts=space.concepts,
       left_out_ids=space.left_out_ids,
     )
-    fingerprint = _digest(corpus.fingerprint, digest)
+    fingerprint = json_digest(corpus.fingerprint, digest)
     return Corpus(fold_space, {TRAIN: part}, fingerprint)
 
   def _gold(self, corpus: Corpus, rows: np.ndarray) -> Ragged:
@@ -66,20 +63,10 @@ class Fold:
 
 def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
   """Returns documents of a split in the order of `rows`, with their gold."""
-  ids = [split.ids[row] for row in rows.tolist()]
   documents = split.documents
   if not isinstance(documents, SparseDocuments):
     documents = Documents.of(documents).remembering()
-  features, texts = split.features, split.text_digests
-  return Split(
-    name=split.name,
-    ids=ids,
-    gold=gold,
-    documents=documents.part(rows),
-    digest=_digest(split.digest, rows.tolist()),
-    features=None if features is None else features.select(rows, ids),
-    text_digests=None if texts is None else texts[rows],
-  )
+  return split.part(rows, documents.part(rows), gold)
 
 
 def make_folds(
@@ -138,7 +125,3 @@ def _text_groups(split: Split) -> np.ndarray:
   digests = split.text_digests
   keys = np.stack([digests, np.arange(len(split)) * (digests == 0)], axis=1)
   return np.unique(keys.astype(np.uint64), axis=0, return_inverse=True)[1]
-
-
-def _digest(*parts: object) -> str:
-  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

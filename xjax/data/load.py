@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Any
 
 from absl import logging
 import numpy as np
@@ -34,9 +33,8 @@ from xjax.data.labels import (
   order_labels,
   read_left_out,
 )
-from xjax.data.overlaps import find_overlaps
-from xjax.data.quality import twins_warning
-from xjax.data.schema import Corpus, Document, LabelSpace
+from xjax.data.quality import find_overlaps, twins_warning
+from xjax.data.schema import Corpus, Document, LabelSpace, json_digest
 from xjax.data.vectors.feature_files import add_features
 
 _LEAVE_OUT = 'config.eval.leave_out'
@@ -87,7 +85,7 @@ def build_corpus(
       split,
       gold=_relabel(split.gold, index, hidden),
       documents=documents,
-      digest=_digest(split.digest, zones),
+      digest=json_digest(split.digest, zones),
     )
   fingerprint = _fingerprint(raw, names, zones, space)
   drawn = tuple(name for name in raw.drawn if name in names)
@@ -108,11 +106,11 @@ def cut_corpus(
     name: dataclasses.replace(
       split,
       documents=_cut(split.documents, zones),
-      digest=_digest(split.digest, zones),
+      digest=json_digest(split.digest, zones),
     )
     for name, split in corpus.splits.items()
   }
-  fingerprint = _digest(corpus.fingerprint, zones)
+  fingerprint = json_digest(corpus.fingerprint, zones)
   return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
 
 
@@ -156,31 +154,15 @@ def _fingerprint(
   return digest.hexdigest()
 
 
-def _digest(*parts: Any) -> str:
-  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def load_corpus(
   data: DataConfig,
   seed: int,
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
   leave_out: str = '',
+  log: bool = True,
 ) -> Corpus:
-  """Loads a corpus as read_corpus does, logs its sizes, and warns of faults."""
-  corpus = read_corpus(data, seed, space, splits, leave_out)
-  _log(corpus, is_new=space is None)
-  return corpus
-
-
-def read_corpus(
-  data: DataConfig,
-  seed: int,
-  space: LabelSpace | None = None,
-  splits: Sequence[str] | None = None,
-  leave_out: str = '',
-) -> Corpus:
-  """Reads a corpus, and logs which usual splits it lacks.
+  """Loads a corpus; if `log`, logs its sizes and what spoils a run.
 
   By default, train, dev and test are loaded if they exist. `seed` decides which
   labels are held out; for `space` and `leave_out`, see build_corpus. A
@@ -205,6 +187,8 @@ def read_corpus(
         logging.info(
           '%s has no split %s; the split is left out', raw.source, name
         )
+  if log:
+    _log(corpus, is_new=space is None)
   return corpus
 
 

@@ -354,6 +354,11 @@ def _read_count(fields: Fields) -> int:
   return 0
 
 
+def json_digest(*parts: Any) -> str:
+  """Returns the SHA-256 of values that JSON has."""
+  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
   """Holds one split of a corpus: ids, gold labels, text by random access."""
@@ -370,6 +375,22 @@ class Split:
 
   def __len__(self) -> int:
     return len(self.ids)
+
+  def part(
+    self, rows: np.ndarray, documents: Sequence[Document], gold: Ragged
+  ) -> 'Split':
+    """Returns some rows of the split, with their documents and gold."""
+    ids = tuple(self.ids[row] for row in rows.tolist())
+    features, texts = self.features, self.text_digests
+    return Split(
+      name=self.name,
+      ids=ids,
+      gold=gold,
+      documents=documents,
+      digest=json_digest(self.digest, rows.tolist()),
+      features=None if features is None else features.select(rows, ids),
+      text_digests=None if texts is None else texts[rows],
+    )
 
   @property
   def source(self) -> str:

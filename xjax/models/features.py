@@ -16,13 +16,12 @@ from xjax.data.config import (
   TextVectorsConfig,
   TfidfConfig,
 )
-from xjax.data.documents import Documents
+from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.files.faults import plural
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Split
-from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import TextFeatures, WordPlace, WordShares
 from xjax.models.contract import Model, Run

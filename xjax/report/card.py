@@ -12,8 +12,7 @@ from absl import logging
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import modules_of
 from xjax.data.files.faults import plural
-from xjax.data.overlaps import find_overlaps
-from xjax.data.quality import twins_warning
+from xjax.data.quality import find_overlaps, twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
 from xjax.judge.calibration import Method
 from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL

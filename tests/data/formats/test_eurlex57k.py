@@ -28,7 +28,7 @@ from xjax.data.config import OnError
 from xjax.data.formats import eurlex57k
 from xjax.data.formats.corpus_builder import text_digest
 from xjax.data.load import build_corpus
-from xjax.data.overlaps import find_overlaps
+from xjax.data.quality import find_overlaps
 from xjax.data.schema import Document, Label
 
 

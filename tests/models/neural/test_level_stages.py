@@ -10,7 +10,7 @@ from tests.fixtures.shortlist_runs import TEXTS
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import TreeData
 from xjax.data.label_trees.levels import load_levels
-from xjax.data.load import read_corpus
+from xjax.data.load import load_corpus
 from xjax.models.neural.level_stages import level_corpus
 from xjax.models.neural.proposals import fitted_rows
 from xjax.run.open_run import open_run
@@ -60,7 +60,7 @@ def test_first_rows_are_those_of_linear_classifiers():
 
 def test_clusters_are_gold_where_their_labels_are(levelled):
   config = KINDS['levelled']([])
-  corpus = read_corpus(config.data, config.seed)
+  corpus = load_corpus(config.data, config.seed)
   levels = levels_of(levelled)
   middle, costs = level_corpus(corpus, levels)
   gold = corpus.splits['train'].gold

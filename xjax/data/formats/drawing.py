@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
-import hashlib
-import json
 
 from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError
+from xjax.data.documents import SparseDocuments
 from xjax.data.formats.corpus_builder import (
   TRAIN,
   SourceCorpus,
   StoredDocuments,
 )
 from xjax.data.schema import Split
-from xjax.data.sparse_documents import SparseDocuments
 
 _FEWEST = 10  # documents that can be divided
 
@@ -52,20 +50,13 @@ def divided(
 
 
 def _part(name: str, split: Split, rows: np.ndarray) -> Split:
-  documents, texts = split.documents, split.text_digests
+  documents = split.documents
   if isinstance(documents, SparseDocuments):
     documents = documents.part(rows)
   else:
     documents = StoredDocuments(rows, documents.__getitem__)
-  digest = hashlib.sha256(json.dumps([split.digest, rows.tolist()]).encode())
-  return Split(
-    name=name,
-    ids=tuple(split.ids[row] for row in rows.tolist()),
-    gold=split.gold.take(rows),
-    documents=documents,
-    digest=digest.hexdigest(),
-    text_digests=None if texts is None else texts[rows],
-  )
+  part = split.part(rows, documents, split.gold.take(rows))
+  return dataclasses.replace(part, name=name)
 
 
 def draw_splits(

@@ -9,10 +9,10 @@ from typing import Any
 
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.documents import SparseDocuments
 from xjax.data.memory.memory_labels import MemoryLabels, labels_of
 from xjax.data.memory.memory_texts import documents_of
 from xjax.data.schema import Document, Label, label_row
-from xjax.data.sparse_documents import SparseDocuments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
+from xjax.data.documents import SparseDocuments
 from xjax.data.schema import Document
-from xjax.data.sparse_documents import SparseDocuments
 
 _EXPECTED = (
   'expected a list, an array or a Series of texts, a DataFrame of texts, a '

@@ -8,14 +8,15 @@ from xjax.core.errors import UserError
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.load import read_corpus
-from xjax.data.overlaps import pairs_text, share_text
+from xjax.data.load import load_corpus
 from xjax.data.quality import (
   Quality,
   SplitQuality,
   check_train_labels,
   check_train_split,
   measure,
+  pairs_text,
+  share_text,
 )
 from xjax.data.schema import Label, Labels
 from xjax.report.table import Table, list_item, plain_text
@@ -35,7 +36,7 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
   # If not, the text says why. The seed decides which labels are held out.
   try:
     data = data.settled()
-    corpus = read_corpus(data, seed)
+    corpus = load_corpus(data, seed, log=False)
     check_train_split(corpus)
   except UserError as error:
     return f'{error}\n\nA run would refuse these data.', False

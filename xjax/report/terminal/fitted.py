@@ -9,8 +9,8 @@ import textwrap
 
 from xjax.core.console import command_words
 from xjax.core.types import PAD
+from xjax.data.documents import SparseDocuments
 from xjax.data.schema import Label, Split
-from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL

@@ -12,6 +12,7 @@ from typing import Any
 from xjax.core.console import log_in_context
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
+from xjax.data.documents import SparseDocuments
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.own import OwnData
@@ -23,7 +24,6 @@ from xjax.data.memory.folder import (
   write_folder,
 )
 from xjax.data.schema import Label
-from xjax.data.sparse_documents import SparseDocuments
 from xjax.models.contract import DATA, DEV, Config
 from xjax.models.copies import TemporaryFolder
 from xjax.run.api.model import Model

@@ -10,12 +10,11 @@ from scipy import sparse
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
-from xjax.data.documents import Documents
+from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.formats.xc_features import scale_rows
 from xjax.data.memory.folder import labelled_documents
 from xjax.data.memory.memory_texts import documents_of
 from xjax.data.schema import Document, Label, Labels
-from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.label_lists import LabelLists
