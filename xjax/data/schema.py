@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write
+from xjax.core.atomic import atomic_write, write_json_lines
 from xjax.core.errors import DataError
 from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
 from xjax.core.types import PAD, Ragged
@@ -280,17 +280,16 @@ class LabelSpace:
     """Writes labels.jsonl: a label, its count and its kind on each line."""
     parts = (self.n_trained, self.n_held_out, self.n_new, self.n_outside)
     flags = itertools.chain(*map(itertools.repeat, _FLAGS, parts))
-    with atomic_write(path) as file:
-      for label, count, flag in zip(self.labels, self.train_counts, flags):
-        row = {**label_row(label), 'train_count': int(count)}
-        row |= {flag: True} if flag else {}
-        file.write(json.dumps(row, ensure_ascii=False) + '\n')
+    rows = (
+      {**label_row(label), 'train_count': int(count)}
+      | ({flag: True} if flag else {})
+      for label, count, flag in zip(self.labels, self.train_counts, flags)
+    )
+    write_json_lines(path, rows)
 
   def save_concepts(self, path: str | os.PathLike) -> None:
     """Writes the concepts, one per line, in the form of labels.jsonl."""
-    with atomic_write(path) as file:
-      for label in self.concepts:
-        file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
+    write_json_lines(path, map(label_row, self.concepts))
 
   def save_left_out(self, path: str | os.PathLike) -> None:
     with atomic_write(path) as file:

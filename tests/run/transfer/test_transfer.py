@@ -326,7 +326,7 @@ def test_a_killed_transfer_leaves_no_folder_and_is_done_again(
 ):
   whole, _ = moved(plain, Clustering((3,)), 'whole')
   with monkeypatch.context() as patch:
-    kill(patch, module, '_as_json', 20)
+    kill(patch, module, 'write_json_lines', 1)
     with pytest.raises(Preempted):
       moved(plain, Clustering((3,)))
   assert not (tmp_path / 'new').exists()

@@ -1,13 +1,16 @@
 """Writes documents that are in memory as the data folder of a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import filecmp
-import json
 import pathlib
-from typing import Any
 
-from xjax.core.atomic import build_folder, temporary_folder, writing
+from xjax.core.atomic import (
+  build_folder,
+  temporary_folder,
+  write_json_lines,
+  writing,
+)
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.documents import SparseDocuments
 from xjax.data.memory.memory_labels import MemoryLabels, labels_of
@@ -111,14 +114,9 @@ def _write_lines(
       {'id': x.id, 'zones': dict(x.zones), 'labels': ids}
       for x, ids in zip(split.documents, split.labels.rows)
     )
-    _write_json_lines(folder / f'{name}.jsonl', rows)
+    write_json_lines(folder / f'{name}.jsonl', rows)
   if labels := splits['train'].labels.labels:
-    _write_json_lines(folder / 'labels.jsonl', map(label_row, labels))
-
-
-def _write_json_lines(path: pathlib.Path, rows: Iterable[Any]) -> None:
-  with path.open('w', encoding='utf-8') as file:
-    file.writelines(json.dumps(x, ensure_ascii=False) + '\n' for x in rows)
+    write_json_lines(folder / 'labels.jsonl', map(label_row, labels))
 
 
 def _write_features(
@@ -127,7 +125,7 @@ def _write_features(
   used = {id_ for x in splits.values() for row in x.labels.rows for id_ in row}
   labels = splits['train'].labels.labels
   labels = labels or [Label(id_, id_) for id_ in sorted(used)]
-  _write_json_lines(folder / 'labels.jsonl', map(label_row, labels))
+  write_json_lines(folder / 'labels.jsonl', map(label_row, labels))
   index = {label.id: str(i) for i, label in enumerate(labels)}
   for name, split in splits.items():
     rows = split.documents.rows

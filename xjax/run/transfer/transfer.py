@@ -5,11 +5,10 @@ lines and labels.jsonl. For a hierarchical corpus, it also has meta_labels.txt:
 the ids of its meta-labels, which judging leaves out (eval.leave_out).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 import dataclasses
 import enum
 import glob
-import json
 import os
 import pathlib
 
@@ -17,10 +16,10 @@ from absl import logging
 import numpy as np
 
 from xjax.core.atomic import (
-  atomic_write,
   build_folder,
   check_new_folder,
   remove_temporaries,
+  write_json_lines,
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress, progress
@@ -81,13 +80,14 @@ def transfer(
 
   def build(temporary: pathlib.Path) -> None:
     if relabelling.meta:
-      _write_lines(temporary / META, relabelling.meta)
+      ids = ''.join(f'{id_}\n' for id_ in relabelling.meta)
+      (temporary / META).write_text(ids, 'utf-8')
     if len(raw.labels) or relabelling.meta:
-      rows = (label_row(label) for label in relabelling.labels)
-      _write_lines(temporary / f'{LABELS}.jsonl', map(_as_json, rows))
+      rows = map(label_row, relabelling.labels)
+      write_json_lines(temporary / f'{LABELS}.jsonl', rows)
     for name in raw.splits:
       rows = _documents(raw, name, relabelling)
-      _write_lines(temporary / f'{name}.jsonl', map(_as_json, rows))
+      write_json_lines(temporary / f'{name}.jsonl', rows)
 
   remove_temporaries(folder.parent, glob.escape(folder.name))
   build_folder(folder, build)
@@ -160,15 +160,6 @@ def _documents(
 def _texts(document: Document) -> dict:
   texts = dict(document.zones)
   return texts if tuple(texts) == ('text',) else {'zones': texts}
-
-
-def _as_json(record: dict) -> str:
-  return json.dumps(record, ensure_ascii=False)
-
-
-def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
-  with atomic_write(path, 'wb') as file:
-    file.writelines(f'{line}\n'.encode() for line in lines)
 
 
 def _advice(
