@@ -11,7 +11,7 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.data.load import load_corpus, model_view, read_input
+from xjax.data.load import load_corpus, read_input, read_zones
 from xjax.data.schema import Document, LabelSpace
 
 SYNTHETIC = SyntheticData(n_train=60, n_dev=20, n_test=0, n_labels=20)
@@ -116,15 +116,15 @@ def test_an_unknown_kind_of_corpus():
 def test_bare_text_is_read_whole():
   document = Document('d', {'text': 'x'})
   for data in (Eurlex57kData(), JsonlData(zones=('title',)), JsonlData()):
-    assert model_view(data, document) == document
+    assert read_zones(document, data) == document
 
 
 def test_zones_of_an_input_are_cut():
   document = Document('d', {'body': 'b', 'title': 't', 'header': 'h'})
   data = JsonlData(zones=('title', 'body'))
-  assert model_view(data, document).text() == 't\nb'
-  assert model_view(JsonlData(), document).text() == 'b\nt\nh'
-  assert model_view(Eurlex57kData(), document).text() == 'h'
+  assert read_zones(document, data).text() == 't\nb'
+  assert read_zones(document, JsonlData()).text() == 'b\nt\nh'
+  assert read_zones(document, Eurlex57kData()).text() == 'h'
 
 
 def test_inputs_in_the_format_of_the_corpus(tmp_path):

@@ -21,7 +21,6 @@ from xjax.data.formats.corpus_builder import (
   SourceCorpus,
   StoredDocuments,
   choose_splits,
-  keep_zones,
 )
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.labels import (
@@ -79,7 +78,7 @@ def build_corpus(
     hidden = held_out if name == TRAIN else np.zeros_like(held_out)
     documents = split.documents
     if zones:
-      show = functools.partial(keep_zones, zones)
+      show = functools.partial(_keep_zones, zones)
       documents = StoredDocuments(documents, show)
     corpus_splits[name] = dataclasses.replace(
       split,
@@ -218,7 +217,7 @@ def read_input(
   `source` is a file of JSON lines, plain or gzipped, or '-' for standard input;
   a feature file if data.sparse; or a table or folder of texts, if corpora of
   this format may be one. A JSON line that is no record of the corpus needs
-  `text` or `zones`. Documents have the zones of model_view, and the id line-N
+  `text` or `zones`. Documents have the zones of read_zones, and the id line-N
   if they have none. Labels are None without a field for them, and get no
   ancestors.
 
@@ -237,22 +236,24 @@ def read_input(
   faults.settle()
   if data.sparse:
     return documents
-  return StoredDocuments(documents, functools.partial(model_view, data))
+  return StoredDocuments(documents, functools.partial(read_zones, data=data))
 
 
 def read_zones(document: str | Document, data: DataConfig) -> Document:
-  """Returns a document, or a text as one zone, as model_view shows it."""
+  """Returns a document with the config's zones, or with all if it has none."""
   if isinstance(document, str):
     return Document('', {'text': document})
-  return model_view(data, document)
-
-
-def model_view(data: DataConfig, document: Document) -> Document:
-  """Returns a document with the config's zones, or with all if it has none."""
   return _with_zones(tuple(data.zones) or data.full_text, document)
 
 
 def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
-  if not any(name in document.zones for name in zones):
-    return document
-  return keep_zones(zones, document)
+  kept = _keep_zones(zones, document)
+  return kept if kept.zones else document
+
+
+def _keep_zones(zones: Sequence[str], document: Document) -> Document:
+  """Returns a document with only the named zones, in the order of `zones`."""
+  kept = {
+    name: document.zones[name] for name in zones if name in document.zones
+  }
+  return dataclasses.replace(document, zones=kept)

@@ -13,7 +13,7 @@ def test_every_fault_has_its_line():
   faults = Faults()
   faults.settle()  # nothing is wrong
   faults.add('a.jsonl', 3, 'broken')
-  faults.extend('b.jsonl', 1, ['odd', 'empty'])
+  faults.add('b.jsonl', 1, 'odd', 'empty')
   faults.add('c.jsonl', None, 'absent')
   *lines, last = error_text(faults.settle).split('\n')
   assert lines == [
@@ -34,9 +34,9 @@ def test_twenty_are_shown_and_the_rest_counted():
 
 def test_skip_goes_on_and_logs_how_many_records_and_faults(caplog):
   faults = Faults(OnError.SKIP)
-  faults.extend('a', 7, ['x', 'y'])
-  faults.extend('a', 8, ['x'])
-  faults.extend('b', 8, ['x'])
+  faults.add('a', 7, 'x', 'y')
+  faults.add('a', 8, 'x')
+  faults.add('b', 8, 'x')
   with caplog.at_level(logging.WARNING, logger='absl'):
     faults.settle()
   assert 'left out 3 records, with 4 faults:\na:7: x' in caplog.text

@@ -1,6 +1,5 @@
 """Collects the faults in a user's files, to report them together."""
 
-from collections.abc import Sequence
 import os
 
 from absl import logging
@@ -51,38 +50,29 @@ class Faults:
     self,
     file: str | os.PathLike,
     line: int | None,
-    message: str,
-    *,
+    *messages: str,
     fatal: bool = False,
   ) -> None:
-    """Adds a fault; the caller must leave the faulty record out."""
+    """Adds faults of a record; the caller must leave the record out."""
     # Without `line`, the whole file is faulty. A fatal fault raises an error
     # even if on_error is SKIP.
-    self.count += 1
-    self._fatal |= fatal
-    # All faults of a record are added one after another. So a fault belongs to
-    # a new record if its file or line differs from those of the last fault.
-    place = os.fspath(file), line
-    self.left_out += place != self._last
-    self._last = place
-    if isinstance(message, Grouped):
-      group = self._groups.setdefault(message, [self._lines, 0])
-      group[1] += 1
-      if group[1] > 1:
-        return
-    self._lines += 1
-    if len(self.shown) < SHOWN:
-      where = f'{place[0]}:{line}' if line else place[0]
-      self.shown.append(f'{where}: {message}')
-
-  def extend(
-    self,
-    file: str | os.PathLike,
-    line: int | None,
-    messages: Sequence[str],
-  ) -> None:
     for message in messages:
-      self.add(file, line, message)
+      self.count += 1
+      self._fatal |= fatal
+      # All faults of a record are added one after another. So a fault belongs
+      # to a new record if its place differs from that of the last fault.
+      place = os.fspath(file), line
+      self.left_out += place != self._last
+      self._last = place
+      if isinstance(message, Grouped):
+        group = self._groups.setdefault(message, [self._lines, 0])
+        group[1] += 1
+        if group[1] > 1:
+          continue
+      self._lines += 1
+      if len(self.shown) < SHOWN:
+        where = f'{place[0]}:{line}' if line else place[0]
+        self.shown.append(f'{where}: {message}')
 
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
     """Adds a fault for a file without usable `what`, unless others say why."""

@@ -173,7 +173,7 @@ def with_faults(
   for number, row in rows:
     fields = Fields(row)
     yield number, fields
-    faults.extend(name, number, fields.faults)
+    faults.add(name, number, *fields.faults)
 
 
 def read_records(

@@ -88,14 +88,6 @@ class StoredDocuments(Sequence):
     return self.parse(self.records[range(len(self))[row]])
 
 
-def keep_zones(zones: Sequence[str], document: Document) -> Document:
-  """Returns a document with only the named zones, in the order of `zones`."""
-  kept = {
-    name: document.zones[name] for name in zones if name in document.zones
-  }
-  return dataclasses.replace(document, zones=kept)
-
-
 def choose_splits(
   source: str,
   present: Iterable[str],
@@ -193,11 +185,13 @@ class CorpusBuilder:
   def describe(
     self,
     read: Callable[[pathlib.Path, Faults], dict[str, Label]],
-    path: pathlib.Path,
+    paths: Sequence[pathlib.Path],
   ) -> None:
-    """Reads descriptors; all labels of documents must have one."""
+    """Reads descriptors, if any; all labels of documents must have one."""
+    if not paths:
+      return
     before = self.faults.count
-    self.labels = read(path, self.faults)
+    self.labels = read(only_file(paths, self.faults), self.faults)
     # If faults are an error, labels without their faulty line are no further.
     if self.faults.count == before or self.faults.on_error is OnError.SKIP:
       self._known = self.labels

@@ -82,6 +82,10 @@ class DataConfig(ConfigPart, abstract=True):
     """Returns the folder for prepared data; by default the user's folder."""
     return user_cache_dir(self.cache_dir)
 
+  def builder(self) -> CorpusBuilder:
+    """Returns an empty builder of this corpus."""
+    return CorpusBuilder(self.dir, Faults(self.on_error), self.cache_folder)
+
   def settled(self) -> Self:
     """Returns this config with the values that the files decide.
 

@@ -247,8 +247,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
     concepts = downloads[1] if downloads else concepts
     name = data.dir or ARCHIVE_URL
     builder = CorpusBuilder(name, faults, folder.parent)
-    if concepts:
-      builder.describe(read_concepts, concepts)
+    builder.describe(read_concepts, [concepts] if concepts else [])
     for split, files in files_of.items():
       records = _records(files, faults)
       builder.read(split, f'{name}: {split}', records, data.read_record)

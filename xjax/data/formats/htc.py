@@ -16,12 +16,11 @@ import re
 
 from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
-from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, find_files, find_source
-from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_taxonomy
-from xjax.data.formats.own_files import name_splits
+from xjax.data.formats.own import name_splits
 from xjax.data.schema import Document, Label
 
 
@@ -49,10 +48,9 @@ class HtcData(DataConfig):
     Documents get the ancestors of their labels (Bertalis et al., section 3.2).
     """
     folder = find_source(self.dir)
-    faults = Faults(self.on_error)
-    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
+    builder = self.builder()
     files = name_splits(find_files(folder, 'jsonl?'))
-    builder.describe(read_taxonomy, _find_taxonomy(folder, self.taxonomy))
+    builder.describe(read_taxonomy, [_find_taxonomy(folder, self.taxonomy)])
 
     def read(
       fields: Fields, default_id: str | None, need_labels: bool

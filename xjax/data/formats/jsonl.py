@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import dataclasses
 
 from xjax.core.errors import DataError
-from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import find_files, find_source, only_file
-from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
+from xjax.data.files.json_lines import find_files, find_source
+from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.label_files import read_descriptors
 
@@ -33,16 +32,13 @@ class JsonlData(DataConfig):
     self, splits: Sequence[str] = (), usual: bool = True
   ) -> SourceCorpus:
     folder = find_source(self.dir)
-    faults = Faults(self.on_error)
-    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = {} if folder.is_file() else find_files(folder)
     if not files:
       raise DataError(
         f'{folder}: is not a folder with JSON lines, such as train.jsonl; '
         '--config=own_linear reads files, tables and text files'
       )
-    if LABELS in files:
-      path = only_file(files.pop(LABELS), faults)
-      builder.describe(read_descriptors, path)
+    builder = self.builder()
+    builder.describe(read_descriptors, files.pop(LABELS, ()))
     builder.read_files(files, splits, usual, read_document)
     return builder.corpus()

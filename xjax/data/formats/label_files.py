@@ -73,8 +73,8 @@ def _concept_records(
     known = {new: row[old] for old, new in names.items() if old in row}
     fields = Fields({'id': id_, **known})
     yield None, fields
-    prefixed = [f'concept {id_!a}: {message}' for message in fields.faults]
-    faults.extend(path, None, prefixed)
+    messages = (f'concept {id_!a}: {message}' for message in fields.faults)
+    faults.add(path, None, *messages)
 
 
 def _described(

@@ -12,27 +12,40 @@ Splits that the source lacks are drawn from train.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-import contextlib
 import dataclasses
 import functools
 import hashlib
+import io
 import pathlib
+import re
 import shlex
 from typing import Any, Self
 
 from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.data.files.faults import Faults
+from xjax.core.errors import DataError
+from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
+  check_rereadable,
+  find_files,
+  find_source,
+  only_file,
   open_text,
   with_faults,
 )
-from xjax.data.files.tables import FileKind, Table, kind_of, read_table
+from xjax.data.files.tables import (
+  FileKind,
+  Table,
+  encoding_of,
+  kind_of,
+  read_table,
+)
 from xjax.data.formats.columns import (
   LIST,
+  SPLIT_NAMES,
   Columns,
   choose_columns,
   read_row,
@@ -50,8 +63,8 @@ from xjax.data.formats.data_config import (
   source_name,
 )
 from xjax.data.formats.drawing import divided, missing_shares
+from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.label_files import read_descriptors
-from xjax.data.formats.own_files import find_layout, read_texts
 from xjax.data.schema import Document
 
 
@@ -133,12 +146,14 @@ class OwnData(DataConfig):
 
   def _guessed_columns(self) -> Columns | None:
     """Returns the columns of the train file, guessed from its first rows."""
-    faults = Faults(self.on_error)  # `read` reports the faults of rows
-    layout = find_layout(self.dir, faults)
+    layout = find_layout(self.dir)
     if layout.by_label or TRAIN not in layout.splits:
       return None
-    with _opened(layout.splits[TRAIN], faults) as table:
-      return self._columns_of(table, str(layout.splits[TRAIN]))
+    path = layout.splits[TRAIN][0]
+    with open_text(path) as file:
+      # `read` reports the faults of rows.
+      table = read_table(file, str(path), Faults(self.on_error))
+      return self._columns_of(table, str(path))
 
   def _columns_of(self, table: Table, name: str) -> Columns | None:
     """Returns the columns; None for JSON lines that JsonlData reads."""
@@ -158,11 +173,9 @@ class OwnData(DataConfig):
     If there is neither a dev nor a test split, both are drawn. If there is a
     test split, only dev is drawn. If there is a dev split, nothing is drawn.
     """
-    faults = Faults(self.on_error)
-    layout = find_layout(self.dir, faults)
-    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
-    if layout.labels:
-      builder.describe(read_descriptors, layout.labels)
+    layout = find_layout(self.dir)
+    builder = self.builder()
+    builder.describe(read_descriptors, layout.labels)
     shares = {'dev': self.dev_share, 'test': self.test_share}
     names, drawn = [TRAIN], {}
     if layout.divided:
@@ -170,9 +183,9 @@ class OwnData(DataConfig):
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
     for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
-      path = layout.splits[name]
+      path = only_file(layout.splits[name], builder.faults)
       if layout.by_label:
-        records = read_texts(path, faults, by_label=True)
+        records = read_texts(path, builder.faults, by_label=True)
         builder.read(name, path, records, read_document)
       else:
         self._read_table(builder, name, path, layout.divided)
@@ -186,7 +199,8 @@ class OwnData(DataConfig):
     self, builder: CorpusBuilder, name: str, path: pathlib.Path, divided: bool
   ) -> None:
     """Reads the file of a split; if not `divided`, a column may name splits."""
-    with _opened(path, builder.faults) as table:
+    with open_text(path) as file:
+      table = read_table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
       read, split_in_column = read_document, None
       if columns is not None:
@@ -252,12 +266,6 @@ class OwnData(DataConfig):
     return Columns(self.text, self.labels, self.label_separator, self.id)
 
 
-@contextlib.contextmanager
-def _opened(path: pathlib.Path, faults: Faults) -> Iterator[Table]:
-  with open_text(path) as file:
-    yield read_table(file, str(path), faults)
-
-
 def _split_in_column(column: str, fields: Fields) -> str:
   value = fields.row.get(column)
   if split := split_of(value):
@@ -275,3 +283,131 @@ def text_key(document: Document, seed: int) -> int:
   key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
   digest = hashlib.blake2b(document.text().encode(), key=key, digest_size=8)
   return int.from_bytes(digest.digest(), 'little')
+
+
+_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """Says where the documents of a corpus are."""
+
+  # Each split's files (there should be one), or its folder of label folders.
+  splits: dict[str, list[pathlib.Path]]
+  by_label: bool = False  # a folder of files per label
+  # Whether the source says which documents are in which split. If not, train
+  # has all documents.
+  divided: bool = True
+  labels: Sequence[pathlib.Path] = ()  # files of descriptors
+
+
+def find_layout(source: str) -> Layout:
+  """Finds the documents of a corpus, in a file or a folder."""
+  path = find_source(source)
+  check_rereadable(path)
+  if not path.is_dir():
+    return Layout({TRAIN: [path]}, divided=False)
+  files = find_files(path, _ENDINGS)
+  labels = files.pop(LABELS, ())
+  if files:
+    # The only file is train, whatever its name, unless it is another split.
+    is_one = len(files) == 1 and not _split_in(*files)
+    splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
+    return Layout(splits, divided=not is_one, labels=labels)
+  folders = label_folders(path)
+  if not folders:
+    raise DataError(
+      f'{source}: no documents in it; expected a file or a folder of CSV, TSV, '
+      'Parquet or JSON lines, such as train.csv, or a folder per label with '
+      'text files, such as sport/1.txt'
+    )
+  splits = {_split_in(folder.name): [folder] for folder in folders}
+  # Only if each folder is a split, its folders are the labels.
+  if TRAIN in splits and '' not in splits and len(splits) == len(folders):
+    if all(map(label_folders, folders)):
+      return Layout(splits, by_label=True, labels=labels)
+  splits = {TRAIN: [path]}
+  return Layout(splits, by_label=True, divided=False, labels=labels)
+
+
+def name_splits(
+  files: dict[str, list[pathlib.Path]],
+) -> dict[str, list[pathlib.Path]]:
+  """Names files by split; every other file is a split of its own.
+
+  If no file is called train, a word in the name is the split, best the last
+  one, as in wos_train.json and nyt_train_all.json. The words of a name are
+  separated by `_`, `-`, `.` or spaces.
+  """
+  splits: dict[str, list[pathlib.Path]] = {}
+  for stem, paths in files.items():
+    splits.setdefault(SPLIT_NAMES.get(stem, stem), []).extend(paths)
+  for first in (-1, 0) if TRAIN not in splits else ():
+    named: dict[str, list[pathlib.Path]] = {}
+    for stem, paths in files.items():
+      if name := _split_in(stem, first):
+        named.setdefault(name, []).extend(paths)
+    splits = named | splits
+  return splits
+
+
+def _split_in(name: str, first: int = -1) -> str:
+  """Returns the only split that words of a name mean; '' for none or several.
+
+  `first` is the first word that counts; -1 is the last word.
+  """
+  words = re.split(r'[\W_]+', name)[first:]
+  named = {*map(split_of, words)} - {''}
+  return named.pop() if len(named) == 1 else ''
+
+
+def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the folders in a folder that have documents, sorted by name."""
+  return [p for p in _entries(folder) if p.is_dir() and any(_text_files(p))]
+
+
+def _text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields the text files below a folder, sorted by path.
+
+  Their names end in .txt or have no ending. Hidden files and folders are left
+  out. A broken link is kept, so that reading it is an error.
+  """
+  for path in _entries(folder):
+    if path.is_dir():
+      if not path.is_symlink():  # a link may lead back to this folder
+        yield from _text_files(path)
+    elif path.suffix.lower() in ('', '.txt'):
+      if path.is_file() or not path.exists():
+        yield path
+
+
+def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
+  try:
+    return sorted(p for p in folder.iterdir() if not p.name.startswith('.'))
+  except OSError as error:
+    raise DataError(f'{folder}: not a folder that can be read') from error
+
+
+def read_texts(
+  folder: pathlib.Path, faults: Faults, by_label: bool
+) -> Iterator[tuple[int, Fields]]:
+  """Yields the text files below a folder as records of the jsonl format.
+
+  `by_label` says that they are FOLDER/<label>/.../*.txt. The id of a document
+  is its path in the folder.
+  """
+  for inner in label_folders(folder) if by_label else [folder]:
+    for path in _text_files(inner):
+      row = {'id': path.relative_to(folder).as_posix()}
+      row |= {'labels': [inner.name]} if by_label else {}
+      try:
+        data = path.read_bytes()
+        row['text'] = data.decode(encoding_of(io.BytesIO(data)))
+      except Fault as fault:
+        faults.add(path, fault.line, str(fault))
+      except OSError as error:
+        faults.add(path, None, f'cannot be read: {error.strerror}')
+      except UnicodeDecodeError as error:
+        faults.add(path, 1, f'the text is damaged: {error.reason}')
+      else:
+        yield from with_faults([(1, row)], faults, path)

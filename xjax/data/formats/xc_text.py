@@ -14,7 +14,6 @@ import dataclasses
 import itertools
 
 from xjax.core.errors import DataError
-from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
   Fields,
   find_files,
@@ -23,7 +22,6 @@ from xjax.data.files.json_lines import (
   repeated,
 )
 from xjax.data.formats.corpus_builder import (
-  CorpusBuilder,
   SourceCorpus,
   unknown_label,
 )
@@ -51,7 +49,7 @@ class XcRepoData(DataConfig):
     self, splits: Sequence[str] = (), usual: bool = True
   ) -> SourceCorpus:
     folder = find_source(self.dir)
-    faults = Faults(self.on_error)
+    builder = self.builder()
     files = find_files(folder, 'json')
     plain = 'lbl' not in files
     names = files.pop('lbl', None) or find_files(folder, 'txt').get('Y')
@@ -60,7 +58,8 @@ class XcRepoData(DataConfig):
         f'{folder}: has neither lbl.json nor Y.txt; write the names of the '
         'labels to Y.txt, one per line'
       )
-    columns = read_columns(only_file(names, faults), faults, plain)
+    path = only_file(names, builder.faults)
+    columns = read_columns(path, builder.faults, plain)
 
     def read(
       fields: Fields, default_id: str | None, need_labels: bool
@@ -71,7 +70,6 @@ class XcRepoData(DataConfig):
       fields.faults += map(unknown_label, unknown)
       return document
 
-    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
     files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
     builder.read_files(files, splits, usual, read)
     return builder.corpus(columns, ordered=True)

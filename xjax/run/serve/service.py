@@ -14,7 +14,7 @@ from xjax.core.types import PAD
 from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import Fields, parse_object
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.load import model_view
+from xjax.data.load import read_zones
 from xjax.data.schema import Document
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.prediction_lines import prediction_line
@@ -214,4 +214,4 @@ def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
   document = data.read_input_record(fields, str(number))
   if fields.faults:
     raise Refused(400, f'{name}: {"; ".join(fields.faults)}')
-  return model_view(data, document)
+  return read_zones(document, data)
