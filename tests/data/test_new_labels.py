@@ -7,8 +7,7 @@ import pytest
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.data.formats.corpus_builder import SourceCorpus
-from xjax.data.labels import add_outside
-from xjax.data.new_labels import add_new_labels, read_new_labels
+from xjax.data.labels import add_new_labels, add_outside, read_new_labels
 from xjax.data.schema import Label, LabelSpace
 
 SPACE = LabelSpace(

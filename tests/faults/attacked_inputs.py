@@ -121,8 +121,8 @@ def _corpora() -> dict[str, Kind]:
   from xjax.data.formats.own import OwnData
   from xjax.data.formats.xc_features import XcFeaturesData
   from xjax.data.formats.xc_text import XcRepoData
+  from xjax.data.labels import read_new_labels
   from xjax.data.load import load_corpus, read_input
-  from xjax.data.new_labels import read_new_labels
   from xjax.data.schema import Label, LabelSpace
 
   skipping = functools.partial(JsonlData, on_error=OnError.SKIP)

@@ -1,6 +1,6 @@
 """Writes files so that a killed run never leaves an incomplete file behind."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import json
 import os
@@ -63,12 +63,6 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
   with atomic_write(path) as file:
     json.dump(value, file, indent=2, allow_nan=False, ensure_ascii=False)
     file.write('\n')
-
-
-def write_json_lines(path: str | os.PathLike, rows: Iterable[Any]) -> None:
-  """Writes a value as JSON on each line."""
-  with atomic_write(path) as file:
-    file.writelines(json.dumps(x, ensure_ascii=False) + '\n' for x in rows)
 
 
 def write_npz(

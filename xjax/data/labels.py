@@ -1,25 +1,33 @@
-"""Makes label spaces: orders and counts labels, and holds out some labels."""
+"""Makes label spaces: orders, holds out, leaves out and adds labels."""
 
 from collections.abc import Container, Sequence
 import dataclasses
 import hashlib
+import os
 import pathlib
+import re
 
 from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
+from xjax.core.texts import Texts
 from xjax.core.types import PAD
-from xjax.data.files.faults import Faults, plural
+from xjax.data.files.faults import SHOWN, Faults, plural
+from xjax.data.files.json_lines import numbered_lines, open_text, read_records
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_ids
-from xjax.data.schema import Labels, LabelSpace
+from xjax.data.schema import Label, Labels, LabelSpace, read_label
+from xjax.data.text.words import has_letters
 
 # Only labels with 1 to 200 training documents can be held out.
 HOLD_OUT_RANGE = (1, 200)
 _SHOWN = 3  # unknown labels that a message names
+# The pattern also matches a list of JSON objects, so that the error can say
+# that lines must be objects. No label name matches the pattern.
+_JSON = re.compile(rb'\s*(\{|\[\s*([{"]|$))')
 
 
 def hold_out(
@@ -263,4 +271,72 @@ def add_outside(space: LabelSpace, raw: SourceCorpus) -> LabelSpace:
     train_counts=np.concatenate(
       [space.train_counts, np.zeros(len(outside), np.int32)]
     ),
+  )
+
+
+def read_new_labels(
+  path: str | os.PathLike, space: LabelSpace
+) -> tuple[Label, ...]:
+  """Reads labels that are to be added to the labels of a run.
+
+  Every line of the file, plain or gzipped, is a name; or every line is a JSON
+  object as in labels.jsonl, where only `name` is required, and is the default
+  id. A DataError tells of faulty lines, or as add_new_labels does.
+  """
+  path = os.path.expanduser(path)
+  faults = Faults(on_error=None)
+  labels = []
+  with open_text(path) as file:
+    first = next((x for _, x in numbered_lines(file, path) if x.strip()), b'')
+    is_json = path.removesuffix('.gz').endswith('.jsonl') or _JSON.match(first)
+    file.seek(0)
+    plain = '' if is_json else 'name'
+    for _, fields in read_records(file, faults, path, plain):
+      name = fields.text('name')
+      if not fields.faults:
+        fields.row.setdefault('id', name.strip())
+        labels.append(read_label(fields))
+  if not labels:
+    faults.add_empty(path, 'label', 0)
+  faults.settle()
+  try:
+    add_new_labels(space, labels)
+  except DataError as error:
+    raise DataError(f'{path}: {error}') from error
+  return tuple(labels)
+
+
+def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
+  """Adds labels to a label space after training.
+
+  First come the labels that the model scores already, then the new labels, with
+  counts of 0, then the gold labels outside the space; one of these can become
+  new. A DataError says that there is no label, that a name has no letters, or
+  that an id occurs twice or is scored already.
+  """
+  scored = space.ids[: space.n_inside]
+  new = Texts.of(label.id for label in labels)
+  if not new:
+    raise DataError('there are no new labels: give at least one')
+  is_taken = scored.row_of.find(new) != PAD
+  is_taken[new.row_of.repeated()] = True
+  if is_taken.any():
+    taken = (ascii(new[row]) for row in np.flatnonzero(is_taken)[:SHOWN])
+    raise DataError(
+      f'each new label needs an id that no other label has: {", ".join(taken)}'
+    )
+  if unnamed := [label.id for label in labels if not has_letters(label.name)]:
+    raise DataError(
+      'new labels need names with letters: '
+      + ', '.join(map(ascii, unnamed[:SHOWN]))
+    )
+  outside = space.labels[len(scored) :]
+  outside = outside[new.row_of.find(outside.ids) == PAD]
+  counts = np.zeros(len(scored) + len(new) + len(outside), np.int32)
+  counts[: len(scored)] = space.train_counts[: len(scored)]
+  return dataclasses.replace(
+    space,
+    labels=Labels.join(space.labels[: len(scored)], labels, outside),
+    train_counts=counts,
+    n_new=space.n_new + len(new),
   )

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write, write_json_lines
+from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, read_records
+from xjax.data.files.json_lines import Fields, read_records, write_json_lines
 from xjax.data.vectors.feature_rows import FeatureRows
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar

@@ -12,7 +12,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
-from xjax.data.new_labels import add_new_labels
+from xjax.data.labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.calibration import Calibration, Method, readable_scores

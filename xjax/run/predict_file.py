@@ -22,9 +22,8 @@ from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.files.file_set import check_unlisted, writing_set
 from xjax.data.formats.corpus_builder import SourceCorpus
-from xjax.data.labels import add_outside
+from xjax.data.labels import add_outside, read_new_labels
 from xjax.data.load import read_input
-from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
 from xjax.data.vectors.feature_files import read_features
 from xjax.data.vectors.feature_rows import FeatureRows

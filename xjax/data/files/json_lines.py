@@ -1,4 +1,4 @@
-"""Reads files of JSON lines, plain or gzipped, and checks their fields."""
+"""Reads and writes JSON lines, and checks the fields of those that it reads."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ import tempfile
 from typing import Any, BinaryIO
 import zlib
 
+from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.faults import Fault, Faults
 
@@ -160,6 +161,12 @@ def read_rows(
           faults.add(name, number, str(fault))
         else:
           yield number, row
+
+
+def write_json_lines(path: str | os.PathLike, rows: Iterable[Any]) -> None:
+  """Writes a value as JSON on each line."""
+  with atomic_write(path) as file:
+    file.writelines(json.dumps(x, ensure_ascii=False) + '\n' for x in rows)
 
 
 def with_faults(

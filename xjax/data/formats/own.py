@@ -67,6 +67,8 @@ from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.label_files import read_descriptors
 from xjax.data.schema import Document
 
+_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
+
 
 @dataclasses.dataclass
 class OwnData(DataConfig):
@@ -283,9 +285,6 @@ def text_key(document: Document, seed: int) -> int:
   key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
   digest = hashlib.blake2b(document.text().encode(), key=key, digest_size=8)
   return int.from_bytes(digest.digest(), 'little')
-
-
-_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
 
 
 @dataclasses.dataclass(frozen=True)

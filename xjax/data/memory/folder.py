@@ -8,11 +8,11 @@ import pathlib
 from xjax.core.atomic import (
   build_folder,
   temporary_folder,
-  write_json_lines,
   writing,
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.documents import SparseDocuments
+from xjax.data.files.json_lines import write_json_lines
 from xjax.data.memory.memory_labels import MemoryLabels, labels_of
 from xjax.data.memory.memory_texts import documents_of
 from xjax.data.schema import Document, Label, label_row

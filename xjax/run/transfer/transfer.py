@@ -19,12 +19,12 @@ from xjax.core.atomic import (
   build_folder,
   check_new_folder,
   remove_temporaries,
-  write_json_lines,
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import plural
+from xjax.data.files.json_lines import write_json_lines
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.hierarchy import Hierarchy
