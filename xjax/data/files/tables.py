@@ -161,10 +161,7 @@ def _row_fault(error: csv.Error) -> str:
 
 
 def _csv_rows(
-  reader: Iterator[list[str]],
-  columns: Sequence[str],
-  name: str,
-  faults: Faults,
+  reader: Iterator[list[str]], columns: Sequence[str], name: str, faults: Faults
 ) -> _Rows:
   """Yields rows that are not blank, and leaves out rows of another width."""
   with reading(name):
@@ -243,9 +240,7 @@ def encoding_of(file: BinaryIO) -> str:
 
 
 def write_csv(
-  path: str | os.PathLike,
-  columns: Sequence[str],
-  rows: Iterable[Sequence[Any]],
+  path: str | os.PathLike, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
   """Writes a CSV file atomically; the cell of None is empty."""
   # An apostrophe keeps spreadsheets from computing a text as a formula.

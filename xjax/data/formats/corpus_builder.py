@@ -89,10 +89,7 @@ class StoredDocuments(Sequence):
 
 
 def choose_splits(
-  source: str,
-  present: Iterable[str],
-  wanted: Sequence[str],
-  usual: bool,
+  source: str, present: Iterable[str], wanted: Sequence[str], usual: bool
 ) -> list[str]:
   """Chooses the splits to read: train, dev, test, then others by name.
 

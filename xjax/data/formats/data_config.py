@@ -11,12 +11,7 @@ from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.data.config import OnError, TokensConfig, WordsConfig
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import (
-  STREAM,
-  Fields,
-  open_text,
-  read_records,
-)
+from xjax.data.files.json_lines import STREAM, Fields, open_text, read_records
 from xjax.data.files.tables import FileKind, kind_of
 from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
 from xjax.data.schema import Document

@@ -57,11 +57,7 @@ from xjax.data.formats.corpus_builder import (
   SourceCorpus,
   choose_splits,
 )
-from xjax.data.formats.data_config import (
-  DataConfig,
-  read_document,
-  source_name,
-)
+from xjax.data.formats.data_config import DataConfig, read_document, source_name
 from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.label_files import read_descriptors

@@ -48,9 +48,7 @@ class SyntheticData(DataConfig):
   n_dev: int = field(400, 'Number of dev documents.', AT_LEAST_0)
   n_test: int = field(400, 'Number of test documents.', AT_LEAST_0)
   n_labels: int = field(
-    200,
-    'Number of labels; some are in no training document.',
-    AT_LEAST_2,
+    200, 'Number of labels; some are in no training document.', AT_LEAST_2
   )
   corpus_seed: int = field(
     0, 'The seed for words, labels and documents.', AT_LEAST_0

@@ -21,10 +21,7 @@ from xjax.data.files.json_lines import (
   only_file,
   repeated,
 )
-from xjax.data.formats.corpus_builder import (
-  SourceCorpus,
-  unknown_label,
-)
+from xjax.data.formats.corpus_builder import SourceCorpus, unknown_label
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_columns
 from xjax.data.schema import Document

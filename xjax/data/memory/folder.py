@@ -5,11 +5,7 @@ import dataclasses
 import filecmp
 import pathlib
 
-from xjax.core.atomic import (
-  build_folder,
-  temporary_folder,
-  writing,
-)
+from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.json_lines import write_json_lines
