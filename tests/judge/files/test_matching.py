@@ -18,6 +18,7 @@ from tests.judge.files.given import given, read, refused
 from tests.judge.systems import system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.formats import xc_files
 from xjax.judge.files.judged import read_judged, read_train_gold
 
 NAMES = ('law', 'tax', 'sea')
@@ -92,19 +93,24 @@ def test_ids_that_are_numbers_are_the_columns(files):
   assert [row.tolist() for row in read_train_gold(asked)] == [[3], [2, 3], [4]]
 
 
-def test_columns_that_are_not_predicted(files):
+def test_columns_that_are_not_predicted(files, monkeypatch):
   saved(files['scores'], ('0', '1', '10', '2'))
   # Without a header, a column that nobody predicts is one label more.
-  without(files['gold'], [[1, 3, 11]])
+  without(files['gold'], [[1, 3]])
   found, _ = read(files, 'gold')
-  assert found.labels == ('0', '1', '10', '2', '11', '3')
-  assert found.gold.values.tolist() == [1, 4, 5]
+  assert found.labels == ('0', '1', '10', '2', '3')
+  assert found.gold.values.tolist() == [1, 4]
+  without(files['gold'], [[1, 3, 11]])
+  fault = refused(files, 'gold')
+  assert fault == 'gold:1: label 11 is not in 0..10, the columns of scores'
   # Descriptors of a thesaurus are numbers, too, but of no column.
   with_header(files['gold'], [[1, 3]], 4)
   end = UNKNOWN.format('gold', 3)
   assert refused(files, 'gold') == f"scores: label '10'{end}"
   without(files['gold'], [[1, 10]])
   write_pairs(files['filter'], np.array([[0, 0], [0, 3]]))
+  # The width of a filter is that of the predictions, which was believed.
+  monkeypatch.setattr(xc_files, '_COLUMNS', 5)
   found, _ = read(files, 'gold', 'filter')
   # A pair of a label that is never predicted takes nothing out.
   assert found.lists['all'].ids.tolist() == [[1, 2, 3]]
@@ -203,6 +209,13 @@ def test_unknown_labels_are_counted_where_no_order_is_given(files, caplog):
     f'{files["scores"]}: 2 of 4 predictions are of labels that '
     f"{files['gold']} and {files['train']} do not have, such as 'C999'; "
   ) in caplog.text
+  without(files['other'], [[7], [8]])
+  scored_lists(files['scores'], ('8', '9'), ('9',))
+  read_judged(given(files | {'gold': files['other']}, 'gold'))
+  assert (
+    f'2 of 3 predictions are of labels that {files["other"]}' in caplog.text
+  )
+  scored_lists(files['scores'], ('law', 'C999'), ('tax', 'C999'))
   caplog.clear()
   files['labels'].write_text('law\ntax\nsea\nC999\n')
   read_judged(dataclasses.replace(asked, labels=files['labels']))

@@ -49,15 +49,18 @@ class KnownLabels:
 
   def column_labels(self, source: LabelRows) -> np.ndarray:
     """Returns the label of each column of a file, int64; -1 if it has none."""
-    if source.labels is None and source.n_labels is None:
-      n_columns = int(column_numbers(self.labels).max(initial=-1)) + 1
-      if not n_columns:
-        raise DataError(
-          f'{source.path}: has column numbers, but no label id is a number; '
-          f'give the label id of each column: {_ORDER}'
-        )
-      source = dataclasses.replace(source, n_labels=n_columns)
-    return self.indices(source)
+    if source.labels is not None or source.n_labels is not None:
+      return self.indices(source)
+    numbers = column_numbers(self.labels)
+    numbered = np.flatnonzero(numbers >= 0)
+    if not len(numbered):
+      raise DataError(
+        f'{source.path}: has column numbers, but no label id is a number; '
+        f'give the label id of each column: {_ORDER}'
+      )
+    columns = np.full(numbers.max() + 1, -1)
+    columns[numbers[numbered]] = numbered
+    return columns
 
 
 def known_labels_of(
@@ -67,7 +70,8 @@ def known_labels_of(
 
   Labels are matched by id. The id of a column without an id is its number. If a
   file has such columns and says how many, they are all labels, and the other
-  files must not have other ids.
+  files must not have other ids. If none says how many, the largest id of
+  predictions with an order is their last column.
 
   The labels of predictions with an order (scored.n_labels is set) come first;
   else all columns come first, if their number is known. Labels that are only in
@@ -76,17 +80,25 @@ def known_labels_of(
   every = scored, *others
   counted = (x for x in every if x.labels is None and x.n_labels is not None)
   columns = next(counted, None)
+  ordered = scored.labels if scored.n_labels is not None else None
   if columns is None:
-    first: tuple[str, ...] = ()
     _check_related(scored, others)
+    last = int(column_numbers(ordered or ()).max(initial=-1))
+    for other in others:
+      if other.labels is None and last >= 0:
+        other.check(
+          other.rows.values > last,
+          f'label {{}} is not in 0..{last}, the columns of {scored.path}',
+        )
+    ids = {id_ for source in every for id_ in _used_ids(source)}
   else:
-    first = tuple(map(str, range(_width(columns))))
+    ids = tuple(map(str, range(_width(columns))))
     for source in every:
-      _check_columns(source, first, columns.path)
-  if scored.labels is not None and scored.n_labels is not None:
-    first = scored.labels
-  ids = {id_ for source in every for id_ in _used_ids(source)}
-  return KnownLabels(first + tuple(sorted(ids.difference(first))))
+      _check_columns(source, ids, columns.path)
+    if ordered is None:
+      return KnownLabels(ids)
+  first = ordered or ()
+  return KnownLabels(first + tuple(sorted(set(ids).difference(first))))
 
 
 def _width(source: LabelRows) -> int:
@@ -141,9 +153,11 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
 
 def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
   """Logs a warning if predicted label ids are not in any other file."""
-  if not others or any(other.labels is None for other in others):
-    return
-  known = {id_ for other in others for id_ in other.labels}
+  if not others or any(
+    other.labels is None and other.n_labels is not None for other in others
+  ):
+    return  # all columns are labels, and known_labels_of refuses others
+  known = {id_ for other in others for id_ in _used_ids(other)}
   is_new = np.array([id_ not in known for id_ in scored.labels], bool)
   n = int(is_new[scored.rows.values].sum())
   if n:
