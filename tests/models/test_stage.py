@@ -14,7 +14,7 @@ from tests.fixtures.shrink import changed
 from tests.fixtures.sparse_runs import contents
 from xjax.core.errors import ConfigError, Preempted
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.neural import proposals
 from xjax.models.neural.shortlists import LevelShortlist, RunShortlist

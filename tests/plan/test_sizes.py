@@ -7,7 +7,7 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.matched.matched_model import MatchedModel

@@ -13,7 +13,7 @@ from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig

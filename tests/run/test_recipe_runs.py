@@ -20,7 +20,7 @@ from tests.run.small_runs import (
 )
 from xjax.configs import arxiv, quickstart
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.label_trees.levels import LabelLevels, load_levels
+from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.data.text.words import split_words
 from xjax.judge.calibration import Method
@@ -218,7 +218,7 @@ def test_a_head_starts_only_from_one_with_the_same_clusters(runs, caplog, same):
   caplog.set_level(logging.INFO)
   run = runs('cascade')
   workdir = Workdir.at(run.workdir)
-  space, levels = workdir.label_space(), load_levels(workdir.levels)
+  space, levels = workdir.label_space(), LabelLevels.load(workdir.levels)
   if not same:
     # The sizes are equal, and only a few labels are in other clusters.
     parent = levels.parents[1].copy()

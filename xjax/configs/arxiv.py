@@ -49,7 +49,7 @@ from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig

@@ -20,7 +20,7 @@ from xjax.configs import variants
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist

@@ -24,7 +24,7 @@ from xjax.configs import variants
 from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.sequence import SequenceLossConfig

@@ -33,7 +33,7 @@ from xjax.configs.linear_models import eurlex57k_xr_linear, tib_sid_xr_linear
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config

@@ -23,7 +23,7 @@ from xjax.configs import variants
 from xjax.data.config import SubwordsConfig, WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.label_trees.walks import RandomWalks
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from typing import NoReturn
-import zipfile
 
 from jaxtyping import Float32, Int, UInt32
 import numpy as np
@@ -26,11 +25,10 @@ class Arrays:
     """Reads all arrays of a file; pickled objects raise a DataError."""
     name = None
     try:
-      with zipfile.ZipFile(path) as zipped:
-        names = [member.removesuffix('.npy') for member in zipped.namelist()]
-      with np.load(path, allow_pickle=False) as file:
+      # NumPy leaves a damaged file that it opens itself open.
+      with open(path, 'rb') as raw, np.load(raw, allow_pickle=False) as file:
         arrays = {}
-        for name in names:
+        for name in file.files:
           arrays[name] = file[name]
           if not isinstance(arrays[name], np.ndarray):
             raise ValueError('not an array')

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import itertools
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy import sparse
@@ -158,7 +158,6 @@ class Lists:
     )
 
 
-@runtime_checkable
 class RanksDocuments(Protocol):
   """Describes what judging needs of a scorer; see models.scorer.Scorer."""
 

@@ -138,6 +138,10 @@ class TextLists(Texts):
   def unpack(data: bytes) -> tuple[str, ...]:
     return tuple(text.decode() for text in data.split(_END)[:-1])
 
+  def flat(self) -> tuple[str, ...]:
+    """Returns the strings of all tuples."""
+    return self.unpack(self.bytes().tobytes())
+
 
 class TextRows(Mapping[str, int]):
   """Maps strings to their first rows, with 8 bytes of memory per string."""

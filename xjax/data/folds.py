@@ -14,7 +14,7 @@ from xjax.core.types import Ragged
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.labels import HOLD_OUT_RANGE, draw_labels
-from xjax.data.schema import Corpus, LabelSpace, Split, json_digest
+from xjax.data.schema import Corpus, Split, json_digest
 
 _LEAST_HIDDEN = 0.02  # share of the labels that are hidden in any corpus
 
@@ -38,27 +38,24 @@ class Fold:
     counts = np.bincount(gold.values, minlength=len(space)).astype(np.int32)
     digest = json_digest(split.digest, kept.tolist(), self.hidden.tolist())
     part = dataclasses.replace(part_of(split, kept, gold), digest=digest)
-    fold_space = LabelSpace(
+    fold_space = dataclasses.replace(
+      space,
       labels=space.labels[self.order],
       train_counts=counts,
       n_train=len(kept),
       n_trained=space.n_trained - len(self.hidden),
       n_held_out=space.n_held_out + len(self.hidden),
-      n_new=space.n_new,
-      concepts=space.concepts,
-      left_out_ids=space.left_out_ids,
     )
     fingerprint = json_digest(corpus.fingerprint, digest)
     return Corpus(fold_space, {TRAIN: part}, fingerprint)
 
   def _gold(self, corpus: Corpus, rows: np.ndarray) -> Ragged:
     """Returns trained gold labels of some documents, in the fold's numbers."""
-    new = np.empty(len(self.order), np.int32)
-    new[self.order] = np.arange(len(self.order))
-    gold = corpus.trained_gold
-    rows_of = [new[gold[row]] for row in rows.tolist()]
+    new = np.argsort(self.order).astype(np.int32)
+    gold = corpus.trained_gold.take(rows)
+    gold = Ragged(gold.indptr, new[gold.values]).ascending()
     n_trained = corpus.label_space.n_trained - len(self.hidden)
-    return Ragged.of([np.sort(x[x < n_trained]) for x in rows_of])
+    return gold.keep(gold.values < n_trained)
 
 
 def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
@@ -85,7 +82,9 @@ def make_folds(
   """
   space = corpus.label_space
   counts = space.train_counts[: space.n_trained]
-  fold_N = _fold_numbers(corpus.splits[TRAIN], n, seed)
+  groups = _text_groups(corpus.splits[TRAIN])
+  order = host_generator(seed, 'folds').permutation(groups.max(initial=-1) + 1)
+  fold_N = (order % n)[groups]
   if share == 0:
     share = max(_LEAST_HIDDEN, float((counts == 0).mean()))
   low, high = HOLD_OUT_RANGE
@@ -105,12 +104,6 @@ def make_folds(
     order = np.lexsort((at, is_hidden, at >= space.n_trained))
     folds.append(Fold(number, np.flatnonzero(fold_N == number), hidden, order))
   return folds
-
-
-def _fold_numbers(split: Split, n: int, seed: int) -> np.ndarray:
-  groups = _text_groups(split)
-  order = host_generator(seed, 'folds').permutation(n_distinct(split))
-  return (order % n)[groups]
 
 
 def n_distinct(split: Split) -> int:

@@ -58,7 +58,7 @@ class Hierarchy:
     parents = Ragged(offsets, places.astype(np.int32))
     hierarchy = cls(nodes, len(labels), parents)
     if not hierarchy.is_flat:
-      hierarchy._sort()  # raises an error if there is a cycle
+      _ = hierarchy.top_down  # raises an error if there is a cycle
     return hierarchy
 
   @classmethod
@@ -111,9 +111,6 @@ class Hierarchy:
   @functools.cached_property
   def top_down(self) -> np.ndarray:
     """Returns all nodes in an order in which parents precede children."""
-    return self._sort()
-
-  def _sort(self) -> np.ndarray:
     graph = {node: self.parents[node].tolist() for node in range(len(self))}
     try:
       order = graphlib.TopologicalSorter(graph).static_order()

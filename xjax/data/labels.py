@@ -248,15 +248,9 @@ def add_concepts(space: LabelSpace, raw: SourceCorpus) -> LabelSpace:
   """
   others = raw.labels[space.index.find(raw.labels.ids) == PAD]
   above = np.diff(others.parents.offsets) > 0
-  named = {p for labels in (space.labels, others) for p in _parents(labels)}
+  named = {p for part in (space.labels, others) for p in part.parents.flat()}
   inside = above | np.array([id_ in named for id_ in others.ids], bool)
   return dataclasses.replace(space, concepts=others[np.flatnonzero(inside)])
-
-
-def _parents(labels: Labels) -> set[str]:
-  if not len(labels.parents.bytes()):
-    return set()
-  return {parent for row in labels.parents for parent in row}
 
 
 def add_outside(space: LabelSpace, raw: SourceCorpus) -> LabelSpace:
@@ -268,9 +262,7 @@ def add_outside(space: LabelSpace, raw: SourceCorpus) -> LabelSpace:
   return dataclasses.replace(
     space,
     labels=Labels.join(space.labels, raw.labels.with_ids(outside)),
-    train_counts=np.concatenate(
-      [space.train_counts, np.zeros(len(outside), np.int32)]
-    ),
+    train_counts=np.pad(space.train_counts, (0, len(outside))),
   )
 
 

@@ -101,25 +101,17 @@ def cut_corpus(
   for zone in zones if checks else ():
     if not any(zone in document.zones for document in documents):
       raise DataError(f'no training document has the zone {zone!r}')
+  show = functools.partial(_with_zones, zones)
   splits = {
     name: dataclasses.replace(
       split,
-      documents=_cut(split.documents, zones),
+      documents=Documents.of(split.documents).seen_as(show, zones),
       digest=json_digest(split.digest, zones),
     )
     for name, split in corpus.splits.items()
   }
   fingerprint = json_digest(corpus.fingerprint, zones)
   return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
-
-
-def _cut(
-  documents: Sequence[Document], zones: tuple[str, ...]
-) -> Sequence[Document]:
-  view = functools.partial(_with_zones, zones)
-  if isinstance(documents, Documents):
-    return documents.seen_as(view, zones)
-  return StoredDocuments(documents, view)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:

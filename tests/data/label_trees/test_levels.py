@@ -15,8 +15,6 @@ from xjax.data.label_trees.levels import (
   LabelLevels,
   expand,
   gold_at,
-  load_levels,
-  save_levels,
 )
 from xjax.data.label_trees.simple_trees import complete_tree
 
@@ -173,17 +171,17 @@ def test_children_of_the_nodes_of_a_document():
 
 @pytest.fixture
 def path(tmp_path):
-  save_levels(tmp_path / 'levels.npz', LabelLevels.cut(small()))
+  LabelLevels.cut(small()).save(tmp_path / 'levels.npz')
   return tmp_path / 'levels.npz'
 
 
 def test_what_is_saved_is_loaded(path, tmp_path):
-  loaded, wanted = load_levels(path), LabelLevels.cut(small())
+  loaded, wanted = LabelLevels.load(path), LabelLevels.cut(small())
   for name, arrays in vars(wanted).items():
     for ours, theirs in zip(getattr(loaded, name), arrays, strict=True):
       assert ours.dtype == theirs.dtype
       np.testing.assert_array_equal(ours, theirs)
-  save_levels(tmp_path / 'again.npz', loaded)
+  loaded.save(tmp_path / 'again.npz')
   assert path.read_bytes() == (tmp_path / 'again.npz').read_bytes()
 
 
@@ -211,11 +209,11 @@ def test_damaged_files_are_refused(path, change, message):
   change(arrays)
   np.savez(path, **arrays)
   with pytest.raises(DataError, match=f'levels.npz: .*{message}|{message}'):
-    load_levels(path)
+    LabelLevels.load(path)
 
 
 def test_files_that_are_none(path):
   absent = path.with_name('absent.npz')
-  assert 'absent.npz: no such file' in error_text(load_levels, absent)
+  assert 'absent.npz: no such file' in error_text(LabelLevels.load, absent)
   path.write_bytes(path.read_bytes()[:-100])
-  assert 'levels.npz: cannot be read' in error_text(load_levels, path)
+  assert 'levels.npz: cannot be read' in error_text(LabelLevels.load, path)

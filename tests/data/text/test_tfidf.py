@@ -246,7 +246,7 @@ def test_the_shares_of_all_words_add_up_to_the_features(
 
 def test_contributions_are_shares_times_weights():
   arrays = np.array([0, 1, 1]), np.array([1, 2, 1]), np.array([7, 9, 7])
-  shares = WordShares.of(list('abc'), arrays, lambda features, counts: features)
+  shares = WordShares.of(list('abc'), arrays, np.array([7, 9]))
   weights_DK = np.array([[1.0, -2], [0.5, 4]])
   totals_KT = shares.contributions(weights_DK)
   np.testing.assert_allclose(totals_KT, (dense(shares) @ weights_DK).T)

@@ -9,7 +9,7 @@ from tests.fixtures.kinds import KINDS
 from tests.fixtures.shortlist_runs import TEXTS
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import TreeData
-from xjax.data.label_trees.levels import load_levels
+from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.load import load_corpus
 from xjax.models.neural.level_stages import level_corpus
 from xjax.models.neural.proposals import fitted_rows
@@ -72,11 +72,11 @@ def test_clusters_are_gold_where_their_labels_are(levelled):
     np.testing.assert_array_equal(costs[row], counts)
   labels = open_run(levelled.workdir / 'stages' / 'level').workdir.levels
   assert labels.exists()
-  top, sums = level_corpus(middle, load_levels(labels), costs)
+  top, sums = level_corpus(middle, LabelLevels.load(labels), costs)
   total = np.add.reduceat(sums.values, sums.indptr[:-1][sums.lengths > 0])
   assert total.tolist() == gold.lengths[gold.lengths > 0].tolist()
   assert len(top.label_space) == 2
 
 
 def levels_of(result):
-  return load_levels(Workdir.at(result.workdir).levels)
+  return LabelLevels.load(Workdir.at(result.workdir).levels)

@@ -12,8 +12,7 @@ from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LabelLevels, LevelsConfig
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import LabelWeights, Reduction
 from xjax.networks.heads.cascade import CascadeConfig, Chain

@@ -75,7 +75,15 @@ class LabelTree:
 
   def check(self) -> None:
     """Raises a DataError unless the arrays are a tree (see the class)."""
-    if not self._is_tree():
+    first, n = self.first_child, len(self.label)
+    # Children come after their parent, so that no path leads back to its start.
+    if (
+      not n
+      or first.shape != (n + 1,)
+      or (first[0], first[-1]) != (1, n)
+      or (self.degree < 0).any()
+      or (first[self.inner] <= self.inner).any()
+    ):
       raise DataError('these arrays are not a tree')
     labels = self.label[self.label != NO_LABEL]
     if len(labels) and (labels.min() < 0 or labels.max() >= self.n_labels):
@@ -84,14 +92,6 @@ class LabelTree:
       raise DataError('a label occurs twice in the tree')
     if (self.label[self.degree == 0] == NO_LABEL).any():
       raise DataError('a leaf of the tree has no label')
-
-  def _is_tree(self) -> bool:
-    first, n = self.first_child, len(self.label)
-    if not n or first.shape != (n + 1,) or first[0] != 1 or first[-1] != n:
-      return False
-    # Children come after their parent, so that no path leads back to its start.
-    inner = np.flatnonzero(np.diff(first))
-    return bool((np.diff(first) >= 0).all() and (first[inner] > inner).all())
 
   @property
   def degree(self) -> np.ndarray:

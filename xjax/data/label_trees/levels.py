@@ -5,11 +5,11 @@ children of the best clusters (AttentionXML, You et al. 2019; XR-Transformer,
 Zhang et al. 2021; CascadeXML, Kharbanda et al. 2022).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
 import os
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,18 @@ import numpy as np
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
+from xjax.core.config_part import ConfigPart, field
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
-
-_PREFIX = 'levels'
+from xjax.data.config import TfidfConfig
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.label_tree import (
+  NO_LABEL,
+  TREE_PATH,
+  LabelTree,
+  TreeConfig,
+  TreeData,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -138,21 +145,24 @@ class LabelLevels:
     rows = Ragged.of_cells(cells, len(gold), self.sizes[level])
     return rows, counts.astype(np.int32)
 
-  def arrays(self) -> dict[str, np.ndarray]:
-    parents = {f'parents/{r}': x for r, x in enumerate(self.parents)}
-    in_tree = self.above[-1] != PAD
-    return {'count': np.int64(len(self)), 'in_tree': in_tree, **parents}
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes levels to a compressed .npz file."""
+    parents = {f'levels/parents/{r}': x for r, x in enumerate(self.parents)}
+    count, in_tree = np.int64(len(self)), self.above[-1] != PAD
+    arrays = {'levels/count': count, 'levels/in_tree': in_tree, **parents}
+    write_npz(path, arrays, packed=True)
 
   @classmethod
-  def take(cls, arrays: Arrays, prefix: str) -> Self:
-    """Rebuilds levels from arrays `prefix`/...; damage is a DataError."""
-    count = arrays.count(f'{prefix}/count')
+  def load(cls, path: str | os.PathLike) -> Self:
+    """Reads what `save` wrote; an absent or damaged file is a DataError."""
+    arrays = Arrays.read(path)
+    count = arrays.count('levels/count')
     if not count:
-      arrays.fail(f'{prefix}/count', 'is 0, should be at least 1')
-    in_tree_L = arrays.take(f'{prefix}/in_tree', np.bool_, (None,))
+      arrays.fail('levels/count', 'is 0, should be at least 1')
+    in_tree_L = arrays.take('levels/in_tree', np.bool_, (None,))
     parents = []
     for level in range(count):
-      name = f'{prefix}/parents/{level}'
+      name = f'levels/parents/{level}'
       last = level == count - 1
       shape = (len(in_tree_L) if last else None,)
       parent = arrays.take(name, np.int32, shape)
@@ -162,22 +172,8 @@ class LabelLevels:
       bad = (parent < PAD) | (parent >= size) | ((parent == PAD) != outside)
       arrays.check(name, bad, 'is a wrong parent')
       parents.append(parent)
+    arrays.finish()
     return cls.of(parents, in_tree_L)
-
-
-def save_levels(path: str | os.PathLike, levels: LabelLevels) -> None:
-  """Writes levels to a compressed .npz file."""
-  arrays = levels.arrays().items()
-  named = {f'{_PREFIX}/{name}': array for name, array in arrays}
-  write_npz(path, named, packed=True)
-
-
-def load_levels(path: str | os.PathLike) -> LabelLevels:
-  """Reads what save_levels wrote; an absent or damaged file is a DataError."""
-  arrays = Arrays.read(path)
-  levels = LabelLevels.take(arrays, _PREFIX)
-  arrays.finish()
-  return levels
 
 
 def gold_at(
@@ -284,10 +280,45 @@ def _take(values: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 def _children(parent: np.ndarray, nodes_above: int) -> np.ndarray:
   """Returns the children of each node above, int32 [nodes above, most]."""
-  nodes = np.flatnonzero(parent != PAD)
-  nodes = nodes[np.argsort(parent[nodes], kind='stable')]
-  counts = np.bincount(parent[nodes], minlength=nodes_above)
-  place = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
-  children = np.full((nodes_above, counts.max(initial=0)), PAD, np.int32)
-  children[parent[nodes], place] = nodes
-  return children
+  own = Ragged(np.arange(len(parent) + 1), parent).keep(parent != PAD)
+  below = own.inverse(nodes_above)
+  most = below.lengths.max(initial=0)
+  return below.padded(np.arange(nodes_above), most, PAD)
+
+
+@dataclasses.dataclass
+class LevelsConfig(ConfigPart):
+  """Chooses a label tree, and the depths at which the tree is cut."""
+
+  sizes: tuple[int, ...] = field(
+    (64, 512),
+    'Largest number of clusters of each level above the labels, ascending. For '
+    'each number, the tree is cut at the depth with the most clusters among '
+    'the depths with at most this number of clusters.',
+  )
+  tree: TreeConfig = field(ClusterTree, 'The tree over the labels.')
+  tokens: TfidfConfig = field(
+    TfidfConfig, 'The features of documents by which labels are clustered.'
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    sizes = self.sizes
+    if min(sizes, default=1) < 1 or list(sizes) != sorted(set(sizes)):
+      yield (
+        f'{path}.sizes={sizes}: must be ascending numbers of clusters, each at '
+        'least 1'
+      )
+    if config.data.sparse or config.data.tokens.dense:
+      yield f'{path}: needs texts, whose TF-IDF features group the labels'
+
+  def cut(self, data: TreeData, path: str) -> LabelLevels:
+    """Builds the tree over labels and cuts it; a ConfigError has `path`."""
+    try:
+      tree = self.tree.build(data)
+    except ConfigError as error:
+      message = str(error).replace(TREE_PATH, f'{path}.tree')
+      raise ConfigError(message) from error
+    try:
+      return LabelLevels.cut(tree, sizes=self.sizes)
+    except ConfigError as error:
+      raise ConfigError(f'{path}.sizes={self.sizes}: {error}') from error

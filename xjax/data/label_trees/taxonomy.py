@@ -96,18 +96,12 @@ def taxonomy_tree(
       f'the parents of labels do not form a tree: {error}; check whether a '
       'label is its own ancestor'
     ) from error
-  _add_leaves(parent, label, _predicted_at_node(parent, len(ids), gold))
-  return LabelTree.of(parent, label, len(ids))
-
-
-def _add_leaves(
-  parent: list[int], label: list[int], at_node: np.ndarray
-) -> None:
-  """Adds a leaf for the label of each node that does not predict its label."""
+  at_node = _predicted_at_node(parent, len(ids), gold)
   for node in np.flatnonzero(~at_node).tolist():
     parent.append(node)
     label.append(label[node])
     label[node] = NO_LABEL
+  return LabelTree.of(parent, label, len(ids))
 
 
 def _predicted_at_node(

@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
 from xjax.core.atomic import atomic_write
+from xjax.core.types import offsets_of
 from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import read_object
 from xjax.data.schema import Document
@@ -141,7 +142,8 @@ class Subwords:
     depend on it.
     """
     pieces = self.pieces_of(texts, self._room(max_tokens))
-    return [self._with_special(ids) for ids in pieces]
+    around = ((*self.before, *ids, *self.after) for ids in pieces)
+    return [np.array(ids, np.int32) for ids in around]
 
   def spans(
     self, text: str, max_tokens: int | None = None
@@ -172,9 +174,6 @@ class Subwords:
 
   def _room(self, max_tokens: int | None) -> int | None:
     return None if max_tokens is None else max_tokens - self.n_special
-
-  def _with_special(self, ids: list[int]) -> np.ndarray:
-    return np.array([*self.before, *ids, *self.after], np.int32)
 
   def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the ids of the special tokens before and after a text."""
@@ -212,10 +211,8 @@ def document_subwords(
   first of them. Without text, the result is empty.
   """
   zones = [(zone, text) for zone, text in document.zones.items() if text]
-  starts, start = [], 0
-  for _, text in zones:
-    starts.append(start)
-    start += len(text) + 1  # a newline joins two zones
+  # A newline joins two zones.
+  starts = offsets_of([len(text) + 1 for _, text in zones]).tolist()
 
   def place(span: tuple[int, int]) -> WordPlace:
     at = bisect.bisect_right(starts, span[0]) - 1

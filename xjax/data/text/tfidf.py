@@ -208,20 +208,15 @@ class Tfidf:
 
   def word_shares(self, document: Document) -> WordShares:
     """Divides the features of document.text() among the document's words."""
-    terms = split_terms(document.text(), self.config.first_words)
-    parts = []
+    text, parts = document.text(), []
+    terms = split_terms(text, self.config.first_words)
     for n in range(self.config.min_ngram, self.config.max_ngram + 1):
       columns = map(self.index.get, ngrams(terms, n), itertools.repeat(-1))
       columns = np.fromiter(columns, np.int64)
       starts = np.flatnonzero(columns >= 0)
       parts.append((starts, np.full(len(starts), n), columns[starts]))
     occurrences = (np.concatenate(arrays) for arrays in zip(*parts))
-    return WordShares.of(terms, tuple(occurrences), self._weights)
-
-  def _weights(self, features: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    tf = 1 + np.log(counts) if self.config.sublinear else counts
-    weights = tf * self.idf[features].astype(np.float64)
-    return weights / np.linalg.norm(weights) if len(weights) else weights
+    return WordShares.of(terms, tuple(occurrences), self([text]).data)
 
   def save(self, path: str | os.PathLike) -> None:
     write_npz(path, self._arrays())

@@ -7,9 +7,7 @@ all as little-endian int32.
 
 from collections.abc import Iterable, Iterator, Sequence
 import functools
-import hashlib
 import itertools
-import json
 import os
 import pathlib
 from typing import Protocol
@@ -21,7 +19,7 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import UserError
 from xjax.core.progress import progress
 from xjax.core.types import Ragged, offsets_of
-from xjax.data.schema import Document, Split
+from xjax.data.schema import Document, Split, json_digest
 from xjax.data.text.words import PAD_ID
 
 _FORMAT = 'xjaxtok2'
@@ -69,8 +67,7 @@ def tokenise(
   """
   parts = [_FORMAT, split.digest, len(split), vocab.digest, max_tokens]
   parts += ['by zone'] if by_zone else []
-  key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-  name = f'{split.name}-{key[:32]}.ids'
+  name = f'{split.name}-{json_digest(*parts)[:32]}.ids'
   path = pathlib.Path(cache_dir) / 'tokens' / name
   try:
     tokens = _read(path, len(split))

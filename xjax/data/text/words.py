@@ -221,14 +221,14 @@ class WordShares:
     cls,
     terms: Sequence[str],
     occurrences: tuple[np.ndarray, np.ndarray, np.ndarray],
-    values: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    values_D: np.ndarray,
   ) -> Self:
     """Divides features that stand for one or several words in a row.
 
     The value of a feature is divided equally among all its occurrences, and the
     share of an occurrence equally among its words. `occurrences` has the first
-    word, the number of words and the feature of each occurrence. `values`
-    returns the values of features from their numbers of occurrences.
+    word, the number of words and the feature of each occurrence. `values_D` has
+    the values of the features that occur, which ascend.
     """
     start, size, feature = occurrences
     features, at, counts = np.unique(
@@ -236,7 +236,7 @@ class WordShares:
     )
     ends = np.cumsum(size)
     words = np.arange(size.sum()) + np.repeat(start - (ends - size), size)
-    parts = (values(features, counts) / counts)[at] / size
+    parts = (values_D.astype(np.float64) / counts)[at] / size
     return cls(
       terms, features, words, np.repeat(at, size), np.repeat(parts, size)
     )

@@ -105,12 +105,7 @@ class DescriptorMatcher:
     ]
     # The shape is given, because no occurrence would make an array of one axis.
     columns = np.array(occurrences, np.int64).reshape(-1, 3).T
-    scores = self._match(text)
-    return WordShares.of(
-      spaced.split(),
-      tuple(columns),
-      lambda labels, _: np.array([scores[x] for x in labels.tolist()]),
-    )
+    return WordShares.of(spaced.split(), tuple(columns), self([text]).data)
 
   def _match(self, text: str) -> dict[int, float]:
     counts: dict[int, int] = {}

@@ -14,7 +14,7 @@ from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import LabelTree, TreeData
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.schema import Corpus
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config, Run, TrainedStage

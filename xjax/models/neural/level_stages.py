@@ -15,8 +15,10 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import TreeData
-from xjax.data.label_trees.levels import LabelLevels, load_levels, save_levels
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import (
+  LabelLevels,
+  LevelsConfig,
+)
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.judge.predictions import labels_sha256
@@ -55,16 +57,13 @@ class RunLevels:
 
   def keep(self, corpus: Corpus) -> LabelLevels:
     """Returns the levels, as `of` does. They are saved if absent."""
-
-    def build():
-      return functools.partial(save_levels, levels=self.of(corpus))
-
-    return self.run.once(self.run.folder.levels, build, load_levels)
+    path = self.run.folder.levels
+    return self.run.once(path, lambda: self.of(corpus).save, LabelLevels.load)
 
 
 def saved_levels(run: Run) -> LabelLevels:
   """Reads the levels of a run."""
-  return run.read(run.folder.levels, load_levels)
+  return run.read(run.folder.levels, LabelLevels.load)
 
 
 def level_corpus(

@@ -20,8 +20,7 @@ from xjax.core.config_part import (
 )
 from xjax.core.types import PAD
 from xjax.data.config import TfidfConfig
-from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import LabelLevels, LevelsConfig
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Model, Run, TrainedStage
 from xjax.models.neural.level_stages import (

@@ -19,8 +19,12 @@ from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.levels import LabelLevels, expand, gold_at
-from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.levels import (
+  LabelLevels,
+  LevelsConfig,
+  expand,
+  gold_at,
+)
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.cascade_level import (

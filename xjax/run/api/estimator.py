@@ -24,8 +24,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.memory.memory_labels import labels_of
-from xjax.data.memory.memory_texts import is_frame
+from xjax.data.in_memory import is_frame, labels_of
 from xjax.data.schema import Document
 from xjax.judge.judge import score_threshold
 from xjax.judge.label_lists import LabelLists

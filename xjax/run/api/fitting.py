@@ -17,7 +17,7 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.own import OwnData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.memory.folder import (
+from xjax.data.memory_folder import (
   LabelledDocuments,
   check_trainable,
   labelled_documents,

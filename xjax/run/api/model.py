@@ -12,8 +12,8 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.formats.xc_features import scale_rows
-from xjax.data.memory.folder import labelled_documents
-from xjax.data.memory.memory_texts import documents_of
+from xjax.data.in_memory import documents_of
+from xjax.data.memory_folder import labelled_documents
 from xjax.data.schema import Document, Label, Labels
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import PROTOCOL, judge

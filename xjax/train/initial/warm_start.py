@@ -26,7 +26,7 @@ import numpy as np
 
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.data.label_trees.levels import LabelLevels, load_levels
+from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
@@ -184,7 +184,7 @@ def _levels_fault(
   levels: LabelLevels, spaces: tuple[LabelSpace, LabelSpace], other: Workdir
 ) -> str:
   """Returns why a head with levels does not fit this run's levels, or ''."""
-  theirs = load_levels(other.levels)
+  theirs = LabelLevels.load(other.levels)
   other.check(other.levels)
   same = all(map(np.array_equal, levels.parents, theirs.parents))
   if same and _have_same_labels(*spaces):

@@ -9,8 +9,7 @@ from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.json_lines import write_json_lines
-from xjax.data.memory.memory_labels import MemoryLabels, labels_of
-from xjax.data.memory.memory_texts import documents_of
+from xjax.data.in_memory import MemoryLabels, documents_of, labels_of
 from xjax.data.schema import Document, Label, label_row
 
 

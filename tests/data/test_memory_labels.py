@@ -6,8 +6,8 @@ from scipy import sparse
 
 from tests.fixtures.frames import Column
 from xjax.core.errors import DataError
-from xjax.data.memory.folder import labelled_documents, write_folder
-from xjax.data.memory.memory_labels import labels_of
+from xjax.data.in_memory import labels_of
+from xjax.data.memory_folder import labelled_documents, write_folder
 from xjax.data.schema import Label
 
 GOLD = [('a', 'c'), (), ('b',)]

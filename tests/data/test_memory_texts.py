@@ -4,7 +4,7 @@ from scipy import sparse
 
 from tests.fixtures.frames import Column, Frame
 from xjax.core.errors import DataError
-from xjax.data.memory.memory_texts import documents_of
+from xjax.data.in_memory import documents_of
 from xjax.data.schema import Document
 
 

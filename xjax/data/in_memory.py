@@ -1,0 +1,276 @@
+"""Reads the texts, features and labels that a caller has in memory."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.data.documents import SparseDocuments
+from xjax.data.files.json_lines import Fields
+from xjax.data.schema import Document, Label
+
+_TEXTS = (
+  'expected a list, an array or a Series of texts, a DataFrame of texts, a '
+  'list of xjax.Document, or a matrix of features'
+)
+
+
+def documents_of(
+  texts: Any, name: str = 'texts'
+) -> list[Document] | SparseDocuments:
+  """Returns documents that are given in one of many forms.
+
+  The forms are a list, tuple, generator, one-dimensional array or Series of
+  texts or of Documents; a DataFrame, whose columns are the zones; and a sparse
+  matrix or two-dimensional array of features, [N, D], which becomes
+  SparseDocuments. The id of a text is its position. A DataError names the
+  argument `name`, and the position of a faulty item.
+  """
+  if is_frame(texts):
+    return _documents_of_frame(texts, name)
+  is_matrix = isinstance(texts, np.ndarray) and texts.ndim == 2
+  if sparse.issparse(texts) or (is_matrix and texts.dtype.kind in 'biuf'):
+    return _rows_of(texts, name)
+  items = items_of(texts, name, _TEXTS)
+  if items and isinstance(items[0], Document):
+    return _check_documents(items, name)
+  return [
+    Document(str(row), {'text': text_of(item, f'{name}[{row}]')}, None)
+    for row, item in enumerate(items)
+  ]
+
+
+def items_of(values: Any, name: str, expected: str) -> list[Any]:
+  """Returns the items of a list, array etc.; else a DataError."""
+  if isinstance(values, np.ndarray) and values.ndim != 1:
+    raise DataError(f'{name} is an array of shape {values.shape}; {expected}')
+  wrong = str | bytes | Mapping | set | frozenset | Document
+  if isinstance(values, wrong) or not isinstance(values, Iterable):
+    raise DataError(f'{name} is {kind_of(values)}; {expected}')
+  return list(values)
+
+
+def text_of(value: Any, where: str) -> str:
+  """Returns a value as text; a DataError if it is not valid text."""
+  if not isinstance(value, str):
+    advice = "; use '' for a missing text" if is_missing(value) else ''
+    raise DataError(f'{where} is {kind_of(value)}, not text{advice}')
+  try:
+    value.encode('utf-8')
+  except UnicodeEncodeError as error:
+    raise DataError(
+      f'{where} holds a broken Unicode character (half of a surrogate pair) at '
+      f'position {error.start}'
+    ) from error
+  return str(value)
+
+
+def is_frame(values: Any) -> bool:
+  """Returns whether a value looks like a DataFrame (pandas or Polars)."""
+  return hasattr(values, 'columns') and hasattr(values, 'to_numpy')
+
+
+def is_missing(value: Any) -> bool:
+  """Returns whether a value is None, NaN or the missing value of pandas."""
+  if value is None or type(value).__name__ in ('NAType', 'NaTType'):
+    return True
+  return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def kind_of(value: Any) -> str:
+  """Returns words for what a value is, such as `None` or `a dict`."""
+  if value is None:
+    return 'None'
+  if isinstance(value, float | np.floating) and np.isnan(value):
+    return 'NaN'
+  if isinstance(value, bytes):
+    return "bytes, which must be decoded first (such as x.decode('utf-8'))"
+  if isinstance(value, str):
+    return 'one text'
+  return f'of type {type(value).__name__}'
+
+
+def _documents_of_frame(frame: Any, name: str) -> list[Document]:
+  zones = list(frame.columns)
+  named = all(isinstance(zone, str) and zone.strip() for zone in zones)
+  if not zones or not named or len(set(zones)) < len(zones):
+    raise DataError(
+      f'{name} has the columns {zones}; columns must have different names, '
+      'because they are the zones of the documents'
+    )
+  columns = [
+    [text_of(value, f'{name}[{zone!r}][{row}]') for row, value in enumerate(x)]
+    for zone, x in ((zone, list(frame[zone])) for zone in zones)
+  ]
+  return [
+    Document(str(row), dict(zip(zones, texts)), None)
+    for row, texts in enumerate(zip(*columns, strict=True))
+  ]
+
+
+def _check_documents(items: Sequence[Any], name: str) -> list[Document]:
+  for row, item in enumerate(items):
+    where = f'{name}[{row}]'
+    if not isinstance(item, Document):
+      raise DataError(
+        f'{where} is {kind_of(item)}, but {name}[0] is a Document; give only '
+        'texts, or only Documents'
+      )
+    for zone, text in item.zones.items():
+      text_of(text, f'{where}.zones[{zone!r}]')
+  return list(items)
+
+
+def _rows_of(values: Any, name: str) -> SparseDocuments:
+  if values.ndim != 2 or values.dtype.kind not in 'biuf':
+    raise DataError(
+      f'{name} is a matrix of shape {values.shape} and type {values.dtype}; '
+      'features must be real numbers, [documents, features]'
+    )
+  rows = sparse.csr_array(values)
+  rows.sum_duplicates()  # ascending columns, as SparseDocuments needs
+  with np.errstate(over='ignore'):
+    entries = rows.data.astype(np.float32)
+  if not np.isfinite(entries).all():
+    at = rows.tocoo().coords
+    row, column = (axis[np.argmin(np.isfinite(entries))] for axis in at)
+    raise DataError(
+      f'{name}[{row}, {column}] is {rows[row, column]}; features must be '
+      'finite float32 numbers'
+    )
+  indptr = rows.indptr
+  if indptr[-1] < 2**31:  # the trainers of linear models need int32
+    indptr = indptr.astype(np.int32)
+  parts = entries, rows.indices.astype(np.int32), indptr
+  return SparseDocuments(name, sparse.csr_array(parts, shape=rows.shape))
+
+
+_LABELS = (
+  'expected a list of labels for each document, one label for each document, '
+  'or an indicator matrix of zeros and ones, [documents, labels]'
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MemoryLabels:
+  rows: list[tuple[str, ...]]  # ids of N documents; as in `labels`, or sorted
+  labels: tuple[Label, ...] | None  # all labels, in order, if they are given
+
+
+def labels_of(
+  labels: Any,
+  label_names: Sequence[str | Label] | None = None,
+  name: str = 'labels',
+) -> MemoryLabels:
+  """Returns labels that are given in one of many forms.
+
+  `labels` is a list, tuple, generator, array or Series, whose items are lists,
+  tuples, sets or arrays of ids, or each a document's only id; or an indicator
+  matrix [N, L] of zeros and ones: an array, a sparse matrix or a DataFrame. An
+  integer id stands for its digits. `label_names` are all labels, or those of
+  the columns; by default, those that occur. `name` is for the DataError of a
+  fault.
+  """
+  if is_frame(labels):
+    if label_names is None:
+      label_names = [str(column) for column in labels.columns]
+    labels = labels.to_numpy()
+  known = _known(label_names)
+  if getattr(labels, 'ndim', 1) == 2 and labels.dtype.kind in 'biufO':
+    return _of_matrix(labels, known, name)
+  lists = _id_lists(items_of(labels, name, _LABELS), name)
+  if known is None:
+    return MemoryLabels([tuple(sorted(ids)) for ids in lists], None)
+  index = {label.id: i for i, label in enumerate(known)}
+  for row, ids in enumerate(lists):
+    for id_ in ids:
+      if id_ not in index:
+        raise DataError(f'{name}[{row}]: {id_!a} is not in label_names')
+  rows = [tuple(sorted(ids, key=index.__getitem__)) for ids in lists]
+  return MemoryLabels(rows, known)
+
+
+def _known(
+  label_names: Sequence[str | Label] | None,
+) -> tuple[Label, ...] | None:
+  if label_names is None:
+    return None
+  items = items_of(label_names, 'label_names', 'expected a list of labels')
+  labels: dict[str, Label] = {}
+  for row, item in enumerate(items):
+    where = f'label_names[{row}]'
+    id_ = _id_of(item.id if isinstance(item, Label) else item, where)
+    if id_ in labels:
+      raise DataError(f'{where}: {id_!a} occurs twice')
+    labels[id_] = item if isinstance(item, Label) else Label(id_, id_)
+  if not labels:
+    raise DataError('label_names is empty')
+  return tuple(labels.values())
+
+
+def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
+  single = bool(items) and not _is_list(items[0])
+  lists = []
+  for row, item in enumerate(items):
+    where = f'{name}[{row}]'
+    if is_missing(item):
+      raise DataError(
+        f'{where} is {kind_of(item)}; use [] for a document without labels'
+      )
+    if _is_list(item) == single:
+      raise DataError(
+        f'{where} is {kind_of(item)}, but {name}[0] is {kind_of(items[0])}; '
+        'give a list of labels for every document, or one label for every '
+        'document'
+      )
+    values = [item] if single else list(item)
+    ids = [_id_of(v, f'{where}[{i}]') for i, v in enumerate(values)]
+    if len(set(ids)) < len(ids):
+      twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+      raise DataError(f'{where}: the label {twice!a} occurs twice')
+    lists.append(tuple(ids))
+  return lists
+
+
+def _is_list(item: Any) -> bool:
+  return isinstance(item, list | tuple | set | frozenset | np.ndarray)
+
+
+def _id_of(value: Any, where: str) -> str:
+  """Returns a label id; an integer becomes its decimal digits."""
+  if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    return str(value)
+  if not isinstance(value, str):
+    raise DataError(
+      f'{where} is {kind_of(value)}; a label must be a text or an integer'
+    )
+  fields = Fields({})
+  id_ = fields.as_id(str(value), where)
+  if fields.faults:
+    raise DataError(fields.faults[0])
+  return id_
+
+
+def _of_matrix(
+  matrix: Any, known: tuple[Label, ...] | None, name: str
+) -> MemoryLabels:
+  if not sparse.issparse(matrix):  # 2 is refused below, like other values
+    matrix = np.where(np.isin(matrix, (0, 1)), matrix, 2).astype(np.int8)
+  gold = sparse.csr_array(matrix, copy=True)  # the caller's may be read-only
+  gold.sum_duplicates()
+  if not np.isin(gold.data, (0, 1)).all():
+    raise DataError(f'{name} has other values than 0 and 1; {_LABELS}')
+  n_labels = gold.shape[1]
+  if known is None:
+    known = tuple(Label(str(i), str(i)) for i in range(n_labels))
+  if len(known) != n_labels:
+    raise DataError(
+      f'{name} has {n_labels} columns, but label_names has {len(known)} labels'
+    )
+  gold.eliminate_zeros()
+  ids = np.array([label.id for label in known], object)
+  rows = np.split(ids[gold.indices], gold.indptr[1:-1])
+  return MemoryLabels([tuple(row) for row in rows[: gold.shape[0]]], known)
