@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import itertools
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from scipy import sparse
@@ -158,6 +158,7 @@ class Lists:
     )
 
 
+@runtime_checkable
 class RanksDocuments(Protocol):
   """Describes what judging needs of a scorer; see models.scorer.Scorer."""
 
