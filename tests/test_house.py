@@ -21,7 +21,7 @@ FOLDERS = sorted(
 MAINS = sorted(
   path.stem
   for path in (ROOT / 'xjax' / 'commands').glob('*.py')
-  if "__name__ == '__main__'" in path.read_text()
+  if path.stem not in ('__init__', 'main')
 )
 INIT = '__init__.py'
 # These are lowered as the folders shrink.

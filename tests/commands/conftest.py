@@ -74,7 +74,7 @@ def run_main(devices) -> Callable[..., Done]:
       warnings.filterwarnings('ignore', r'.*load_module\(\)')
       with pytest.raises(SystemExit) as left:
         run_command(name)
-    assert left.value.code == code, err.getvalue()
+    assert (left.value.code or 0) == code, err.getvalue()
     return Done(out.getvalue(), err.getvalue())
 
   return run

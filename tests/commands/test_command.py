@@ -16,7 +16,6 @@ import pytest
 from tests.commands.conftest import ROOT, log_to, own_flags
 from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.fixtures.shrink import shrink
-from xjax.commands import main as main_module
 from xjax.commands.flags import config, judging, program, strategy
 from xjax.commands.main import COMMANDS, main, run_command
 from xjax.core.errors import ConfigError
@@ -56,11 +55,13 @@ def test_a_wrong_command_is_one_line(monkeypatch, capsys):
 
 def test_a_command_has_one_name_however_it_is_started(monkeypatch, capsys):
   """Model cards and messages have a command that can be pasted."""
-  monkeypatch.setattr(main_module.runpy, 'run_module', lambda *_, **__: None)
+  monkeypatch.setattr(program, 'run', lambda *_: None)
   monkeypatch.setattr(sys, 'argv', ['/a b/experiments/train.py', '--plan'])
-  run_command('train')
+  with own_flags():
+    run_command('train')
   assert sys.argv == ['xjax train', '--plan']
-  call(monkeypatch, capsys, 'train', '--plan')
+  with own_flags():
+    call(monkeypatch, capsys, 'train', '--plan')
   assert sys.argv == ['xjax train', '--plan']
 
 

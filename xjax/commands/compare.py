@@ -1,15 +1,16 @@
-"""Compares other systems with a baseline on the same documents.
+"""Compares systems with a baseline, with p-values.
 
 xjax compare A B [C ...] [--split=test] [--output=DIR]
 
-A is the baseline. Each argument is the folder of a run (the --workdir of
-train), the folder of an evaluation, or a file of predictions (in a format that
-evaluate reads). Runs that differ only in their seeds count as one system.
+The systems were judged on the same documents, and A is the baseline. Each
+argument is the folder of a run (the --workdir of train), the folder of an
+evaluation, or a file of predictions (in a format that evaluate reads). Runs
+that differ only in their seeds count as one system.
 """
 
 from absl import flags
 
-from xjax.commands.flags import judging, program
+from xjax.commands.flags import judging
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
@@ -64,7 +65,3 @@ def main(arguments: list[str]) -> None:
   if _OUTPUT.value:
     save_comparison(compared, _OUTPUT.value)
     show(f'\n{_OUTPUT.value}')
-
-
-if __name__ == '__main__':
-  program.run(main, takes_arguments=True)

@@ -6,7 +6,6 @@ With WORD, the list has only the configs whose name or text contains the word.
 NAME:VARIANT chooses a variant; without a variant, the first one is meant.
 """
 
-from xjax.commands.flags import program
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
@@ -27,7 +26,3 @@ def main(arguments: list[str]) -> None:
   if not chosen:
     raise ConfigError(f'no config contains {word!a}; `xjax configs` lists all')
   show(configs_text(chosen))
-
-
-if __name__ == '__main__':
-  program.run(main, takes_arguments=True)

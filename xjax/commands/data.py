@@ -45,4 +45,3 @@ def with_folder(words: list[str]) -> list[str]:
 
 if __name__ == '__main__':
   sys.argv[1:] = with_folder(sys.argv[1:])
-  program.run(main, takes_arguments=True)

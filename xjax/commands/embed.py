@@ -18,7 +18,7 @@ FOLDER appears when it is complete. Vectors of single words are trained by
 
 from absl import flags
 
-from xjax.commands.flags import config, program, required
+from xjax.commands.flags import config, required
 from xjax.core.console import show
 
 _CONFIG = config.define()
@@ -57,7 +57,3 @@ def main() -> None:
   encoder = TextVectorsConfig(_FOLDER.value, _MAX_TOKENS.value)
   lines = embed_corpus(_CONFIG.value, encoder, _OUTPUT.value, splits)
   show('\n'.join(lines))
-
-
-if __name__ == '__main__':
-  program.run(main)

@@ -11,7 +11,7 @@ To train a model with these vectors:
 
 from absl import flags
 
-from xjax.commands.flags import config, program, required
+from xjax.commands.flags import config, required
 from xjax.core.console import show
 
 _CONFIG = config.define()
@@ -61,7 +61,3 @@ def main() -> None:
     _CONFIG.value.data, training, _OUTPUT.value, _WORKERS.value
   )
   show(f'{_OUTPUT.value}: {words} words, {training.dim} dimensions')
-
-
-if __name__ == '__main__':
-  program.run(main)

@@ -1,4 +1,4 @@
-"""Judges a finished run on a split, or predictions of any system from files.
+"""Judges a split of a finished run, or a file of any system.
 
 xjax evaluate --workdir=DIR --split=test [--data_dir=DIR] [--leave_out=FILE]
   [--strategy=coverage --strategy_k=5 --beta=0.25]
@@ -18,9 +18,9 @@ from absl import flags
 
 from xjax.commands.flags import (
   checkpoint,
+  compile_cache,
   judging,
   processes,
-  program,
   required,
   strategy,
 )
@@ -40,6 +40,7 @@ judging.define_files()
 judging.define_judging()
 strategy.define('5')
 processes.define()
+compile_cache.define()
 
 
 def main() -> None:
@@ -86,7 +87,3 @@ def _evaluate() -> 'Evaluation':
   place = _WORKDIR.value, _SPLIT.value, _DATA_DIR.value
   how = request, chosen, _STEP.value, files.leave_out
   return evaluate_split(*place, *how)
-
-
-if __name__ == '__main__':
-  program.run(main, compiles=True)

@@ -11,7 +11,7 @@ If only a stage of a run has such an encoder, DIR is RUN/stages/NAME.
 
 from absl import flags
 
-from xjax.commands.flags import checkpoint, program, required
+from xjax.commands.flags import checkpoint, required
 from xjax.core.console import show
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
@@ -27,7 +27,3 @@ def main() -> None:
 
   run = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
   show(f'{_OUTPUT.value}: the encoder of {run.workdir.path}, step {run.step}')
-
-
-if __name__ == '__main__':
-  program.run(main)

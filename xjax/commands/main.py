@@ -1,37 +1,20 @@
 """Starts a sub-command of `xjax`."""
 
+import ast
 import difflib
+import pathlib
 import runpy
 import sys
 
 from xjax.version import __version__
 
 _GROUPS = {
-  'Train and use a model': {
-    'train': 'Trains a model, judges it, and shows some predictions.',
-    'predict': 'Predicts the labels of new documents.',
-    'serve': 'Serves a model over HTTP.',
-  },
-  'Judge and compare': {
-    'evaluate': 'Judges a run, or a file of scores of any system.',
-    'compare': 'Compares systems with a baseline, with p-values.',
-    'report': 'Writes a page with tables and pictures about systems.',
-  },
-  'Look around': {
-    'configs': 'Lists the configs that --config takes by name.',
-    'data': 'Checks a corpus: faults, duplicates, labels, lengths.',
-  },
-  'More': {
-    'sweep': 'Searches for the best values of config fields.',
-    'transfer': 'Transfers a corpus between hierarchical and flat form.',
-    'embed': 'Writes vectors of documents and labels by an encoder.',
-    'embeddings': 'Trains vectors of single words (word2vec).',
-    'export': 'Writes an encoder as a Hugging Face folder.',
-  },
+  'Train and use a model': ('train', 'predict', 'serve'),
+  'Judge and compare': ('evaluate', 'compare', 'report'),
+  'Look around': ('configs', 'data'),
+  'More': ('sweep', 'transfer', 'embed', 'embeddings', 'export'),
 }
-COMMANDS = {
-  name: text for group in _GROUPS.values() for name, text in group.items()
-}
+COMMANDS = [name for names in _GROUPS.values() for name in names]
 
 
 def main() -> None:
@@ -52,18 +35,21 @@ def main() -> None:
 
 
 def run_command(name: str) -> None:
-  """Runs a sub-command, a key of COMMANDS, with sys.argv's flags, and exits."""
+  """Runs a sub-command, one of COMMANDS, with sys.argv's flags, and exits."""
   # Messages and model cards show this as the command.
   sys.argv[0] = f'xjax {name}'
-  runpy.run_module(f'xjax.commands.{name}', run_name='__main__')
+  # The flags of a module of this name are the first group of --help.
+  command = runpy.run_module(f'xjax.commands.{name}', run_name='__main__')
+  from xjax.commands.flags import program
+
+  program.run(command['main'], command.get('HEARTBEAT', True))
 
 
 def _help() -> str:
   lines = ['usage: xjax COMMAND [--flag=value ...]', '']
-  for title, commands in _GROUPS.items():
-    lines.append(f'{title}:')
-    lines += [f'  {name:<12}{text}' for name, text in commands.items()]
-    lines.append('')
+  for title, names in _GROUPS.items():
+    commands = [f'  {name:<12}{_summary(name)}' for name in names]
+    lines += [f'{title}:', *commands, '']
   lines += [
     '`xjax COMMAND --help` shows the flags of a command. A first run:',
     '  xjax train --config=quickstart --workdir=runs/quickstart',
@@ -71,3 +57,9 @@ def _help() -> str:
     '  xjax train --config=auto --config.data.dir=FILE --workdir=runs/mine',
   ]
   return '\n'.join(lines)
+
+
+def _summary(name: str) -> str:
+  """Returns the first line of a command's docstring, without importing it."""
+  source = pathlib.Path(__file__).with_name(f'{name}.py').read_text('utf-8')
+  return ast.get_docstring(ast.parse(source)).partition('\n')[0]

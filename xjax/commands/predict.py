@@ -22,7 +22,7 @@ best scores. The other strategy is propensity.
 
 from absl import flags
 
-from xjax.commands.flags import checkpoint, program, strategy
+from xjax.commands.flags import checkpoint, compile_cache, strategy
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _INPUT = flags.DEFINE_string(
@@ -59,6 +59,7 @@ _SKIP_BAD_LINES = flags.DEFINE_bool(
   'skip_bad_lines', False, 'Leave out faulty lines of --input, and count them.'
 )
 strategy.define('--k')
+compile_cache.define()
 
 
 def main() -> None:
@@ -83,7 +84,3 @@ def main() -> None:
     _THRESHOLD.value,
     _SKIP_BAD_LINES.value,
   )
-
-
-if __name__ == '__main__':
-  program.run(main, compiles=True)

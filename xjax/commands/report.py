@@ -1,11 +1,11 @@
-"""Writes a report page about systems that were judged on the same documents.
+"""Writes a page with tables and pictures about judged systems.
 
 xjax report A B [C ...] --output=report.html
 
-Each argument is the folder of a run (the --workdir of train), the folder of an
-evaluation, or a file of predictions (in a format that evaluate reads). Runs
-that differ only in their seeds count as one system; the report shows their mean
-and standard error.
+The systems were judged on the same documents. Each argument is the folder of a
+run (the --workdir of train), the folder of an evaluation, or a file of
+predictions (in a format that evaluate reads). Runs that differ only in their
+seeds count as one system; the report shows their mean and standard error.
 """
 
 import shlex
@@ -13,7 +13,7 @@ import sys
 
 from absl import flags
 
-from xjax.commands.flags import judging, program, required
+from xjax.commands.flags import judging, required
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
@@ -79,7 +79,3 @@ def main(arguments: list[str]) -> None:
   paths = _OUTPUT.value, _MARKDOWN.value, _LATEX.value
   for path in save_report(page, *paths, _LATEX_DECIMALS.value):
     show(path)
-
-
-if __name__ == '__main__':
-  program.run(main, takes_arguments=True)

@@ -22,9 +22,10 @@ import math
 
 from absl import flags
 
-from xjax.commands.flags import checkpoint, program
+from xjax.commands.flags import checkpoint, compile_cache
 from xjax.core.errors import UserError
 
+HEARTBEAT = False  # a server that waits for requests says nothing
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _PORT = flags.DEFINE_integer(
   'port', 8000, 'The port; 0 chooses a free one.', 0, 65535
@@ -61,6 +62,7 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
   'Names by which a proxy addresses the server, besides those of this machine; '
   '* is any name. It matters only for a --host of this machine.',
 )
+compile_cache.define()
 
 
 def main() -> None:
@@ -80,7 +82,3 @@ def main() -> None:
   )
   where, model = (_HOST.value, _PORT.value), (_LABELS.value, _STEP.value)
   serve(_WORKDIR.value, *where, *model, limits, _ALLOWED_HOSTS.value)
-
-
-if __name__ == '__main__':
-  program.run(main, heartbeat=False, compiles=True)

@@ -1,4 +1,4 @@
-r"""Searches for the best values of some config fields by training many runs.
+r"""Searches for the best values of config fields by many runs.
 
   xjax sweep --config=NAME --workdir=DIR --workers=3 \
     [--config.FIELD=VALUE ...]
@@ -10,7 +10,7 @@ same command again, it continues the sweep.
 
 from absl import flags
 
-from xjax.commands.flags import config, imports, program, required
+from xjax.commands.flags import config, imports, required
 from xjax.core.console import show
 
 _CONFIG = config.define()
@@ -71,7 +71,3 @@ def main() -> None:
   with session.start() as lock:
     trials = Workers(session, lock, _WORKERS.value, gpus).run()
   show(sweep_summary(session, trials))
-
-
-if __name__ == '__main__':
-  program.run(main)

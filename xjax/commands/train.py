@@ -16,6 +16,7 @@ import sys
 from absl import flags
 
 from xjax.commands.flags import (
+  compile_cache,
   config,
   imports,
   plan,
@@ -32,6 +33,7 @@ _WORKDIR = flags.DEFINE_string(
 _PROFILE = profile.define()
 processes.define()
 plan.define()
+compile_cache.define()
 
 
 def main() -> None:
@@ -51,7 +53,3 @@ def main() -> None:
     modules = dict.fromkeys([*imports.imports(), *modules_of(_CONFIG.value)])
     write_card(result, program.words())
     show(run_summary(result, [*modules]))
-
-
-if __name__ == '__main__':
-  program.run(main, compiles=True)

@@ -20,7 +20,7 @@ command prints which flags make models read it as they read the source.
 
 from absl import flags
 
-from xjax.commands.flags import config, program, required
+from xjax.commands.flags import config, required
 from xjax.core.console import show
 
 _CONFIG = config.define()
@@ -67,7 +67,3 @@ def main() -> None:
     to = Clustering(_BRANCHING.value, _SEED.value)
   parts = _CONFIG.value, to, _OUTPUT.value, tuple(_SPLITS.value)
   show('\n'.join(transfer(*parts)))
-
-
-if __name__ == '__main__':
-  program.run(main)

@@ -16,36 +16,16 @@ if typing.TYPE_CHECKING:
 
 TITLE = 'Judging'
 
-# Flags that change how a run is judged -> fields of JudgeRequest.
-_JUDGING = {
-  'ks': 'ks',
-  'metrics': 'kinds',
-  'protocol': 'protocols',
-  'propensity': 'propensity',
-  'slices': 'slices',
-  'labels': 'labels',
-  'similarity': 'similarity',
-  'rank_weights': 'rank_weights',
-  'alphas': 'alphas',
-  'draws': 'draws',
-}
-# Flags for the use of files of predictions -> fields of JudgeFiles.
-_FILE_FLAGS = {
-  'gold': 'gold',
-  'train_labels': 'train_labels',
-  'filter': 'filter',
-  'inv_prop': 'inv_prop',
-  'label_order': 'labels',
-  'score_kind': 'score_kind',
-  'depth': 'depth',
-}
-# This flag is for files of predictions, and also for runs.
-_LEAVE_OUT = 'leave_out'
 # Flags that request metrics which only the full table shows.
-_IN_FULL = (
-  *('ks', 'metrics', 'propensity', 'inv_prop', 'similarity', 'rank_weights'),
-  *('alphas', 'draws'),
+_METRICS = 'ks metrics propensity similarity rank_weights alphas draws'.split()
+# Flags that change how a run is judged, as fields of JudgeRequest.
+_JUDGING = *_METRICS, 'protocol', 'slices', 'labels'
+# Flags for the use of files of predictions, as fields of JudgeFiles.
+_FILE_FLAGS = (
+  'gold train_labels filter inv_prop label_order score_kind depth'.split()
 )
+# Fields that have other names than their flags.
+_FIELDS = {'metrics': 'kinds', 'protocol': 'protocols', 'label_order': 'labels'}
 
 
 def define_judging() -> None:
@@ -165,16 +145,12 @@ def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')
-  defined = {
-    name: field
-    for name, field in _JUDGING.items()
-    if name in values and name not in without
-  }
-  if not values.ci and not any(values[name].present for name in defined):
+  names = [x for x in _JUDGING if x in values and x not in without]
+  if not values.ci and not any(values[name].present for name in names):
     return None
   from xjax.judge.request import JudgeRequest, Similarity
 
-  fields = {field: values[name].value for name, field in defined.items()}
+  fields = _fields(names)
   if 'similarity' in fields:
     fields['similarity'] = Similarity(fields['similarity'])
   return JudgeRequest(
@@ -184,15 +160,19 @@ def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
   )
 
 
+def _fields(names: Iterable[str]) -> dict[str, Any]:
+  """Returns the values of flags, by the names of fields."""
+  return {_FIELDS.get(name, name): flags.FLAGS[name].value for name in names}
+
+
 def needs_full_table() -> bool:
   """Returns whether flags request metrics that only the full table shows."""
-  return any(flags.FLAGS[name].present for name in _IN_FULL)
+  return any(flags.FLAGS[name].present for name in (*_METRICS, 'inv_prop'))
 
 
 def comparison_options() -> dict[str, Any]:
   """Returns the values of the flags that comparisons have, by flag name."""
-  names = 'propensity', 'slices', 'labels', 'replicates', 'seed'
-  return {name: flags.FLAGS[name].value for name in names}
+  return _fields(('propensity', 'slices', 'labels', 'replicates', 'seed'))
 
 
 def files() -> 'JudgeFiles':
@@ -204,11 +184,11 @@ def files() -> 'JudgeFiles':
   from xjax.judge.files.judged import JudgeFiles
 
   path = values['predictions'].value if 'predictions' in values else ''
-  values_of = {field: values[name].value for name, field in _FILE_FLAGS.items()}
-  kind = values_of['score_kind']
-  values_of['score_kind'] = ScoreKind(kind) if kind else None
-  values_of[_LEAVE_OUT] = values[_LEAVE_OUT].value
-  return JudgeFiles(path, **values_of)
+  # --leave_out is for runs too, so it is not one of _FILE_FLAGS.
+  fields = _fields([*_FILE_FLAGS, 'leave_out'])
+  if kind := fields['score_kind']:
+    fields['score_kind'] = ScoreKind(kind)
+  return JudgeFiles(path, **fields)
 
 
 def check_no_files() -> None:

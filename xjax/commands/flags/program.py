@@ -1,11 +1,13 @@
 """Runs a command: parses its flags, and turns errors into exit codes."""
 
 import atexit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import contextlib
 import functools
+import inspect
 import signal
 import sys
+from typing import NoReturn
 
 from absl import app, flags
 
@@ -29,50 +31,27 @@ def words() -> list[str]:
   return _WORDS
 
 
-def run(
-  main: Callable[..., None],
-  takes_arguments: bool = False,
-  heartbeat: bool = True,
-  compiles: bool = False,
-) -> None:
+def run(main: Callable[..., None], heartbeat: bool = True) -> None:
   """Parses the flags, calls main and exits.
 
   The exit code is 0 after success. After a user's mistake it is 1, and one
   message is printed without a traceback. If the run was preempted, the exit
-  code is 75, and the same command must be started again. A main that
-  `takes_arguments` gets a list of those that are not flags. With `heartbeat`, a
-  line is written after each ten seconds of silence. A command that `compiles`
-  has --compile_cache.
+  code is 75, and the same command must be started again. A main with an
+  argument gets a list of those that are not flags. With `heartbeat`, a line is
+  written after each ten seconds of silence.
   """
-  if compiles:
-    compile_cache.define()
   _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
   start_command()
   imports.define()
   if asks_for_help(sys.argv):
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
     sys.exit(0)
-  try:
-    app.run(
-      functools.partial(_run_guarded, main, takes_arguments, heartbeat),
-      flags_parser=functools.partial(_parse, takes_arguments=takes_arguments),
-    )
-  finally:
-    # While Python exits, Ctrl-C would print tracebacks. Python calls the
-    # function that was registered last first.
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+  takes_arguments = bool(inspect.signature(main).parameters)
 
-
-def _run_guarded(
-  main: Callable[..., None],
-  takes_arguments: bool,
-  heartbeat: bool,
-  argv: Sequence[str],
-) -> int:
-  keep_freed_memory()
-  show_log()
-  shown = Heartbeat(sys.argv[0]) if heartbeat else contextlib.nullcontext()
-  try:
+  def work(argv: list[str]) -> None:
+    keep_freed_memory()
+    show_log()
+    shown = Heartbeat(sys.argv[0]) if heartbeat else contextlib.nullcontext()
     with (
       shown,
       writing_output(),
@@ -80,36 +59,38 @@ def _run_guarded(
       compile_cache.keeping_programs(),
     ):
       main(*([argv[1:]] if takes_arguments else []))
-  except UserError as error:
-    return _end(f'error: {error}', EXIT_USER_ERROR)
+
+  parse = functools.partial(_parse, takes_arguments=takes_arguments)
+  try:
+    app.run(work, flags_parser=parse)
+  except (UserError, flags.Error) as error:
+    _exit(f'error: {error}', EXIT_USER_ERROR)
   except Interrupted as error:
-    return _end(f'interrupted: {error}', EXIT_INTERRUPTED)
+    _exit(f'interrupted: {error}', EXIT_INTERRUPTED)
   except Preempted as error:
-    return _end(f'preempted: {error}', EXIT_PREEMPTED)
+    _exit(f'preempted: {error}', EXIT_PREEMPTED)
   except KeyboardInterrupt:
-    return _end('interrupted', EXIT_INTERRUPTED)
-  return 0
+    _exit('interrupted', EXIT_INTERRUPTED)
+  finally:
+    # While Python exits, Ctrl-C would print tracebacks. Python calls the
+    # function that was registered last first.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
 
 
-def _end(message: str, code: int) -> int:
-  """Prints a message with paths or values of the user, and returns the code."""
+def _exit(message: str, code: int) -> NoReturn:
+  """Prints a message with paths or values of the user, and exits."""
   print(printable(message), file=sys.stderr)
-  return code
+  sys.exit(code)
 
 
 def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
-  try:
-    imports.import_modules(argv)
-    if 'config' in flags.FLAGS:
-      config.replace_config_names(argv)
-      config.check_overrides(argv)
-    rest = flags.FLAGS(argv)
-    if len(rest) > 1 and not takes_arguments:
-      raise UserError(f'{rest[1]!r} is not a flag; write flags as --name=value')
-    if 'config' in flags.FLAGS:
-      config.check()
-    return rest
-  except (UserError, flags.Error) as error:
-    sys.exit(_end(f'error: {error}', EXIT_USER_ERROR))
-  except KeyboardInterrupt:
-    sys.exit(_end('interrupted', EXIT_INTERRUPTED))
+  imports.import_modules(argv)
+  if 'config' in flags.FLAGS:
+    config.replace_config_names(argv)
+    config.check_overrides(argv)
+  rest = flags.FLAGS(argv)
+  if len(rest) > 1 and not takes_arguments:
+    raise UserError(f'{rest[1]!r} is not a flag; write flags as --name=value')
+  if 'config' in flags.FLAGS:
+    config.check()
+  return rest
