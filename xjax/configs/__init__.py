@@ -17,8 +17,9 @@ from xjax.run.named_configs import call_variant, shipped_configs
 def variants(*names: str) -> Callable[..., Any]:
   """Decorates a function whose argument is one of some names.
 
-  Without an argument, it is the first name.
+  Without an argument, it is the first name. Spaces separate names in a text.
   """
+  names = ' '.join(names).split()
 
   def decorate(function: Callable[[str], Any]) -> Callable[[str], Any]:
     @functools.wraps(function)

@@ -66,15 +66,7 @@ from xjax.networks.views.hierarchy_views import HierarchyViews
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
-@variants(
-  'flat',
-  'cascadexml',
-  'hbgl',
-  'hgclr',
-  'radar',
-  'xr_linear',
-  'xr_transformer',
-)
+@variants('flat cascadexml hbgl hgclr radar xr_linear xr_transformer')
 def get_config(system: str) -> Config:
   if system == 'xr_linear':
     return _tree(NoVectors())

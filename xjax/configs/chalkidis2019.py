@@ -136,7 +136,7 @@ def eurlex57k_zero_cnn_lwan() -> Config:
   return _config(NeuralModel(_l2v(0.1), CNNConfig(), head=ZeroShotConfig()))
 
 
-@variants('names', 'graph')
+@variants('names graph')
 def eurlex57k_zero_bigru_lwan(system: str) -> Config:
   """Trains ZERO-BIGRU-LWAN on EURLEX57K; it scores labels by their names.
 

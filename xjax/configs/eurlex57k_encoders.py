@@ -87,7 +87,7 @@ def eurlex57k_minilm_lwan() -> Config:
   return config
 
 
-@variants('names', 'graph')
+@variants('names graph')
 def eurlex57k_minilm_unified(system: str) -> Config:
   """Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
@@ -138,7 +138,7 @@ def eurlex57k_aplc() -> Config:
   return config
 
 
-@variants('lightxml', 'lightxml_flat', 'cascadexml')
+@variants('lightxml lightxml_flat cascadexml')
 def eurlex57k_cascade(system: str) -> Config:
   """Trains LightXML or CascadeXML with MiniLM on EURLEX57K.
 

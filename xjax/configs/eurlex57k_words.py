@@ -70,15 +70,19 @@ def eurlex57k_small(system: str) -> Config:
   return Config(
     data=Eurlex57kData(zones=('header', 'recitals'), tokens=tokens),
     model=_small_model(system),
-    train=NeuralTrain(
-      steps=steps,
-      learning_rate=2e-3,
-      warmup=100,
-      schedule=Schedule.COSINE,
-      clip_norm=20.0,
-      checkpoint_every=steps,
-      judge_every=steps,
-    ),
+    train=_train(steps, warmup=100, every=steps),
+  )
+
+
+def _train(steps: int, warmup: int, every: int) -> NeuralTrain:
+  return NeuralTrain(
+    steps=steps,
+    learning_rate=2e-3,
+    warmup=warmup,
+    schedule=Schedule.COSINE,
+    clip_norm=20.0,
+    checkpoint_every=every,
+    judge_every=every,
   )
 
 
@@ -122,7 +126,7 @@ def eurlex57k_bigru_lwan_header() -> Config:
   return _header(model, steps=7040, warmup=300, every=704)
 
 
-@variants('adam', 'float32', 'bfloat16', 'compensated', 'float8')
+@variants('adam float32 bfloat16 compensated float8')
 def eurlex57k_bigru_att_header(storage: str) -> Config:
   """Trains BIGRU-ATT on EURLEX57K headers, with weights of 4, 2 or 1 bytes.
 
@@ -156,15 +160,7 @@ def _header(model: NeuralModel, steps: int, warmup: int, every: int) -> Config:
       zones=('header',), tokens=WordsConfig(96, (32, 48, 64, 96))
     ),
     model=model,
-    train=NeuralTrain(
-      steps=steps,
-      learning_rate=2e-3,
-      warmup=warmup,
-      schedule=Schedule.COSINE,
-      clip_norm=20.0,
-      checkpoint_every=every,
-      judge_every=every,
-    ),
+    train=_train(steps, warmup, every),
   )
 
 

@@ -70,18 +70,8 @@ DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
 
 @variants(
-  'wos_flat',
-  'wos_hgclr',
-  'wos_hbgl',
-  'wos_radar',
-  'nyt_flat',
-  'nyt_hgclr',
-  'nyt_hbgl',
-  'nyt_radar',
-  'rcv1_flat',
-  'rcv1_hgclr',
-  'rcv1_hbgl',
-  'rcv1_radar',
+  'wos_flat wos_hgclr wos_hbgl wos_radar nyt_flat nyt_hgclr nyt_hbgl '
+  'nyt_radar rcv1_flat rcv1_hgclr rcv1_hbgl rcv1_radar'
 )
 def get_config(system: str) -> Config:
   dataset, name = system.split('_')

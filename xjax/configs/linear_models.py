@@ -39,7 +39,7 @@ from xjax.models.trees.tree_model import (
 from xjax.train.train_config import TrainConfig
 
 
-@variants('small', 'large')
+@variants('small large')
 def eurlex57k_xr_linear(size: str) -> Config:
   """Trains XR-Linear, a label tree of linear classifiers, on EURLEX57K.
 

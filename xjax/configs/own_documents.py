@@ -12,14 +12,13 @@ Time: depends on the corpus.
 """
 
 from xjax.configs import variants
+from xjax.configs.linear_models import eurlex57k_xr_linear
 from xjax.data.config import AutoTfidfConfig, TfidfConfig
 from xjax.data.formats.own import OwnData
-from xjax.data.label_trees.clusters import ClusterTree
 from xjax.models.contract import AutoModel, AutoTrain, Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
-from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
 def auto() -> Config:
@@ -43,7 +42,7 @@ def auto() -> Config:
   )
 
 
-@variants('large', 'small')
+@variants('large small')
 def own_linear(size: str) -> Config:
   """Trains XR-Linear on your own documents: CSV, JSON lines, text files etc.
 
@@ -58,15 +57,9 @@ def own_linear(size: str) -> Config:
   on dev (0.801 for small). Time: less than a minute for a few thousand
   documents, minutes for 50,000.
   """
-  tree, threshold = ClusterTree(arity=100, max_leaf=100), 0.01
-  if size == 'small':
-    tree, threshold = ClusterTree(), 0.1
-  return Config(
-    data=OwnData(tokens=TfidfConfig()),
-    model=TreeModel(tree),
-    train=TreeTrain(threshold=threshold),
-    eval=EvalConfig(batch_size=512),
-  )
+  config = eurlex57k_xr_linear(size)
+  config.data = OwnData(tokens=TfidfConfig())
+  return config
 
 
 def own_best() -> Config:

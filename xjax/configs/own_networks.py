@@ -9,6 +9,7 @@ GPU. Expected: depends on the corpus. Time: depends on the corpus.
 """
 
 from xjax.configs import variants
+from xjax.configs.eurlex57k_encoders import eurlex57k_minilm_unified
 from xjax.data.config import (
   FeatureFilesConfig,
   GivenFeaturesConfig,
@@ -29,9 +30,8 @@ from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
-from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
+from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
@@ -41,7 +41,6 @@ from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.train.neural_train import NeuralTrain, Schedule
-from xjax.train.optimizer_config import AdamW
 from xjax.train.train_config import NoTrain
 
 
@@ -192,26 +191,13 @@ def own_minilm() -> Config:
   Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: not
   measured; training has 10,000 steps.
   """
-  head = UnifiedConfig(
-    aligned=True, descriptor=DescriptorConfig(alt=True), hidden_labels=200
-  )
-  return Config(
-    data=OwnData(tokens=SubwordsConfig(256, (64, 128, 192, 256))),
-    model=NeuralModel(NoEmbedding(), BertConfig(), head=head),
-    train=NeuralTrain(
-      batch_size=32,
-      steps=10_000,
-      learning_rate=2e-3,
-      rates=('encoder/*=0.1',),
-      warmup=500,
-      schedule=Schedule.LINEAR,
-      optimizer=AdamW(weight_decay=0.01),
-      clip_norm=1.0,
-      checkpoint_every=1000,
-      judge_every=1000,
-      patience=3,
-    ),
-  )
+  config = eurlex57k_minilm_unified()
+  config.data = OwnData(tokens=SubwordsConfig(256, (64, 128, 192, 256)))
+  head, train = config.model.head, config.train
+  head.descriptor, head.hidden_labels = DescriptorConfig(alt=True), 200
+  train.steps, train.warmup, train.patience = 10_000, 500, 3
+  train.checkpoint_every = train.judge_every = 1000
+  return config
 
 
 def frozen_features() -> Config:
@@ -287,7 +273,7 @@ def yso_rerank() -> Config:
   )
 
 
-@variants('own', 'eurlex57k', 'xc', 'tib_sid', 'yso', 'synthetic')
+@variants('own eurlex57k xc tib_sid yso synthetic')
 def ensemble(system: str) -> Config:
   r"""Averages the lists of finished runs, without training.
 

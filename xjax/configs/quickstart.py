@@ -74,29 +74,10 @@ from xjax.train.train_config import NoTrain
 
 
 @variants(
-  'bigru_lwan',
-  'exact_match',
-  'bigru_att',
-  'han',
-  'cnn_lwan',
-  'zero_cnn_lwan',
-  'zero_bigru_lwan',
-  'unified',
-  'graph',
-  'aplc',
-  'attention_xml',
-  'attention_xml_levels',
-  'best',
-  'cascadexml',
-  'hbgl',
-  'hgclr',
-  'lightxml',
-  'radar',
-  'rerank',
-  'rerank_run',
-  'tree',
-  'x_transformer',
-  'xr_transformer',
+  'bigru_lwan exact_match bigru_att han cnn_lwan zero_cnn_lwan '
+  'zero_bigru_lwan unified graph aplc attention_xml attention_xml_levels '
+  'best cascadexml hbgl hgclr lightxml radar rerank rerank_run tree '
+  'x_transformer xr_transformer'
 )
 def get_config(system: str) -> Config:
   others = {
@@ -188,11 +169,10 @@ def _best() -> Config:
     tree_proposer(), model=config.model, train=config.train
   )
   proposers = tree, neighbours_proposer(), names_proposer()
-  ranker = BoostedTrees(trees=100, leaves=15)
-  config.model, config.train = (
-    StackModel(proposers, ranker=ranker),
-    StackTrain(),
+  config.model = StackModel(
+    proposers, ranker=BoostedTrees(trees=100, leaves=15)
   )
+  config.train = StackTrain()
   return config
 
 

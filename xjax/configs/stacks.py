@@ -17,6 +17,7 @@ Time: half an hour.
 """
 
 from xjax.configs import variants
+from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
 from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,
@@ -31,7 +32,6 @@ from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.dual import Loss
 from xjax.models.lookup.neighbours_model import NeighboursModel
-from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.proposers import (
   ProposerConfig,
@@ -40,12 +40,7 @@ from xjax.models.stack.proposers import (
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import LinearModel, LinearTrain
-from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.encoder import NoEmbedding
-from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import ClsConfig
-from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
-from xjax.train.optimizer_config import AdamW
+from xjax.train.neural_train import Dtype
 from xjax.train.train_config import NoTrain
 
 _TITLE = ('title',)
@@ -65,7 +60,7 @@ def eurlex57k_best_cpu() -> Config:
   return _config(data, StackModel(text_and_title_proposers(_TEXT, _TITLE)))
 
 
-@variants('cpu', 'gpu')
+@variants('cpu gpu')
 def eurlex57k_best(system: str) -> Config:
   """Trains the best system on EURLEX57K, with a pretrained encoder.
 
@@ -91,22 +86,11 @@ def eurlex57k_best(system: str) -> Config:
 
 
 def _trained_encoder() -> ProposerConfig:
-  model = NeuralModel(
-    NoEmbedding(), BertConfig(), ClsConfig(), OneVsAllConfig()
-  )
-  train = NeuralTrain(
-    batch_size=32,
-    steps=20_000,
-    learning_rate=1e-2,
-    rates=('encoder/*=0.005',),
-    warmup=1000,
-    schedule=Schedule.LINEAR,
-    optimizer=AdamW(weight_decay=0.01),
-    clip_norm=1.0,
-    compute_dtype=Dtype.BFLOAT16,
-    checkpoint_every=5000,
-    judge_every=20_000,
-  )
+  encoder = eurlex57k_minilm()
+  model, train = encoder.model, encoder.train
+  train.steps, train.warmup, train.rates = 20_000, 1000, ('encoder/*=0.005',)
+  train.checkpoint_every, train.judge_every = 5000, 20_000
+  train.compute_dtype = Dtype.BFLOAT16
   tokens = SubwordsConfig(512, (128, 256, 512))
   return ProposerConfig(tokens, (), model, train, 256, 'encoder', depth=30)
 

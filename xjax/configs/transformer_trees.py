@@ -53,7 +53,7 @@ from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 
 
-@variants('ranker', 'full')
+@variants('ranker full')
 def eurlex57k_xr_transformer(system: str) -> Config:
   """Trains XR-Transformer, a label tree on TF-IDF and an encoder's vectors.
 

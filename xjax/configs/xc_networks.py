@@ -98,14 +98,8 @@ _APLC = {
 
 
 @variants(
-  'eurlex_4k',
-  'wiki10_31k',
-  'amazoncat_13k',
-  'eurlex_4k_xlnet',
-  'wiki10_31k_xlnet',
-  'amazoncat_13k_xlnet',
-  'amazon_670k_xlnet',
-  'wiki_500k_xlnet',
+  'eurlex_4k wiki10_31k amazoncat_13k eurlex_4k_xlnet wiki10_31k_xlnet '
+  'amazoncat_13k_xlnet amazon_670k_xlnet wiki_500k_xlnet'
 )
 def xc_aplc(system: str) -> Config:
   """Trains adaptive label clusters (APLC) on texts of the XC repository.

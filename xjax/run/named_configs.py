@@ -71,11 +71,11 @@ def shipped_configs() -> dict[str, ShippedConfig]:
 
 
 def _variants(function: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
-  """Yields the names in @variants('a', 'b') or @variants(*DICT)."""
+  """Yields the names in @variants('a b') or @variants(*DICT)."""
   for decorator in function.decorator_list:
     for argument in decorator.args:
       if isinstance(argument, ast.Constant):
-        yield argument.value
+        yield from argument.value.split()
       else:
         yield from _keys(argument.value.id, tree)
 
