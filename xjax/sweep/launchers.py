@@ -21,7 +21,6 @@ import sys
 from xjax.core.errors import ConfigError
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
-_TRAIN = '-m', 'xjax', 'train'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,36 +56,44 @@ def check_launcher(
   launcher: Launcher, workers: int, gpus: Sequence[str]
 ) -> None:
   """Raises a ConfigError if a launcher cannot start runs or ignores a flag."""
-  name = f'--launcher={launcher.value}'
-  match launcher:
-    case Launcher.LOCAL:
-      if gpus and workers > len(gpus):
-        raise ConfigError(f'--gpus: list {workers} GPUs, one per worker')
-    case Launcher.PRINT:
-      if workers > 1 or gpus:
-        raise ConfigError(
-          f'--workers, --gpus: leave them out; {name} starts nothing'
-        )
-    case _:
-      if gpus:
-        raise ConfigError(
-          f'--gpus: leave it out; {name} does not use the GPUs of this machine'
-        )
-      _check_job(name, *_JOBS[launcher])
+  name, fault = f'--launcher={launcher.value}', ''
+  if launcher is Launcher.LOCAL:
+    if gpus and workers > len(gpus):
+      fault = f'--gpus: list {workers} GPUs, one per worker'
+  elif launcher is Launcher.PRINT:
+    if workers > 1 or gpus:
+      fault = f'--workers, --gpus: leave them out; {name} starts nothing'
+  elif gpus:
+    fault = (
+      f'--gpus: leave it out; {name} does not use the GPUs of this machine'
+    )
+  else:
+    script, program, settings = _JOBS[launcher]
+    missing = [key for key in settings if not os.environ.get(key)]
+    if not shutil.which(program):
+      fault = (
+        f'{name}: the program {program} is not on this machine; install it'
+      )
+    elif missing:
+      fault = (
+        f'{name}: set {", ".join(missing)} in the environment; see the first '
+        f'lines of {SCRIPTS / script}'
+      )
+  if fault:
+    raise ConfigError(fault)
 
 
 def train_words(launcher: Launcher) -> tuple[str, ...]:
   """Returns the first words of the command that trains a run."""
-  match launcher:
-    case Launcher.TPU | Launcher.JOBSET:
-      return 'python', *_TRAIN  # the Python of the machine that trains
-    case Launcher.SLURM:
-      # The script finds an earlier job by the command of the job. So the
-      # command must not depend on the name under which Python was started here.
-      python = pathlib.Path(sys.executable).with_name('python3')
-      return str(python) if python.exists() else sys.executable, *_TRAIN
-    case _:
-      return sys.executable, *_TRAIN
+  python = sys.executable
+  if launcher in (Launcher.TPU, Launcher.JOBSET):
+    python = 'python'  # that of the machine that trains
+  elif launcher is Launcher.SLURM:
+    # The script finds an earlier job by the command of the job. So the command
+    # must not depend on the name under which Python was started here.
+    other = pathlib.Path(python).with_name('python3')
+    python = str(other) if other.exists() else python
+  return python, '-m', 'xjax', 'train'
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
@@ -94,13 +101,12 @@ def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
   if not is_job(launcher):
     return ()
   script = str(SCRIPTS / _JOBS[launcher][0])
-  settings = [f'NAME={_job_name(place.workdir)}']
-  match launcher:
-    case Launcher.SLURM:
-      settings.append(f'LOG={place.log}')
-    case Launcher.TPU:
-      settings.append('DELETE=1')
-  return 'env', *settings, script
+  # No other workdir has this name. Kubernetes and TPU VMs require a valid
+  # domain name.
+  digest = hashlib.sha256(str(place.workdir).encode()).hexdigest()[:8]
+  name = f'NAME=xjax-{place.workdir.name.replace("_", "-")}-{digest}'
+  more = {Launcher.SLURM: [f'LOG={place.log}'], Launcher.TPU: ['DELETE=1']}
+  return 'env', name, *more.get(launcher, ()), script
 
 
 def start_process(
@@ -117,9 +123,7 @@ def start_process(
   locked. A command of a `job` is killed, and the job continues.
   `device` is the only GPU that the command sees; '' shows all.
   """
-  environment = dict(os.environ)
-  if device:
-    environment['CUDA_VISIBLE_DEVICES'] = device
+  shown = {'CUDA_VISIBLE_DEVICES': device} if device else {}
   told = []
   if shutil.which('setpriv'):  # a program of Linux
     told = ['setpriv', '--pdeathsig', 'KILL' if job else 'TERM']
@@ -129,30 +133,9 @@ def start_process(
       stdin=subprocess.DEVNULL,
       stdout=output,
       stderr=output,
-      env=environment,
+      env=os.environ | shown,
       pass_fds=() if job else (lock,),
       # Ctrl-C in a terminal must reach only this process, which then asks the
       # command to save.
       start_new_session=True,
-    )
-
-
-def _job_name(workdir: pathlib.Path) -> str:
-  # No other workdir has this name. Kubernetes and TPU VMs require a valid
-  # domain name.
-  digest = hashlib.sha256(str(workdir).encode()).hexdigest()[:8]
-  return f'xjax-{workdir.name.replace("_", "-")}-{digest}'
-
-
-def _check_job(
-  name: str, script: str, program: str, settings: Sequence[str]
-) -> None:
-  if not shutil.which(program):
-    raise ConfigError(
-      f'{name}: the program {program} is not on this machine; install it'
-    )
-  if missing := [key for key in settings if not os.environ.get(key)]:
-    raise ConfigError(
-      f'{name}: set {", ".join(missing)} in the environment; see the first '
-      f'lines of {SCRIPTS / script}'
     )

@@ -32,6 +32,17 @@ from xjax.sweep.trials import (
 )
 from xjax.train.workdir import read_json
 
+_CONFIG_FILE = """
+from xjax.models.config_json import from_json
+from xjax.models.contract import Config
+
+_CONFIG = {}
+
+
+def get_config() -> Config:
+  return from_json(_CONFIG, Config)
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
@@ -79,9 +90,8 @@ class SweepFolder:
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)
-      for files in (self.sweep.name, self.best.name):
+      for files in (self.sweep.name, self.best.name, 'configs/*'):
         remove_temporaries(self.path, files)
-      remove_temporaries(self.path, 'configs/*')
       yield lock
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
@@ -90,22 +100,14 @@ class SweepFolder:
     A ConfigError shows differences; a DataError says that sweep.json is
     damaged.
     """
-    search = sweep.search
-    if isinstance(search, Tpe):  # whose number of trials may change
-      search = dataclasses.replace(search, n_trials=0)
-    described = {
-      'sweep': repr(dataclasses.replace(sweep, search=search)),
-      'config': to_json(config),
-      'seeds': seeds,
-    }
-    if self.sweep.exists():
-      self._compare(read_json(self.sweep), described, config)
-    else:
-      write_json(self.sweep, described)
-
-  def _compare(
-    self, old: Mapping[str, Any], new: Mapping[str, Any], config: Config
-  ) -> None:
+    if isinstance(sweep.search, Tpe):  # whose number of trials may change
+      search = dataclasses.replace(sweep.search, n_trials=0)
+      sweep = dataclasses.replace(sweep, search=search)
+    new = {'sweep': repr(sweep), 'config': to_json(config), 'seeds': seeds}
+    if not self.sweep.exists():
+      write_json(self.sweep, new)
+      return
+    old = read_json(self.sweep)
     try:
       before = from_json(old['config'], Config)
     except (KeyError, ConfigError) as error:
@@ -206,19 +208,6 @@ def write_config(
 ) -> None:
   """Writes a config file that needs no other; remarks are comments on top."""
   tree = pprint.pformat(to_json(config), width=76, sort_dicts=False)
-  comments = [f'# {line}'.rstrip() for line in remarks]
-  lines = [
-    *comments,
-    '',
-    'from xjax.models.config_json import from_json',
-    'from xjax.models.contract import Config',
-    '',
-    f'_CONFIG = {tree}',
-    '',
-    '',
-    'def get_config() -> Config:',
-    '  return from_json(_CONFIG, Config)',
-    '',
-  ]
+  comments = ''.join(f'{f"# {line}".rstrip()}\n' for line in remarks)
   with atomic_write(path) as file:
-    file.write('\n'.join(lines))
+    file.write(comments + _CONFIG_FILE.format(tree))
