@@ -23,17 +23,14 @@ takes little more than the bare products, so the ratio cannot be far below 1.
 
 from collections.abc import Callable
 import json
-import os
-import pathlib
-import subprocess
 import sys
-import time
 
 from absl import app, flags
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from measurement import HERE, Side, seconds_of, use_cores
 import numpy as np
 
 from xjax.core.mesh import make_mesh, put_batch
@@ -54,7 +51,6 @@ from xjax.train.optimizer_config import AdamW
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 
-HERE = pathlib.Path(__file__).resolve().parent
 # Both sides keep freed memory, as our mains do (core/allocation.py); this makes
 # the peer faster too.
 _ENVIRONMENT = {
@@ -113,12 +109,11 @@ _SIDE = flags.DEFINE_bool(
 def main(argv: list[str]) -> None:
   """Starts all sides and lets them take turns."""
   if _DEVICE.value == 'cpu':
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[: SIZES['threads']])
+    use_cores(SIZES['threads'])
   if _SIDE.value:
     serve()
     return
-  ours = Side([sys.executable, __file__, '--side', *sys.argv[1:]])
+  ours = start([sys.executable, __file__, '--side', *sys.argv[1:]])
   peers = {'eager': peer(compiled=False)}
   if _COMPILED.value:
     peers['compiled'] = peer(compiled=True)
@@ -137,7 +132,7 @@ def main(argv: list[str]) -> None:
   sys.exit(int(missed > 0))
 
 
-def peer(compiled: bool) -> 'Side':
+def peer(compiled: bool) -> Side:
   """Starts a process of the peer."""
   sizes = SIZES | {
     'batch': _BATCH.value,
@@ -148,32 +143,12 @@ def peer(compiled: bool) -> 'Side':
     'compiled': compiled,
     'frozen': _FROZEN.value,
   }
-  return Side([_PEER.value, HERE / 'bert_peer.py', json.dumps(sizes)])
+  return start([_PEER.value, HERE / 'bert_peer.py', json.dumps(sizes)])
 
 
-class Side:
-  """A process that times steps on request."""
-
-  def __init__(self, command: list):
-    """Starts the process, without preallocating the memory of a GPU."""
-    self._process = subprocess.Popen(
-      command,
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-      env=os.environ | _ENVIRONMENT | {'JAX_PLATFORMS': _DEVICE.value},
-    )
-
-  def ask(self, what: str, row: str, count: int) -> list[float]:
-    """Returns the seconds of `count` steps; [] if the side cannot run them."""
-    self._process.stdin.write(f'{what} {row} {count}\n')
-    self._process.stdin.flush()
-    answer = self._process.stdout.readline()
-    if not answer:
-      sys.exit(
-        f'this process has ended without an answer: {self._process.args}'
-      )
-    return json.loads(answer)
+def start(command: list) -> Side:
+  """Starts a side, which returns the seconds of steps; [] if it cannot run."""
+  return Side(command, _ENVIRONMENT | {'JAX_PLATFORMS': _DEVICE.value})
 
 
 def report(row: str, limit: float, seconds: dict[str, list[float]]) -> int:
@@ -208,13 +183,6 @@ def serve() -> None:
           row, step = row_of_line, make_step(*row_of_line, mesh)
         seconds = [seconds_of(step) for _ in range(int(count))]
       print(json.dumps(seconds), flush=True)
-
-
-def seconds_of(call: Callable[[], None]) -> float:
-  """Returns the seconds of one call."""
-  start = time.perf_counter()
-  call()
-  return time.perf_counter() - start
 
 
 def make_step(

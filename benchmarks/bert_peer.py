@@ -9,8 +9,8 @@ seconds of each step; the list is empty if torch.compile fails.
 from collections.abc import Callable
 import json
 import sys
-import time
 
+from measurement import seconds_of
 import torch
 from torch import nn
 import torch._inductor.config
@@ -86,16 +86,14 @@ def make_step(
     nn.utils.clip_grad_norm_(tagger.parameters(), 1.0)
     optimizer.step()
 
-  return train if kind == 'train' else infer
+  step = train if kind == 'train' else infer
 
+  def finished() -> None:
+    step()
+    if device.type == 'cuda':
+      torch.cuda.synchronize()
 
-def seconds_of(step: Callable[[], None], device: str) -> float:
-  """Returns the seconds of one call, including the work of a GPU."""
-  start = time.perf_counter()
-  step()
-  if device == 'cuda':
-    torch.cuda.synchronize()
-  return time.perf_counter() - start
+  return finished
 
 
 def main() -> None:
@@ -110,7 +108,7 @@ def main() -> None:
       row, step = row_of_line, None  # frees the memory of the last step
       step = make_step(row[0], int(row[1]), row[2], sizes)
     try:
-      seconds = [seconds_of(step, sizes['device']) for _ in range(int(count))]
+      seconds = [seconds_of(step) for _ in range(int(count))]
     except torch._dynamo.exc.TorchDynamoException:
       seconds = []
     print(json.dumps(seconds), flush=True)

@@ -10,9 +10,6 @@ its bound.
 """
 
 from collections.abc import Callable
-import os
-import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +18,7 @@ import time
 from absl import app, flags
 import jax
 import jax.numpy as jnp
+from measurement import HERE, memory, peer_python, seconds_of, use_cores
 import numpy as np
 
 from xjax.core.mesh import make_mesh, put_batch
@@ -33,8 +31,6 @@ from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 
-HERE = pathlib.Path(__file__).resolve().parent
-PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
 SECONDS_BOUND, MEMORY_BOUND = 0.5, 1.0
 SIZES = {
   'batch': 16,
@@ -57,18 +53,17 @@ _SIDE = flags.DEFINE_enum(
 
 def main(argv: list[str]) -> None:
   """Runs the three sides and compares."""
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: SIZES['threads']])
+  use_cores(SIZES['threads'])
   if _SIDE.value:
     inputs = dict(np.load(argv[1], allow_pickle=False))
     sides = {'limit': limit, 'ours': ours}
     np.savez(argv[2], **sides[_SIDE.value](inputs))
     return
-  peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
   command = [sys.executable, __file__, '--side']
   commands = {
     'limit': [*command, 'limit'],
     'ours': [*command, 'ours'],
-    'LibMultiLabel': [peer.stdout.strip(), HERE / 'bigru_lwan_peer.py'],
+    'LibMultiLabel': [peer_python(), HERE / 'bigru_lwan_peer.py'],
   }
   outputs = {name: run(command) for name, command in commands.items()}
   sys.exit(report(outputs))
@@ -146,13 +141,12 @@ def limit(inputs: dict[str, np.ndarray]) -> dict[str, float]:
 
 def best_of(function: Callable, *args: jax.Array) -> float:
   """Returns the least seconds of several calls, without compilation."""
-  jax.block_until_ready(function(*args))
-  seconds = []
-  for _ in range(5):
-    start = time.perf_counter()
+
+  def call() -> None:
     jax.block_until_ready(function(*args))
-    seconds.append(time.perf_counter() - start)
-  return min(seconds)
+
+  call()
+  return min(seconds_of(call) for _ in range(5))
 
 
 def ours(inputs: dict[str, np.ndarray]) -> dict[str, object]:
@@ -189,8 +183,7 @@ def ours(inputs: dict[str, np.ndarray]) -> dict[str, object]:
       state, metrics = step(state, batch, jax.random.key(1))
       losses.append(float(metrics.loss))
       seconds.append(time.perf_counter() - start)
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-  return {'seconds': seconds, 'losses': losses, 'peak': peak}
+  return {'seconds': seconds, 'losses': losses, 'peak': memory('VmHWM')}
 
 
 if __name__ == '__main__':

@@ -7,11 +7,11 @@ dropouts, learning_rate, steps, threads. OUT gets the seconds of each step, the
 losses, and the peak memory in bytes.
 """
 
-import resource
 import sys
 import time
 
 from libmultilabel.nn.nn_utils import init_model
+from measurement import memory
 import numpy as np
 import torch
 
@@ -51,7 +51,7 @@ def main() -> None:
     optimizer.step()
     losses.append(loss.item())
     seconds.append(time.perf_counter() - start)
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  peak = memory('VmHWM')
   np.savez(sys.argv[2], seconds=seconds, losses=losses, peak=peak)
 
 

@@ -12,17 +12,14 @@ bound.
 
 from collections.abc import Callable
 import json
-import os
-import pathlib
-import subprocess
 import sys
-import time
 
 from absl import app, flags
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from measurement import HERE, Side, peer_python, seconds_of, use_cores
 import numpy as np
 import optax
 
@@ -32,8 +29,6 @@ from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
 from xjax.networks.encoders.han import HAN, HANConfig
 
-HERE = pathlib.Path(__file__).resolve().parent
-PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
 BOUNDS = {'bigru': 1.1, 'cnn': 1.1, 'han': 0.0}
 SIZES = {
   'batch': 32,
@@ -58,17 +53,13 @@ _SIDE = flags.DEFINE_bool(
 def main(argv: list[str]) -> None:
   """Starts both sides and lets them take turns."""
   del argv
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: SIZES['threads']])
+  use_cores(SIZES['threads'])
   if _SIDE.value:
     serve()
     return
-  peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
-  sides = {
-    'ours': Side([sys.executable, __file__, '--side']),
-    'torch': Side(
-      [peer.stdout.strip(), HERE / 'encoders_peer.py', json.dumps(SIZES)]
-    ),
-  }
+  peer = [peer_python(), HERE / 'encoders_peer.py', json.dumps(SIZES)]
+  ours = [sys.executable, __file__, '--side']
+  sides = {'ours': Side(ours), 'torch': Side(peer)}
   missed = 0
   for name, bound in BOUNDS.items():
     limit = sides['ours'].ask('limit', name, 1)[0]
@@ -78,27 +69,6 @@ def main(argv: list[str]) -> None:
         seconds[side].append(process.ask('step', name, _STEPS.value))
     missed += report(name, bound, limit, seconds)
   sys.exit(int(missed > 0))
-
-
-class Side:
-  """A process that times steps on request."""
-
-  def __init__(self, command: list):
-    """Starts the process."""
-    self._process = subprocess.Popen(
-      command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-
-  def ask(self, what: str, name: str, count: int) -> list[float]:
-    """Returns the seconds of each of `count` steps of an encoder."""
-    self._process.stdin.write(f'{what} {name} {count}\n')
-    self._process.stdin.flush()
-    answer = self._process.stdout.readline()
-    if not answer:
-      sys.exit(
-        f'this process has ended without an answer: {self._process.args}'
-      )
-    return json.loads(answer)
 
 
 def report(
@@ -131,13 +101,6 @@ def serve() -> None:
           steps[name] = make_step(name)
         seconds = [seconds_of(steps[name]) for _ in range(int(count))]
       print(json.dumps(seconds), flush=True)
-
-
-def seconds_of(call: Callable[[], None]) -> float:
-  """Returns the seconds of one call."""
-  start = time.perf_counter()
-  call()
-  return time.perf_counter() - start
 
 
 def make_step(name: str) -> Callable[[], None]:

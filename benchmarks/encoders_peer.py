@@ -8,8 +8,8 @@ Answers each line `step ENCODER COUNT` with a list of the seconds of each step.
 from collections.abc import Callable
 import json
 import sys
-import time
 
+from measurement import seconds_of
 import torch
 from torch import nn
 
@@ -108,11 +108,7 @@ def main() -> None:
     _, name, count = line.split()
     if name not in steps:
       steps[name] = make_step(name, sizes)
-    seconds = []
-    for _ in range(int(count)):
-      start = time.perf_counter()
-      steps[name]()
-      seconds.append(time.perf_counter() - start)
+    seconds = [seconds_of(steps[name]) for _ in range(int(count))]
     print(json.dumps(seconds), flush=True)
 
 

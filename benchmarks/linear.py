@@ -36,6 +36,7 @@ from absl import app, flags
 from linear_datasets import DATASETS, Dataset, Duel
 from linear_ours import train_and_time
 from linear_rows import RAW, Rows, problems
+from measurement import HERE, peer_python, use_cores
 import numpy as np
 from scipy import sparse
 
@@ -45,8 +46,6 @@ from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.predictions import Predictions
 
-HERE = pathlib.Path(__file__).resolve().parent
-PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
 THREADS = 2
 KINDS = ('P@k', 'RP@k', 'nDCG@k', 'PSP@k', 'coverage@k')
 COLUMNS = {
@@ -106,7 +105,7 @@ class Row:
 def main(argv: list[str]) -> None:
   """Runs all systems and compares."""
   del argv
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+  use_cores(THREADS)
   dataset = DATASETS[_DATASET.value]
   systems = {*dataset.peers, *dataset.ours}
   if unknown := set(_ONLY.value) - systems:
@@ -163,7 +162,8 @@ def peer(
   if not (out / 'figures.json').exists():
     out.mkdir()  # fails on unfinished results, for the user to look at
     script = HERE / 'linear_peer.py'
-    command = [peer_python(), script, name, folder / 'rows', out, dataset.beam]
+    python = _PEER.value or peer_python()
+    command = [python, script, name, folder / 'rows', out, dataset.beam]
     with (out / 'log.txt').open('w') as log:
       done = subprocess.run(
         map(str, command), stdout=log, stderr=log, env=environment()
@@ -184,14 +184,6 @@ def peer(
     )
     for way, ms in figures['ways'].items()
   ]
-
-
-def peer_python() -> str:
-  """Returns the Python that has the peers."""
-  if _PEER.value:
-    return _PEER.value
-  done = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
-  return done.stdout.strip()
 
 
 def environment() -> dict[str, str]:

@@ -15,7 +15,6 @@ that of LIBLINEAR's tight run.
 
 from collections.abc import Callable
 import functools
-import os
 import pathlib
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import time
 
 from absl import app, flags
 import joblib
+from measurement import use_cores
 import numpy as np
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -58,7 +58,7 @@ Problem = tuple[sparse.csr_array, Ragged, int]
 def main(argv: list[str]) -> None:
   """Compares the solvers on both datasets."""
   del argv
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+  use_cores(2)
   makers = {'bibtex': bibtex, 'eurlex57k': eurlex57k}
   missed = [
     compare(name, loss, make())

@@ -15,15 +15,13 @@ the model, a file WAY.npz for every way of predicting (the scores of the best
   ways        way -> milliseconds per document, predicting 5 and 100 labels
 """
 
-from collections.abc import Callable
 import json
 import os
 import pathlib
-import re
 import sys
-import time
 
 from linear_systems import SYSTEMS, Predict
+from measurement import memory, seconds_of
 import numpy as np
 from scipy import sparse
 
@@ -67,13 +65,6 @@ def milliseconds(predict: Predict, x: sparse.csr_matrix, k: int) -> float:
   return 1000 * min(seconds) / x.shape[0]
 
 
-def seconds_of(call: Callable[[], object]) -> float:
-  """Returns the seconds of a call."""
-  start = time.perf_counter()
-  call()
-  return time.perf_counter() - start
-
-
 def matrix(lists: sparse.csr_matrix | list, n_labels: int) -> sparse.csr_matrix:
   """Returns lists as a matrix; they are a matrix or lists of pairs."""
   if sparse.issparse(lists):
@@ -82,15 +73,6 @@ def matrix(lists: sparse.csr_matrix | list, n_labels: int) -> sparse.csr_matrix:
   indptr = np.cumsum([0, *map(len, lists)])
   parts = pairs[:, 1], pairs[:, 0].astype(np.int32), indptr
   return sparse.csr_matrix(parts, (len(lists), n_labels))
-
-
-def memory(name: str) -> int:
-  """Returns bytes of this process: now (VmRSS), or at the peak (VmHWM).
-
-  getrusage's peak would include the memory of the process that started this.
-  """
-  status = pathlib.Path('/proc/self/status').read_text()
-  return int(re.search(rf'{name}:\s+(\d+) kB', status)[1]) * 1024
 
 
 if __name__ == '__main__':

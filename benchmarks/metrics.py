@@ -13,16 +13,13 @@ cores:
 Prints seconds and memory; exits with 1 if a bound is missed.
 """
 
-from collections.abc import Callable
-import os
-import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 
 from absl import app, flags
+from measurement import HERE, memory, peer_python, seconds_of, use_cores
 import numpy as np
 
 from xjax.core.types import Ragged, ScoreKind
@@ -32,8 +29,6 @@ from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import NAPKINXC
 from xjax.judge.predictions import Predictions
 
-HERE = pathlib.Path(__file__).resolve().parent
-PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
 KS = (1, 2, 3, 4, 5)
 KINDS = ('P@k', 'nDCG@k', 'PSP@k', 'PSnDCG@k')
 DEPTH, GOLD, WIDEST = 10, 5.5, 2000
@@ -51,17 +46,15 @@ _PART = flags.DEFINE_enum(
 
 def main(argv: list[str]) -> None:
   """Runs all parts and compares."""
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+  use_cores(2)
   if _PART.value:
     np.savez(argv[1], **PARTS[_PART.value]())
     return
   outputs = {
     part: run([sys.executable, __file__, '--part', part]) for part in PARTS
   }
-  peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
-  outputs['napkinXC'] = run(
-    [peer.stdout.strip(), HERE / 'metrics_peer.py'], needs_problem=True
-  )
+  peer = [peer_python(), HERE / 'metrics_peer.py']
+  outputs['napkinXC'] = run(peer, needs_problem=True)
   sys.exit(report(outputs))
 
 
@@ -149,7 +142,7 @@ def limit() -> dict[str, object]:
   def look_up() -> float:
     return weights[listed].sum() + weights[arrays['gold']].sum()
 
-  return {'seconds': timed(look_up, 10)}
+  return {'seconds': [seconds_of(look_up) for _ in range(10)]}
 
 
 def ours() -> dict[str, object]:
@@ -160,7 +153,7 @@ def ours() -> dict[str, object]:
   criteria = Criteria(KS, KINDS, (NAPKINXC,), weights_L=arrays['weights'])
   values = judge(judged, criteria)[NAPKINXC.name]['all']
   return {
-    'seconds': timed(lambda: judge(judged, criteria), 10),
+    'seconds': [seconds_of(lambda: judge(judged, criteria)) for _ in range(10)],
     **{
       kind: [values[kind.replace('@k', f'@{k}')] for k in KS] for kind in KINDS
     },
@@ -177,7 +170,7 @@ def bootstrap() -> dict[str, object]:
     'seconds': seconds,
     'metrics': len(metrics['intervals']['xjax']['all']),
     'slices': len(metrics['xjax']),
-    'peak': peak(),
+    'peak': memory('VmHWM'),
   }
 
 
@@ -188,25 +181,10 @@ def large() -> dict[str, object]:
   metrics = judge(judged, Criteria((1, 3, 5)))
   seconds = time.perf_counter() - start
   slices = metrics['xjax']
-  return {'seconds': seconds, 'slices': len(slices), 'peak': peak()}
+  return {'seconds': seconds, 'slices': len(slices), 'peak': memory('VmHWM')}
 
 
 PARTS = {'limit': limit, 'ours': ours, 'bootstrap': bootstrap, 'large': large}
-
-
-def timed(function: Callable[[], object], times: int) -> list[float]:
-  """Returns the seconds of each of several calls."""
-  seconds = []
-  for _ in range(times):
-    start = time.perf_counter()
-    function()
-    seconds.append(time.perf_counter() - start)
-  return seconds
-
-
-def peak() -> int:
-  """Returns the peak memory of this process in bytes."""
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def report(outputs: dict[str, dict[str, np.ndarray]]) -> int:

@@ -25,12 +25,11 @@ if the similarities differ.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-import os
 import sys
-import time
 
 from absl import app, flags
 import faiss
+from measurement import seconds_of, use_cores
 import numpy as np
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
@@ -55,7 +54,7 @@ _SHARES = flags.DEFINE_multi_float(
 def main(argv: list[str]) -> None:
   """Times vectors and sparse features."""
   del argv
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+  use_cores(THREADS)
   for blas in threadpool_info():
     if blas['user_api'] == 'blas':
       print(f'BLAS for {blas["architecture"]}: {blas["filepath"]}')
@@ -167,21 +166,15 @@ def take_turns(sides: dict[str, Callable[[], object]]) -> dict[str, float]:
   best = dict.fromkeys(sides, np.inf)
   for _ in range(_TURNS.value):
     for name, run in sides.items():
-      start = time.perf_counter()
-      run()
-      best[name] = min(best[name], time.perf_counter() - start)
+      best[name] = min(best[name], seconds_of(run))
   return best
 
 
 def read_rate() -> float:
   """Returns at how many GB/s one thread after the other reads memory."""
   values = np.ones(2**27, np.float32)
-  seconds = []
-  for _ in range(3):
-    start = time.perf_counter()
-    values.max()
-    seconds.append(time.perf_counter() - start)
-  return 1e-9 * values.nbytes / min(seconds) * THREADS
+  seconds = min(seconds_of(values.max) for _ in range(3))
+  return 1e-9 * values.nbytes / seconds * THREADS
 
 
 def verdict(best: dict[str, float], *peers: str) -> bool:

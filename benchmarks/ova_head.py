@@ -28,12 +28,7 @@ the largest heads that fit, there is no dense side to compare with.
 from collections.abc import Callable
 import ctypes
 import functools
-import json
-import os
-import pathlib
-import subprocess
 import sys
-import time
 from typing import Any
 
 from absl import app, flags
@@ -41,6 +36,14 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from measurement import (
+  HERE,
+  Side,
+  memory,
+  reset_peak,
+  seconds_of,
+  use_cores,
+)
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
@@ -52,7 +55,6 @@ from xjax.networks.rows.fused import RowUpdate, StepScalars, fused_loss
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 
-HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8
 STEPS = 3  # per turn
 IN_PLACE = 'products in place'
@@ -95,7 +97,7 @@ def main(argv: list[str]) -> None:
   """Starts the sides of each row and lets them take turns."""
   del argv
   if _DEVICE.value == 'cpu':
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    use_cores(2)
   if _SIDE.value:
     serve(_SIDE.value, _ROWS.value[0])
     return
@@ -114,13 +116,13 @@ def compare(row: str) -> list[str]:
   """Prints the lines of a row; returns a message per exceeded bound."""
   labels, dim, documents, storage, chunk = row.split()
   labels, dim, documents = int(labels), int(dim), int(documents)
-  sides = {name: Side(name, row) for name in sides_of(labels, documents)}
+  sides = {name: start(name, row) for name in sides_of(labels, documents)}
   times = {name: [] for name in sides}
   for _ in range(_TURNS.value):
     for name, side in sides.items():
       times[name] += [side.ask('step') for _ in range(STEPS)]
   seconds = {name: min(steps) for name, steps in times.items()}
-  memory = {name: side.ask('memory') for name, side in sides.items()}
+  peaks = {name: side.ask('memory') for name, side in sides.items()}
   for side in sides.values():
     side.close()
   weights = labels * dim * jnp.dtype(Storage(storage).dtype).itemsize
@@ -133,8 +135,8 @@ def compare(row: str) -> list[str]:
     )
     print(
       f'| {labels:,} | {dim} | {documents} | {storage} | {name} '
-      f'| {seconds[name]:.3f} | {ratios} | {memory[name] / 2**20:,.0f} MiB '
-      f'| {memory[name] / weights:.2f} |',
+      f'| {seconds[name]:.3f} | {ratios} | {peaks[name] / 2**20:,.0f} MiB '
+      f'| {peaks[name] / weights:.2f} |',
       flush=True,
     )
   if _DEVICE.value == 'cuda':
@@ -149,7 +151,7 @@ def compare(row: str) -> list[str]:
     features = 8 * documents * dim
     allowed = {
       'time / products': (seconds['fused'] / seconds['products'], 1 / 0.45),
-      'memory': (memory['fused'] / (weights + features + logits), 1.1),
+      'memory': (peaks['fused'] / (weights + features + logits), 1.1),
     }
   else:
     allowed = {
@@ -157,7 +159,7 @@ def compare(row: str) -> list[str]:
         seconds['fused'] / seconds['products'],
         BOUNDS['products'],
       ),
-      'memory': (memory['fused'] / weights, BOUNDS['memory']),
+      'memory': (peaks['fused'] / weights, BOUNDS['memory']),
     }
     if dim in DENSE_BOUNDS:
       ratio = seconds['fused'] / min(dense)
@@ -182,37 +184,21 @@ def sides_of(labels: int, documents: int) -> list[str]:
   return names
 
 
-class Side:
-  """A process that answers each line with a number."""
+def start(name: str, row: str) -> Side:
+  """Starts a side, and waits for its first step.
 
-  def __init__(self, name: str, row: str):
-    """Starts the process and waits for its first step."""
-    command = [sys.executable, __file__, f'--side={name}', f'--rows={row}']
-    command.append(f'--device={_DEVICE.value}')
-    if name.startswith('torch'):
-      *sizes, _, chunk = row.split()
-      sizes.append(chunk if name.endswith('chunks') else '0')
-      command = [_PEER.value, str(HERE / 'ova_head_peer.py'), _DEVICE.value]
-      command += sizes
-    self._process = subprocess.Popen(
-      command,
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-      env={**os.environ, 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
-    )
-    self.ask('step')
-
-  def ask(self, what: str) -> float:
-    """Returns, for `step`, its seconds; for `memory`, peak bytes above idle."""
-    self._process.stdin.write(what + '\n')
-    self._process.stdin.flush()
-    return json.loads(self._process.stdout.readline())
-
-  def close(self) -> None:
-    """Ends the process."""
-    self._process.stdin.close()
-    self._process.wait()
+  It answers `step` with the seconds of a step, and `memory` with the peak bytes
+  above the idle process.
+  """
+  command = [sys.executable, __file__, f'--side={name}', f'--rows={row}']
+  command.append(f'--device={_DEVICE.value}')
+  if name.startswith('torch'):
+    *sizes, _, chunk = row.split()
+    sizes.append(chunk if name.endswith('chunks') else '0')
+    command = [_PEER.value, HERE / 'ova_head_peer.py', _DEVICE.value, *sizes]
+  side = Side(command, {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'})
+  side.ask('step')
+  return side
 
 
 def serve(name: str, row: str) -> None:
@@ -237,9 +223,7 @@ def serve(name: str, row: str) -> None:
       if line.strip() == 'memory':
         print(peak() - idle, flush=True)
         continue
-      start = time.perf_counter()
-      jax.block_until_ready(step())
-      print(time.perf_counter() - start, flush=True)
+      print(seconds_of(lambda: jax.block_until_ready(step())), flush=True)
 
 
 def resident() -> int:
@@ -247,21 +231,15 @@ def resident() -> int:
   if _DEVICE.value == 'cuda':
     return jax.devices()[0].memory_stats()['bytes_in_use']
   ctypes.CDLL(None).malloc_trim(0)  # releases memory left by compilation
-  pathlib.Path('/proc/self/clear_refs').write_text('5')
-  return _status('VmRSS')
+  reset_peak()
+  return memory('VmRSS')
 
 
 def peak() -> int:
   """Returns peak bytes of this process on the device since it was idle."""
   if _DEVICE.value == 'cuda':
     return jax.devices()[0].memory_stats()['peak_bytes_in_use']
-  return _status('VmHWM')
-
-
-def _status(name: str) -> int:
-  text = pathlib.Path('/proc/self/status').read_text()
-  line = next(line for line in text.splitlines() if line.startswith(name))
-  return int(line.split()[1]) * 1024
+  return memory('VmHWM')
 
 
 def dtype() -> jnp.dtype:

@@ -9,10 +9,9 @@ its rows immediately. Answers lines `step` with the seconds of a step, and
 """
 
 from collections.abc import Callable
-import pathlib
 import sys
-import time
 
+from measurement import memory, seconds_of
 import torch
 from torch.nn import functional
 
@@ -57,30 +56,21 @@ def make_step(
   return step
 
 
-def resident(name: str) -> int:
-  """Returns bytes of this process: now (VmRSS), or at the peak (VmHWM)."""
-  text = pathlib.Path('/proc/self/status').read_text()
-  line = next(line for line in text.splitlines() if line.startswith(name))
-  return int(line.split()[1]) * 1024
-
-
 def main() -> None:
   """Answers lines of standard input."""
   device, *sizes = sys.argv[1:]
   if device == 'cpu':
     torch.set_num_threads(2)
   torch.ones(512, 512, device=device) @ torch.ones(512, 512, device=device)
-  idle = resident('VmRSS')
+  idle = memory('VmRSS')
   step = make_step(device, *map(int, sizes))
   for line in sys.stdin:
     if line.strip() == 'memory':
       cuda = device == 'cuda'
-      peak = resident('VmHWM') - idle
+      peak = memory('VmHWM') - idle
       print(torch.cuda.max_memory_allocated() if cuda else peak, flush=True)
       continue
-    start = time.perf_counter()
-    step()
-    print(time.perf_counter() - start, flush=True)
+    print(seconds_of(step), flush=True)
 
 
 if __name__ == '__main__':

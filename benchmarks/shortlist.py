@@ -21,13 +21,13 @@ exceeded:
 
 from collections.abc import Callable
 import sys
-import time
 from typing import Any
 
 from absl import app, flags
 from flax import nnx
 import jax
 import jax.numpy as jnp
+from measurement import seconds_of
 import numpy as np
 
 from xjax.core.mesh import make_mesh
@@ -150,12 +150,12 @@ def bare_step(document_BD: jax.Array, ids_BA: np.ndarray) -> Callable[[], None]:
 
 def best(step: Callable[[], Any]) -> float:
   """Returns the seconds of the fastest of some steps, after one to warm up."""
-  seconds = []
-  for _ in range(1 + _STEPS.value):
-    start = time.perf_counter()
+
+  def call() -> None:
     jax.block_until_ready(step())
-    seconds.append(time.perf_counter() - start)
-  return min(seconds[1:])
+
+  call()
+  return min(seconds_of(call) for _ in range(_STEPS.value))
 
 
 if __name__ == '__main__':

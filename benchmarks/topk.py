@@ -14,9 +14,6 @@ missed.
 """
 
 from collections.abc import Callable
-import os
-import pathlib
-import re
 import subprocess
 import sys
 import time
@@ -27,6 +24,7 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from measurement import memory, reset_peak, seconds_of, use_cores
 import numpy as np
 
 from xjax.core.mesh import make_mesh
@@ -58,7 +56,7 @@ _MEMORY = flags.DEFINE_bool('memory', False, 'Only measure memory.')
 def main(argv: list[str]) -> None:
   """Times both sizes, then measures memory."""
   del argv
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+  use_cores(2)
   jax.set_mesh(make_mesh(MeshConfig()))
   if _MEMORY.value:
     sys.exit(int(select_and_judge(SIZES[-1])))
@@ -95,7 +93,8 @@ def compare(n_labels: int, dim: int) -> bool:
   best = dict.fromkeys(sides, np.inf)
   for _ in range(_TURNS.value):
     for name, run in sides.items():
-      best[name] = min(best[name], seconds(run))
+      elapsed = seconds_of(lambda run=run: jax.block_until_ready(run()))
+      best[name] = min(best[name], elapsed)
   limit = best['bare product']
   print(
     f'{DOCUMENTS} documents x {n_labels:,} labels, D = {dim}, k = {K}, chunks '
@@ -136,13 +135,6 @@ def by_numpy(kernel_LD: np.ndarray, document_BD: np.ndarray) -> np.ndarray:
   logits_BL = document_BD @ kernel_LD.T
   at_BK = np.argpartition(logits_BL, -K, axis=1)[:, -K:]
   return -np.sort(-np.take_along_axis(logits_BL, at_BK, axis=1), axis=1)
-
-
-def seconds(run: Callable[[], object]) -> float:
-  """Returns the seconds of one call."""
-  start = time.perf_counter()
-  jax.block_until_ready(run())
-  return time.perf_counter() - start
 
 
 class RandomScorer(Scorer):
@@ -211,21 +203,15 @@ def select_and_judge(n_labels: int) -> bool:
 
 def measure_call(name: str, run: Callable[[], Any]) -> tuple[Any, float]:
   """Returns the result of `run` and the peak MiB that it adds."""
-  pathlib.Path('/proc/self/clear_refs').write_text('5')  # resets the peak
-  before, start = memory('VmRSS'), time.perf_counter()
+  reset_peak()
+  before, start = memory('VmRSS') / 2**20, time.perf_counter()
   result = run()
-  elapsed, added = time.perf_counter() - start, memory('VmHWM') - before
+  elapsed, added = time.perf_counter() - start, memory('VmHWM') / 2**20 - before
   print(
     f'  {name:8} {elapsed:5.1f} s, {added:4.0f} MiB in addition to '
     f'{before:.0f} MiB'
   )
   return result, added
-
-
-def memory(name: str) -> float:
-  """Returns MiB of this process: now (VmRSS), or at the peak (VmHWM)."""
-  status = pathlib.Path('/proc/self/status').read_text()
-  return int(re.search(rf'{name}:\s+(\d+) kB', status)[1]) / 2**10
 
 
 if __name__ == '__main__':
