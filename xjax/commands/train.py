@@ -51,5 +51,5 @@ def main() -> None:
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
     modules = dict.fromkeys([*imports.imports(), *modules_of(_CONFIG.value)])
-    write_card(result, program.words())
+    write_card(result, program.WORDS)
     show(run_summary(result, [*modules]))

@@ -1,6 +1,6 @@
 """Converts configs to JSON and back, and compares two configs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 import enum
 import json
@@ -23,7 +23,10 @@ def _kind_of(cls: type) -> str | None:
 
 
 def to_json(value: Any) -> Any:
-  """Returns a config as JSON values; parts that have kinds have a "kind"."""
+  """Returns a config as JSON values; parts that have kinds have a "kind".
+
+  The value of a field, or a dict of such values, is converted too.
+  """
   if dataclasses.is_dataclass(value):
     fields = {
       f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
@@ -34,6 +37,8 @@ def to_json(value: Any) -> Any:
     return value.value
   if isinstance(value, tuple | list):
     return [to_json(item) for item in value]
+  if isinstance(value, Mapping):
+    return {name: to_json(item) for name, item in value.items()}
   return value
 
 

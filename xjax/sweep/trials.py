@@ -37,20 +37,13 @@ def override(config: Config, values: Mapping[str, Any]) -> Config:
   tree = to_json(config)
   for key, value in values.items():
     for path in fields_of(key):
-      _put(tree, path, plain_json(value), config)
+      _put(tree, path, to_json(value), config)
   return from_json(tree, Config)
 
 
 def fields_of(key: str) -> list[str]:
   """Returns the dotted fields in a key of a space."""
   return [path.strip() for path in key.split(',')]
-
-
-def plain_json(value: Any) -> Any:
-  """Converts the value of a field, or a dict of such values, to JSON."""
-  if isinstance(value, Mapping):
-    return {name: plain_json(inner) for name, inner in value.items()}
-  return to_json(value)
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
@@ -122,7 +115,7 @@ def text_of(value: Any) -> str | float | bool | None:
   """Returns a value in the form that Optuna stores and that logs show."""
   if isinstance(value, bool | int | float | str | None):
     return value
-  json_value = plain_json(value)
+  json_value = to_json(value)
   return json_value if isinstance(json_value, str) else json.dumps(json_value)
 
 

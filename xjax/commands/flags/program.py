@@ -22,13 +22,9 @@ EXIT_USER_ERROR = 1
 EXIT_PREEMPTED = 75  # a launcher then starts the same command again
 EXIT_INTERRUPTED = 130
 
-# The words of the command line, before names of configs became paths.
-_WORDS: list[str] = []
-
-
-def words() -> list[str]:
-  """Returns the words of this command, as the user wrote them."""
-  return _WORDS
+# The words of this command, as the user wrote them: later, names of configs
+# become paths.
+WORDS: list[str] = []
 
 
 def run(main: Callable[..., None], heartbeat: bool = True) -> None:
@@ -40,7 +36,7 @@ def run(main: Callable[..., None], heartbeat: bool = True) -> None:
   argument gets a list of those that are not flags. With `heartbeat`, a line is
   written after each ten seconds of silence.
   """
-  _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
+  WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
   start_command()
   imports.define()
   if asks_for_help(sys.argv):
