@@ -123,10 +123,7 @@ def main(argv: list[str]) -> None:
 
 
 def compare(
-  dataset: Dataset,
-  name: str,
-  rows: Callable[[], Rows],
-  folder: pathlib.Path,
+  dataset: Dataset, name: str, rows: Callable[[], Rows], folder: pathlib.Path
 ) -> int:
   """Runs all systems on a problem; returns the number of missed bounds."""
   data = folder / 'rows'
@@ -230,12 +227,7 @@ def ours(
   else:
     fields['data.labels'] = dataset.data.labels
   run = train_and_time(
-    config,
-    fields,
-    folder / 'rows',
-    folder / name,
-    dataset.split,
-    environment(),
+    config, fields, folder / 'rows', folder / name, dataset.split, environment()
   )
   row = Row(
     name,

@@ -36,14 +36,7 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
-from measurement import (
-  HERE,
-  Side,
-  memory,
-  reset_peak,
-  seconds_of,
-  use_cores,
-)
+from measurement import HERE, Side, memory, reset_peak, seconds_of, use_cores
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig

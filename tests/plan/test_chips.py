@@ -41,8 +41,7 @@ def test_this_machines_device(monkeypatch, kind, name):
 
 
 @pytest.mark.parametrize(
-  'kind',
-  ['NVIDIA A10G', 'NVIDIA H100 80GB HBM3 MIG 1g.10gb', 'TPU v4 lite'],
+  'kind', ['NVIDIA A10G', 'NVIDIA H100 80GB HBM3 MIG 1g.10gb', 'TPU v4 lite']
 )
 def test_a_device_that_is_not_known_is_not_taken_for_another(monkeypatch, kind):
   on(monkeypatch, 'gpu', kind)

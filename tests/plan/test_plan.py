@@ -28,18 +28,8 @@ from xjax.networks.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdam, FusedSGD
 from xjax.plan.chips import CHIPS
-from xjax.plan.plan import (
-  ACTIVATIONS,
-  ROWS,
-  batch_of,
-  make_plan,
-  planned_state,
-)
-from xjax.plan.sizes import (
-  BERT_BASE,
-  assumed_sizes,
-  corpus_sizes,
-)
+from xjax.plan.plan import ACTIVATIONS, ROWS, batch_of, make_plan, planned_state
+from xjax.plan.sizes import BERT_BASE, assumed_sizes, corpus_sizes
 from xjax.report.terminal.plan_lines import plan_text
 from xjax.train.neural_train import Dtype, NeuralTrain
 from xjax.train.optimizer import make_optimizer

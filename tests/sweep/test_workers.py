@@ -23,12 +23,7 @@ from tests.sweep.conftest import (
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.sweep import session as sessions, store, workers
-from xjax.sweep.config import (
-  Grid,
-  Listed,
-  MedianPruning,
-  Sweep,
-)
+from xjax.sweep.config import Grid, Listed, MedianPruning, Sweep
 from xjax.sweep.store import STATES, Store, best_trial, error_of, seed_values
 from xjax.sweep.workers import Signals
 from xjax.train.preemption import Preempted

@@ -24,15 +24,10 @@ _METRICS = flags.DEFINE_list(
   'Here [1-9] stands for the labels with 1 to 9 training documents.',
 )
 _BY_FREQUENCY = flags.DEFINE_bool(
-  'by_frequency',
-  False,
-  'Also compare on the slices frequent, few and zero.',
+  'by_frequency', False, 'Also compare on the slices frequent, few and zero.'
 )
 _ITERATIONS = flags.DEFINE_integer(
-  'iterations',
-  10_000,
-  'Number of iterations of approximate randomization.',
-  1,
+  'iterations', 10_000, 'Number of iterations of approximate randomization.', 1
 )
 _NAMES = flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'

@@ -21,24 +21,16 @@ _OUTPUT = flags.DEFINE_string(
 required.require('output', 'give the file to write')
 _DIM = flags.DEFINE_integer('dim', 200, 'Dimensions of a vector.', 1)
 _WINDOW = flags.DEFINE_integer(
-  'window',
-  5,
-  'Number of neighbours of a word on each side.',
-  1,
+  'window', 5, 'Number of neighbours of a word on each side.', 1
 )
 _EPOCHS = flags.DEFINE_integer(
   'epochs', 5, 'Number of passes over the documents.', 1
 )
 _MIN_COUNT = flags.DEFINE_integer(
-  'min_count',
-  2,
-  'Words that occur less often than this get no vector.',
-  1,
+  'min_count', 2, 'Words that occur less often than this get no vector.', 1
 )
 _SKIPGRAM = flags.DEFINE_bool(
-  'skipgram',
-  True,
-  'Use skip-gram instead of the faster CBOW.',
+  'skipgram', True, 'Use skip-gram instead of the faster CBOW.'
 )
 _WORKERS = flags.DEFINE_integer(
   'workers', 2, 'Number of threads; only 1 gives reproducible results.', 1

@@ -50,8 +50,7 @@ def eurlex57k_minilm() -> Config:
   """
   return Config(
     data=Eurlex57kData(
-      zones=('header', 'recitals'),
-      tokens=SubwordsConfig(128, (64, 96, 128)),
+      zones=('header', 'recitals'), tokens=SubwordsConfig(128, (64, 96, 128))
     ),
     model=NeuralModel(
       NoEmbedding(), BertConfig(), ClsConfig(), OneVsAllConfig()

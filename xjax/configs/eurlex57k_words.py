@@ -182,8 +182,7 @@ def eurlex57k_attention_xml() -> Config:
   bilstm = BiLSTMConfig(units=128, dropout=0.3)
   return Config(
     data=Eurlex57kData(
-      zones=('header', 'recitals'),
-      tokens=WordsConfig(128, (32, 64, 96, 128)),
+      zones=('header', 'recitals'), tokens=WordsConfig(128, (32, 64, 96, 128))
     ),
     model=NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(128,))),
     train=NeuralTrain(

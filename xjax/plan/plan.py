@@ -226,9 +226,7 @@ class _Gathered(TextModel):
 
 
 def planned_state(
-  config: Config,
-  sizes: Sizes,
-  mesh: Mesh | AbstractMesh,
+  config: Config, sizes: Sizes, mesh: Mesh | AbstractMesh
 ) -> StatePlan:
   """Returns a run's abstract training state, without reading its corpus."""
   train = config.train

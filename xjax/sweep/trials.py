@@ -17,15 +17,7 @@ from xjax.core.errors import ConfigError
 from xjax.models.config_check import check_config, field_fault
 from xjax.models.config_json import from_json, to_json
 from xjax.models.contract import Config
-from xjax.sweep.config import (
-  Grid,
-  Listed,
-  Range,
-  Search,
-  Space,
-  Sweep,
-  Tpe,
-)
+from xjax.sweep.config import Grid, Listed, Range, Search, Space, Sweep, Tpe
 from xjax.train.neural_train import NeuralTrain
 
 _SEARCH = 'get_sweep().search'

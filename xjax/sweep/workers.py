@@ -17,13 +17,7 @@ from xjax.core.errors import DataError, Preempted
 from xjax.judge.files.evaluation import read_value
 from xjax.sweep.launchers import Place, is_job, start_process
 from xjax.sweep.session import SweepSession, TrialRun, write_config
-from xjax.sweep.store import (
-  STATES,
-  Store,
-  best_trial,
-  error_of,
-  seed_values,
-)
+from xjax.sweep.store import STATES, Store, best_trial, error_of, seed_values
 from xjax.sweep.trials import count_trials, describe_values, override
 from xjax.train.workdir import Workdir
 

@@ -154,9 +154,7 @@ def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
   if 'similarity' in fields:
     fields['similarity'] = Similarity(fields['similarity'])
   return JudgeRequest(
-    **fields,
-    replicates=values.replicates if values.ci else 0,
-    seed=values.seed,
+    **fields, replicates=values.replicates if values.ci else 0, seed=values.seed
   )
 
 
