@@ -99,17 +99,6 @@ def test_reads_a_sweep_by_name(tmp_path):
   )
   assert read_sweep(str(file)) == Sweep(Grid({'x': (1,)}))
   assert read_sweep(f'{file}:seed') == Sweep(Grid({'seed': (1,)}))
-
-
-@pytest.mark.parametrize(
-  'source, message',
-  [
-    ('x = 1', r'has no function get_sweep\(\)'),
-    ('def get_sweep():\n  return {}[3]', 'KeyError: 3'),
-    ('def get_sweep():\n  3', 'must return a Sweep'),
-  ],
-)
-def test_says_what_is_wrong_with_a_file(tmp_path, source, message):
-  (tmp_path / 'a.py').write_text(source)
-  with pytest.raises(ConfigError, match=message):
-    read_sweep(str(tmp_path / 'a.py'))
+  file.write_text('x = 1')
+  with pytest.raises(ConfigError, match=r'has no function get_sweep\(\)'):
+    read_sweep(str(file))

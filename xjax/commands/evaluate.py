@@ -1,4 +1,4 @@
-"""Judges a split of a finished run, or a file of any system.
+"""Judges a split of a run, or a file of scores of any system.
 
 xjax evaluate --workdir=DIR --split=test [--data_dir=DIR] [--leave_out=FILE]
   [--strategy=coverage --strategy_k=5 --beta=0.25]
@@ -12,8 +12,6 @@ protocol. With --output, it writes predictions.npz, metrics.json, metrics.csv
 and documents.jsonl to the folder of this flag, and for a run calibration.json.
 """
 
-import typing
-
 from absl import flags
 
 from xjax.commands.flags import (
@@ -26,9 +24,6 @@ from xjax.commands.flags import (
 )
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
-
-if typing.TYPE_CHECKING:
-  from xjax.run.evaluate import Evaluation
 
 _WORKDIR, _STEP = checkpoint.define(required=False)
 _SPLIT = flags.DEFINE_string('split', 'dev', 'Split to judge.')
@@ -45,45 +40,38 @@ compile_cache.define()
 
 def main() -> None:
   """Judges the predictions and prints the tables."""
-  from xjax.core.distributed import is_host0
-  from xjax.report.terminal.judgement import judgement_text, write_judgement
-
-  result = _evaluate()
-  if is_host0():
-    # Strategies are compared by coverage, which only the full table shows.
-    full = judging.needs_full_table() or strategy.has_strategy()
-    show(judgement_text(result.metrics, result.prior, full))
-    if result.folder:
-      # Metrics that flags request are printed but not saved in this folder.
-      requested = judging.judge_request()
-      show(
-        f'\n{result.folder}{" (judged as in training)" if requested else ""}'
-      )
-    if _OUTPUT.value:
-      write_judgement(
-        _OUTPUT.value,
-        result.predictions,
-        result.criteria,
-        result.metrics,
-        result.calibration,
-        result.folder.name if result.folder else '',
-      )
-      show(f'\n{_OUTPUT.value}')
-
-
-def _evaluate() -> 'Evaluation':
-  from xjax.judge.request import JudgeRequest
-  from xjax.run.evaluate import evaluate_files, evaluate_split
-
   files = judging.files()
   if bool(_WORKDIR.value) == bool(files.predictions):
     raise ConfigError('give exactly one of --workdir and --predictions')
-  request = judging.judge_request()
-  chosen = strategy.requested_strategy(k=5)
+  request, chosen = judging.judge_request(), strategy.requested_strategy(k=5)
+  from xjax.core.distributed import is_host0
+  from xjax.judge.request import JudgeRequest
+  from xjax.report.terminal.judgement import judgement_text, write_judgement
+  from xjax.run.evaluate import evaluate_files, evaluate_split
+
   if files.predictions:
     required.check_absent(('split', 'data_dir', 'strategy', 'step'), 'workdir')
-    return evaluate_files(files, request or JudgeRequest())
-  judging.check_no_files()
-  place = _WORKDIR.value, _SPLIT.value, _DATA_DIR.value
-  how = request, chosen, _STEP.value, files.leave_out
-  return evaluate_split(*place, *how)
+    result = evaluate_files(files, request or JudgeRequest())
+  else:
+    required.check_absent(judging.FILE_FLAGS, 'predictions')
+    place = _WORKDIR.value, _SPLIT.value, _DATA_DIR.value
+    how = request, chosen, _STEP.value, files.leave_out
+    result = evaluate_split(*place, *how)
+  if not is_host0():
+    return
+  # Strategies are compared by coverage, which only the full table shows.
+  full = judging.needs_full_table() or strategy.has_strategy()
+  show(judgement_text(result.metrics, result.prior, full))
+  if result.folder:
+    # Metrics that flags request are printed but not saved in this folder.
+    show(f'\n{result.folder}{" (judged as in training)" if request else ""}')
+  if _OUTPUT.value:
+    write_judgement(
+      _OUTPUT.value,
+      result.predictions,
+      result.criteria,
+      result.metrics,
+      result.calibration,
+      result.folder.name if result.folder else '',
+    )
+    show(f'\n{_OUTPUT.value}')

@@ -200,30 +200,21 @@ class _CascadeSizes(NamedTuple):
   kept: tuple[int, ...]
   joined: tuple[int, ...]  # layers; the first level reads the first two
   dropout: tuple[float, ...]
-  chain: Chain
+  chain: Chain = Chain.PARENT
 
 
 _10K, _500K = (2**10, 2**13), (2**10, 2**13, 2**16)
 _LAYERS_10K, _LAYERS_500K = (7, 8, 10, 12), (5, 6, 8, 10, 12)
 _CASCADEXML = {
   'wiki10_31k': _CascadeSizes(
-    256, _10K, (64, 64), _LAYERS_10K, (0.3, 0.3, 0.4), Chain.PARENT
+    256, _10K, (64, 64), _LAYERS_10K, (0.3, 0.3, 0.4)
   ),
   'amazon_670k': _CascadeSizes(
-    128,
-    _500K,
-    (128, 256, 400),
-    _LAYERS_500K,
-    (0.2, 0.25, 0.4, 0.5),
-    Chain.PARENT,
+    128, _500K, (128, 256, 400), _LAYERS_500K, (0.2, 0.25, 0.4, 0.5)
   ),
   'wiki_500k': _CascadeSizes(
-    128,
-    _500K,
-    (128, 256, 512),
-    _LAYERS_500K,
-    (0.2, 0.25, 0.35, 0.5),
-    Chain.LAST,
+    *(128, _500K, (128, 256, 512), _LAYERS_500K, (0.2, 0.25, 0.35, 0.5)),
+    chain=Chain.LAST,
   ),
 }
 

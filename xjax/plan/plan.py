@@ -129,7 +129,9 @@ def make_plan(
   compile_ &= jax.default_backend() == chip.platform.value
   temporary = costs[sizes.longest].held
   if compile_:
-    temporary = _compiled_bytes(traces[sizes.longest])
+    memory = traces[sizes.longest].lower().compile().memory_analysis()
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    temporary = memory.temp_size_in_bytes + new
   held = _memory(config, sizes, chip, state, mesh, temporary, compile_)
   return Plan(
     *(config, sizes, chip, devices, mesh.shape[DATA], mesh.shape[LABEL]),
@@ -137,12 +139,6 @@ def make_plan(
     steps=sum(sizes.steps.values()),
     epoch=sum(times[shape].bound * n for shape, n in sizes.steps.items()),
   )
-
-
-def _compiled_bytes(traced: jax.stages.Traced) -> int:
-  memory = traced.lower().compile().memory_analysis()
-  new = memory.output_size_in_bytes - memory.alias_size_in_bytes
-  return memory.temp_size_in_bytes + new
 
 
 def _memory(

@@ -21,7 +21,7 @@ _METRICS = 'ks metrics propensity similarity rank_weights alphas draws'.split()
 # Flags that change how a run is judged, as fields of JudgeRequest.
 _JUDGING = *_METRICS, 'protocol', 'slices', 'labels'
 # Flags for the use of files of predictions, as fields of JudgeFiles.
-_FILE_FLAGS = (
+FILE_FLAGS = (
   'gold train_labels filter inv_prop label_order score_kind depth'.split()
 )
 # Fields that have other names than their flags.
@@ -182,13 +182,8 @@ def files() -> 'JudgeFiles':
   from xjax.judge.files.judged import JudgeFiles
 
   path = values['predictions'].value if 'predictions' in values else ''
-  # --leave_out is for runs too, so it is not one of _FILE_FLAGS.
-  fields = _fields([*_FILE_FLAGS, 'leave_out'])
+  # --leave_out is for runs too, so it is not one of FILE_FLAGS.
+  fields = _fields([*FILE_FLAGS, 'leave_out'])
   if kind := fields['score_kind']:
     fields['score_kind'] = ScoreKind(kind)
   return JudgeFiles(path, **fields)
-
-
-def check_no_files() -> None:
-  """Raises ConfigError if a flag that needs --predictions is given."""
-  check_absent(_FILE_FLAGS, 'predictions')
