@@ -12,13 +12,14 @@ Time: depends on the corpus.
 """
 
 from xjax.configs import variants
-from xjax.configs.linear_models import eurlex57k_xr_linear
 from xjax.data.config import AutoTfidfConfig, TfidfConfig
 from xjax.data.formats.own import OwnData
+from xjax.data.label_trees.clusters import ClusterTree
 from xjax.models.contract import AutoModel, AutoTrain, Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
 def auto() -> Config:
@@ -57,9 +58,15 @@ def own_linear(size: str) -> Config:
   on dev (0.801 for small). Time: less than a minute for a few thousand
   documents, minutes for 50,000.
   """
-  config = eurlex57k_xr_linear(size)
-  config.data = OwnData(tokens=TfidfConfig())
-  return config
+  tree, threshold = ClusterTree(arity=100, max_leaf=100), 0.01
+  if size == 'small':
+    tree, threshold = ClusterTree(), 0.1
+  return Config(
+    data=OwnData(tokens=TfidfConfig()),
+    model=TreeModel(tree),
+    train=TreeTrain(threshold=threshold),
+    eval=EvalConfig(batch_size=512),
+  )
 
 
 def own_best() -> Config:
