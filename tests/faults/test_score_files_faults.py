@@ -35,54 +35,49 @@ DENSE = (
 )
 NOT_FINITE = '1: the score of labels[0] is not a finite number'
 
-PREDICTIONS: dict[str, tuple[bytes, str]] = {
-  'nothing': (b'', ' is empty'),
-  'binary garbage': (bytes(range(250, 0, -1)) * 9, UNKNOWN),
-  'other JSON': (b'{"a": 1}\n', UNKNOWN),
-  'other arrays': (npz(a=np.zeros(2)), UNKNOWN + DENSE),
-  'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of label 3 is NaN'),
-  'beyond float32': (
-    TEXT.replace(b'0.25', b'1e39'),
-    '2: the score of label 2 is infinite',
-  ),
-  'no header': (
+# Predictions, and what the error says of them.
+PREDICTIONS: list[tuple[bytes, str]] = [
+  (b'', ' is empty'),
+  (bytes(range(250, 0, -1)) * 9, UNKNOWN),
+  (b'{"a": 1}\n', UNKNOWN),
+  (npz(a=np.zeros(2)), UNKNOWN + DENSE),
+  (TEXT.replace(b'1.0', b'nan'), '4: the score of label 3 is NaN'),
+  (TEXT.replace(b'0.25', b'1e39'), '2: the score of label 2 is infinite'),
+  (
     TEXT[4:].replace(b'0:', b'3:'),
     '1: the header `N L` (numbers of documents and labels) is missing; a score '
     'file must start with this header',
   ),
-  'no documents': (b'0 4\n', ' has no document'),
-  'a header beyond reason': (
+  (b'0 4\n', ' has no document'),
+  (
     b'1 2000000000\n\n',
     ' has 2000000000 labels; at most 100000000 are allowed',
   ),
-  'a header that 30 bytes cannot support': (
+  (
     b'3 100000000\n0:1\n1:1\n2:1\n',
     ' has 100000000 labels, but only 3 entries; at most 4194304 labels are '
     'believed then. Correct the header, or number the labels without gaps',
   ),
-  'a gzipped matrix': (
+  (
     gzip.compress(matrix(), mtime=0),
     ' is a gzipped .npz; unpack it with gunzip',
   ),
-  'infinity in a list': (LISTS.replace(b'0.5', b'-1e999'), NOT_FINITE),
-  'beyond float32 in a list': (
-    LISTS.replace(b'0.5', b'1e39'),
-    "1: the score of label 'x' is infinite",
-  ),
-  'no label in a list': (
+  (LISTS.replace(b'0.5', b'-1e999'), NOT_FINITE),
+  (LISTS.replace(b'0.5', b'1e39'), "1: the score of label 'x' is infinite"),
+  (
     LISTS.replace(b'"id": "x"', b'"i": "x"'),
     '1: the id of labels[0] is null, not text or an integer',
   ),
-  'bare labels in a list': (
+  (
     LISTS + DOCUMENTS.replace(b'"a"', b'"c"')[:42],
     '3: labels is not a list of objects {"id", "score"}',
   ),
-  'a label twice in a list': (
+  (
     LISTS.replace(b'[]', b'[{"id": "x", "score": 1}, {"id": "x", "score": 2}]'),
     "2: label 'x' occurs twice",
   ),
-  'a document twice': (LISTS + LISTS[:64], "3: duplicate document 'a'"),
-}
+  (LISTS + LISTS[:64], "3: duplicate document 'a'"),
+]
 
 NO_MATRIX = ' cannot be read as a sparse matrix of scipy ('
 MATRICES: list[tuple[bytes, str]] = [
@@ -125,8 +120,8 @@ def told(
 
 @pytest.mark.parametrize(
   ('data', 'message'),
-  [*PREDICTIONS.values(), *MATRICES],
-  ids=[*PREDICTIONS, *(message for _, message in MATRICES)],
+  [*PREDICTIONS, *MATRICES],
+  ids=[message for _, message in (*PREDICTIONS, *MATRICES)],
 )
 def test_broken_predictions(tmp_path, data, message):
   error = told(tmp_path, {'predictions': data})
@@ -169,77 +164,35 @@ NO_LABEL = (
   'has no label; if its rows are `label:value`, add the header `N L`, the '
   'numbers of documents and labels'
 )
-PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
-  'other documents': (
-    {'predictions': TEXT, 'gold': b'2 4\n\n\n'},
-    'gold: has 2 documents, but predictions has 3',
+# Predictions, another file and its contents, and what the error says of it.
+# Ids that do not fit are in tests/judge/files/test_matching.py.
+PAIRS: list[tuple[bytes, str, bytes, str]] = [
+  (TEXT, 'gold', b'2 4\n\n\n', ' has 2 documents, but predictions has 3'),
+  (TEXT, 'gold', b'3 5\n\n\n\n', ' has 5 labels, but predictions has 4'),
+  (
+    *(TEXT, 'train_labels', b'9 3\n0:1\n' + b'\n' * 8),
+    ' has 3 labels, but predictions has 4',
   ),
-  'other labels': (
-    {'predictions': TEXT, 'gold': b'3 5\n\n\n\n'},
-    'gold: has 5 labels, but predictions has 4',
+  (
+    *(LISTS, 'gold', LISTS),
+    '1: labels[0] is an object, not text or an integer',
   ),
-  'other labels in training': (
-    {'predictions': TEXT, 'train_labels': b'9 3\n0:1\n' + b'\n' * 8},
-    'train_labels: has 3 labels, but predictions has 4',
+  (
+    *(TEXT, 'gold', TEXT),
+    '2: the value of gold label 0 must be 0 or 1; scores are not gold labels',
   ),
-  'another document': (
-    {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"b"', b'"c"')},
-    "gold:2: document 'c' is not in predictions (documents only in gold: 1, "
-    'only in predictions: 1); both files must have the same documents',
-  ),
-  'predictions as gold': (
-    {'predictions': LISTS, 'gold': LISTS},
-    'gold:1: labels[0] is an object, not text or an integer',
-  ),
-  'scores as gold': (
-    {'predictions': TEXT, 'gold': TEXT},
-    'gold:2: the value of gold label 0 must be 0 or 1; scores are not '
-    'gold labels',
-  ),
-  'gold without a header': (
-    {'predictions': TEXT, 'gold': b'0:1.0 2:1.0\n\n3:1.0\n'},
-    f'gold: {NO_LABEL}',
-  ),
-  'gold of features alone': (
-    {'predictions': TEXT, 'gold': b'3 5 4\n 0:1\n\n 3:1\n'},
-    f'gold: {NO_LABEL}',
-  ),
-  'other names': (
-    {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
-    "gold: has no label of predictions; gold has 'X', and predictions has 'x'; "
-    'both files must use the same label ids, or give the label id of each '
-    'column: --label_order=FILE',
-  ),
-  'weights for other labels': (
-    {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},
-    'inv_prop: has 3 labels, but predictions has 4',
-  ),
-  'weights for labels in no order': (
-    {'predictions': LISTS, 'inv_prop': b'1\n'},
-    "predictions:1: label 'x' is unknown; inv_prop has column numbers, so "
-    'label ids must be numbers from 0 to 0, or give a file with the '
-    'label id of each column: --label_order=FILE',
-  ),
-  'a filter of other documents': (
-    {'predictions': TEXT, 'filter': b'0 1\n3 1\n'},
-    'filter:2: document 3 is not in 0..2',
-  ),
-  'a filter of other labels': (
-    {'predictions': TEXT, 'filter': b'0 4\n'},
-    'filter:1: label 4 is not in 0..3',
-  ),
-  'a filter of labels in no order': (
-    {'predictions': LISTS, 'filter': b'0 0\n'},
-    'filter: has column numbers, but no label id is a number; give the label '
-    'id of each column: --label_order=FILE',
-  ),
-}
+  (TEXT, 'gold', b'0:1.0 2:1.0\n\n3:1.0\n', f' {NO_LABEL}'),
+  (TEXT, 'gold', b'3 5 4\n 0:1\n\n 3:1\n', f' {NO_LABEL}'),
+  (TEXT, 'inv_prop', b'1\n2\n3\n', ' has 3 labels, but predictions has 4'),
+  (TEXT, 'filter', b'0 1\n3 1\n', '2: document 3 is not in 0..2'),
+  (TEXT, 'filter', b'0 4\n', '1: label 4 is not in 0..3'),
+]
 
 
-@pytest.mark.parametrize('kind', PAIRS)
-def test_files_that_do_not_fit(tmp_path, kind):
-  files, message = PAIRS[kind]
-  assert told(tmp_path, files) == message
+@pytest.mark.parametrize(('predictions', 'name', 'data', 'message'), PAIRS)
+def test_files_that_do_not_fit(tmp_path, predictions, name, data, message):
+  error = told(tmp_path, {'predictions': predictions, name: data})
+  assert error == f'{name}:{message}'
 
 
 def test_sound_files_are_read(tmp_path):

@@ -66,12 +66,8 @@ def test_the_text_is_all_there_and_escaped(elements):
   texts = [x['text'] for x in elements.of('div', 'text')]
   assert texts == [TEXT, 'A b', 'c d. e', '?', 'a b']
   assert [x['text'] for x in elements.of('h3')] == ['title', 'body']
-  assert [x['text'] for x in elements.of('h2')] == [
-    'd<1>',
-    'two',
-    'none',
-    'bare',
-  ]
+  names = [x['text'] for x in elements.of('h2')]
+  assert names == ['d<1>', 'two', 'none', 'bare']
   assert not elements.of('b')
 
 
@@ -104,9 +100,8 @@ def test_the_best_label_shades_at_first(elements):
   assert [x['text'] for x in buttons] == ['name x" 0.46, gold', 'y 0.46']
   assert buttons[0]['title'] == 'x"'
   (why, *_) = elements.of('p', 'why')
-  assert (
-    why['text'] == 'name x": One 50.0 %, two 25.0 %' == (buttons[0]['data-why'])
-  )
+  assert why['text'] == buttons[0]['data-why']
+  assert why['text'] == 'name x": One 50.0 %, two 25.0 %'
 
 
 def test_buttons_know_their_words(elements):
@@ -137,37 +132,35 @@ def test_what_is_not_read_is_told(elements):
   assert elements.of('p', 'why')[3]['text'] == ''
 
 
+def read(shown, **options):
+  """The elements of the page of one document."""
+  explanations = Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3, **options)
+  return Reader(explanation_page(explanations))
+
+
 def test_pieces_of_one_character():
   places = [WordPlace('text', *span) for span in ((0, 1), (2, 4), (3, 4))]
   document = Document('d', {'text': 'a éé b'})
   shown = ExplainedDocument(document, places, [label('x', [0.4, 0.3, 0.3])])
-  page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
-  (text,) = Reader(page).of('div', 'text')
+  (text,) = read(shown).of('div', 'text')
   assert text['text'] == 'a éé b'
 
 
 def test_even_attention_is_pale():
   document = Document('d', {'text': 'a b c d ' * 25})
-  even = explained(document, [label('x', [0.01] * 100)], 100)
-  page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
-  spans = Reader(page).of('span')
+  spans = read(explained(document, [label('x', [0.01] * 100)], 100)).of('span')
   assert len(spans) == 100
   assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
 
 
-def contributions():
-  """A page of a linear model; it does not read words of one letter."""
+def test_words_that_lower_a_score_have_another_tint():
+  # As of a linear model, which does not read words of one letter.
   document = Document('d', {'text': 'fish and ham, fish x'})
   words = [WordPlace('text', *x) for x in ((0, 4), (5, 8), (9, 12), (14, 18))]
   weights_T = np.array([1.5, 0, -0.7, 0.5], np.float32)
   why = [WeightedWord('fish', 2.0, 'text', (0, 4))]
   labels = [label('x', weights_T, why=why), label('y', [0, 0, 0, -1])]
-  shown = ExplainedDocument(document, words, labels)
-  return Explanations(pathlib.Path('X.jsonl'), [shown], 1, 5, attends=False)
-
-
-def test_words_that_lower_a_score_have_another_tint():
-  elements = Reader(explanation_page(contributions()))
+  elements = read(ExplainedDocument(document, words, labels), attends=False)
   words, buttons = shaded(elements, 'document-0')
   # The sizes of the weights are 1.5, 0.7 and 0.5 of 2.7, times 4 words.
   assert [(x['text'], x['class'], x['title']) for x in words] == [
@@ -177,7 +170,5 @@ def test_words_that_lower_a_score_have_another_tint():
   ]
   assert buttons[0]['data-words'] == '0:a2+top:+1.500 1:b1:-0.700 2:a1:+0.500'
   assert buttons[1]['data-words'] == '2:b3:-1.000'
-  assert [x['data-why'] for x in buttons] == [
-    'name x: fish +2.000',
-    'name y: no words',
-  ]
+  why = [x['data-why'] for x in buttons]
+  assert why == ['name x: fish +2.000', 'name y: no words']

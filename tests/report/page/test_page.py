@@ -68,14 +68,8 @@ def test_links_lead_somewhere(page):
 
 def test_markdown():
   text = render_markdown(PAGE)
-  for line in (
-    '# A \\<page\\>',
-    '## One & only',
-    'a\\*b',
-    '    run --x="1"',
-    '### more',
-    '#### inner',
-  ):
+  lines = '# A \\<page\\>', '## One & only', 'a\\*b', '    run --x="1"'
+  for line in (*lines, '### more', '#### inner'):
     assert f'\n{line}\n' in f'\n{text}', line
   assert 'a "picture"' in text and '<svg>' not in text
 

@@ -43,11 +43,10 @@ def test_a_search_that_is_not_exact_is_told(compared):
   said = 'base: beam search of width 4; labels with high scores may be missing'
   assert said not in comparison_text(compared)
   base = compared.tested['base']
-  recalls = {'all': {'level 0 recall@4': 0.25}, 'few': {}}
-  recalls['few'] = {'level 0 recall@4': 0.5}
-  beam = dataclasses.replace(
-    base.predictions, selected_by='beam=4', recalls=recalls
-  )
+  step = 'level 0 recall@4'
+  recalls = {'all': {step: 0.25}, 'few': {step: 0.5}}
+  how = {'selected_by': 'beam=4', 'recalls': recalls}
+  beam = dataclasses.replace(base.predictions, **how)
   tested = {'base': dataclasses.replace(base, predictions=beam)}
   found = dataclasses.replace(compared, tested={**compared.tested, **tested})
   assert said in comparison_text(found)
@@ -77,11 +76,8 @@ def test_missing_values_are_explained(predictions_of, tmp_path):
     dataclasses.replace(whole, lists=lists).save(path)
   text = comparison_text(compare_runs(paths, PLAN))
   assert re.search(r'all +RP@5 +two +- +- +- +- +-$', text, re.M)
-  assert re.search(
-    r'^- all, RP@5: two: \d+ of 12 documents need a list deeper than the 2',
-    text,
-    re.M,
-  )
+  why = r'all, RP@5: two: \d+ of 12 documents need a list deeper than the 2'
+  assert re.search(f'^- {why}', text, re.M)
 
 
 def test_files(compared, tmp_path):
@@ -90,8 +86,6 @@ def test_files(compared, tmp_path):
   found = json.loads((folder / 'comparison.json').read_text())
   assert found['baseline'] == 'base' and found['n_docs'] == 12
   assert len(found['systems']['a + b']['runs']) == 2
-  for row, saved in zip(
-    compared.comparison.differences, found['differences'], strict=True
-  ):
-    assert saved == dataclasses.asdict(row)
+  rows = map(dataclasses.asdict, compared.comparison.differences)
+  assert found['differences'] == list(rows)
   assert found['gains'] and found['seeds'] and found['plan']['seed'] == 0

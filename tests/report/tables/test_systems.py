@@ -22,9 +22,8 @@ from xjax.report.tables.systems import (
 )
 from xjax.train.run_record import RunRecord
 
-RECORD = RunRecord(
-  75.4, 2_340_000_000, None, 9, 999, '2026-11-24T01:02:03', '1'
-)
+WHEN = '2026-11-24T01:02:03'
+RECORD = RunRecord(75.4, 2_340_000_000, None, 9, 999, WHEN, '1')
 
 
 def group(name, config, *records):
@@ -38,9 +37,8 @@ def group(name, config, *records):
 
 def test_costs_of_every_run():
   quick = dataclasses.replace(RECORD, seconds=3.21, model_bytes=45_600)
-  table = cost_table(
-    [group('a', {'seed': 0}, RECORD, quick), group('file', None)]
-  )
+  run = group('a', {'seed': 0}, RECORD, quick)
+  table = cost_table([run, group('file', None)])
   first = ['a', '2026-11-24', '1', '0:01:15', '2.34GB', '999B']
   assert texts(table)[0] == first
   assert texts(table)[1][3:] == ['3.2 s', '2.34GB', '45.6kB']
@@ -75,9 +73,8 @@ def test_other_label_spaces_are_told(predictions_of):
   one, other = predictions_of(), predictions_of(n_train=0)
   assert label_space_remarks({'a': one, 'b': one}) == []
   (said,) = label_space_remarks({'a': one, 'b': other})
-  assert said.startswith(
-    'b has 8 labels and 0 training documents, but a has 8 '
-  )
+  says = 'b has 8 labels and 0 training documents, but a has 8 '
+  assert said.startswith(says)
 
 
 def test_labels_are_the_metrics(predictions_of):

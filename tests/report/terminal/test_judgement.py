@@ -40,10 +40,10 @@ def judged(*protocols, ks=(1, 2), **more):
   return criteria, judge(predictions(), criteria)
 
 
-def printed(text, table=-1):
-  """Returns {metric: cells} of one of the tables that begin with `metric`."""
-  tables = re.split(r'(?m)^metric ', text)[1:]
-  rows = tables[table].split('\n\n')[0].splitlines()[1:]
+def printed(text):
+  """Returns {metric: cells} of the last table that begins with `metric`."""
+  table = re.split(r'(?m)^metric ', text)[-1]
+  rows = table.split('\n\n')[0].splitlines()[1:]
   cells = (re.split(r' {2,}', row) for row in rows if row[0] not in '- ')
   return {name: rest for name, *rest in cells}
 
@@ -84,8 +84,8 @@ def test_a_search_that_is_not_exact_is_told():
 
 
 def test_recalls_are_shown_in_each_form():
-  recalls = {'all': {'shortlist recall@4': 0.25}, 'few': {}}
-  recalls['few'] = {'shortlist recall@4': 0.5}
+  step = 'shortlist recall@4'
+  recalls = {'all': {step: 0.25}, 'few': {step: 0.5}}
   found = predictions(recalls=recalls, selected_by='shortlist=4')
   said = 'shortlist recall@4: all 0.250, few 0.500'
   for more in ({}, {'replicates': 20}, {'protocols': (XJAX, PECOS)}):
@@ -131,54 +131,40 @@ def test_the_files(tmp_path):
     ends = ends.get(row['metric'], ['', ''])
     assert [row['low'], row['high']] == [str(end) for end in ends]
   lines = (folder / 'documents.jsonl').read_text().splitlines()
-  assert [json.loads(line)['id'] for line in lines] == [
-    f'd{i}' for i in range(N_DOCS)
-  ]
+  ids = [json.loads(line)['id'] for line in lines]
+  assert ids == [f'd{i}' for i in range(N_DOCS)]
 
 
-def values(n_docs, n_labels, **metrics):
-  names = {'P1': 'P@1', 'P5': 'P@5', 'RP5': 'RP@5', 'nDCG5': 'nDCG@5'}
-  row = {'n_docs': n_docs, 'n_skipped': 0, 'n_labels': n_labels}
-  return row | {
-    names.get(k, k.replace('_', '-')): v for k, v in metrics.items()
-  }
+NAMES = 'n_docs', 'n_labels', 'P@1', 'P@5', 'RP@5', 'nDCG@5', 'micro-F1'
+
+
+def values(*figures):
+  return {'n_skipped': 0, **dict(zip(NAMES, figures, strict=True))}
 
 
 MODEL = {
   'xjax': {
-    'all': values(
-      5999, 4271, P1=0.9, P5=0.7, RP5=0.75, nDCG5=0.8, micro_F1=0.7
-    ),
-    'zero': values(
-      53, 163, P1=0.01, P5=0.01, RP5=0.0104, nDCG5=0.3, micro_F1=None
-    ),
+    'all': values(5999, 4271, 0.9, 0.7, 0.75, 0.8, 0.7),
+    'zero': values(53, 163, 0.01, 0.01, 0.0104, 0.3, None),
   },
   'notes': {'zero': {'micro-F1': '3 of 60 documents are short'}},
 }
 PRIOR = {
   'xjax': {
-    'all': values(5999, 4271, P1=0.4, P5=0.3, RP5=0.3, nDCG5=0.3, micro_F1=0.0),
-    'zero': values(
-      53, 163, P1=0.02, P5=0.02, RP5=0.0199, nDCG5=0.1, micro_F1=0.0
-    ),
+    'all': values(5999, 4271, 0.4, 0.3, 0.3, 0.3, 0.0),
+    'zero': values(53, 163, 0.02, 0.02, 0.0199, 0.1, 0.0),
   }
 }
 
 
 def test_rows_of_model_and_prior():
   lines = plain_slice_table(MODEL, PRIOR).splitlines()
-  assert lines[0].split() == (
-    'slice labels documents ranked by P@1 P@5 RP@5 nDCG@5 micro-F1'.split()
-  )
-  assert lines[1].split() == (
-    'all 4,271 5,999 model 0.900 0.700 0.750 0.800 0.700'.split()
-  )
-  assert lines[2].split() == (
-    'popularity prior 0.400 0.300 0.300 0.300 0.000'.split()
-  )
-  assert lines[3].split() == (
-    'zero 163 53 model 0.010 0.010 0.010 0.300 -'.split()
-  )
+  assert [' '.join(line.split()) for line in lines[:4]] == [
+    'slice labels documents ranked by P@1 P@5 RP@5 nDCG@5 micro-F1',
+    'all 4,271 5,999 model 0.900 0.700 0.750 0.800 0.700',
+    'popularity prior 0.400 0.300 0.300 0.300 0.000',
+    'zero 163 53 model 0.010 0.010 0.010 0.300 -',
+  ]
   assert len({len(line) for line in lines[:5]}) == 1
 
 
