@@ -8,7 +8,6 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import build_corpus
 from xjax.data.quality import (
   check_train_labels,
-  check_train_split,
   find_twins,
   measure,
 )
@@ -78,9 +77,6 @@ def test_labels_with_names_are_compared_by_their_names():
 
 
 def test_a_corpus_that_no_model_can_learn_from():
-  check_train_split(corpus_of(train=TRAIN))
   check_train_labels(corpus_of(train=TRAIN))
-  with pytest.raises(DataError, match='no split train; its splits are dev'):
-    check_train_split(corpus_of(dev=TRAIN))
   with pytest.raises(DataError, match='nothing to learn'):
     check_train_labels(corpus_of(train=TRAIN[2:], dev=TRAIN[:2]))

@@ -190,11 +190,8 @@ def known_left_out(
     )
   if unknown:
     logging.warning(
-      '%s: %s ignored, because %s has no such label: %s',
-      source,
-      plural(len(unknown), 'id'),
-      where,
-      _shown(unknown),
+      f'{source}: {plural(len(unknown), "id")} ignored, because {where} has no '
+      f'such label: {_shown(unknown)}'
     )
   return known
 

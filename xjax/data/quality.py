@@ -10,7 +10,7 @@ from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.faults import plural
-from xjax.data.formats.corpus_builder import TRAIN, USUAL
+from xjax.data.formats.corpus_builder import USUAL
 from xjax.data.schema import Corpus, LabelSpace, Split
 
 _QUICK = 1_000_000  # so many names are compared in about a second
@@ -242,15 +242,6 @@ def twins_warning(space: LabelSpace) -> str:
     f'space, or not at all, such as {one!a} and {other!a}: xjax data check '
     'lists them'
   )
-
-
-def check_train_split(corpus: Corpus) -> None:
-  """Raises a DataError if a corpus has no split train."""
-  if TRAIN not in corpus.splits:
-    raise DataError(
-      'the corpus has no split train; its splits are '
-      + ', '.join(corpus.splits)
-    )
 
 
 def check_train_labels(corpus: Corpus) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 
 from absl import logging
 
-from xjax.core.errors import DataError
 from xjax.data.config import (
   AutoTfidfConfig,
   GivenFeaturesConfig,
@@ -64,8 +63,7 @@ def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
     return _resumed(config, load_config(workdir.config)), None
   leave_out = config.eval.leave_out
   corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
-  if TRAIN not in corpus.splits:
-    raise DataError('the corpus has no split train')
+  corpus.split(TRAIN)  # refuses a corpus without it
   choice = choose(config, corpus.label_space)
   for line in (choice.what, choice.why):
     logging.info('auto: %s', line)

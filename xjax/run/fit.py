@@ -7,8 +7,8 @@ import pathlib
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
-from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
 from xjax.models.config_check import check_config
@@ -77,7 +77,7 @@ def fit(
     if corpus is None:
       leave_out = config.eval.leave_out
       corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
-    check_train_split(corpus)
+    corpus.split(TRAIN)  # refuses a corpus without it
     prior = prior_metrics(corpus, config.eval)
     model.check(corpus, run)
     run.begin(corpus)

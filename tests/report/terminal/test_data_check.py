@@ -103,7 +103,7 @@ def test_data_that_cannot_be_read_or_learned_from_are_refused(tmp_path):
   assert not would_run and 'absent' in text
   data = write(tmp_path, 'dev', document('d', 'a text', 'a'))
   text, would_run = check_data(data)
-  assert not would_run and 'no split train' in text
+  assert not would_run and "no split 'train'; it has: dev" in text
   write(tmp_path, 'train', document('t', 'b text'))
   text, would_run = check_data(data)
   assert not would_run and 'nothing to learn' in text

@@ -56,7 +56,7 @@ class LabelLevels:
     """Builds the levels from their `parents` and the labels in the tree."""
     above = [np.where(in_tree_L, np.arange(len(in_tree_L)), PAD)]
     for parent in reversed(parents[1:]):
-      above.append(_take(parent, above[-1]))
+      above.append(np.where(above[-1] == PAD, PAD, parent[above[-1]]))
     root = np.zeros(len(parents[0]), np.int64)
     if len(parents) == 1:
       root[~in_tree_L] = PAD
@@ -185,18 +185,13 @@ def gold_at(
   Labels that are not in the tree, or not below L, are ignored. The result has
   each ancestor once, ascending, with PAD before and between them.
   """
-  return _distinct(_ancestors(above_L, positives_BP))
-
-
-def _ancestors(above_L: jax.Array, positives_BP: jax.Array) -> jax.Array:
-  """Returns the ancestor of each distinct gold label, sorted, int32 [B, P]."""
   inside_BP = positives_BP < len(above_L)
   labels_BP = jnp.where(inside_BP, positives_BP, PAD)
   labels_BP = _distinct(jnp.sort(labels_BP, axis=1))
   real_BP = labels_BP != PAD
   # PAD is no index, so label 0 stands in for it and is masked afterwards.
   nodes_BP = jnp.where(real_BP, above_L[jnp.where(real_BP, labels_BP, 0)], PAD)
-  return jnp.sort(nodes_BP, axis=1)
+  return _distinct(jnp.sort(nodes_BP, axis=1))
 
 
 def expand(
@@ -209,7 +204,7 @@ def expand(
   fills the places of missing children.
   """
   real_BK = ids_BK != PAD
-  below = children[jnp.where(real_BK, ids_BK, 0)]  # as in _ancestors
+  below = children[jnp.where(real_BK, ids_BK, 0)]  # as in gold_at
   below = jnp.where(real_BK[:, :, None], below, PAD)
   return below.reshape(len(ids_BK), -1)
 
@@ -271,11 +266,6 @@ class _Cuts:
         f'depths of the tree are: {shown}'
       )
     return depths
-
-
-def _take(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-  """Returns values[at], and PAD where `at` is PAD."""
-  return np.where(at == PAD, PAD, values[at])
 
 
 def _children(parent: np.ndarray, nodes_above: int) -> np.ndarray:

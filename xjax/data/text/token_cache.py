@@ -108,10 +108,7 @@ def _warn_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
   """Logs how many documents have no words, but only once for each path."""
   del path
   logging.warning(
-    '%s: %d of %d documents have no words in the zones that are read',
-    name,
-    empty,
-    n,
+    f'{name}: {empty} of {n} documents have no words in the zones that are read'
   )
 
 

@@ -131,12 +131,9 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
 def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
   if longer := int((features.lengths > max_tokens).sum()):
     logging.warning(
-      '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d;'
-      ' only the first vectors of these documents are read',
-      split,
-      longer,
-      len(features),
-      max_tokens,
+      f'{split}: {longer} of {len(features)} documents have more vectors than '
+      f'data.tokens.max_tokens={max_tokens}; only the first vectors of these '
+      'documents are read'
     )
   return features.first(max_tokens)
 

@@ -13,7 +13,6 @@ from xjax.data.quality import (
   Quality,
   SplitQuality,
   check_train_labels,
-  check_train_split,
   measure,
   pairs_text,
   share_text,
@@ -37,7 +36,7 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
   try:
     data = data.settled()
     corpus = load_corpus(data, seed, log=False)
-    check_train_split(corpus)
+    corpus.split(TRAIN)  # refuses a corpus without it
   except UserError as error:
     return f'{error}\n\nA run would refuse these data.', False
   text = quality_text(measure(corpus), corpus.label_space.labels)
