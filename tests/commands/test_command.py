@@ -135,6 +135,13 @@ def test_a_wrong_config_is_one_clear_error(
   assert (code, said) == (1, f'error: --{error.value}\n')
 
 
+def test_a_file_of_several_configs_is_told_to_be_named():
+  says = r'no function get_config\(\); use --config=NAME, such as \w+'
+  with pytest.raises(ConfigError, match=says) as error:
+    config_of(str(ROOT / 'xjax' / 'configs' / 'linear_models.py'))
+  assert named_config(str(error.value).rpartition(' ')[2])
+
+
 def test_names_are_replaced_wherever_flags_have_them():
   argv = ['xjax train', '-config=quickstart', '--config', 'xc_plt', '--k=1']
   config.replace_config_names(argv)

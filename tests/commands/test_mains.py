@@ -115,7 +115,7 @@ def test_broken_workdirs_and_absent_splits(run_main, trained, tmp_path):
 def test_a_plan_reads_the_corpus_where_no_sizes_are_given(run_main, tmp_path):
   workdir = tmp_path / 'run'
   small = '--config.data.n_train=64', '--config.model.encoder.units=8'
-  flags = '--plan', '--chip=l4', f'--workdir={workdir}'
+  flags = '--plan', '--nomultihost', '--chip=l4', f'--workdir={workdir}'
   done = run_main('train', QUICK[0], *small, *flags)
   assert '64 training documents' in done.stdout
   assert 'assumed' not in done.stdout

@@ -1,4 +1,4 @@
-"""Runs whose heads read parents and children: added labels, starts, meshes."""
+"""Runs whose heads read parents and children: added labels, starts."""
 
 import dataclasses
 

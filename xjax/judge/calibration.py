@@ -57,6 +57,7 @@ class Method(enum.Enum):
   AUTO: isotonic regression if at least 200 listed labels are correct, else
     Platt's sigmoid.
   NONE: no calibration; scores stay as they are.
+  PLATT: Platt's sigmoid, for all labels.
   ISOTONIC: isotonic regression, whose logits are then corrected by Platt's
     sigmoid: by one for frequent labels and by one for others.
   """

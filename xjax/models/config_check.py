@@ -33,7 +33,8 @@ def field_fault(holder: Any, path: str) -> str | None:
       if name.partition('[')[0] in names:
         return (
           f'{parent}.{name}: parts of a list can only be set in a config file; '
-          'copy the file of the config, and use --config=FILE.py'
+          'copy the function of the config into a file of your own, as '
+          'get_config(), and use --config=FILE.py'
         )
       return f'{parent}.{name}: no such field; {_similar(name, names)}'
     parents.append(name)

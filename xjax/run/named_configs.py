@@ -170,5 +170,11 @@ def _load(path: str, name: str) -> Callable[..., Any]:
   sys.modules[_MODULE] = module  # dataclasses look for their module there
   loader.exec_module(module)
   if not callable(function := getattr(module, name, None)):
-    raise ConfigError(f'the file has no function {name}()')
+    names = [
+      config.name
+      for config in shipped_configs().values()
+      if name == 'get_config' and os.path.samefile(config.file, path)
+    ]
+    advice = f'; use --config=NAME, such as {names[0]}' if names else ''
+    raise ConfigError(f'the file has no function {name}(){advice}')
   return function

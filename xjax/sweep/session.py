@@ -84,9 +84,15 @@ class SweepFolder:
   def lock(self) -> Iterator[int]:
     """Makes and locks the folder; a ConfigError says who else has locked it."""
     # Unfinished files of a killed sweep are removed. The workdirs of trials are
-    # left alone: each run looks after its own. The lock is waited for: runs of
-    # a killed sweep may still be saving.
-    with locked(self.path) as lock:
+    # left alone: each run looks after its own.
+    with contextlib.ExitStack() as stack:
+      try:
+        lock = stack.enter_context(locked(self.path))
+      except ConfigError as error:  # it may name a sweep that has been killed
+        raise ConfigError(
+          f'{error}. The runs of a killed sweep may still be saving for some '
+          'seconds'
+        ) from error
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)

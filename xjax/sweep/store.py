@@ -64,7 +64,11 @@ class Store:
       self._study = optuna.load_study(
         study_name=_NAME, storage=storage, pruner=pruner
       )
-      self.trials()  # damage is noticed before a trial is started
+      for trial in self.trials():  # damage is noticed before a trial starts
+        if trial.state is TrialState.COMPLETE:
+          seed_values(trial)
+        elif trial.state is TrialState.FAIL:
+          error_of(trial)
     except WriteError:
       raise
     except sqlalchemy.exc.DatabaseError as error:

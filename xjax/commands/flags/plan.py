@@ -48,7 +48,7 @@ def _check(plan: bool) -> bool:
       )
     return True
   for name in 'multihost', 'profile':
-    if values[name].present:
+    if values[name].value:
       raise ConfigError(f'--plan and --{name} cannot be combined')
   if values['plan_documents'].present != values['plan_labels'].present:
     raise ConfigError('give both --plan_labels and --plan_documents, or none')
