@@ -59,12 +59,12 @@ def launch(workdir, config, devices, *others) -> subprocess.Popen:
   return start(*words, JAX_NUM_CPU_DEVICES=str(devices))
 
 
-def two(workdir, config) -> list[subprocess.Popen]:
+def two(workdir, config, *more) -> list[subprocess.Popen]:
   """Starts a run in two processes of four devices."""
   with socket.socket() as free:
     free.bind(('localhost', 0))
     address = f'localhost:{free.getsockname()[1]}'
-  return [launch(workdir, config, 4, address, 2, number) for number in (0, 1)]
+  return [launch(workdir, config, 4, address, 2, i, *more) for i in (0, 1)]
 
 
 def train_rows(workdir) -> list[dict]:

@@ -17,7 +17,9 @@ from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.networks.encoders.encoder import NoEncoder
+from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.checkpoint import read_params
 from xjax.train.saved_steps import intact_steps, read_meta
 
@@ -57,7 +59,7 @@ def one_device(devices, tmp_path_factory):
 @pytest.fixture(scope='module')
 def two_processes(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('two') / 'run'
-  return workdir, finish(*two(workdir, config(2, 4)))
+  return workdir, finish(*two(workdir, config(2, 4), 'coverage'))
 
 
 @pytest.fixture(scope='module')
@@ -131,6 +133,17 @@ def test_two_processes_agree_with_one(one_device, two_processes):
   params = read_params(workdir / 'checkpoints', 8)
   assert params['head/output'].shape[0] == padded_labels(16)
   assert all(np.isfinite(array).all() for array in params.values())
+
+
+@pytest.mark.thorough
+def test_all_processes_choose_the_same_labels_by_a_strategy(two_processes):
+  workdir, _ = two_processes
+  asked = StrategyRequest(StrategyKind.COVERAGE, 3)
+  chosen = evaluate_split(workdir, 'dev', strategy=asked).predictions
+  for process in range(2):
+    np.testing.assert_array_equal(
+      np.load(f'{workdir}.{process}.npy'), chosen.lists['all'].ids
+    )
 
 
 @pytest.mark.thorough

@@ -36,13 +36,14 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.rows.kahan import PLACE
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad, FusedSGD
+from xjax.networks.views.hierarchy_views import NoViews
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import encoded_labels
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.optimizer_config import EMAConfig
-from xjax.train.parameters import VIEW_NAMES, by_path
+from xjax.train.parameters import VIEW_NAMES, by_path, from_paths
 from xjax.train.workdir import Workdir
 
 RECIPE = {
@@ -273,6 +274,22 @@ def test_views_read_the_names_of_labels_and_concepts(runs):
     # All words are known, also those that no document has.
     known = [words.index[word] for word in split_words(label.name)][: len(row)]
     assert row.tolist() == known + [PAD] * (len(row) - len(known))
+
+
+@pytest.mark.thorough
+def test_views_change_no_predictions(runs, tmp_path):
+  """With the same parameters, a model without views gives the same scores."""
+  flat = views()
+  flat.model.views = NoViews()
+  loaded = open_run(runs('views').workdir)
+  plain = open_run(fit(flat, tmp_path / 'run').workdir)
+  trained, own = (by_path(run.scorer.params) for run in (loaded, plain))
+  assert own.keys() < trained.keys()
+  shared = {path: trained[path] for path in own}
+  plain.scorer.params = from_paths(plain.scorer.params, shared)
+  plain = dataclasses.replace(plain, calibration=loaded.calibration)
+  texts = 'Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002'
+  assert plain.predict(texts, k=5) == loaded.predict(texts, k=5)
 
 
 @pytest.mark.thorough
