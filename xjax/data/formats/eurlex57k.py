@@ -8,8 +8,10 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import pathlib
+import re
 import sys
 from typing import Any
 import urllib.request
@@ -40,7 +42,14 @@ from xjax.data.formats.corpus_builder import (
 )
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_concepts
-from xjax.data.schema import Document, Labels, Split, label_row, read_label
+from xjax.data.schema import (
+  Document,
+  Labels,
+  Split,
+  json_digest,
+  label_row,
+  read_label,
+)
 
 # Zones in reading order. The full text has no title, as in Chalkidis et al.
 # 2019, because the header repeats the title.
@@ -51,6 +60,7 @@ CONCEPTS = 'eurovoc_en.json'
 CONCEPTS_URL = SITE + CONCEPTS
 FORMAT = 4  # version of prepared data; data of another version is not read
 INDEX = 'index.json'
+_DOCUMENT = re.compile(r'[^.].*\.json')  # not of JSON lines
 _EXPECTED = (
   f'expected {CONCEPTS} and the official archive datasets.zip, its files '
   'dataset/{train,dev,test}/*.json, or {train,dev,test}.jsonl[.gz]'
@@ -156,19 +166,19 @@ def differences(ids: Mapping[str, Collection[str]]) -> list[str]:
 
 
 # A file of JSON lines, or the file of each document, perhaps in an archive.
-_Files = pathlib.Path | list[pathlib.Path | zipfile.Path]
+_Files = Sequence[pathlib.Path | zipfile.Path]
 
 
 def _find_files(
   path: pathlib.Path, faults: Faults
-) -> tuple[dict[str, _Files], pathlib.Path | None]:
+) -> tuple[dict[str, _Files], list[pathlib.Path]]:
   """Finds splits and concepts in an archive, a folder of it, or JSON lines."""
   folder = path.parent if path.is_file() else path
   places = (folder / CONCEPTS, folder / 'dataset' / CONCEPTS)
-  concepts = next((place for place in places if place.is_file()), None)
+  concepts = [place for place in places if place.is_file()][:1]
   files = {} if path.is_file() else find_files(path)
   splits: dict[str, _Files] = {
-    name: only_file(files[name], faults) for name in USUAL if name in files
+    name: [only_file(files[name], faults)] for name in USUAL if name in files
   }
   splits = splits or _files_in(path / 'dataset')
   archives = [path] if path.is_file() else sorted(path.glob('*.zip'))
@@ -187,11 +197,7 @@ def _find_files(
 def _files_in(root: pathlib.Path | zipfile.Path) -> dict[str, _Files]:
   return {
     name: sorted(
-      (
-        path
-        for path in (root / name).iterdir()
-        if path.name.endswith('.json') and not path.name.startswith('.')
-      ),
+      (x for x in (root / name).iterdir() if _DOCUMENT.fullmatch(x.name)),
       key=str,
     )
     for name in USUAL
@@ -202,10 +208,10 @@ def _files_in(root: pathlib.Path | zipfile.Path) -> dict[str, _Files]:
 def _records(
   files: _Files, faults: Faults
 ) -> Iterator[tuple[int | None, Fields]]:
-  if isinstance(files, pathlib.Path):
-    yield from read_records(files, faults)
-    return
   for file in files:
+    if not _DOCUMENT.fullmatch(file.name):
+      yield from read_records(file, faults)
+      continue
     try:
       row = parse_object(file.read_bytes())
     except Fault as fault:
@@ -225,15 +231,13 @@ def _key(data: Eurlex57kData) -> str:
   if data.dir:
     # Faults are dropped here, because they are reported when files are read.
     splits, concepts = _find_files(find_source(data.dir), Faults())
-    files = {concepts} - {None}
-    for split in splits.values():
-      for file in [split] if isinstance(split, pathlib.Path) else split:
-        inside = isinstance(file, zipfile.Path)
-        files.add(pathlib.Path(file.root.filename) if inside else file)
+    files = {
+      pathlib.Path(x.root.filename) if isinstance(x, zipfile.Path) else x
+      for x in itertools.chain(concepts, *splits.values())
+    }
     stats = [(str(file), file.stat()) for file in sorted(files)]
     stamp = [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
-  text = json.dumps([FORMAT, data.on_error.value, stamp])
-  return hashlib.sha256(text.encode()).hexdigest()[:24]
+  return json_digest(FORMAT, data.on_error.value, stamp)[:24]
 
 
 def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
@@ -244,10 +248,9 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
     downloads = [] if data.dir else _download(data.cache_folder)
     source = downloads[0] if downloads else find_source(data.dir)
     files_of, concepts = _find_files(source, faults)
-    concepts = downloads[1] if downloads else concepts
     name = data.dir or ARCHIVE_URL
     builder = CorpusBuilder(name, faults, folder.parent)
-    builder.describe(read_concepts, [concepts] if concepts else [])
+    builder.describe(read_concepts, downloads[1:] or concepts)
     for split, files in files_of.items():
       records = _records(files, faults)
       builder.read(split, f'{name}: {split}', records, data.read_record)
