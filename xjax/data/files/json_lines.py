@@ -94,12 +94,12 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 def check_rereadable(path: str | os.PathLike) -> None:
   """Raises a DataError if a path is a pipe or a device, not to be reread."""
-  if os.path.exists(path) and not os.path.isfile(path):
-    if not os.path.isdir(path):
-      raise DataError(
-        f'{path}: is a pipe or a device, but this file is read several times; '
-        'save it as a file first'
-      )
+  is_usual = os.path.isfile(path) or os.path.isdir(path)
+  if os.path.exists(path) and not is_usual:
+    raise DataError(
+      f'{path}: is a pipe or a device, but this file is read several times; '
+      'save it as a file first'
+    )
 
 
 @contextlib.contextmanager

@@ -289,6 +289,17 @@ class CorpusBuilder:
     )
 
 
+def input_documents(
+  name: str,
+  records: Iterable[tuple[int | None, Fields]],
+  read: ReadDocument,
+  faults: Faults,
+) -> Sequence[Document]:
+  """Reads documents to be tagged; `name` is that of their source."""
+  builder = CorpusBuilder(name, faults)
+  return builder.read('input', name, records, read, True, need_labels=False)
+
+
 def unknown_label(label: str) -> str:
   """Returns the fault of a label that has no descriptor."""
   # The message is the same for all documents, so faults are shown by label.

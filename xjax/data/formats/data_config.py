@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import dataclasses
 import os
 import pathlib
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
@@ -13,7 +13,11 @@ from xjax.data.config import OnError, TokensConfig, WordsConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import STREAM, Fields, open_text, read_records
 from xjax.data.files.tables import FileKind, kind_of
-from xjax.data.formats.corpus_builder import CorpusBuilder, SourceCorpus
+from xjax.data.formats.corpus_builder import (
+  CorpusBuilder,
+  SourceCorpus,
+  input_documents,
+)
 from xjax.data.schema import Document
 
 
@@ -143,20 +147,8 @@ class DataConfig(ConfigPart, abstract=True):
           f'{source}: is {kind.value}, but this run reads JSON lines; '
           '--config=own_linear reads tables'
         )
-      return self.parse_input(file, name, faults)
-
-  def parse_input(
-    self, file: BinaryIO, name: str, faults: Faults
-  ) -> Sequence[Document]:
-    """Reads documents to be tagged from an open file of JSON lines."""
-    return CorpusBuilder(name, faults).read(
-      'input',
-      name,
-      read_records(file, faults, name),
-      self.read_input_record,
-      name_lines=True,
-      need_labels=False,
-    )
+      records = read_records(file, faults, name)
+      return input_documents(name, records, self.read_input_record, faults)
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):

@@ -34,6 +34,7 @@ from xjax.data.files.json_lines import (
   find_source,
   only_file,
   open_text,
+  read_records,
   with_faults,
 )
 from xjax.data.files.tables import (
@@ -56,6 +57,7 @@ from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   SourceCorpus,
   choose_splits,
+  input_documents,
 )
 from xjax.data.formats.data_config import DataConfig, read_document, source_name
 from xjax.data.formats.drawing import divided, missing_shares
@@ -238,27 +240,20 @@ class OwnData(DataConfig):
   def read_input(self, source: str, faults: Faults) -> Sequence[Document]:
     """Reads a table, JSON lines, or a folder of text files."""
     name, path = source_name(source)
-    builder = CorpusBuilder(name, faults)
     if path is not None and path.is_dir():
       records = read_texts(path, faults, by_label=False)
-      return builder.read(
-        'input', path, records, self.read_input_record, need_labels=False
-      )
+      return input_documents(name, records, self.read_input_record, faults)
     with open_text(path or STREAM) as file:
       if kind_of(file, name) is FileKind.JSON_LINES:
-        return self.parse_input(file, name, faults)
-      table = read_table(file, name, faults)
-      columns = choose_columns(
-        self._columns(), table.columns, table.sample, name, need_labels=False
-      )
-      return builder.read(
-        'input',
-        name,
-        with_faults(table.rows, faults, name),
-        functools.partial(read_row, columns),
-        name_lines=True,
-        need_labels=False,
-      )
+        records, read = read_records(file, faults, name), self.read_input_record
+      else:
+        table = read_table(file, name, faults)
+        records = with_faults(table.rows, faults, name)
+        columns = choose_columns(
+          self._columns(), table.columns, table.sample, name, need_labels=False
+        )
+        read = functools.partial(read_row, columns)
+      return input_documents(name, records, read, faults)
 
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
