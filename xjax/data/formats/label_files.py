@@ -13,6 +13,7 @@ from xjax.data.files.json_lines import (
   parse_object,
   read_records,
   repeated,
+  with_faults,
 )
 from xjax.data.schema import Label, Labels, read_label
 
@@ -67,14 +68,12 @@ def _concept_records(
 ) -> Iterator[tuple[None, Fields]]:
   names = {'label': 'name', 'alt_labels': 'alt', 'parents': 'parents'}
   for id_, row in rows.items():
+    where = f'{path}: concept {id_!a}'
     if not isinstance(row, dict):
-      faults.add(path, None, f'concept {id_!a}: not an object {{...}}')
+      faults.add(where, None, 'not an object {...}')
       continue
     known = {new: row[old] for old, new in names.items() if old in row}
-    fields = Fields({'id': id_, **known})
-    yield None, fields
-    messages = (f'concept {id_!a}: {message}' for message in fields.faults)
-    faults.add(path, None, *messages)
+    yield from with_faults([(None, {'id': id_, **known})], faults, where)
 
 
 def _described(
@@ -94,38 +93,32 @@ def _described(
       lines[label.id] = line
   if not labels:
     faults.add_empty(path, 'label', before)
-  complete = faults.count == before
-  return _with_sound_parents(labels, lines, path, faults, complete)
+  if faults.count == before:  # otherwise, a parent may be on a faulty line
+    for id_, label in labels.items():
+      for parent in label.parents:
+        if parent not in labels:
+          message = f'label {id_!a} has the unknown parent {parent!a}'
+          faults.add(path, lines[id_], message)
+      parents = tuple(p for p in label.parents if p in labels)
+      labels[id_] = dataclasses.replace(label, parents=parents)
+  _check_cycles(labels, lines, path, faults)
+  return labels
 
 
-def _with_sound_parents(
+def _check_cycles(
   labels: dict[str, Label],
   lines: dict[str, int | None],
   path: str | os.PathLike,
   faults: Faults,
-  complete: bool,
-) -> dict[str, Label]:
-  """Removes unknown parents, which are faults if the labels are `complete`.
-
-  A label that is its own ancestor is a fatal fault.
-  """
-  above = {id_: list(label.parents) for id_, label in labels.items()}
-  for id_ in above if complete else ():
-    for parent in labels[id_].parents:
-      if parent not in labels:
-        above[id_].remove(parent)
-        message = f'label {id_!a} has the unknown parent {parent!a}'
-        faults.add(path, lines[id_], message)
+) -> None:
+  """Adds a fatal fault if a label is its own ancestor."""
+  above = {id_: label.parents for id_, label in labels.items()}
   try:
     graphlib.TopologicalSorter(above).prepare()
   except graphlib.CycleError as error:
     parent, id_ = error.args[1][:2]
     message = f'label {id_!a} is its own ancestor, through its parent'
     faults.add(path, lines[id_], f'{message} {parent!a}', fatal=True)
-  return {
-    id_: dataclasses.replace(label, parents=tuple(above[id_]))
-    for id_, label in labels.items()
-  }
 
 
 def read_taxonomy(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
@@ -168,7 +161,8 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
       if complete:
         faults.add(path, line, f'{message} another label')
   labels = {id_: Label(id_, id_, parents=tuple(p)) for id_, p in above.items()}
-  return _with_sound_parents(labels, lines, path, faults, complete=False)
+  _check_cycles(labels, lines, path, faults)
+  return labels
 
 
 def read_columns(
