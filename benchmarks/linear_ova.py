@@ -33,8 +33,7 @@ from sklearn.svm import LinearSVC
 from xjax.core.types import Ragged
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
-from xjax.data.label_trees.label_tree import TreeData
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import TreeData, complete_tree
 from xjax.data.load import load_corpus
 from xjax.models.linear.classifiers import Classifiers, PartFiles
 from xjax.models.linear.dual import Loss, Solver

@@ -20,8 +20,8 @@ from tests.run.small_runs import (
 )
 from xjax.configs import arxiv, quickstart
 from xjax.core.types import PAD, ScoreKind
+from xjax.data.label_trees.label_tree import by_frequency
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.data.text.words import split_words
 from xjax.judge.calibration import Method
 from xjax.judge.metrics.slices import cut_gold

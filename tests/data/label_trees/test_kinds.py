@@ -11,8 +11,13 @@ from xjax.data.label_trees.clusters import (
   Clusters,
   ClusterTree,
 )
-from xjax.data.label_trees.label_tree import NO_LABEL, TreeConfig, TreeData
-from xjax.data.label_trees.simple_trees import CompleteTree, HuffmanTree
+from xjax.data.label_trees.label_tree import (
+  NO_LABEL,
+  CompleteTree,
+  HuffmanTree,
+  TreeConfig,
+  TreeData,
+)
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.schema import Label, LabelSpace
 

@@ -10,13 +10,12 @@ from tests.fixtures.error_text import error_text
 from tests.fixtures.trees import make_tree
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, complete_tree
 from xjax.data.label_trees.levels import (
   LabelLevels,
   expand,
   gold_at,
 )
-from xjax.data.label_trees.simple_trees import complete_tree
 
 
 def chain(tree, label, depth):

@@ -6,8 +6,7 @@ import pytest
 
 from tests.fixtures.trees import make_tree
 from xjax.core.errors import ConfigError
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, complete_tree
 from xjax.data.label_trees.taxonomy import cut_into_segments
 
 

@@ -12,8 +12,11 @@ from xjax.data.label_trees.clusters import (
   clustered_tree,
   halving_degrees,
 )
-from xjax.data.label_trees.label_tree import NO_LABEL
-from xjax.data.label_trees.simple_trees import complete_tree, huffman_tree
+from xjax.data.label_trees.label_tree import (
+  NO_LABEL,
+  complete_tree,
+  huffman_tree,
+)
 
 SIZES = {
   'n_labels': st.integers(1, 10**6),

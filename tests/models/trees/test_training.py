@@ -6,8 +6,12 @@ from scipy import sparse
 
 from tests.models.linear.test_block_weights import assert_same, dense
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import (
+  NO_LABEL,
+  LabelTree,
+  TreeData,
+  complete_tree,
+)
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import WIDTH, Loss, Solver, Workspace, solve_block
 from xjax.models.trees import training

@@ -10,7 +10,7 @@ from tests.fixtures.trees import make_model, make_rows
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents, SparseDocuments
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import complete_tree
 from xjax.judge.label_lists import LabelLists
 from xjax.models.features import RowFeaturiser
 from xjax.models.trees import tree_scorer

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fixtures.trees import make_model, make_rows, make_tree
 from xjax.core.types import PAD
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import complete_tree
 from xjax.models.trees.tree_search import Link, Squash, TreeSearch
 
 EVERY = 10**6

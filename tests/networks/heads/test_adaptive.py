@@ -12,7 +12,7 @@ from tests.fixtures.dense_lists import dense_topk
 from tests.fixtures.networks import assert_close, on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
-from xjax.data.label_trees.simple_trees import by_frequency
+from xjax.data.label_trees.label_tree import by_frequency
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
 from xjax.networks.heads.adaptive import (

@@ -1,8 +1,9 @@
-"""Defines label trees, whose nodes stand for sets of labels."""
+"""Defines label trees: each node stands for a set of labels."""
 
 import abc
 from collections.abc import Callable, Sequence
 import dataclasses
+import heapq
 from typing import Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from xjax.core.arrays import Arrays
-from xjax.core.config_part import ConfigPart
+from xjax.core.config_part import AT_LEAST_2, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.files.faults import plural
@@ -222,3 +223,69 @@ class TreeConfig(ConfigPart, abstract=True):
   @abc.abstractmethod
   def build(self, data: TreeData) -> LabelTree:
     """Builds the tree over the trained labels; raises as check_labels does."""
+
+
+@dataclasses.dataclass
+class CompleteTree(TreeConfig):
+  """Builds a tree whose leaves are the labels in their order."""
+
+  arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
+
+  def build(self, data: TreeData) -> LabelTree:
+    return complete_tree(data.space.n_trained, self.arity)
+
+
+def complete_tree(n_labels: int, arity: int) -> LabelTree:
+  """Builds a tree over labels in their order, with all labels at one depth."""
+  # It has as few nodes as possible. Only the last inner node of a depth can
+  # have fewer than `arity` children.
+  sizes = [n_labels]  # of the depths, from the labels up to the root
+  while len(sizes) == 1 or sizes[-1] > 1:
+    sizes.append(-(-sizes[-1] // arity))
+  starts = offsets_of(sizes)
+  below = zip(starts[1:], sizes[:-1])
+  parent = [above + np.arange(size) // arity for above, size in below]
+  label = np.full(starts[-1], NO_LABEL)
+  label[:n_labels] = np.arange(n_labels)
+  return LabelTree.of(np.append(np.concatenate(parent), -1), label, n_labels)
+
+
+@dataclasses.dataclass
+class HuffmanTree(TreeConfig):
+  """Builds a tree with frequent labels near the root (Huffman 1952)."""
+
+  arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
+
+  def build(self, data: TreeData) -> LabelTree:
+    counts = data.space.train_counts[: data.space.n_trained]
+    return huffman_tree(counts, self.arity)
+
+
+def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
+  """Builds the tree in which documents have the fewest positive nodes in total.
+
+  A label makes its own node, and all above it except the root, positive for
+  each of its documents. So the sum of documents times depth is smallest
+  (Huffman 1952). Among labels with equal counts, a lower index is at least as
+  deep. One node may have fewer children than `arity`.
+  """
+  n = len(counts)
+  parent, label = [-1] * n, list(range(n))
+  heap = [(int(count), node) for node, count in enumerate(counts)]
+  heapq.heapify(heap)
+  # The first node may take fewer children, so that the root has arity children.
+  taken = 2 + (n - 2) % (arity - 1) if n > 1 else 1
+  while len(heap) > 1 or len(parent) == n:
+    below = [heapq.heappop(heap) for _ in range(min(taken, len(heap)))]
+    for _, node in below:
+      parent[node] = len(parent)
+    heapq.heappush(heap, (sum(count for count, _ in below), len(parent)))
+    parent.append(-1)
+    label.append(NO_LABEL)
+    taken = arity
+  return LabelTree.of(parent, label, n)
+
+
+def by_frequency(counts_L: np.ndarray) -> np.ndarray:
+  """Returns the labels by falling frequency, int64 [L]; ties by index."""
+  return np.argsort(-np.asarray(counts_L, np.int64), kind='stable')

@@ -22,7 +22,7 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import complete_tree
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import has_letters

@@ -16,8 +16,12 @@ from xjax.core.config_part import (
 )
 from xjax.core.progress import Progress
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.label_trees.label_tree import LabelTree, TreeConfig, TreeData
-from xjax.data.label_trees.simple_trees import complete_tree
+from xjax.data.label_trees.label_tree import (
+  LabelTree,
+  TreeConfig,
+  TreeData,
+  complete_tree,
+)
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser

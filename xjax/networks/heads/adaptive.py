@@ -20,7 +20,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, field
 from xjax.core.errors import ConfigError
 from xjax.core.numerics import product
-from xjax.data.label_trees.simple_trees import by_frequency
+from xjax.data.label_trees.label_tree import by_frequency
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.layers import LayerNorm
 from xjax.networks.heads.head import (

@@ -26,8 +26,8 @@ import numpy as np
 
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
+from xjax.data.label_trees.label_tree import by_frequency
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.label_trees.simple_trees import by_frequency
 from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
