@@ -151,7 +151,7 @@ def cut_into_segments(
   sub-tree, without the root. If a path has more nodes, a ConfigError names the
   config's `field`, and the label by its id.
   """
-  parent = tree.parent
+  parent, leaves = tree.parent, np.flatnonzero(tree.degree == 0).tolist()
   # Nodes are numbered by depth, so no node is deeper than the last node.
   depth = len(_path(parent, len(tree) - 1))
   if depth > limit:
@@ -160,24 +160,14 @@ def cut_into_segments(
       f'{ids[tree.label[-1]]!a} has {depth} nodes'
     )
   kept: dict[int, None] = {}
-  for leaf in _leaves(tree):
-    path = _path(parent, leaf)
+  # Siblings have consecutive numbers, so sorted paths go depth first.
+  for path in sorted(_path(parent, leaf) for leaf in leaves):
     if len(kept) + sum(node not in kept for node in path) > limit:
       yield _part(tree, parent, kept)
       kept = {}
     kept.update(dict.fromkeys(path))
   if kept:
     yield _part(tree, parent, kept)
-
-
-def _leaves(tree: LabelTree) -> Iterator[int]:
-  stack = [0]
-  while stack:
-    node = stack.pop()
-    children = range(tree.first_child[node], tree.first_child[node + 1])
-    stack.extend(reversed(children))
-    if not children:
-      yield node
 
 
 def _path(parent: np.ndarray, node: int) -> list[int]:
