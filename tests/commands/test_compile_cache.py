@@ -21,14 +21,10 @@ def say():
   print(*(seen['/jax/compilation_cache/' + name] for name in names))
 """
 SMALL = (
-  '--config=quickstart',
-  '--config.data.n_train=60',
-  '--config.data.n_dev=8',
-  '--config.data.n_test=8',
-  '--config.data.n_labels=16',
-  '--config.data.tokens.max_tokens=16',
-  '--config.data.tokens.buckets=16',
-  '--config.model.encoder.units=4',
+  *('--config=quickstart', '--config.data.n_train=60'),
+  *('--config.data.n_dev=8', '--config.data.n_test=8'),
+  *('--config.data.n_labels=16', '--config.data.tokens.max_tokens=16'),
+  *('--config.data.tokens.buckets=16', '--config.model.encoder.units=4'),
   '--config.train.steps=4',
 )
 

@@ -8,12 +8,9 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
 FROZEN = (
-  '--config=frozen_features',
-  '--config.data.workers=1',
-  '--config.train.batch_size=4',
-  '--config.train.steps=2',
-  '--config.train.checkpoint_every=2',
-  '--config.train.judge_every=2',
+  *('--config=frozen_features', '--config.data.workers=1'),
+  *('--config.train.batch_size=4', '--config.train.steps=2'),
+  *('--config.train.checkpoint_every=2', '--config.train.judge_every=2'),
   '--config.eval.batch_size=4',
 )
 DIM = 8

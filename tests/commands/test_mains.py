@@ -16,14 +16,10 @@ from xjax.core.errors import Preempted
 from xjax.core.mesh_config import MeshConfig
 
 QUICK = (
-  '--config=quickstart',
-  '--config.data.n_train=200',
-  '--config.data.n_dev=24',
-  '--config.data.n_test=24',
-  '--config.data.n_labels=32',
-  '--config.data.tokens.max_tokens=32',
-  '--config.data.tokens.buckets=32',
-  '--config.model.encoder.units=16',
+  *('--config=quickstart', '--config.data.n_train=200'),
+  *('--config.data.n_dev=24', '--config.data.n_test=24'),
+  *('--config.data.n_labels=32', '--config.data.tokens.max_tokens=32'),
+  *('--config.data.tokens.buckets=32', '--config.model.encoder.units=16'),
   '--config.train.steps=30',
 )
 

@@ -3,6 +3,8 @@
 import numpy as np
 
 from xjax.core.types import Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
 
@@ -27,3 +29,9 @@ def system(ids, scores, gold, counts, /, **fields) -> Predictions:
     'gold': Ragged.of(gold),
   }
   return Predictions(**(parts | fields))
+
+
+def tree_of(n, arity) -> Hierarchy:
+  """Labels l0, l1, ... of which each but the first ones has a parent."""
+  above = [(f'l{i // arity}',) if i >= arity else () for i in range(n)]
+  return Hierarchy.of(Label(f'l{i}', parents=x) for i, x in enumerate(above))

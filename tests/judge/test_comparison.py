@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tests.judge.systems import lists_of, system
+from tests.judge.systems import lists_of, system, tree_of
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.hierarchy import Hierarchy
-from xjax.data.schema import Label
 from xjax.judge.comparison import (
   best_systems,
   clip_interval,
@@ -33,15 +31,12 @@ def predictions(seed, skill):
   for row, gold in enumerate(golds()):
     ranked[row, gold] += skill
   ids = np.argsort(-ranked, axis=1)[:, :K]
-  labels = [
-    Label(f'l{i}', parents=(f'l{i // 4}',) if i > 3 else ()) for i in range(L)
-  ]
   return system(
     *(ids, np.take_along_axis(ranked, ids, 1) / 2, golds()),
     np.repeat([0, 5, 20, 120], [3, 12, 15, 10]),
     score_kind=ScoreKind.PROBABILITY,
     n_train=200,
-    hierarchy=Hierarchy.of(labels),
+    hierarchy=tree_of(L, 4),
   )
 
 
@@ -148,9 +143,8 @@ def test_a_bin_without_a_hit_has_no_relative_gain():
 def test_slices_and_what_is_missing_in_them():
   plan = dataclasses.replace(PLAN, by_frequency=True, metrics=('P@1', 'RP@10'))
   rows = compare(SYSTEMS, plan).differences
-  assert list(dict.fromkeys(row.slice for row in rows)) == [
-    *('all', 'frequent', 'few', 'zero')
-  ]
+  names = list(dict.fromkeys(row.slice for row in rows))
+  assert names == ['all', 'frequent', 'few', 'zero']
   values = judge(SYSTEMS['better'])['xjax']
   for row in rows:
     if row.system == 'better':

@@ -6,10 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.judge.systems import lists_of, system
+from tests.judge.systems import lists_of, system, tree_of
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.hierarchy import Hierarchy
-from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.intervals import (
   bootstrap,
@@ -43,10 +41,7 @@ def predictions(seed, skill=0.5, n_docs=N):
     ids[row, : len(best)] = best
     scores[row, : len(best)] = ranked[best] - 1
   counts = np.repeat([0, 4, 40, 60], [3, 12, 12, 3])
-  labels = [
-    Label(f'l{i}', parents=(f'l{i // 3}',) if i > 2 else ()) for i in range(L)
-  ]
-  return system(ids, scores, golds, counts, hierarchy=Hierarchy.of(labels))
+  return system(ids, scores, golds, counts, hierarchy=tree_of(L, 3))
 
 
 def criteria(protocol='xjax'):

@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.fixtures.dense_lists import dense_topk
+from tests.fixtures.dense_lists import Table, rows_of
 from tests.judge.systems import system
 from xjax.core.errors import DataError
-from xjax.core.ranking import Lists
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
@@ -61,22 +60,10 @@ def small_space():
   return LabelSpace(labels_of(KEPT, SHORT), *counts, concepts=concepts)
 
 
-class Table:
-  """Scores drawn once for every document; ranked by sorting."""
-
-  assigned_above, selected_by = None, 'exact'
-  score_kind = ScoreKind.LOGIT
-
-  def __init__(self, labels):
-    rng = np.random.default_rng(0)
-    scores_NL = rng.normal(size=(N, L)).astype(np.float32)[:, labels]
-    self.n_labels = int((labels < TRAINED + HELD_OUT).sum())
-    self.scores_NL = scores_NL[:, : self.n_labels]
-
-  def rank(self, documents, query):
-    query = query.for_labels(self.n_labels)
-    scores_NL, some = self.scores_NL[: len(documents)], query.allowed
-    return Lists(*dense_topk(scores_NL, query.k, None, query.slices, some))
+def scores_of(labels):
+  """Scores of every document, drawn once, of these labels that are scored."""
+  scores_NL = np.random.default_rng(0).normal(size=(N, L)).astype(np.float32)
+  return scores_NL[:, labels[labels < TRAINED + HELD_OUT]]
 
 
 def gold_rows():
@@ -90,13 +77,12 @@ def gold_rows():
 def split_of(labels):
   place = {label: i for i, label in enumerate(labels.tolist())}
   rows = [[place[x] for x in row if x in place] for row in gold_rows()]
-  return Split(
-    'dev', [f'd{i}' for i in range(N)], Ragged.of(rows), [''] * N, ''
-  )
+  ids = [f'd{i}' for i in range(N)]
+  return Split('dev', ids, Ragged.of(rows), rows_of(N).items, '')
 
 
 def predicted(labels, space, depth=DEPTH):
-  return predict(Table(labels), split_of(labels), space, depth)
+  return predict(Table(scores_of(labels)), split_of(labels), space, depth)
 
 
 @pytest.fixture

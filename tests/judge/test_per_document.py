@@ -67,9 +67,8 @@ def test_ratios_of_sums_are_of_the_document_and_add_up():
       under.append(math.fsum(gold[:k]))
       if gold:
         assert row[f'PSP@{k}'] == pytest.approx(over[-1] / under[-1])
-    assert math.fsum(over) / math.fsum(under) == pytest.approx(
-      values[f'PSP@{k}'], rel=1e-12
-    )
+    found = math.fsum(over) / math.fsum(under)
+    assert found == pytest.approx(values[f'PSP@{k}'], rel=1e-12)
 
 
 def test_a_document():

@@ -171,6 +171,5 @@ def test_why_a_protocol_of_its_own_has_no_value():
   unknown = {'n_train': 0, 'train_counts': np.zeros(8, np.int32)}
   bare = judged(PECOS, NAPKINXC, **unknown)
   assert bare['napkinxc']['all']['PSP@1'] is None
-  assert bare[REASONS]['napkinxc']['all']['PSP@1'] == (
-    'propensities need the training labels'
-  )
+  why = 'propensities need the training labels'
+  assert bare[REASONS]['napkinxc']['all']['PSP@1'] == why

@@ -81,11 +81,8 @@ def test_kinds_stand_in_the_json():
   written = to_json(rich())
   assert written['data']['tokens']['kind'] == 'WordsConfig'
   assert written['data']['on_error'] == 'skip'
-  assert written['train']['average'] == {
-    'kind': 'SWAConfig',
-    'start': 500,
-    'every': 100,
-  }
+  average = {'kind': 'SWAConfig', 'start': 500, 'every': 100}
+  assert written['train']['average'] == average
   assert 'kind' not in written['mesh']
 
 

@@ -1,5 +1,6 @@
 """Models that a run uses: trained as its stages, or copied from other runs."""
 
+import os
 import shutil
 
 import jax
@@ -16,6 +17,7 @@ from xjax.core.errors import ConfigError, Preempted
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.copies import TemporaryFolder
 from xjax.models.neural import proposals
 from xjax.models.neural.shortlists import LevelShortlist, RunShortlist
 from xjax.models.stage import StageConfig
@@ -80,21 +82,11 @@ VECTORS = 'model.vectors.stage'
   ('kind', 'path', 'value', 'says'),
   [
     ('reranked', 'model.shortlist.size', 2, 'size=2: document .* has'),
-    (
-      'reranked',
-      'model.shortlist.stage',
-      RATES,
-      'config.model.shortlist.stage.train.rates',
-    ),
+    ('reranked', 'model.shortlist.stage', RATES, 'shortlist.stage.train.rates'),
     ('levelled', 'model.shortlist.kept', 1, 'kept=1: document .* has'),
     ('run', 'data.corpus_seed', 5, 'use a run with the same labels'),
     ('run', 'model.shortlist.workdir', 'no', 'there is no run of xjax'),
-    (
-      'matched',
-      'model.matcher.train.init_from',
-      'no',
-      'matcher.train.init_from',
-    ),
+    ('matched', 'model.matcher.train.init_from', 'no', 'er.train.init_from=no'),
     ('matched', 'model.levels.sizes', (1,), r'=\(1,\): a tree cannot be cut'),
     (True, 'seed', 1, f'config.{VECTORS}.model.shortlist.kept=1'),
     (False, 'seed', 1, f'config.{VECTORS}.model.shortlist.kept=1'),
@@ -158,3 +150,13 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
 @pytest.mark.parametrize('kind', ['levelled', 'matched'])
 def test_a_warm_model_compiles_nothing_more(kind, fitted, compiled):
   assert_warm_compiles_nothing(open_run(fitted(kind).workdir), compiled)
+
+
+def test_a_forked_process_leaves_the_folder_of_its_parent(monkeypatch):
+  holder = TemporaryFolder()
+  path = holder.path
+  with monkeypatch.context() as patch:  # as in a forked process
+    patch.setattr(os, 'getpid', lambda: -1)
+    del holder
+  assert path.is_dir()
+  path.rmdir()

@@ -10,6 +10,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests.fixtures.vector_files import json_lines
 from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace
@@ -153,8 +154,7 @@ def make_workdir(
     {'kind': 'train', 'step': 20, 'loss': 1 / 20},
     {'kind': 'judge', 'step': 20, 'metrics': judged},
   ]
-  lines = ''.join(json.dumps(record) + '\n' for record in records)
-  (home.path / 'metrics.jsonl').write_text(lines)
+  json_lines(home.path / 'metrics.jsonl', records)
   return home.path
 
 

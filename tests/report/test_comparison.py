@@ -29,9 +29,8 @@ def test_seeds_are_one_system_and_the_best_on_dev_is_tested(workdir):
   assert [group.name for group in found.groups] == ['d', 'a + b + c']
   assert found.tested['a + b + c'].path == runs[1]
   assert {row.system for row in found.comparison.differences} == {'a + b + c'}
-  assert {(row.system, row.estimate.n) for row in found.seeds} == {
-    ('a + b + c', 3)
-  }
+  seeds = {(row.system, row.estimate.n) for row in found.seeds}
+  assert seeds == {('a + b + c', 3)}
   alone = [compare_runs([other, path], PLAN) for path in runs]
   for row in found.seeds:
     values = [
@@ -40,10 +39,9 @@ def test_seeds_are_one_system_and_the_best_on_dev_is_tested(workdir):
       for difference in one.comparison.differences
       if difference.metric == row.metric
     ]
+    error = np.std(values, ddof=1) / np.sqrt(3)
     assert row.estimate.mean == pytest.approx(np.mean(values))
-    assert row.estimate.error == pytest.approx(
-      np.std(values, ddof=1) / np.sqrt(3)
-    )
+    assert row.estimate.error == pytest.approx(error)
 
 
 def test_the_baseline_says_by_which_propensities(workdir):
@@ -76,9 +74,8 @@ def test_one_hierarchy_is_for_all_systems(predictions_of, tmp_path):
     paths, dataclasses.replace(PLAN, metrics=('hF1',))
   ).comparison.differences
   assert row.value is None and 'no label has a parent' in row.note
-  with pytest.raises(
-    ConfigError, match=r"'micro-F1\[level=2\]' does not exist"
-  ):
+  says = r"'micro-F1\[level=2\]' does not exist"
+  with pytest.raises(ConfigError, match=says):
     compare_runs(paths, plan)
 
 

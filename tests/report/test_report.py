@@ -167,8 +167,8 @@ def results_text(groups):
 
 
 def test_the_recalls_of_a_search_are_on_the_page(predictions_of, tmp_path):
-  recalls = {'all': {'level 0 recall@4': 0.25}, 'few': {}}
-  recalls['few'] = {'level 0 recall@4': 0.5}
+  step = 'level 0 recall@4'
+  recalls = {'all': {step: 0.25}, 'few': {step: 0.5}}
   found = dataclasses.replace(
     predictions_of(5), selected_by='clusters=4', recalls=recalls
   )
@@ -183,9 +183,8 @@ def test_wrong_systems_are_refused(workdir, predictions_of, tmp_path):
   path, fewer = str(workdir('s0', 0)), tmp_path / 'fewer.npz'
   with pytest.raises(ConfigError, match="called 's0'.*--names"):
     report([path, path], 'c')
-  with pytest.raises(
-    ConfigError, match='--dataset=Mine: no published .*Wiki10'
-  ):
+  says = '--dataset=Mine: no published .*Wiki10'
+  with pytest.raises(ConfigError, match=says):
     report([path], 'c', dataset='Mine')
   predictions_of().of_documents(np.arange(12) == 0).save(fewer)
   message = 's0 .* and fewer .*: only one .* has .* documents: 11'

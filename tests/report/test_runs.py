@@ -28,20 +28,10 @@ def names(groups):
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one():
-  runs = [
-    run('a', 0),
-    run('other', 0, model={'units': 32}),
-    run('b', 1),
-    run('file'),
-    run('c', 2),
-    run('file'),
-  ]
-  assert names(group_by_seed(runs)) == [
-    ('a + b + c', 3),
-    ('other', 1),
-    ('file', 1),
-    ('file', 1),
-  ]
+  a, b, c = (run(name, seed) for seed, name in enumerate('abc'))
+  other, file = run('other', 0, model={'units': 32}), run('file')
+  found = names(group_by_seed([a, other, b, file, c, file]))
+  assert found == [('a + b + c', 3), ('other', 1), ('file', 1), ('file', 1)]
 
 
 def test_the_same_seed_twice_is_no_second_sample():

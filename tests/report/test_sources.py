@@ -36,13 +36,11 @@ def test_the_calibration_of_a_run_counts_for_its_own_checkpoint(workdir):
   assert run.calibration.step == 20
   for source in ('eval/dev', 'eval/dev/predictions.npz'):
     (alone,) = read_runs([path / source])
-    assert np.array_equal(
-      alone.shown_probabilities(), run.shown_probabilities()
-    )
+    shown = [x.shown_probabilities() for x in (alone, run)]
+    np.testing.assert_array_equal(*shown)
     assert 'calibrated' in str(reliability_blocks(group_by_seed([alone])))
-  (path / 'eval' / 'dev' / 'judged.json').write_text(
-    '{"step": 10, "files": {}}'
-  )
+  mark = path / 'eval' / 'dev' / 'judged.json'
+  mark.write_text('{"step": 10, "files": {}}')
   for source in (path, path / 'eval' / 'dev'):
     (run,) = read_runs([source])
     assert run.calibration is None

@@ -151,7 +151,7 @@ def test_a_missing_one_is_told(finished, workdir, caplog):
   assert not caplog.text
 
 
-def test_a_damaged_or_changed_one_is_named_and_made_again(workdir):
+def test_a_damaged_or_changed_one_is_named(workdir):
   before = workdir.calibration.read_bytes()
   values = json.loads(before)
   changed = json.dumps(values | {'a': 2 * values['a']}).encode()
@@ -162,9 +162,6 @@ def test_a_damaged_or_changed_one_is_named_and_made_again(workdir):
     workdir.calibration.write_bytes(content)
     with pytest.raises(DataError, match=says):
       open_run(workdir.path)
-  workdir.calibration.unlink()
-  evaluate_split(workdir.path, 'dev')
-  assert workdir.calibration.read_bytes() == before
 
 
 def test_one_of_other_scores_is_refused(finished, workdir):

@@ -8,7 +8,6 @@ import pytest
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.data.schema import Document
 from xjax.data.text.words import split_terms
-from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 
 K = 4
@@ -22,19 +21,16 @@ TFIDF = {
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! x 2003/87 mani, Mani'
 
 
-@pytest.fixture(scope='module')
-def finished(tmp_path_factory):
+@pytest.fixture
+def finished(fit_once):
   """Name -> what fit returned; each run is made once."""
-  results = {}
 
   def run(name):
-    if name not in results:
-      config = config_of(*RUNS.get(name, RUNS[EXACT]))
-      data = dataclasses.replace(config.data, n_train=150, n_labels=30)
-      tokens = dataclasses.replace(data.tokens, **TFIDF[name])
-      config.data = dataclasses.replace(data, tokens=tokens)
-      results[name] = fit(config, tmp_path_factory.mktemp(name) / 'run')
-    return results[name]
+    config = config_of(*RUNS[name])
+    data = dataclasses.replace(config.data, n_train=150, n_labels=30)
+    tokens = dataclasses.replace(data.tokens, **TFIDF[name])
+    config.data = dataclasses.replace(data, tokens=tokens)
+    return fit_once(f'explained {name}', config)
 
   return run
 
@@ -104,9 +100,8 @@ def test_words_are_those_of_the_text(finished):
 
 def test_a_repeated_word_has_the_sum_of_its_places(finished):
   predictor = open_run(finished(EXACT).workdir)
-  term = next(
-    x for x in predictor.scorer.featuriser.featurise.terms if ' ' not in x
-  )
+  terms = predictor.scorer.featuriser.featurise.terms
+  term = next(x for x in terms if ' ' not in x)
   text = f'{term} ? {term.upper()}'
   ids = predictor.lists([text], 1).ids
   explained = predictor.explanations([text], ids, 5, 1)

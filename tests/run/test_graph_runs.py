@@ -5,11 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import all_scores as scores
 from tests.run.small_runs import assert_resumes
 from xjax.core.errors import DataError
-from xjax.core.ranking import Query
 from xjax.data.config import SubwordsConfig
-from xjax.data.documents import Documents
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
@@ -92,16 +91,6 @@ def graph(predictor):
 @pytest.fixture(scope='module')
 def split(graph_config):
   return load_corpus(graph_config.data, graph_config.seed).split('dev')
-
-
-def scores(predictor, split):
-  """Raw scores of a split's documents, float32 [N, labels scored]."""
-  n = predictor.scorer.n_labels
-  result = np.full((len(split), n), np.nan, np.float32)
-  lists = predictor.rank(Documents.of_split(split), Query(n))
-  np.put_along_axis(result, lists.ids_GNK[0], lists.scores_GNK[0], axis=1)
-  assert not np.isnan(result).any()
-  return result
 
 
 @pytest.fixture(scope='module')

@@ -84,9 +84,8 @@ def test_the_artefact_has_them(tag, workdir, predictor, documents):
 
 
 def test_faults_leave_nothing(tag, tmp_path):
-  with pytest.raises(
-    DataError, match=r"new.txt: .* names with letters: '\?\?'"
-  ):
+  says = r"new.txt: .* names with letters: '\?\?'"
+  with pytest.raises(DataError, match=says):
     tag([{'text': 'x'}], 'mani\n??\n')
   with pytest.raises(DataError, match="no vector for any word.*'qqqq'"):
     tag([{'text': 'x'}], 'qqqq\n')

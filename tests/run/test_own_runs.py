@@ -14,7 +14,7 @@ import pytest
 
 from tests.fixtures.kills import kill
 from tests.fixtures.own_corpus import make_rows, write_csv
-from tests.run.tagging import read_rows
+from tests.run.tagging import read_rows, write_rows
 from xjax.configs.own_documents import auto
 from xjax.core.errors import ConfigError, Preempted
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
@@ -114,13 +114,11 @@ def test_new_documents_are_read_like_those_of_the_run(
   answer = tagged(run.workdir, tmp_path / 'new.parquet', tmp_path)
   assert best(answer) == expected
 
-  lines = ''.join(json.dumps(row) + '\n' for row in rows)
-  (tmp_path / 'new.jsonl').write_text(lines)
-  answer = tagged(run.workdir, tmp_path / 'new.jsonl', tmp_path)
-  assert best(answer) == expected
+  lines = write_rows(tmp_path / 'new.jsonl', rows)
+  assert best(tagged(run.workdir, lines, tmp_path)) == expected
 
   table = (tmp_path / 'new.txt').read_bytes()
-  for data in (lines.encode(), table, gzip.compress(table)):
+  for data in (lines.read_bytes(), table, gzip.compress(table)):
     pipe = io.BytesIO(data)
     pipe.seekable = lambda: False
     monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=pipe))

@@ -1,13 +1,13 @@
 """Labels and documents of files that know ids, columns or rows, or both."""
 
 import dataclasses
-import json
 
 from absl import logging
 import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.vector_files import json_lines
 from tests.fixtures.xc_writers import (
   write_inv_prop,
   write_pairs,
@@ -37,14 +37,11 @@ def said(monkeypatch):
 def saved(path, labels, **fields) -> None:
   """One document, with all labels from the first on."""
   n = len(labels)
-  parts = {
-    'n_train': 0,
-    'doc_ids': ('d',),
-    'labels': tuple(labels),
-    'gold': None,
-  }
+  parts = {'doc_ids': ('d',), 'labels': tuple(labels), 'gold': None}
   ids = np.arange(n)[None]
-  system(ids, -ids, [], np.zeros(n), **(parts | fields)).save(path)
+  system(ids, -ids, [], np.zeros(n), **{'n_train': 0} | parts | fields).save(
+    path
+  )
 
 
 def matrix(path, n: int = 3, n_docs: int = 1) -> None:
@@ -64,7 +61,7 @@ def without(path, rows: list[list[int]]) -> None:
 
 def by_id(path, *rows) -> None:
   rows = ({'id': f'd{i}', 'labels': row} for i, row in enumerate(rows))
-  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  json_lines(path, rows)
 
 
 def scored_lists(path, *rows: tuple[str, ...]) -> None:
@@ -80,10 +77,7 @@ def test_ids_that_are_numbers_are_the_columns(files):
   asked = given(files, 'gold', 'train', 'weights')
   found, weights = read_judged(asked)
   # The columns of the header that are not predicted from come after.
-  assert found.labels == (
-    *('0', '1', '10', '2'),
-    *('11', '3', '4', '5', '6', '7', '8', '9'),
-  )
+  assert found.labels == tuple('0 1 10 2 11 3 4 5 6 7 8 9'.split())
   assert found.n_scored == 4
   assert [found.labels[i] for i in found.gold[0]] == ['10', '2', '3']
   counts = dict(zip(found.labels, found.train_counts.tolist()))
@@ -168,8 +162,7 @@ def test_labels_in_order_name_the_columns(files):
 
 
 def test_labels_in_order_name_the_columns_of_gold_as_well(files):
-  row = [{'id': name, 'score': 0.5} for name in ('sea', 'law')]
-  files['scores'].write_text(json.dumps({'id': 'd', 'labels': row}) + '\n')
+  scored_lists(files['scores'], ('sea', 'law'))
   without(files['gold'], [[1, 2]])
   files['labels'].write_text('law\ntax\nsea\n')
   write_inv_prop(files['weights'], np.array([1.0, 2, 3]))

@@ -19,18 +19,10 @@ from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 
 
-@pytest.fixture(scope='module')
-def finished(tmp_path_factory):
+@pytest.fixture
+def finished(fit_once):
   """Name -> what fit returned; each run is made once."""
-  made = {}
-
-  def run(name):
-    if name not in made:
-      folder = tmp_path_factory.mktemp(name) / 'run'
-      made[name] = fit(config_of(*RUNS[name]), folder)
-    return made[name]
-
-  return run
+  return lambda name: fit_once(f'sparse {name}', config_of(*RUNS[name]))
 
 
 @pytest.mark.parametrize(

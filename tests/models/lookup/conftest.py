@@ -1,16 +1,24 @@
 """Fixtures: corpora of four documents."""
 
-import json
-
 import pytest
 
+from tests.fixtures.vector_files import json_lines
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.train.train_config import NoTrain
 
 TEXTS = 'A fish in the sea', 'fish oil', 'olive oil', 'the sea'
+
+
+def dev_of(result):
+  return Predictions.load(result.paths['dev'] / 'predictions.npz')
+
+
+def split_texts(corpus, name):
+  return [document.text() for document in corpus.split(name).documents]
 
 
 @pytest.fixture
@@ -23,8 +31,7 @@ def own_corpus(tmp_path):
       for i, (text, ids) in enumerate(zip(TEXTS, gold, strict=True))
     ]
     for name, lines in {'train': rows, 'dev': rows, 'labels': labels}.items():
-      text = ''.join(json.dumps(row) + '\n' for row in lines)
-      (tmp_path / f'{name}.jsonl').write_text(text)
+      json_lines(tmp_path / f'{name}.jsonl', lines)
     tokens = WordsConfig(max_tokens=9, buckets=(9,))
     if TfidfConfig in model.reads:
       tokens = TfidfConfig(min_count=1)

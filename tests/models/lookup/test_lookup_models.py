@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import HELD_OUT
+from tests.models.lookup.conftest import dev_of
 from xjax.core.errors import ConfigError, DataError
-from xjax.judge.predictions import Predictions
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.lookup.names import NamesModel, Units
 from xjax.models.lookup.neighbours_model import NeighboursModel
@@ -24,10 +24,6 @@ LABELS = [
 def kinds(*models):
   names = [type(model).__name__ for model in models]
   return pytest.mark.parametrize('model', models, ids=names)
-
-
-def dev_of(result):
-  return Predictions.load(result.paths['dev'] / 'predictions.npz')
 
 
 @pytest.mark.parametrize('kind', ['exact_match', 'names'])

@@ -156,10 +156,8 @@ def test_the_shares_of_words_add_up_to_the_score(names, text, splitter):
 def test_units_of_at_least_two_documents_are_counted(tmp_path):
   texts = ['Fish, fish and meat', 'fishing', 'meat; the sea beyond', 'seas']
   counts = UnitCounts.fit(texts, STEMS, 3)
-  assert dict(zip(counts.units, counts.counts.tolist())) == {
-    'fish': 2,
-    'sea': 2,
-  }
+  found = dict(zip(counts.units, counts.counts.tolist()))
+  assert found == {'fish': 2, 'sea': 2}
   counts.save(tmp_path / 'units.npz')
   loaded = UnitCounts.load(tmp_path / 'units.npz')
   assert loaded.units == counts.units and loaded.n_documents == 4
@@ -170,8 +168,6 @@ def test_units_of_at_least_two_documents_are_counted(tmp_path):
   'name, value',
   [
     ('counts', None),
-    ('n_documents', None),
-    ('units/bytes', None),
     ('counts', np.array([1, 3], np.int32)),
     ('counts', np.array([3, 8], np.int32)),
     ('counts', np.array([3], np.int32)),

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import config_of
+from tests.models.lookup.conftest import dev_of, split_texts
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.data.config import Norm
@@ -29,7 +30,7 @@ def fitted(fit_once):
 
 @pytest.fixture(scope='module')
 def dev(fitted):
-  return Predictions.load(fitted.paths['dev'] / 'predictions.npz')
+  return dev_of(fitted)
 
 
 def votes_by_definition(features, rows, gold, n_labels):
@@ -42,10 +43,6 @@ def votes_by_definition(features, rows, gold, n_labels):
     for document, weight in zip(near, weights):
       votes[i, gold[document]] += weight / weights.sum()
   return votes
-
-
-def split_texts(corpus, name):
-  return [document.text() for document in corpus.split(name).documents]
 
 
 def test_scores_are_the_votes_of_the_nearest_documents(fitted, dev):

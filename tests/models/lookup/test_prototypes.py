@@ -7,10 +7,10 @@ import pytest
 
 from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import config_of
+from tests.models.lookup.conftest import TEXTS, dev_of, split_texts
 from xjax.core.types import ScoreKind
 from xjax.data.config import TextVectorsConfig, TfidfConfig
 from xjax.data.schema import Label
-from xjax.judge.predictions import Predictions
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -37,14 +37,6 @@ def config_with(reads, parts):
 def fitted(fit_once):
   """(reads, parts) -> what fit returned; each run is made once."""
   return lambda *key: fit_once(f'prototypes {key}', config_with(*key))
-
-
-def dev_of(result):
-  return Predictions.load(result.paths['dev'] / 'predictions.npz')
-
-
-def split_texts(corpus, name):
-  return [document.text() for document in corpus.split(name).documents]
 
 
 def of_length_1(rows):
@@ -137,8 +129,6 @@ def test_words_explain_scores(fitted):
 
 # The first two texts have the labels 6 and 7, the others the label 6.
 GOLD = ['7', '6'], ['7', '6'], ['6'], ['6']
-TEXTS = ['A fish in the sea', 'fish oil', 'olive oil', 'the sea']
-
 LABELS = [
   {'id': '6', 'name': '1957'},
   {'id': '7'},

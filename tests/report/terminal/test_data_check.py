@@ -1,8 +1,8 @@
 """The check of data: tables, warnings, and whether a run would start."""
 
-import json
 import re
 
+from tests.fixtures.vector_files import json_lines
 from xjax.data.config import GivenFeaturesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
@@ -11,8 +11,7 @@ from xjax.report.terminal.data_check import check_data
 
 
 def write(folder, name, *documents):
-  rows = [json.dumps(document) + '\n' for document in documents]
-  (folder / f'{name}.jsonl').write_text(''.join(rows))
+  json_lines(folder / f'{name}.jsonl', documents)
   return JsonlData(dir=str(folder))
 
 
