@@ -40,27 +40,34 @@ class KnownLabels:
       source, rows=Ragged(source.rows.indptr, values), labels=self.labels
     )
 
+  @functools.cached_property
+  def columns(self) -> np.ndarray:
+    """The label of each column up to the largest id that is a number, or -1."""
+    numbers = column_numbers(self.labels)
+    numbered = np.flatnonzero(numbers >= 0)
+    columns = np.full(numbers.max(initial=-1) + 1, -1)
+    columns[numbers[numbered]] = numbered
+    return columns
+
   def indices(self, source: LabelRows) -> np.ndarray:
     """Returns the index of each label or column of a file; -1 if unknown."""
-    ids = source.labels
-    if ids is None:
-      ids = map(str, range(_width(source)))
-    return np.array([self.index.get(id_, -1) for id_ in ids], np.int64)
+    if source.labels is not None:
+      return np.array([self.index.get(x, -1) for x in source.labels], np.int64)
+    indices = np.full(_width(source), -1)
+    known = self.columns[: len(indices)]
+    indices[: len(known)] = known
+    return indices
 
   def column_labels(self, source: LabelRows) -> np.ndarray:
     """Returns the label of each column of a file, int64; -1 if it has none."""
     if source.labels is not None or source.n_labels is not None:
       return self.indices(source)
-    numbers = column_numbers(self.labels)
-    numbered = np.flatnonzero(numbers >= 0)
-    if not len(numbered):
+    if not len(self.columns):
       raise DataError(
         f'{source.path}: has column numbers, but no label id is a number; '
         f'give the label id of each column: {_ORDER}'
       )
-    columns = np.full(numbers.max() + 1, -1)
-    columns[numbers[numbered]] = numbered
-    return columns
+    return self.columns
 
 
 def known_labels_of(
