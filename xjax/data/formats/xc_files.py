@@ -30,7 +30,7 @@ MOST = 2**31 - 1  # the largest index or count, because indices are int32
 # Arrays of a width that a few bytes state could fill the memory. So a width is
 # believed only up to _COLUMNS, or up to _PER_ENTRY columns for each entry.
 _COLUMNS, _PER_ENTRY = 1 << 22, 64
-_AT_ONCE = 1 << 12  # rows that are parsed together
+_AT_ONCE = 1 << 24  # bytes that are parsed together
 
 _NUMBER = (
   rb'[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+'
@@ -150,11 +150,7 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
     label_ends, entry_ends = array('q', [0]), array('q', [0])
     labels, entries = [np.zeros(0, np.uint32)], [np.zeros(0, np.uint32)]
     values = [np.zeros(0, dtype)]
-    parts = _parts(path, lines, header)
-    # NumPy parses many rows at once, and does not say which row is faulty. So
-    # _parts has checked the form of each line.
-    while block := list(itertools.islice(parts, _AT_ONCE)):
-      heads, tails = zip(*block)
+    for heads, tails in _blocks(path, lines, header):
       if not (features or is_scores):
         tails = [b''] * len(tails)
       for head, tail in zip(heads, tails):
@@ -179,25 +175,37 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
   )
 
 
-def _parts(
+def _blocks(
   path: str | os.PathLike,
   lines: Iterable[tuple[int, bytes]],
   header: tuple[int, ...],
-) -> Iterator[tuple[bytes, bytes]]:
-  """Yields the labels and the entries of each row, as `3,14` and `2:1 5:.5`."""
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+  """Yields the labels and the entries of rows, as `3,14` and `2:1 5:.5`."""
+  # NumPy parses many rows at once, and does not say which row is faulty. So the
+  # form of each line is checked before.
   is_scores = len(header) == 2
   pattern = _ENTRIES if is_scores else _ROW
+  heads: list[bytes] = []
+  tails: list[bytes] = []
+  size = 0
   for row, (number, line) in enumerate(lines):
     if header and row >= header[0]:
       if line.strip():
         raise DataError(
           f'{path}:{number}: more rows than the header says ({header[0]})'
         )
-    elif not pattern.fullmatch(line):
+      continue
+    if not pattern.fullmatch(line):
       raise DataError(f'{path}:{number}: {_row_fault(line, is_scores)}')
-    else:
-      head, *tail = line.split(maxsplit=1) or [b'']
-      yield (b'', line) if b':' in head else (head, b''.join(tail))
+    head, *tail = line.split(maxsplit=1) or [b'']
+    has_labels = b':' not in head
+    heads.append(head if has_labels else b'')
+    tails.append(b''.join(tail) if has_labels else line)
+    size += len(line)
+    if size > _AT_ONCE:
+      yield heads, tails
+      heads, tails, size = [], [], 0
+  yield heads, tails
 
 
 def _numbers(parts: Iterable[bytes], separator: bytes) -> np.ndarray:
