@@ -17,7 +17,6 @@ from xjax.train.optimizer import (
 )
 from xjax.train.optimizer_config import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.train.parameters import by_path
-from xjax.train.step import update_mean
 
 
 def rates(**fields):
@@ -138,7 +137,7 @@ def means(config):
 
   @jax.jit
   def take(mean, newest, step):
-    return update_mean(mean, newest, config.newest_share(step))
+    return optax.incremental_update(newest, mean, config.newest_share(step))
 
   found = [drawn[0]]
   for step in range(1, STEPS + 1):

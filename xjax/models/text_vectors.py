@@ -37,7 +37,7 @@ from xjax.networks.pretrained.model_folder import (
   check_vocabulary,
 )
 from xjax.networks.pretrained.text_encoder import TextEncoder
-from xjax.train.parameters import by_path, from_paths
+from xjax.train.parameters import by_path, filled
 
 _ENCODER = 'encoder/'
 
@@ -57,10 +57,7 @@ class TextVectors:
     architecture = architecture_of(self._sizes, tokenizer.source)
     # An encoder without arrays, whose parameters are replaced by the weights:
     # no fresh weights are drawn.
-    encoder = _module(architecture)
-    graphdef, params = nnx.split(encoder)
-    leaves = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
-    encoder = nnx.merge(graphdef, from_paths(params, leaves))
+    encoder = filled(_module(architecture), weights, _ENCODER)
     self._encoder = TextEncoder(tokenizer, encoder, max_tokens)
     self.n_features = self._encoder.dim
 

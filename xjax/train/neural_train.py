@@ -121,6 +121,10 @@ class NeuralTrain(TrainConfig):
     "GLOB=FACTOR, such as 'encoder/*=0.1': the learning rate of parameters "
     'whose path matches the glob is multiplied by the factor. If several globs '
     'match, only the first matching glob is used.',
+    Bound(
+      lambda rates: all(map(parse_rate, rates)),
+      "GLOB=FACTOR with a factor above 0, such as 'encoder/*=0.1'",
+    ),
   )
   layer_decay: float = field(
     1.0,
@@ -214,10 +218,4 @@ class NeuralTrain(TrainConfig):
         f'{path}.warmup={self.warmup}: must be at most '
         f'{path}.steps={self.steps}'
       )
-    for entry in self.rates:
-      if parse_rate(entry) is None:
-        yield (
-          f'{path}.rates={self.rates}: {entry!r} is not GLOB=FACTOR with '
-          "a factor above 0, such as 'encoder/*=0.1'"
-        )
     yield from metric_faults(self.best_metric, config.eval.ks)

@@ -1,11 +1,12 @@
 """Gives the parameters of a model by path, replaces values, selects groups."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 import difflib
 import fnmatch
 import re
 from typing import Any
 
+from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +39,16 @@ def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
   """Returns a tree like `like` with leaves by path; the inverse of by_path."""
   paths, structure = jax.tree_util.tree_flatten_with_path(like)
   return structure.unflatten([leaves[_name(path)] for path, _ in paths])
+
+
+def filled(module: Any, params: Mapping[str, Any], prefix: str) -> Any:
+  """Returns an abstract module with the parameters whose paths have a prefix.
+
+  No parameter of the module is drawn first.
+  """
+  graphdef, like = nnx.split(module)
+  leaves = {path: np.asarray(params[prefix + path]) for path in by_path(like)}
+  return nnx.merge(graphdef, from_paths(like, leaves))
 
 
 def _name(path: tuple[Any, ...]) -> str:

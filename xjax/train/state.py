@@ -1,13 +1,12 @@
 """Defines the state that a training step changes, and the state's sharding."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
 from flax import nnx, struct
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 import optax
 
@@ -42,6 +41,11 @@ class TrainState:
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
+
+  def with_params(self, changed: Mapping[str, jax.Array]) -> 'TrainState':
+    """Returns the state with other values of some parameters, by path."""
+    params = from_paths(self.params, by_path(self.params) | changed)
+    return dataclasses.replace(self, params=params)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,13 +106,9 @@ def plan_state(
   with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
     graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
     shapes = jax.eval_shape(init, jax.random.key(0))
-    shardings = shardings_of(shapes, mesh)
+    shardings = nnx.get_named_sharding(shapes, mesh)
   abstract = jax.tree.map(
-    lambda leaf, sharding: jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=sharding
-    ),
-    shapes,
-    shardings,
+    lambda leaf, sharding: leaf.update(sharding=sharding), shapes, shardings
   )
   return StatePlan(
     graphdef,
@@ -142,27 +142,14 @@ def _copied(params: nnx.State) -> nnx.State:
   return jax.tree.map(jnp.copy, params)
 
 
-def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Returns the sharding of each variable; replicated if it has no spec."""
-  return jax.tree.map(
-    lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
-    nnx.get_partition_spec(tree),
-    is_leaf=lambda leaf: isinstance(leaf, P),
-  )
-
-
-_KERNEL, BIASES = 'head/kernel', 'head/bias'
-
-
-def with_rows(
-  state: TrainState, kernel_LD: np.ndarray, bias_L: np.ndarray
-) -> TrainState:
-  """Returns a state whose one-vs-all head has the given label rows."""
-  params = by_path(state.params)
-  for name, values in ((_KERNEL, kernel_LD), (BIASES, bias_L)):
-    rows = np.asarray(values, np.float32)
-    params[name] = put_labels(rows, params[name].sharding)
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+def with_rows(state: TrainState, **rows: np.ndarray) -> TrainState:
+  """Returns a state whose head has the given rows: `kernel`, `bias` or both."""
+  params, changed = by_path(state.params), {}
+  for name, values in rows.items():
+    sharding = params[f'head/{name}'].sharding
+    values = np.asarray(values, np.float32)
+    changed[f'head/{name}'] = put_labels(values, sharding)
+  return state.with_params(changed)
 
 
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
@@ -172,19 +159,14 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
 
   def init(key: jax.Array) -> TrainState:
     state = plan.init(key)
-    params = by_path(state.params)
     if biases is not None:
-      first = np.asarray(biases, np.float32)
-      params[BIASES] = put_labels(first, params[BIASES].sharding)
+      state = with_rows(state, bias=biases)
     slots = by_path(state.row_slots)
     if PLACE in slots:
       places = kahan_places(plan.rows.compensated)
       slots[PLACE] = put_labels(places, slots[PLACE].sharding)
-    state = dataclasses.replace(
-      state,
-      params=from_paths(state.params, params),
-      row_slots=from_paths(state.row_slots, slots),
-    )
+      row_slots = from_paths(state.row_slots, slots)
+      state = dataclasses.replace(state, row_slots=row_slots)
     # Only now, because the first means must equal the changed biases, too.
     return plan.start_averages(state)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 import dataclasses
 import functools
-from typing import Any
 
 from flax import nnx, struct
 import jax
@@ -138,19 +137,10 @@ def _apply_gradients(
   step, averages = state.step + 1, state.averages
   if averages is not None:
     share = plan.average.newest_share(step)
-    averages = update_mean(averages, trained, share)
+    # With share 1, the means are equal to the newest parameters, bit for bit.
+    averages = optax.incremental_update(trained, averages, share)
   params = nnx.merge_state(trained, frozen)
   return TrainState(step, params, opt_state, averages, state.row_slots)
-
-
-def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
-  """Returns the mean of parameters after one more step."""
-  # With share 1, the result must equal the newest parameters exactly.
-  return jax.tree.map(
-    lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
-    mean,
-    newest,
-  )
 
 
 def place_weights(

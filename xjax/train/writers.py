@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from absl import logging
+from flax.traverse_util import flatten_dict
 import jax
 import tqdm
 
@@ -105,7 +106,8 @@ class MetricWriter(contextlib.AbstractContextManager):
     }
     self._add_events(
       Event(step=step, summary=scalar(name, value))
-      for name, value in _scalars(shown, kind)
+      for name, value in flatten_dict({kind: shown}, sep='/').items()
+      if isinstance(value, int | float)
     )
 
   def sync(self) -> None:
@@ -209,13 +211,3 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
         continue  # the process was killed while it wrote this line
   with atomic_write(path) as file:
     file.writelines(kept)
-
-
-def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
-  scalars = []
-  for name, value in values.items():
-    if isinstance(value, Mapping):
-      scalars += _scalars(value, f'{path}/{name}')
-    elif isinstance(value, int | float):
-      scalars.append((f'{path}/{name}', value))
-  return scalars

@@ -1,4 +1,4 @@
-"""Attention of labels: gradients by hand, extremes, and weights of lists."""
+"""Attention of labels: gradients, extremes, and weights of lists."""
 
 import functools
 
@@ -61,7 +61,7 @@ def draw(scale=1.0):
 
 
 def plain(hidden_BTD, attention_CD, output_CD=None):
-  """The same with [B, C, D] vectors and no gradient of its own."""
+  """The same with [B, C, D] vectors."""
   output_CD = attention_CD if output_CD is None else output_CD
   score_BTC = jnp.einsum('BTD,CD->BTC', hidden_BTD, attention_CD)
   score_BTC = jnp.where(REAL_BT[..., None], score_BTC, -1e30)

@@ -198,8 +198,10 @@ class NeuralTraining:
         check=check,
       )
     if above and model.shortlist.bootstrap:
-      rows = first_rows(above, self.shortlists, self.config, self.corpus)
-      state = with_rows(state, *rows)
+      kernel_LD, bias_L = first_rows(
+        above, self.shortlists, self.config, self.corpus
+      )
+      state = with_rows(state, kernel=kernel_LD, bias=bias_L)
     if model.head.describes:
       state = self._add_descriptors(state, has_vector, taken.descriptor_run)
     state = start_view_names(state, space, vocab)

@@ -1,4 +1,4 @@
-"""Computes the attention of labels to tokens, with gradients by hand."""
+"""Computes the attention of labels to tokens."""
 
 from collections.abc import Mapping
 
@@ -12,6 +12,7 @@ from xjax.core.numerics import full_precision, product
 from xjax.core.types import PAD
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import Head, TokenFeatures
+from xjax.networks.heads.ova import scores
 
 MASKED = -1e30  # finite, so that a row without any token gives no NaN
 
@@ -21,7 +22,6 @@ def token_mask(features: TokenFeatures) -> Float32[Array, 'B T']:
   return jnp.where(features.real_BT, 0.0, MASKED)
 
 
-@jax.custom_vjp
 def attend(
   hidden_BTD: Float[Array, 'B T D'],
   mask_BT: Float32[Array, 'B T'],
@@ -34,66 +34,22 @@ def attend(
   of token_mask, and label rows have the features' dtype. If the two rows of a
   label are the same, output_CD is None, which takes half of the products.
   """
-  return _attend(hidden_BTD, mask_BT, attention_CD, output_CD)[0]
-
-
-def _attend(hidden_BTD, mask_BT, attention_CD, output_CD):
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(attention_CD), documents, tokens)
   # Labels are the first axis of the arrays [C, B, T]. So sums over tokens read
   # memory in order, and the products need no transposed copies.
-  value_CBT = score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(
-    shape
-  )
+  value_CBT = score_CBT = scores(attention_CD, hidden_XD).reshape(shape)
   if output_CD is not None:
-    value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
+    value_CBT = scores(output_CD, hidden_XD).reshape(shape)
   score_CBT = score_CBT + mask_BT
+  # The result does not depend on what is subtracted, so no gradient has to flow
+  # through it.
+  largest_CB1 = lax.stop_gradient(score_CBT.max(axis=2, keepdims=True))
+  weight_CBT = jnp.exp(score_CBT - largest_CB1)
   # The weighted sum over tokens is divided by the sum of the weights. Dividing
   # each weight first would take more divisions.
-  weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
-  total_CB = weight_CBT.sum(axis=2)
-  attended_CB = (weight_CBT * value_CBT).sum(axis=2) / total_CB
-  saved = hidden_XD, attention_CD, output_CD
-  return attended_CB.T, (*saved, value_CBT, weight_CBT, total_CB, attended_CB)
-
-
-def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
-  hidden_XD, attention_CD, output_CD = saved[:3]
-  value_CBT, weight_CBT, total_CB, attended_CB = saved[3:]
-  dtype, attended_CB1 = hidden_XD.dtype, attended_CB[:, :, None]
-
-  def by_token(d_CBT: jax.Array) -> jax.Array:
-    return d_CBT.astype(dtype).reshape(len(attention_CD), len(hidden_XD))
-
-  def by_rows(d_CX: jax.Array) -> jax.Array:
-    return product(d_CX, hidden_XD, (1, 0)).astype(dtype)
-
-  # Let p = dz alpha, where dz is the gradient of the result. The gradient of
-  # h_t . w_l is p, and that of h_t . u_l is p (h_t . w_l - v_l . w_l). So this
-  # pass needs one pass over arrays [C, B, T] and four products, each as large
-  # as one of the two of the forward pass. If w_l = u_l, both gradients are
-  # added, which leaves two products.
-  dvalue_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
-  d_output_CD = None
-  if output_CD is None:
-    dscore_CX = by_token(dvalue_CBT * (1 + value_CBT - attended_CB1))
-    dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
-  else:
-    dscore_CBT = dvalue_CBT * (value_CBT - attended_CB1)
-    # Without the barrier, XLA computes these arrays again for each product that
-    # reads them.
-    dvalue_CX, dscore_CX = lax.optimization_barrier(
-      (by_token(dvalue_CBT), by_token(dscore_CBT))
-    )
-    dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
-    dhidden_XD += product(dvalue_CX, output_CD, (0, 0))
-    d_output_CD = by_rows(dvalue_CX)
-  dhidden_BTD = dhidden_XD.astype(dtype).reshape(*value_CBT.shape[1:], -1)
-  return dhidden_BTD, None, by_rows(dscore_CX), d_output_CD
-
-
-attend.defvjp(_attend, _attend_backward)
+  return ((weight_CBT * value_CBT).sum(axis=2) / weight_CBT.sum(axis=2)).T
 
 
 class AttentionHead(Head):

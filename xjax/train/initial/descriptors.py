@@ -1,7 +1,6 @@
 """Embeds label descriptors, and gives views the names of labels."""
 
 from collections.abc import Mapping
-import dataclasses
 import os
 
 from absl import logging
@@ -31,7 +30,7 @@ from xjax.train.parameters import (
   VIEW_NAMES,
   WORD_VECTORS,
   by_path,
-  from_paths,
+  filled,
   replace_values,
 )
 from xjax.train.state import TrainState
@@ -118,9 +117,7 @@ def _name_encoder(
 ) -> NameEncoder:
   inputs = EncoderInputs(0, jnp.float32, workdir.architecture())
   encoder = nnx.eval_shape(lambda: config.encoder.build(inputs, nnx.Rngs(0)))
-  graphdef, params = nnx.split(encoder)
-  leaves = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
-  encoder = nnx.merge(graphdef, from_paths(params, leaves))
+  encoder = filled(encoder, weights, _ENCODER)
   return NameEncoder(config.head.descriptor, workdir.subwords(), encoder)
 
 
@@ -161,12 +158,12 @@ def start_descriptors(
   E] are those of the other nodes of the head's graph, ignored without a graph.
   Do not use the descriptors of `state` afterwards.
   """
-  params = by_path(state.params)
+  params, changed = by_path(state.params), {}
   for name, values in ((DESCRIPTORS, rows), (CONCEPTS, others)):
     if name in params and values is not None:
       padded = np.zeros(params[name].shape, np.float32)
       padded[: len(values)] = values
-      params[name] = replace_values(params[name], padded)
+      changed[name] = replace_values(params[name], padded)
   bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(
@@ -175,7 +172,7 @@ def start_descriptors(
       bare,
       len(rows),
     )
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+  return state.with_params(changed)
 
 
 def save_words(path: str | os.PathLike, words: WordVectors) -> None:
@@ -217,8 +214,7 @@ def start_view_names(
   first = np.full(like.shape, PAD, np.int32)
   for row, length in enumerate(lengths):
     first[row, :length] = pieces[row][:length]
-  params[VIEW_NAMES] = replace_values(like, first)
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+  return state.with_params({VIEW_NAMES: replace_values(like, first)})
 
 
 def encoded_labels(space: LabelSpace) -> Labels:

@@ -1,6 +1,5 @@
 """Starts a run from an encoder's folder, which is not needed afterwards."""
 
-import dataclasses
 from typing import Any
 
 from absl import logging
@@ -21,7 +20,7 @@ from xjax.networks.pretrained.architecture import (
 from xjax.networks.pretrained.convert import parameter_shapes
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.networks.text_model import TextModelConfig
-from xjax.train.parameters import by_path, from_paths, replace_values
+from xjax.train.parameters import by_path, replace_values
 from xjax.train.saved_steps import complete_steps
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
@@ -123,12 +122,12 @@ def start_encoder(state: TrainState, model: TextModelConfig) -> TrainState:
   wanted = parameter_shapes(folder.architecture, model.pooling.pooler)
   # Only a pooler can be without pretrained weights; it keeps its fresh weights.
   wanted = wanted.keys() & weights.keys()
-  for path in wanted:
-    params[path] = replace_values(params[path], weights[path])
   if is_host0():
     size = sum(weights[path].size for path in wanted)
     logging.info('%s: %d pretrained weights', folder.path, size)
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+  return state.with_params(
+    {path: replace_values(params[path], weights[path]) for path in wanted}
+  )
 
 
 def _small(

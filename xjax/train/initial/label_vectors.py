@@ -45,7 +45,7 @@ from xjax.train.initial.warm_start import WarmStarted
 from xjax.train.parameters import (
   PIECE_VECTORS,
   by_path,
-  from_paths,
+  filled,
   replace_values,
 )
 from xjax.train.state import TrainState
@@ -109,7 +109,7 @@ def start_label_vectors(
   # The rows of padding become 0.
   is_taken_L1 = np.pad(is_taken_L, (0, len(rows_LD) - n_labels))[:, None]
   params[_KERNEL] = replace_values(kernel_LD, rows_LD, ~is_taken_L1)
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+  return state.with_params(params)
 
 
 def _first_table(
@@ -291,9 +291,8 @@ def _frozen_modules(
     encoder = saving.build(inputs, rngs)
     return encoder, Transform(encoder, rngs=rngs)
 
-  modules = []
-  for module, prefix in zip(nnx.eval_shape(build), (_ENCODER, _TRANSFORM)):
-    graphdef, like = nnx.split(module)
-    leaves = {path: np.asarray(params[prefix + path]) for path in by_path(like)}
-    modules.append(nnx.merge(graphdef, from_paths(like, leaves)))
-  return tuple(modules)
+  encoder, transform = nnx.eval_shape(build)
+  return (
+    filled(encoder, params, _ENCODER),
+    filled(transform, params, _TRANSFORM),
+  )

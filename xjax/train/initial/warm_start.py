@@ -44,7 +44,6 @@ from xjax.train.parameters import (
   VIEW_VECTORS,
   WORD_VECTORS,
   by_path,
-  from_paths,
   replace_values,
 )
 from xjax.train.saved_steps import best_step, check_checkpoint
@@ -125,10 +124,12 @@ def warm_start(
     for name, source in sources.items()
   }
   saved = read_some(*checkpoint, wanted)
-  merged = dict(ours)
-  for name, source_rows in sources.items():
-    merged[name] = _replaced(ours[name], saved[name], source_rows)
-  state = dataclasses.replace(state, params=from_paths(state.params, merged))
+  state = state.with_params(
+    {
+      name: _replaced(ours[name], saved[name], source_rows)
+      for name, source_rows in sources.items()
+    }
+  )
   describes = not head_fault and _width(ours) == _width(theirs) != ()
   taken = WarmStarted(
     descriptor_run=workdir if describes else None,

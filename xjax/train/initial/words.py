@@ -1,7 +1,6 @@
 """Starts a run from pretrained word vectors, and matches two vocabularies."""
 
 from collections.abc import Sequence
-import dataclasses
 import os
 
 import numpy as np
@@ -11,12 +10,7 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.word_vectors import read_word_vectors, vector_dim
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.networks.encoders.encoder import InputConfig
-from xjax.train.parameters import (
-  WORD_VECTORS,
-  by_path,
-  from_paths,
-  replace_values,
-)
+from xjax.train.parameters import WORD_VECTORS, by_path, replace_values
 from xjax.train.state import TrainState
 
 
@@ -74,12 +68,12 @@ def start_words(
   if not path:
     return state, None
   words = read_word_vectors(path, vocab)
-  params = by_path(state.params)
-  params[WORD_VECTORS] = replace_values(
-    params[WORD_VECTORS], words.vectors, words.has_vector[:, None]
+  vectors = replace_values(
+    by_path(state.params)[WORD_VECTORS],
+    words.vectors,
+    words.has_vector[:, None],
   )
-  params = from_paths(state.params, params)
-  return dataclasses.replace(state, params=params), words.has_vector
+  return state.with_params({WORD_VECTORS: vectors}), words.has_vector
 
 
 def _path(config: InputConfig) -> str:
