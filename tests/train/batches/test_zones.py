@@ -5,8 +5,7 @@ import pytest
 
 from xjax.core.types import PAD, Ragged
 from xjax.data.text.words import UNKNOWN_ID
-from xjax.train.batches.dense import EvalBatches, TrainBatches
-from xjax.train.batches.zones import Zones
+from xjax.train.batches.dense import EvalBatches, TrainBatches, Zones
 
 DOCUMENTS = [
   [[5, 6, 7], [8]],

@@ -113,11 +113,6 @@ def pulled_loss(
   def logits(chunk_rows, shared, floats):
     return labels.logits(replace_floats(floats), chunk_rows, shared)
 
-  def add_chunk(normaliser, span):
-    chunk_rows = labels.place(span).cut(rows)
-    logits_BC = logits(chunk_rows, shared, floats)
-    return labels.add(normaliser, logits_BC, span)
-
   def body(carry, span):
     total, d_rows, d_wide = carry
     place = labels.place(span)
@@ -127,10 +122,9 @@ def pulled_loss(
     d_rows = place.write(d_rows, split_floats(d_chunk)[0])
     return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
 
-  if loss.normalised:
-    documents = len(jax.tree.leaves(features)[0])
-    normaliser = labels.scan(add_chunk, Normaliser.start(documents))
-    loss = normaliser.normalised(loss, axes)
+  documents = len(jax.tree.leaves(features)[0])
+  fixed = functools.partial(logits, shared=shared, floats=floats)
+  loss = normalised_loss(loss, labels, rows, fixed, documents, axes)
   # Sums over chunks are float32, whatever the dtype of the products is.
   wide = jax.tree.map(
     lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
@@ -147,6 +141,34 @@ def pulled_loss(
     lax.psum(d_shared, (DATA, LABEL)),
     replace_floats(d_floats, gradient=True),
   )
+
+
+def normalised_loss(
+  loss: ChunkLoss,
+  labels: Any,
+  rows: Any,
+  logits: Callable[[Any], jax.Array],
+  documents: int,
+  axes: tuple[str, ...],
+) -> ChunkLoss:
+  """Returns the loss with its sums over labels, in a pass of its own if needed.
+
+  `logits` computes the logits of a chunk from the chunk's rows.
+  """
+  if not loss.normalised:
+    return loss
+
+  def add_chunk(normaliser, span):
+    return labels.add(normaliser, logits(labels.place(span).cut(rows)), span)
+
+  sums = labels.scan(add_chunk, Normaliser.start(documents))
+  highest_B = lax.pmax(sums.highest_B, axes)
+  base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
+  sum_B = lax.psum(sums.sum_B * jnp.exp(sums.highest_B - base_B), axes)
+  # A row without any label gets 0 instead of -inf, so that the row adds 0 to
+  # the loss.
+  log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
+  return loss.with_normaliser(log_B, lax.psum(sums.gold_B, axes))
 
 
 class AllLabels:
@@ -289,13 +311,3 @@ class Normaliser(NamedTuple):
       self.sum_B * jnp.exp(self.highest_B - base_B) + new_B,
       self.gold_B + gold_BP.sum(axis=1),
     )
-
-  def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:
-    """Returns the loss, normalised by the sums over labels of all shards."""
-    highest_B = lax.pmax(self.highest_B, axes)
-    base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
-    sum_B = lax.psum(self.sum_B * jnp.exp(self.highest_B - base_B), axes)
-    # A row without any label gets 0 instead of -inf, so that the row adds 0 to
-    # the loss.
-    log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
-    return loss.with_normaliser(log_B, lax.psum(self.gold_B, axes))

@@ -44,8 +44,8 @@ from xjax.networks.heads.shortlist import (
 )
 from xjax.networks.heads.streaming import (
   AllLabels,
-  Normaliser,
   labels_per_loss,
+  normalised_loss,
 )
 from xjax.networks.rows.kahan import LEFT_OUT, kahan_step
 from xjax.networks.rows.storage import (
@@ -160,17 +160,13 @@ def _shard_step(
   # are divided in `terms`.
   divisor = 1 if listed else labels_per_loss(loss, head.n_labels)
 
-  def add_chunk(normaliser, span):
-    chunk_rows = labels.place(span).cut(rows)
+  def logits(chunk_rows):
     kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
-    logits_BC = _chunk_logits(all_BD, chunk_rows, kernel_CD)
-    return labels.add(normaliser, logits_BC, span)
+    return _chunk_logits(all_BD, chunk_rows, kernel_CD)
 
   # This pass ends before `body` changes the first row, since `body` needs the
   # loss that it returns.
-  if loss.normalised:
-    normaliser = labels.scan(add_chunk, Normaliser.start(len(all_BD)))
-    loss = normaliser.normalised(loss, head.axes)
+  loss = normalised_loss(loss, labels, rows, logits, len(all_BD), head.axes)
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, span):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 
@@ -32,13 +33,8 @@ from xjax.data.vectors.feature_files import (
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.networks.batch import TokenBatch
 from xjax.train.batches.candidates import TrainShortlists
-from xjax.train.batches.dense import (
-  EvalBatches,
-  Rows,
-  TrainBatches,
-)
+from xjax.train.batches.dense import EvalBatches, Rows, TrainBatches, Zones
 from xjax.train.batches.packing import Packing, possible_rows
-from xjax.train.batches.zones import Zones
 
 _FEW_ROWS = 1024  # splits are judged in batches of this size or more
 _NEEDS_FEATURES = (
@@ -119,13 +115,10 @@ class TokenReader:
       self._rows(Documents.of_split(split)),
       split.gold.keep(split.gold.values < n_labels),
       batch_size=batch_size,
-      buckets=self.data.tokens.buckets,
       seed=seed,
-      share=self.share,
       workers=self.data.workers,
-      padding=self._padding,
-      packing=self._packing(accumulate),
       shortlists=shortlists,
+      **self._layout(accumulate),
     )
 
   def batches(self, documents: Documents) -> EvalBatches:
@@ -239,24 +232,20 @@ class TokenReader:
   def _split_zones(self, tokens: Ragged) -> Ragged | Zones:
     return Zones.of(tokens) if self.data.tokens.by_zone else tokens
 
-  @property
-  def _padding(self) -> int:
-    return PAD_ID if self.vocab is None else self.vocab.pad_id
-
   def _packing(self, accumulate: int = 1) -> Packing | None:
     packed = self.data.tokens.packed
     return Packing(self.share.of, accumulate) if packed else None
 
+  def _layout(self, accumulate: int = 1) -> dict[str, Any]:
+    return {
+      'buckets': self.data.tokens.buckets,
+      'share': self.share,
+      'padding': PAD_ID if self.vocab is None else self.vocab.pad_id,
+      'packing': self._packing(accumulate),
+    }
+
   def _once(self, rows: Rows, gold: Ragged, batch_size: int) -> EvalBatches:
-    return EvalBatches(
-      rows,
-      gold,
-      batch_size=batch_size,
-      buckets=self.data.tokens.buckets,
-      share=self.share,
-      padding=self._padding,
-      packing=self._packing(),
-    )
+    return EvalBatches(rows, gold, batch_size=batch_size, **self._layout())
 
 
 def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
