@@ -170,7 +170,9 @@ class TextModel(nnx.Module):
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
-    lengths_B = _encoded_lengths(batch)
+    lengths_B = batch.lengths_B
+    if lengths_B.ndim > 1:  # of zones, which the encoder turns into vectors
+      lengths_B = (lengths_B > 0).sum(axis=1, dtype=jnp.int32)
     tokens = TokenFeatures(hidden_BTD, lengths_B, self.summary_last)
     return tokens if self.pooling is None else self.pooling(tokens, rngs)
 
@@ -277,12 +279,6 @@ def _real_tokens(steps: int, batch: TokenBatch) -> jax.Array:
   return jnp.arange(steps).reshape(-1, *[1] * lengths.ndim) < lengths
 
 
-def _encoded_lengths(batch: TokenBatch) -> jax.Array:
-  if batch.lengths_B.ndim == 1:
-    return batch.lengths_B
-  return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)
-
-
 def build(
   config: TextModelConfig,
   *,
@@ -319,6 +315,10 @@ def build(
   bias = None if label_priors is None else initial_biases(label_priors)
   none = np.zeros(n_labels, bool)
   unseen, hidden = (none if x is None else x for x in (unseen, hidden))
+  if config.head.levels is not None and levels is None:
+    levels = LabelLevels.even([*config.head.levels.sizes, n_labels])
+  if config.reads_parents and hierarchy is None:
+    hierarchy = Hierarchy.flat(n_labels)
   embedding = config.embedding.build(vocab_size, rngs)
   dim = 0 if embedding is None else embedding.dim
   encoder = config.encoder.build(EncoderInputs(dim, dtype, architecture), rngs)
@@ -333,8 +333,8 @@ def build(
     descriptor_dim=dim or encoder.dim,
     counts_L=train_counts,
     joined=max(1, len(config.encoder.joined)),
-    levels=_levels(config, levels, n_labels),
-    hierarchy=_hierarchy(config, hierarchy, n_labels),
+    levels=levels,
+    hierarchy=hierarchy,
     encoder=encoder,
   )
   head = config.head.build(inputs, rngs)
@@ -356,22 +356,6 @@ def build(
     dtype=dtype,
     summary_last=architecture is not None and architecture.summary_last,
   )
-
-
-def _levels(
-  config: TextModelConfig, levels: LabelLevels | None, n_labels: int
-) -> LabelLevels | None:
-  if config.head.levels is None or levels is not None:
-    return levels
-  return LabelLevels.even([*config.head.levels.sizes, n_labels])
-
-
-def _hierarchy(
-  config: TextModelConfig, hierarchy: Hierarchy | None, n_labels: int
-) -> Hierarchy | None:
-  if not config.reads_parents or hierarchy is not None:
-    return hierarchy
-  return Hierarchy.flat(n_labels)
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

@@ -51,8 +51,7 @@ def packs(batch: TokenBatch, packing: Packing) -> list[TokenBatch]:
   fields = {
     field.name: cut(value)
     for field in dataclasses.fields(batch)
-    if field.name != 'proposed'
-    and (value := getattr(batch, field.name)) is not None
+    if (value := getattr(batch, field.name)) is not None
   }
   return [
     TokenBatch(features_BTD=None, **dict(zip(fields, values)))

@@ -78,7 +78,6 @@ class HeadConfig(ConfigPart, abstract=True):
   weighs_evenly: ClassVar[bool] = False  # EvenWeights: its loss has no weights
   levels = None  # config of the levels of clusters that the head goes down
   reads_parents = False  # needs the hierarchy of the run (HeadInputs.hierarchy)
-  max_levels = None  # most levels of labels, for heads that read parents
   appended = 0  # vectors after a document's tokens, which need positions
   # How the vectors of labels are trained before the documents are read, for
   # heads whose labels have vectors in the space of the encoder's pieces

@@ -40,7 +40,6 @@ class RowUpdateConfig(ConfigPart, abstract=True):
   """Chooses how label rows are trained."""
 
   fused: ClassVar[bool] = False  # in the pass that computes their gradient
-  momentum = 0.0  # factor of the last direction, to which the gradient is added
 
 
 @dataclasses.dataclass

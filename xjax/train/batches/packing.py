@@ -80,7 +80,9 @@ class Packing:
       pack_B = (device_B == device) & (micro_B == micro)
       placed_B3[pack_B] = first_fit(lengths_B[pack_B], width)
     row_B = placed_B3[:, 0]
-    height = _round_rows(int(row_B.max()) + 1, documents // packs)
+    # Rounded up, so that few different numbers of rows occur.
+    sizes = possible_rows(documents // packs)
+    height = next(size for size in sizes if size > row_B.max())
     row_B = (device_B * height + row_B) * self.accumulate + micro_B
     return placed_B3, row_B, height * packs
 
@@ -106,8 +108,3 @@ def possible_rows(documents: int) -> list[int]:
   """Returns the possible rows of a group: eighths of `documents`, ascending."""
   step = -(-documents // _SHAPES)
   return [*range(step, documents, step), documents]
-
-
-def _round_rows(rows: int, documents: int) -> int:
-  """Rounds up a group's number of rows, so that few different numbers occur."""
-  return min(n for n in possible_rows(documents) if n >= rows)
