@@ -163,7 +163,7 @@ def test_filters_longer_than_the_head():
   assert_same((ids[1], found[1]), by_definition(scores, K, EVERYTHING))
   with pytest.raises(
     ValueError,
-    match='the last axis of allowed_L has the length 299, which is less than '
+    match='the last axis of allowed has the length 299, which is less than '
     'the number of labels, 300',
   ):
     streamed(scores, allowed=long[:299])

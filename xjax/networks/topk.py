@@ -69,7 +69,7 @@ def head_topk(
       row,
       P(),
       BATCH,
-      {name: _filter_spec(name, head.axes) for name in filters},
+      jax.tree.map(functools.partial(_filter_spec, head.axes), filters),
     ),
     out_specs=P(None, DATA),
     check_vma=False,
@@ -114,12 +114,12 @@ def restricted_topk(
   return ids, scores
 
 
-def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
-  """Returns how a filter is divided over the mesh."""
-  if name != 'allowed_BL':
+def _filter_spec(axes: tuple[str, ...], x: jax.Array) -> P:
+  """Returns how a filter, [L] or [B, L], is divided over the mesh."""
+  if x.ndim == 1:
     return row_spec(axes)
-  # Its labels are divided like label rows, and its documents like the documents
-  # that a device scores.
+  # Labels are divided like label rows, and documents like the documents that a
+  # device scores.
   documents = None if DATA in axes else DATA
   return P(documents, *row_spec(axes))
 
@@ -132,8 +132,7 @@ def _filters(n_labels, weights, slices, allowed) -> dict[str, Any]:
     # Stacking would copy the arrays.
     filters['slices_L'] = tuple(jnp.asarray(x, bool) for x in slices)
   if allowed is not None:
-    allowed = jnp.asarray(allowed, bool)
-    filters['allowed_L' if allowed.ndim == 1 else 'allowed_BL'] = allowed
+    filters['allowed'] = jnp.asarray(allowed, bool)
   for name, arrays in filters.items():
     for x in jax.tree.leaves(arrays):
       if x.shape[-1] < n_labels:
@@ -208,8 +207,6 @@ def _scores(logits_BC, real_C, filters, sigmoid) -> jax.Array:
     if sigmoid != AS_LOGITS:
       scores_BC = sigmoid[0] * scores_BC + sigmoid[1]
     scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])
-  if 'allowed_L' in filters:
-    allowed_BC = allowed_BC & filters['allowed_L']
-  if 'allowed_BL' in filters:
-    allowed_BC = allowed_BC & filters['allowed_BL']
+  if 'allowed' in filters:
+    allowed_BC = allowed_BC & filters['allowed']
   return jnp.where(allowed_BC, scores_BC, -jnp.inf)
