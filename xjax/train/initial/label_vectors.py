@@ -54,7 +54,6 @@ _ENCODER, _TRANSFORM = 'encoder/', 'head/transform/'
 _KERNEL, _SPECIAL = 'head/kernel', 'head/special'
 _MASKS = ('[MASK]', '<mask>')
 _STREAM = 2**31 + 1  # of random keys; steps of training have smaller numbers
-_NAMES = 4096  # number of names that are split into pieces at a time
 
 
 def start_label_vectors(
@@ -144,12 +143,10 @@ def name_vectors(
 ) -> np.ndarray:
   """Returns the sum of the piece vectors of each name, or a row of `others`."""
   vectors = others.copy()
-  for first in range(0, len(labels), _NAMES):
-    some = labels[first : first + _NAMES]
-    texts = [label.name for label in some]
-    for row, pieces in enumerate(tokenizer.pieces_of(texts), first):
-      if len(pieces):
-        vectors[row] = words[pieces].sum(axis=0)
+  names = [label.name for label in labels]
+  for row, pieces in enumerate(tokenizer.pieces_of(names)):
+    if len(pieces):
+      vectors[row] = words[pieces].sum(axis=0)
   return vectors
 
 
