@@ -208,23 +208,19 @@ def _exported_config(config: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-# Our names of the parameters, and their names in the folders of BERT (also the
-# old spelling) and RoBERTa.
+# The names of parameters in the folders of BERT (also the old spelling) and of
+# RoBERTa, and our names.
+_PREFIXES = 'cls.predictions.transform.', 'lm_head.'
 _NAMES = {
-  'dense/kernel': ('transform.dense.weight', 'dense.weight'),
-  'dense/bias': ('transform.dense.bias', 'dense.bias'),
-  'norm/scale': (
-    'transform.LayerNorm.weight',
-    'transform.LayerNorm.gamma',
-    'layer_norm.weight',
-  ),
-  'norm/bias': (
-    'transform.LayerNorm.bias',
-    'transform.LayerNorm.beta',
-    'layer_norm.bias',
-  ),
+  'dense.weight': 'dense/kernel',
+  'dense.bias': 'dense/bias',
+  'LayerNorm.weight': 'norm/scale',
+  'LayerNorm.gamma': 'norm/scale',
+  'LayerNorm.bias': 'norm/bias',
+  'LayerNorm.beta': 'norm/bias',
+  'layer_norm.weight': 'norm/scale',
+  'layer_norm.bias': 'norm/bias',
 }
-_PREFIXES = 'cls.predictions.', 'lm_head.'
 
 
 def language_transform(folder: ModelFolder) -> dict[str, np.ndarray] | None:
@@ -235,18 +231,12 @@ def language_transform(folder: ModelFolder) -> dict[str, np.ndarray] | None:
   """
   files = WeightFiles.of(folder.path)
   names = {
-    path: next(
-      (
-        prefix + name
-        for prefix in _PREFIXES
-        for name in endings
-        if prefix + name in files.headers
-      ),
-      None,
-    )
-    for path, endings in _NAMES.items()
+    path: prefix + name
+    for prefix in _PREFIXES
+    for name, path in _NAMES.items()
+    if prefix + name in files.headers
   }
-  if None in names.values():
+  if len(names) < len(set(_NAMES.values())):
     return None
   tensors = files.read(names.values())
   arrays, dim = {}, folder.architecture.dim
