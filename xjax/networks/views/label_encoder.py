@@ -37,10 +37,9 @@ def encoded_nodes(hierarchy: Hierarchy) -> np.ndarray:
   chosen = np.arange(len(hierarchy)) < hierarchy.n_labels
   front = np.arange(hierarchy.n_labels)
   while len(front):
+    chosen[front] = True
     front = np.unique(above[front])
     front = front[front != PAD]
-    front = front[~chosen[front]]
-    chosen[front] = True
   return np.flatnonzero(chosen)
 
 
