@@ -10,15 +10,20 @@ its bound.
 """
 
 from collections.abc import Callable
-import subprocess
 import sys
-import tempfile
 import time
 
 from absl import app, flags
 import jax
 import jax.numpy as jnp
-from measurement import HERE, memory, peer_python, seconds_of, use_cores
+from measurement import (
+  HERE,
+  memory,
+  outputs_of,
+  peer_python,
+  seconds_of,
+  use_cores,
+)
 import numpy as np
 
 from xjax.core.mesh import make_mesh, put_batch
@@ -70,28 +75,20 @@ def main(argv: list[str]) -> None:
 
 
 def run(command: list) -> dict[str, np.ndarray]:
-  """Runs one side in its own process, with npz files in and out."""
+  """Runs one side in its own process, with the same batch and sizes."""
   config = Config()
   rng = np.random.default_rng(0)
   shape = SIZES['batch'], SIZES['length']
-  with tempfile.TemporaryDirectory() as folder:
-    inputs, outputs = f'{folder}/in.npz', f'{folder}/out.npz'
-    np.savez(
-      inputs,
-      **SIZES,
-      tokens=rng.integers(2, SIZES['vocab'], shape),
-      positives=rng.integers(0, SIZES['labels'], (shape[0], 5)),
-      embedding_dropout=config.model.embedding.dropout,
-      encoder_dropout=config.model.encoder.dropout,
-      learning_rate=config.train.learning_rate,
-      steps=_STEPS.value + 2,  # the first two steps compile or allocate
-    )
-    done = subprocess.run(
-      [*command, inputs, outputs], stderr=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-      sys.exit(done.stderr)
-    return dict(np.load(outputs, allow_pickle=False))
+  return outputs_of(
+    command,
+    **SIZES,
+    tokens=rng.integers(2, SIZES['vocab'], shape),
+    positives=rng.integers(0, SIZES['labels'], (shape[0], 5)),
+    embedding_dropout=config.model.embedding.dropout,
+    encoder_dropout=config.model.encoder.dropout,
+    learning_rate=config.train.learning_rate,
+    steps=_STEPS.value + 2,  # the first two steps compile or allocate
+  )
 
 
 def report(outputs: dict[str, dict[str, np.ndarray]]) -> int:

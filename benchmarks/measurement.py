@@ -1,6 +1,6 @@
 """Measures time and memory, and runs sides that take turns in processes.
 
-It needs no library, so that the sides of other libraries can import it too.
+It imports no library, so that the sides of other libraries can use it too.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -47,6 +48,22 @@ def peer_python() -> str:
   script = HERE.parent / 'tests' / 'parity' / 'peers.sh'
   done = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True)
   return done.stdout.strip()
+
+
+def outputs_of(command: list, **inputs: Any) -> dict[str, Any]:
+  """Runs a process with arrays in IN.npz; returns those that it writes.
+
+  Its last arguments are IN.npz and OUT.npz.
+  """
+  import numpy as np
+
+  with tempfile.TemporaryDirectory() as folder:
+    paths = f'{folder}/in.npz', f'{folder}/out.npz'
+    np.savez(paths[0], **inputs)
+    done = subprocess.run([*command, *paths], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+      sys.exit(done.stderr)
+    return dict(np.load(paths[1], allow_pickle=False))
 
 
 class Side:

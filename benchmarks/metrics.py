@@ -13,13 +13,18 @@ cores:
 Prints seconds and memory; exits with 1 if a bound is missed.
 """
 
-import subprocess
 import sys
-import tempfile
 import time
 
 from absl import app, flags
-from measurement import HERE, memory, peer_python, seconds_of, use_cores
+from measurement import (
+  HERE,
+  memory,
+  outputs_of,
+  peer_python,
+  seconds_of,
+  use_cores,
+)
 import numpy as np
 
 from xjax.core.types import Ragged, ScoreKind
@@ -40,7 +45,7 @@ _PART = flags.DEFINE_enum(
   'part',
   None,
   ['limit', 'ours', 'bootstrap', 'large'],
-  'Run only this part; the argument is OUT.npz.',
+  'Run only this part; the arguments are IN.npz, which is empty, and OUT.npz.',
 )
 
 
@@ -48,27 +53,13 @@ def main(argv: list[str]) -> None:
   """Runs all parts and compares."""
   use_cores(2)
   if _PART.value:
-    np.savez(argv[1], **PARTS[_PART.value]())
+    np.savez(argv[2], **PARTS[_PART.value]())
     return
-  outputs = {
-    part: run([sys.executable, __file__, '--part', part]) for part in PARTS
-  }
+  ours = [sys.executable, __file__, '--part']
+  outputs = {part: outputs_of([*ours, part]) for part in PARTS}
   peer = [peer_python(), HERE / 'metrics_peer.py']
-  outputs['napkinXC'] = run(peer, needs_problem=True)
+  outputs['napkinXC'] = outputs_of(peer, **problem(*SIZES['usual']))
   sys.exit(report(outputs))
-
-
-def run(command: list, needs_problem: bool = False) -> dict[str, np.ndarray]:
-  """Runs one part in its own process, with the problem in a file if needed."""
-  with tempfile.TemporaryDirectory() as folder:
-    out = f'{folder}/out.npz'
-    if needs_problem:
-      np.savez(f'{folder}/in.npz', **problem(*SIZES['usual']))
-      command = [*command, f'{folder}/in.npz']
-    done = subprocess.run([*command, out], stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-      sys.exit(done.stderr)
-    return dict(np.load(out, allow_pickle=False))
 
 
 def problem(n_docs: int, n_labels: int) -> dict[str, np.ndarray]:

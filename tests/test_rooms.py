@@ -25,11 +25,11 @@ BUDGETS = {
   'train': 3_350,
   'models': 7_900,
   'run': 2_900,
-  'sweep': 950,
+  'sweep': 850,
   'plan': 650,
   'report': 3_600,
-  'configs': 1_650,
-  'commands': 1_400,
+  'configs': 1_550,
+  'commands': 1_300,
 }
 
 

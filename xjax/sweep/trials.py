@@ -85,9 +85,8 @@ def fixed_trials(search: Search) -> list[Mapping[str, Any]] | None:
 
 def count_trials(search: Search) -> int:
   """Returns the number of trials of a search."""
-  if isinstance(search, Tpe):
-    return search.n_trials
-  return len(fixed_trials(search))
+  rows = fixed_trials(search)
+  return search.n_trials if rows is None else len(rows)
 
 
 def with_trials(sweep: Sweep, number: int | None) -> Sweep:

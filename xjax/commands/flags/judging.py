@@ -30,7 +30,7 @@ _FIELDS = {'metrics': 'kinds', 'protocol': 'protocols', 'label_order': 'labels'}
 
 def define_judging() -> None:
   """Defines all flags that choose what is judged, and how."""
-  _tuple('metrics', str, (), 'Metrics to print, such as P,nDCG (default: all).')
+  _tuple('metrics', 'Metrics to print, such as P,nDCG (default: all).')
   flags.DEFINE_enum(
     'similarity',
     'none',
@@ -45,17 +45,17 @@ def define_judging() -> None:
   )
   _tuple(
     'alphas',
-    float,
-    (0.5,),
     'Values of `a` for the metric coverage[a=...]@k; each is a recall from 0 '
     'to 1.',
+    float,
+    (0.5,),
   )
   _tuple(
     'draws',
-    int,
-    (1000,),
     'Values of `n` for the metric coverage[n=...]@k; each is a number of drawn '
     'documents.',
+    int,
+    (1000,),
   )
   define_conventions()
 
@@ -64,15 +64,13 @@ def define_conventions() -> None:
   """Defines the flags for cut-offs, protocols and intervals of all metrics."""
   _tuple(
     'ks',
-    int,
-    (),
     'Cut-offs k of metrics (default: the cut-offs of the run, or 1,3,5,10).',
+    int,
   )
   _tuple(
     'protocol',
-    str,
-    ('xjax',),
     'Protocols to judge by; `all` shows every protocol in its own column.',
+    default=('xjax',),
   )
   flags.DEFINE_bool('ci', False, 'Add bootstrap intervals to every metric.')
   define_shared()
@@ -81,14 +79,13 @@ def define_conventions() -> None:
 def define_shared() -> None:
   """Defines the flags that evaluate, report and compare all have."""
   _tuple(
-    *('propensity', float, ()),
+    'propensity',
     'A and B of the propensity formula (default: the values of the run, or '
     '0.55,1.5).',
+    float,
   )
   _tuple(
     'slices',
-    str,
-    (),
     'Additional slices, such as bin:1-9, level:2 or a file of label ids.',
   )
   flags.DEFINE_string('labels', '', 'File of label descriptors.')
@@ -136,8 +133,10 @@ def define_companions() -> None:
   )
 
 
-def _tuple(name: str, element: type, default: tuple, text: str) -> None:
-  flags.DEFINE(TupleParser(element), name, tuple(default), text)
+def _tuple(
+  name: str, text: str, element: type = str, default: tuple = ()
+) -> None:
+  flags.DEFINE(TupleParser(element), name, default, text)
 
 
 def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
