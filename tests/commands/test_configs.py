@@ -7,14 +7,14 @@ import re
 import pytest
 
 from tests.fixtures.shrink import shrink
+from tests.golden.shipped_configs import config_of, names
 from xjax.core.errors import ConfigError
 from xjax.models.config_check import check_config
 from xjax.models.config_json import to_json
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config, shipped_configs
-from xjax.sweep.config import Range
 from xjax.sweep.session import read_sweep
-from xjax.sweep.trials import check_sweep, override
+from xjax.sweep.trials import check_sweep
 from xjax.train.neural_train import NeuralTrain
 
 SHIPPED = shipped_configs()
@@ -22,28 +22,12 @@ VARIANTS = {
   name: [f'{name}:{variant}' for variant in config.variants]
   for name, config in SHIPPED.items()
 }
-CONFIGS = [each for name in SHIPPED for each in VARIANTS[name] or [name]]
+CONFIGS = names()
 SWEEPS = [config for config in CONFIGS if config.startswith('sweep_')]
 
 # Sweeps have the configs of other files: of each file one trial is enough.
 TRAINED = [config for config in CONFIGS if config not in SWEEPS]
 TRAINED += [name for name in SHIPPED if name.startswith('sweep_')]
-
-
-def sweep_of(name: str):
-  return read_sweep(config_file(name))
-
-
-def trial_of(name: str):
-  """A config as it stands; of a sweep with the last values of its space."""
-  if not name.startswith('sweep_'):
-    return named_config(name)
-  space = sweep_of(name).search.space
-  values = {
-    key: values.high if isinstance(values, Range) else values[-1]
-    for key, values in space.items()
-  }
-  return override(named_config(name), values)
 
 
 @pytest.mark.parametrize('name', SHIPPED)
@@ -73,10 +57,10 @@ def test_the_first_variant_is_the_default(name):
 
 @pytest.mark.parametrize('name', SWEEPS)
 def test_every_trial_is_valid(name):
-  check_sweep(sweep_of(name), named_config(name), seeds=5)
+  check_sweep(read_sweep(config_file(name)), named_config(name), seeds=5)
 
 
-SMALL = {name: shrink(trial_of(name)) for name in TRAINED}
+SMALL = {name: shrink(config_of(name)) for name in TRAINED}
 
 
 def choices(part, path=()):

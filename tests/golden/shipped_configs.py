@@ -34,7 +34,7 @@ def names() -> list[str]:
 
 def shrunk(name: str) -> Any:
   """Returns a small form of a config, which reads no files."""
-  config = shrink(_config_of(name))
+  config = shrink(config_of(name))
   data = dataclasses.replace(config.data, **CORPUS)
   # Without patience of as many steps, most runs would end after two.
   steps = {
@@ -50,7 +50,7 @@ def shrunk(name: str) -> Any:
   return dataclasses.replace(config, data=data, train=train, eval=judging)
 
 
-def _config_of(name: str) -> Any:
+def config_of(name: str) -> Any:
   """Returns a config; that of a sweep has the last values of its space."""
   config = named_config(name)
   if not name.startswith('sweep_'):
