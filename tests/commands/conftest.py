@@ -31,8 +31,6 @@ N_DOCS, N_TRAIN, L = 40, 120, 12
 
 @dataclasses.dataclass
 class Done:
-  """Holds the output of a command."""
-
   stdout: str
   stderr: str
 
@@ -125,7 +123,6 @@ def own_flags() -> Iterator[None]:
 
 @pytest.fixture(scope='session')
 def evaluate(run_main) -> Callable[..., Done]:
-  """Runs xjax evaluate here."""
   return functools.partial(run_main, 'evaluate')
 
 

@@ -28,7 +28,6 @@ from xjax.run.strategies.strategy_request import StrategyKind
 
 
 def call(monkeypatch, capsys, *words: str) -> tuple[int, str, str]:
-  """Returns the exit code of `xjax ...` and what it printed."""
   monkeypatch.setattr(sys, 'argv', ['xjax', *words])
   code = 0
   try:

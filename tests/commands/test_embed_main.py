@@ -35,7 +35,6 @@ def folder(tmp_path_factory):
 
 
 def command(folder):
-  """Returns the words of a command that writes folder/vectors."""
   return (
     'embed',
     '--config=frozen_features',
@@ -48,7 +47,6 @@ def command(folder):
 
 @pytest.fixture(scope='module')
 def embedded(run_main, folder):
-  """Returns the finished command, whose vectors are in folder/vectors."""
   return run_main(*command(folder))
 
 

@@ -101,7 +101,6 @@ def test_intervals_have_the_values_in_them(judged):
 
 @pytest.fixture(scope='module')
 def usual(judged):
-  """Returns the results without any of these flags."""
   return judged()
 
 

@@ -17,7 +17,35 @@ import numpy as np
 from safetensors.numpy import save
 
 from tests.faults.damage import BERT, bert_tensors, matrix
+from tests.fixtures.pipes import piped
+from tests.fixtures.shrink import shrink
+from tests.fixtures.sparse_runs import RUNS, config_of
+from xjax.data.config import OnError
+from xjax.data.files.faults import Faults
+from xjax.data.formats import eurlex57k
+from xjax.data.formats.corpus_builder import CorpusBuilder
+from xjax.data.formats.htc import HtcData
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own import OwnData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.labels import read_new_labels
+from xjax.data.load import load_corpus, read_input
+from xjax.data.schema import Label, LabelSpace
+from xjax.data.text.word_vectors import read_word_vectors
+from xjax.data.text.words import Vocabulary
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.request import JudgeRequest
+from xjax.models.config_check import check_config
+from xjax.models.contract import Config, load_config
+from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.report.sources import read_runs
+from xjax.run.evaluate import evaluate_files
+from xjax.run.fit import fit
+from xjax.run.predict_file import predict_file
 from xjax.sweep.config import Grid, Sweep
+from xjax.sweep.session import SweepFolder
+from xjax.sweep.store import Store
 
 DOCUMENTS = b''.join(
   b'{"id": "d%d", "text": "one \\u00e9 %d", "labels": ["a", "b"]}\n' % (i, i)
@@ -99,8 +127,6 @@ class Changed(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-  """Holds a kind of input."""
-
   files: dict[str, bytes]  # name -> sound content; one of them is changed
   # Reads the folder, and returns the number of documents that were read from
   # the first file, or None if the input has no documents.
@@ -114,17 +140,6 @@ def file_kinds() -> dict[str, Kind]:
 
 
 def _corpora() -> dict[str, Kind]:
-  """Returns the forms of documents."""
-  from xjax.data.config import OnError
-  from xjax.data.formats.htc import HtcData
-  from xjax.data.formats.jsonl import JsonlData
-  from xjax.data.formats.own import OwnData
-  from xjax.data.formats.xc_features import XcFeaturesData
-  from xjax.data.formats.xc_text import XcRepoData
-  from xjax.data.labels import read_new_labels
-  from xjax.data.load import load_corpus, read_input
-  from xjax.data.schema import Label, LabelSpace
-
   skipping = functools.partial(JsonlData, on_error=OnError.SKIP)
   space = LabelSpace((Label('a', 'A'),), np.ones(1, np.int32), 3, 1)
 
@@ -178,10 +193,6 @@ def _archive() -> bytes:
 
 def _laws(path: pathlib.Path) -> None:
   """Reads an archive of EURLEX57K, without preparing it for random access."""
-  from xjax.data.files.faults import Faults
-  from xjax.data.formats import eurlex57k
-  from xjax.data.formats.corpus_builder import CorpusBuilder
-
   faults = Faults()
   splits, concepts = eurlex57k._find_files(path / 'f.zip', faults)
   builder = CorpusBuilder(str(path), faults)
@@ -193,11 +204,6 @@ def _laws(path: pathlib.Path) -> None:
 
 
 def _scores() -> dict[str, Kind]:
-  """Returns the forms of scores of other programs."""
-  from xjax.judge.files.judged import JudgeFiles
-  from xjax.judge.request import JudgeRequest
-  from xjax.run.evaluate import evaluate_files
-
   def judged(path: pathlib.Path) -> int:
     names = {file.name: file for file in path.iterdir()}
     files = JudgeFiles(names.pop('predictions'), **names)
@@ -219,12 +225,6 @@ def _scores() -> dict[str, Kind]:
 
 
 def _models() -> dict[str, Kind]:
-  """Returns the forms of label spaces, word vectors and encoders."""
-  from xjax.data.schema import LabelSpace
-  from xjax.data.text.word_vectors import read_word_vectors
-  from xjax.data.text.words import Vocabulary
-  from xjax.networks.pretrained.model_folder import ModelFolder
-
   def vectors(path: pathlib.Path) -> None:
     read = read_word_vectors(path / 'v', Vocabulary(('of', 'the')))
     assert np.isfinite(read.vectors).all()
@@ -249,8 +249,6 @@ def _models() -> dict[str, Kind]:
 
 def parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
   """Returns the files of runs and sweeps; finished_runs has filled `runs`."""
-  from xjax.models.config_check import check_config
-  from xjax.models.contract import load_config
 
   def configured(path: pathlib.Path) -> None:
     check_config(load_config(path / 'config.json'))
@@ -288,8 +286,6 @@ def parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
 
 def _tagged(runs: pathlib.Path, workdir: pathlib.Path) -> dict[str, bytes]:
   """Lets a run predict, and returns the files that it writes."""
-  from xjax.run.predict_file import predict_file
-
   with tempfile.TemporaryDirectory() as folder:
     predict_file(workdir, str(runs / 'in.jsonl'), f'{folder}/X.jsonl', 3)
     return _contents(pathlib.Path(folder))
@@ -297,19 +293,12 @@ def _tagged(runs: pathlib.Path, workdir: pathlib.Path) -> dict[str, bytes]:
 
 def _evaluation(folder: pathlib.Path) -> object:
   """Returns the metrics and the lists of an evaluation."""
-  from xjax.report.sources import read_runs
-
   (run,) = read_runs([str(folder)])
   lists = run.predictions.lists['all']
   return run.metrics, lists.ids.tolist(), lists.scores.tolist()
 
 
 def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
-  """Returns the metrics of the lists that a run has predicted."""
-  from xjax.judge.files.judged import JudgeFiles
-  from xjax.judge.request import JudgeRequest
-  from xjax.run.evaluate import evaluate_files
-
   request = JudgeRequest(kinds=('P',))
   return [
     evaluate_files(JudgeFiles(folder / name, gold), request).metrics
@@ -319,10 +308,6 @@ def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
 
 def _sweep(folder: pathlib.Path) -> object:
   """Returns the trials of a sweep, after checks as for another start."""
-  from xjax.models.contract import Config
-  from xjax.sweep.session import SweepFolder
-  from xjax.sweep.store import Store
-
   SweepFolder.at(folder).open(SWEEP, Config(), 1)
   return Store(folder / 'sweep.db', SWEEP.search, SWEEP.pruning).trials()
 
@@ -343,10 +328,6 @@ def _contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 def _piped(path: pathlib.Path) -> int:
   """Reads documents from a pipe, which gets them in two parts."""
-  from tests.fixtures.pipes import piped
-  from xjax.data.formats.jsonl import JsonlData
-  from xjax.data.load import read_input
-
   data = (path / 'in.jsonl').read_bytes()
   with piped(path / 'pipe', data[:100], data[100:]) as pipe:
     return len(read_input(JsonlData(), str(pipe)))
@@ -354,13 +335,6 @@ def _piped(path: pathlib.Path) -> int:
 
 def finished_runs(folder: pathlib.Path) -> None:
   """Fits a small tree and a neural model, predicts, and stores a sweep."""
-  from tests.fixtures.shrink import shrink
-  from tests.fixtures.sparse_runs import RUNS, config_of
-  from xjax.models.contract import Config
-  from xjax.run.fit import fit
-  from xjax.sweep.session import SweepFolder
-  from xjax.sweep.store import Store
-
   config = config_of(*RUNS['complete'])
   data = dataclasses.replace(
     config.data, n_train=60, n_dev=20, n_labels=20, hold_out_labels=0

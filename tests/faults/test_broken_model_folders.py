@@ -26,7 +26,6 @@ LISTED = {name: SHARDS[i % 2] for i, name in enumerate(sorted(TENSORS))}
 
 @pytest.fixture
 def folder(tmp_path):
-  """A sound folder of one file."""
   path = tmp_path / 'm'
   path.mkdir()
   put_json(path / 'config.json', BERT)
@@ -36,7 +35,6 @@ def folder(tmp_path):
 
 @pytest.fixture
 def sharded(folder):
-  """A sound folder of two shards."""
   (folder / WEIGHTS).unlink()
   put_json(folder / INDEX, {'metadata': {}, 'weight_map': LISTED})
   for shard in SHARDS:

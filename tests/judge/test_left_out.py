@@ -87,13 +87,11 @@ def predicted(labels, space, depth=DEPTH):
 
 @pytest.fixture
 def ours():
-  """Predictions that leave out labels."""
   return predicted(np.arange(L), space_of(META))
 
 
 @pytest.fixture
 def theirs():
-  """Predictions of a system that never had the labels."""
   return predicted(KEPT, small_space())
 
 

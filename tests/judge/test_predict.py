@@ -8,10 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from tests.fixtures.dense_lists import dense_topk
+from tests.fixtures.dense_lists import Table, rows_of
 from tests.judge.reference.metrics import judge_scores, rank
 from xjax.core.errors import DataError
-from xjax.core.ranking import Lists
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.data.vectors.feature_rows import FeatureRows
@@ -34,27 +33,19 @@ SPACE = LabelSpace(
 )
 
 
-class DenseScorer:
+class DenseScorer(Table):
   """Scores drawn once for every document; ranked by sorting."""
 
-  assigned_above = None
-  selected_by = 'exact'
+  reads_vectors = True
 
-  def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0, n_labels=SCORED):
-    self.n_labels = n_labels
+  def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0):
     rng = np.random.default_rng(seed)
-    self.score_kind = kind
     scores = (rng.integers(-6, 5, (n_docs, L)) / 2).astype(np.float32)
     if kind is ScoreKind.PROBABILITY:
       scores = (scores + 3) / 5
     scores[:, SCORED:] = -np.inf
-    self.scores_NL = scores
-
-  def rank(self, documents, query):
-    n = len(documents)
-    if query.on_block:
-      query.on_block(n)
-    return Lists(*dense_topk(self.scores_NL[:n], query.k, slices=query.slices))
+    super().__init__(scores, kind)
+    self.n_labels, self.scores_NL = SCORED, self.scores
 
 
 def make_split(n_docs, seed=0):
@@ -64,7 +55,7 @@ def make_split(n_docs, seed=0):
     for _ in range(n_docs)
   ]
   ids = [f'd{i}' for i in range(n_docs)]
-  return Split('dev', ids, Ragged.of(golds), [''] * n_docs, digest='')
+  return Split('dev', ids, Ragged.of(golds), rows_of(n_docs).items, digest='')
 
 
 def predicted(n_docs=37, depth=12, kind=ScoreKind.LOGIT):
@@ -98,8 +89,13 @@ def test_every_document_is_in_its_row():
 
 
 def test_labels_beyond_the_scored_are_refused():
-  with pytest.raises(ValueError, match='scores only 3 labels'):
-    predict(DenseScorer(8, n_labels=3), make_split(8), SPACE, 3)
+  class Beyond(DenseScorer):
+    def rank(self, documents, query):
+      lists = super().rank(documents, query)
+      return dataclasses.replace(lists, ids_GNK=lists.ids_GNK + 1)
+
+  with pytest.raises(ValueError, match='scores only 9 labels'):
+    predict(Beyond(8), make_split(8), SPACE, 12)
 
 
 def test_a_label_of_two_scores_is_refused():
@@ -178,7 +174,7 @@ def test_the_scorer_says_what_it_assigns_or_a_half(kind, own, threshold):
 
 def test_a_split_without_gold():
   scorer, split = DenseScorer(5), make_split(5)
-  empty = Split('dev', split.ids, Ragged.of([[]] * 5), [''] * 5, '')
+  empty = Split('dev', split.ids, Ragged.of([[]] * 5), split.documents, '')
   metrics = judge(predict(scorer, empty, SPACE, 4), Criteria(KS))
   why = {'no document has a gold label here'}
   for name, values in metrics['xjax'].items():

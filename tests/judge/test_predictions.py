@@ -57,7 +57,6 @@ def path(tmp_path):
 
 
 def saved(path, **changes):
-  """Predictions that were saved in this file and loaded."""
   predictions(**changes).save(path)
   return Predictions.load(path)
 
@@ -240,11 +239,7 @@ def test_a_missing_array_another_type_or_shape_is_named(
     ('all/ids', at((1, 0), 3), r'the list at \[1\] has a label twice'),
     ('all/ids', at((1, 1), -1), r'a label comes after -1'),
     ('all/ids', lambda a: a[:, :0], 'the lists have length 0'),
-    (
-      'all/ids',
-      lambda a: a[:2],
-      r'is int32 \[2, 3\], should be int32 \[3, any',
-    ),
+    ('all/ids', lambda a: a[:2], r'int32 \[2, 3\], should be int32 \[3, any'),
     ('few/ids', at((0, 1), 0), r'a label is outside the slice \(at \[0, 1\]\)'),
     ('all/scores', at((2, 1), np.nan), r'a score is NaN \(at \[2, 1\]\)'),
     ('all/scores', at((2, 0), np.inf), 'a score is infinite'),

@@ -85,7 +85,6 @@ class Twin:
 
 
 def queries(scorer, n):
-  """Queries of all forms."""
   n_labels = scorer.n_labels
   # Only margins need another sigmoid than that of logits.
   is_margin = scorer.score_kind is ScoreKind.MARGIN

@@ -93,7 +93,6 @@ def likely(common, gold, rng):
 
 
 def packed(problem):
-  """The problem as arrays."""
   out = {name: np.array(problem[name]) for name in ('n_labels', 'k')}
   for name in ('train', 'golds', 'lists', 'scores'):
     rows = problem[name]

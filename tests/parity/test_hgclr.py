@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures import generation
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
@@ -36,16 +37,8 @@ pytestmark = pytest.mark.parity
 B, T, D, WORDS, HEADS, TOKEN_HEADS = 5, 7, 16, 30, 4, 2
 LENGTHS = np.array([7, 5, 2, 1, 4], np.int32)
 REAL = np.array([True, True, True, True, False])  # the last row is padding
-SIZES = {
-  'model_type': 'bert',
-  'vocab_size': WORDS,
-  'hidden_size': D,
-  'num_hidden_layers': 2,
-  'num_attention_heads': 2,
-  'intermediate_size': 24,
-  'max_position_embeddings': 12,
-  'pad_token_id': 0,
-}
+SIZES = generation.SIZES | {'model_type': 'bert', 'num_attention_heads': 2}
+SIZES |= {'max_position_embeddings': 12, 'pad_token_id': 0}
 # Six labels in two trees, one of them below a concept, and a label alone.
 LABELS = (
   Label('0', parents=('1',)),
@@ -241,7 +234,6 @@ def random_model(segment):
 
 
 def peer_of(params):
-  """The peer with our parameters."""
   import torch
   from transformers import BertConfig as PeerConfig, BertModel
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.generation import SIZES
 from tests.fixtures.networks import on_mesh
 from xjax.networks.encoders.bert import Bert, BertConfig
 from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
@@ -24,21 +25,9 @@ pytestmark = pytest.mark.parity
 T, B, V = 9, 4, 50
 LENGTHS = np.array([9, 7, 2, 1])
 REAL_BT = np.arange(T) < LENGTHS[:, None]
-BERT_SIZES = {
-  'vocab_size': V,
-  'hidden_size': 16,
-  'num_hidden_layers': 2,
-  'num_attention_heads': 4,
-  'intermediate_size': 24,
-  'max_position_embeddings': 20,
-}
-XLNET_SIZES = {
-  'vocab_size': V,
-  'd_model': 16,
-  'n_layer': 2,
-  'n_head': 4,
-  'd_inner': 24,
-}
+BERT_SIZES = SIZES | {'vocab_size': V, 'max_position_embeddings': 20}
+XLNET_SIZES = {'vocab_size': V, 'd_model': 16, 'n_layer': 2, 'n_head': 4}
+XLNET_SIZES['d_inner'] = 24
 VARIANTS = {
   'bert': ('bert', {'hidden_act': 'gelu'}),
   'bert_new': ('bert', {'hidden_act': 'gelu_new'}),

@@ -37,7 +37,6 @@ DEV = 'eval/dev/metrics.json'
 
 
 def texts(table: Table) -> list[list[str]]:
-  """Returns the texts of a table's cells."""
   return [[cell.text for cell in row] for row in table.rows]
 
 
@@ -47,7 +46,6 @@ def changed(group: Group, **fields) -> Group:
 
 
 def by_propensity(path: pathlib.Path, *propensity: float) -> pathlib.Path:
-  """Lets the config of a run name other propensities."""
   with edited(path / 'config.json') as config:
     config['eval']['propensity'] = propensity
   return path
@@ -92,7 +90,6 @@ class Reader(html.parser.HTMLParser):
     return [x for x in found if class_ in ['', *x.get('class', '').split()]]
 
   def needs_nothing_else(self) -> bool:
-    """Returns whether all links lead into the page."""
     names = 'src', 'href'
     links = [x[name] for x in self.found for name in names if name in x]
     return all(link.startswith(('data:', '#')) for link in links)
@@ -133,7 +130,6 @@ def predictions(
 def make_workdir(
   folder: pathlib.Path, seed: int, units: int = 16, split: str = 'dev'
 ) -> pathlib.Path:
-  """Makes the folder of a run, without training."""
   home = Workdir.at(folder)
   config = Config(seed=seed)
   config.model.encoder.units = units

@@ -40,7 +40,6 @@ def split_of(name, digests):
 
 @pytest.fixture
 def result(workdir):
-  """The result of a run that was made by hand."""
   folder = Workdir.at(workdir('one', 3))
   splits = {
     'train': split_of('train', TEXTS),
@@ -60,7 +59,6 @@ def result(workdir):
 
 
 def card(result, **changes):
-  """Returns the card of a run whose result has other fields."""
   return write_card(dataclasses.replace(result, **changes)).read_text()
 
 

@@ -30,7 +30,6 @@ PLAN = ComparisonPlan(('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9)
 
 
 def evaluated(folder, **systems):
-  """Returns the folders of the evaluations of systems."""
   for name, predictions in systems.items():
     save_evaluation(folder / name, predictions, judge(predictions))
   return {name: str(folder / name) for name in systems}

@@ -15,13 +15,11 @@ def read_rows(path):
 
 
 def contents(folder):
-  """The bytes of all files below a folder, by path."""
   files = (path for path in folder.rglob('*') if path.is_file())
   return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def rows_of(documents):
-  """The JSON lines of documents that have labels."""
   return [
     {'id': d.id, 'zones': dict(d.zones), 'labels': list(d.labels)}
     for d in documents

@@ -26,7 +26,6 @@ from xjax.train.workdir import Workdir
 
 
 def changed(config, **fields):
-  """The config with fields set by dotted path."""
   config = copy.deepcopy(config)
   for path, value in fields.items():
     holder, *names = config, *path.split('__')

@@ -46,7 +46,6 @@ def config_with(steps=4, init_from='', **head):
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-  """The result of a run; copy its workdir before you change it."""
   return fit(config_with(), tmp_path_factory.mktemp('hbgl') / 'run')
 
 

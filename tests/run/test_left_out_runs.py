@@ -36,7 +36,6 @@ IDS = [f'c{i:02d}' for i in range(0, 100, 6)]
 
 @pytest.fixture(scope='module')
 def listed(tmp_path_factory):
-  """A file of labels to leave out."""
   path = tmp_path_factory.mktemp('labels') / 'meta.txt'
   path.write_text('\n'.join(IDS))
   return str(path)

@@ -59,7 +59,6 @@ def test_all_have_labels(tag, rows, finished):
 
 
 def written(path):
-  """The labels of each document in a file of predictions."""
   return [row['labels'] for row in read_rows(path)]
 
 

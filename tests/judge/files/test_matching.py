@@ -26,7 +26,6 @@ NAMES = ('law', 'tax', 'sea')
 
 @pytest.fixture
 def said(monkeypatch):
-  """Lines that were logged."""
   lines = []
   monkeypatch.setattr(
     logging, 'info', lambda text, *values: lines.append(text % values)

@@ -23,7 +23,6 @@ def probability(logit):
 
 
 def ranked(scorer, n, k, weights=None, sigmoid=(1.0, 0.0), **query):
-  """The lists ids_GNK, scores_GNK of n documents."""
   if weights is not None:
     weights = RankWeights(weights, sigmoid)
   lists = scorer.rank(rows_of(n), Query(k, weights=weights, **query))

@@ -139,7 +139,6 @@ def test_another_search_is_judged_anew(tmp_path):
 
 @pytest.fixture
 def copied(finished, tmp_path):
-  """A run whose files may be changed."""
   return shutil.copytree(finished('xr').workdir, tmp_path / 'run')
 
 

@@ -39,7 +39,6 @@ def coverage_of(names, splitter=STEMS, counts=COUNTS, max_words=PLENTY):
 
 
 def scores_of(names, text, *options):
-  """Returns label -> score."""
   rows = coverage_of(names, *options)([text])
   assert rows.shape == (1, len(names)) and rows.dtype == np.float32
   assert (np.diff(rows.indices) > 0).all()

@@ -27,7 +27,6 @@ def small_numbers(seed, n, dim, density=0.4, lowest=0):
 
 
 def by_definition(documents, rows, k, exclude=None):
-  """Sorts all documents by their cosines."""
   a, b = documents.astype(np.float64), rows.astype(np.float64)
   lengths = np.outer(np.linalg.norm(b, axis=1), np.linalg.norm(a, axis=1))
   cosines = (b @ a.T / np.where(lengths > 0, lengths, 1)).astype(np.float32)

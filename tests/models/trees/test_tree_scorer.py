@@ -54,7 +54,6 @@ def scorer_of(models, link, exact=True, beam=2, workers=1):
 
 
 def ranked(scorer, rows, k, weights=None, slices=(), allowed=None):
-  """Returns the arrays ids_GNK and scores_GNK."""
   query = Query(k, tuple(slices), allowed, weights)
   lists = scorer.rank(documents_of(rows), query)
   return lists.ids_GNK, lists.scores_GNK
@@ -129,7 +128,6 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(
 
 
 def combined(found, k, n_labels, logs, squash):
-  """Combines the lists of several trees into one list per document."""
   return tree_scorer.combine_trees([found], k, n_labels, [logs], squash)[0]
 
 

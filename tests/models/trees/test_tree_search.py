@@ -29,7 +29,6 @@ def random_weights(rng, n_labels):
 
 
 def assert_lists(found, model, rows, link, k, logs, squash):
-  """Ids are the same, ties as well; numbers but for rounding."""
   for i, row_D in enumerate(rows.toarray().astype(float)):
     ids, keys, scores = model.best(row_D, link, k, logs, squash)
     rest = k - len(ids)

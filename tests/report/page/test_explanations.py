@@ -133,7 +133,6 @@ def test_what_is_not_read_is_told(elements):
 
 
 def read(shown, **options):
-  """The elements of the page of one document."""
   explanations = Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3, **options)
   return Reader(explanation_page(explanations))
 

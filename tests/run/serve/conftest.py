@@ -29,8 +29,6 @@ def linear_run(tmp_path_factory):
 
 
 class Client:
-  """Sends requests to a server."""
-
   def __init__(self, port: int):
     self.port = port
 
@@ -47,7 +45,6 @@ class Client:
       return answer.status, answer.read(), answer.headers
 
   def wait(self) -> None:
-    """Returns when the server listens."""
     for _ in range(600):
       with contextlib.suppress(ConnectionRefusedError):
         if self.send('GET', '/health')[0] == 200:
@@ -65,7 +62,6 @@ class Client:
     return self.json('POST', '/predict', body)
 
   def lines(self, body: Any) -> list[dict]:
-    """The answers for the documents of a body without faults."""
     status, answer = self.predict(body)
     assert status == 200
     return answer['predictions']
@@ -104,8 +100,6 @@ def client(service):
 
 
 class SlowService(Service):
-  """Waits before it answers."""
-
   def __init__(self, service: Service, seconds: float):
     vars(self).update(vars(service))
     self.seconds = seconds

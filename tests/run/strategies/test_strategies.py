@@ -24,8 +24,6 @@ SIGMOID = (1.7, -0.4)  # makes probabilities of margins
 
 
 class CountedTable(Table):
-  """Counts the documents that it ranks."""
-
   asked = 0
 
   def rank(self, documents, query):
@@ -60,7 +58,6 @@ def ranked(logits_NL, kind, known=5):
 
 
 def known_of(scorer, n, k):
-  """Returns the k best labels of n documents, and their scores."""
   lists = scorer.rank(rows_of(n), Query(k))
   scorer.asked = 0
   return lists.ids_GNK[0], lists.scores_GNK[0]
@@ -74,7 +71,6 @@ def meant_logits(documents):
 
 
 def probabilities(documents):
-  """Returns the probabilities that the scores mean, float64 [N, L]."""
   scores_NL = documents.scorer.scores.astype(np.float64)
   if documents.scorer.score_kind is ScoreKind.PROBABILITY:
     return scores_NL
@@ -113,7 +109,6 @@ def algorithm_1(p_NL, k, beta, order_N):
 
 
 def assert_raw_scores(found, documents, rtol):
-  """Checks that the scores of chosen labels are those of the scorer."""
   raw_NL, ids_NK = documents.scorer.scores, found.ids_NK
   wanted = np.take_along_axis(raw_NL, ids_NK, 1)
   np.testing.assert_allclose(found.scores_NK, wanted, rtol=rtol, atol=1e-5)

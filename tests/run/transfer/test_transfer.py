@@ -100,7 +100,6 @@ def moved(tmp_path):
 
 
 def contents(folder, kind=JsonlData, **fields):
-  """Returns all that a corpus consists of."""
   raw = config_of(folder, kind, **fields).data.read()
   splits = {
     name: [
