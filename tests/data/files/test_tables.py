@@ -4,7 +4,9 @@ In tables that are written, formulas are text, and numbers stay numbers.
 """
 
 import csv
+import gzip
 import io
+import tracemalloc
 
 import pytest
 
@@ -34,6 +36,12 @@ def read(data: bytes, name: str = 'x.csv'):
     ('“quoted”'.encode('cp1252'), 'cp1252'),
     (b'\x81\xe9', 'latin-1'),
     ('é'.encode('utf-16'), 'utf-16'),
+    # By accident, two bytes are UTF-8.
+    ('une É\xa0: été\n'.encode('cp1252'), 'cp1252'),
+    # The only letter that is not ASCII is far from the start.
+    (b'a' * (1 << 20) + b'\xe9', 'cp1252'),
+    # A letter of two bytes lies across two pieces.
+    (b'a' * ((1 << 20) - 1) + 'é'.encode(), 'utf-8-sig'),
   ],
 )
 def test_encodings(data, encoding):
@@ -48,6 +56,17 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
   assert caught.value.line == 4
   with pytest.raises(Fault, match='not UTF-8, although'):
     encoding_of(io.BytesIO('é abc'.encode() + b'\xc3'))
+
+
+def test_a_line_of_any_length_takes_little_memory():
+  file = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(bytes(1 << 27))))
+  tracemalloc.start()
+  try:
+    with pytest.raises(Fault, match='a NUL byte'):
+      encoding_of(file)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25
+  finally:
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

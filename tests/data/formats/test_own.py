@@ -14,6 +14,7 @@ import pytest
 from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import make_rows, write_csv
 from xjax.core.errors import ConfigError, DataError, UserError
+from xjax.data.config import OnError
 from xjax.data.formats.own import OwnData
 from xjax.data.load import load_corpus
 
@@ -210,6 +211,40 @@ def test_a_column_names_the_splits(news, logged):
   raw = read(news(rows))
   assert [len(raw.splits[name].ids) for name in SPLITS] == [20, 10, 10]
   assert raw.drawn == () and 'the column split names the splits' in logged.text
+
+
+def test_a_split_without_documents_is_not_there(news):
+  """Neither train, if every row is of test, nor a dev with only faulty rows."""
+  path = news([{**row, 'split': 'test'} for row in ROWS])
+  raw = OwnData(dir=str(path)).read(('test',), usual=False)
+  assert {name: len(split) for name, split in raw.splits.items()} == {
+    'test': 40
+  }
+  rows = [
+    {'text': f'text {i}', 'tag': 'a', 'split': 'train'} for i in range(40)
+  ]
+  path = news([*rows, {'text': '', 'tag': 'a', 'split': 'dev'}])
+  raw = read(path, on_error=OnError.SKIP)
+  assert [len(raw.splits[name]) for name in SPLITS] == [32, 4, 4]
+
+
+@pytest.mark.parametrize(
+  ('row', 'says'),
+  [('', 'dev.csv: no document in it'), (',a\n', 'dev.csv:2: the document has')],
+)
+def test_a_file_without_documents_may_be_skipped(tmp_path, logged, row, says):
+  write_csv(tmp_path / 'train.csv', ROWS)
+  (tmp_path / 'dev.csv').write_text(f'text,tags\n{row}')
+  message = error_text(read, tmp_path)
+  assert says in message and 'on_error=skip' in message
+  raw = read(tmp_path, on_error=OnError.SKIP)
+  assert list(raw.splits) == ['train'] and len(raw.splits['train']) == 40
+  assert raw.left_out == 'left out 1 record, with 1 fault'
+  assert says in logged.text
+  (tmp_path / 'train.csv').write_text('text,tags\n')
+  assert 'train.csv: no document in it' in error_text(
+    read, tmp_path, on_error=OnError.SKIP
+  )
 
 
 def test_a_column_of_numbers_names_no_splits(news):

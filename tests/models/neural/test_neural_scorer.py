@@ -13,6 +13,7 @@ from xjax.data.documents import Documents
 from xjax.data.schema import LabelSpace
 from xjax.losses.bce import bce
 from xjax.models.contract import Config, Run
+from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.models.neural.neural_scorer import NeuralScorer
@@ -126,3 +127,13 @@ def test_scorers_agree(mesh):
   apart = apart[..., 1:] & apart[..., :-1]
   assert apart.mean() > 0.9
   np.testing.assert_array_equal(ids[:2][apart], expected[0][:2][apart])
+
+
+def test_the_recall_of_the_config_reaches_the_search():
+  ours = scorer(mesh_of(), eval=EvalConfig(recall=0.5))
+  options = {'k': 6, 'weights': None, 'slices': (), 'allowed': None}
+  options |= {'sigmoid': (1.0, 0.0), 'measured': None}
+  with jax.set_mesh(ours.mesh):
+    traced = ours._topk.trace(ours.params, draw(), **options)
+  assert 'recall_target=0.5' in str(traced.jaxpr)
+  assert ours.selected_by == 'recall=0.5'

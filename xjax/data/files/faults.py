@@ -74,11 +74,18 @@ class Faults:
         where = f'{place[0]}:{line}' if line else place[0]
         self.shown.append(f'{where}: {message}')
 
-  def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
+  def add_empty(
+    self,
+    file: str | os.PathLike,
+    what: str,
+    before: int,
+    *,
+    fatal: bool = True,
+  ) -> None:
     """Adds a fault for a file without usable `what`, unless others say why."""
     if self.count == before:
-      self.add(file, None, f'no {what} in it', fatal=True)
-    elif self.on_error is OnError.SKIP:
+      self.add(file, None, f'no {what} in it', fatal=fatal)
+    elif fatal and self.on_error is OnError.SKIP:
       self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
   def settle(self) -> str:

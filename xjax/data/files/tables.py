@@ -20,12 +20,14 @@ from xjax.data.files.json_lines import UTF16_MARKS, read_rows, reading
 _PARQUET_MAGIC = b'PAR1'
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
+_PIECE = 1 << 20  # bytes that are read at a time
 _LONGEST_CELL = 1 << 27  # characters
 _LONGEST_NAME = 100  # characters in the name of a column
 _DELIMITERS = ',;\t|'
 _NO_DELIMITER = '\x1f'  # for tables with a single column
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 _NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
+_NOT_UTF8 = re.compile('[\udc80-\udcff]')  # bytes that surrogateescape escapes
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
 _FORMULA = ('=', '+', '-', '@', '\t', '\r')
@@ -213,28 +215,35 @@ def encoding_of(file: BinaryIO) -> str:
 
   It is 'utf-16' after a byte order mark, 'utf-8-sig' if all bytes are UTF-8,
   else 'cp1252', or 'latin-1' if cp1252 lacks a byte. A Fault tells of a NUL, or
-  of a byte that is not UTF-8 in a text that is UTF-8 elsewhere.
+  of a byte that is not UTF-8 in a text that mostly is.
   """
-  bad_line, is_utf8, lacking = 0, False, False
-  for number, line in enumerate(file, 1):
-    if number == 1 and line.startswith(UTF16_MARKS):
+  decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
+  line, bad_line = 1, 0
+  valid = broken = lacking = 0
+  pieces = iter(lambda: file.read(_PIECE), b'')  # a line may have any length
+  for number, piece in enumerate(itertools.chain(pieces, [b''])):
+    if not number and piece.startswith(UTF16_MARKS):
       file.seek(0)
       return 'utf-16'
-    if b'\0' in line:
-      raise Fault('a NUL byte: the file is not text', number)
-    valid = line
-    try:
-      line.decode()
-    except UnicodeDecodeError as error:
-      valid, bad_line = line[: error.start], bad_line or number
-    # Text in another encoding is hardly ever valid UTF-8 by accident.
-    is_utf8 |= not valid.isascii()
-    lacking |= bool(_NOT_IN_CP1252.search(line))
+    # The last piece, which is empty, ends a character that is cut.
+    text = decoder.decode(piece, final=not piece)
+    if '\0' in text:
+      line += text.count('\n', 0, text.index('\0'))
+      raise Fault('a NUL byte: the file is not text', line)
+    bad = len(_NOT_UTF8.findall(text))
+    if bad and not broken:
+      bad_line = line + text.count('\n', 0, _NOT_UTF8.search(text).start())
+    broken += bad
+    valid += len(text) - len(text.encode('ascii', 'ignore')) - bad
+    lacking += bool(_NOT_IN_CP1252.search(piece))
+    line += text.count('\n')
   file.seek(0)
-  if not bad_line:
+  if not broken:
     return 'utf-8-sig'
-  if is_utf8:
-    message = 'a byte that is not UTF-8, although other text is UTF-8'
+  # Text in another encoding is seldom valid UTF-8 by accident. Here, `bad` says
+  # whether the last character is cut.
+  if valid > 2 * broken or valid and bad == broken:
+    message = 'a byte that is not UTF-8, although most of the text is UTF-8'
     raise Fault(message, bad_line)
   return 'latin-1' if lacking else 'cp1252'
 

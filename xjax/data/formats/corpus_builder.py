@@ -208,12 +208,14 @@ class CorpusBuilder:
     name_lines: bool = False,
     need_labels: bool = True,
     split_of: Callable[[Fields], str] | None = None,
+    may_skip: bool = False,
   ) -> Sequence[Document]:
-    """Reads a split; a `source` without usable documents is a fault.
+    """Reads a source into the split `name`, or into the split of each record.
 
     With name_lines, a document without an id gets the id line-N, where N is its
-    line number. Otherwise a missing id is a fault. `split_of` says that records
-    of other splits are in the source too.
+    line number. Otherwise a missing id is a fault. `split_of` tells the split
+    of a record. A source without usable documents is a fault, fatal unless it
+    `may_skip`. Returns the documents of `name`.
     """
     before, added = self.faults.count, 0
     for line, fields in records:
@@ -222,7 +224,7 @@ class CorpusBuilder:
       split = self.split(split_of(fields) if split_of else name)
       added += self._add(split, document, fields.faults)
     if not added:
-      self.faults.add_empty(source, 'document', before)
+      self.faults.add_empty(source, 'document', before, fatal=not may_skip)
     return self.split(name).documents
 
   def read_files(

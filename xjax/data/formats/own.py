@@ -186,10 +186,14 @@ class OwnData(DataConfig):
       path = only_file(layout.splits[name], builder.faults)
       if layout.by_label:
         records = read_texts(path, builder.faults, by_label=True)
-        builder.read(name, path, records, read_document)
+        may_skip = bool(builder.splits)
+        builder.read(name, path, records, read_document, may_skip=may_skip)
       else:
         self._read_table(builder, name, path, layout.divided)
     raw = builder.corpus()
+    # A column may name no documents of train, or only faulty ones of a split.
+    parts = {name: split for name, split in raw.splits.items() if len(split)}
+    raw = dataclasses.replace(raw, splits=parts)
     if not layout.divided:
       drawn = missing_shares(raw.splits, shares)
     raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
@@ -212,7 +216,13 @@ class OwnData(DataConfig):
           split_in_column = functools.partial(_split_in_column, columns.split)
       records = with_faults(table.rows, builder.faults, path)
       builder.read(
-        name, path, records, read, name_lines=True, split_of=split_in_column
+        name,
+        path,
+        records,
+        read,
+        name_lines=True,
+        split_of=split_in_column,
+        may_skip=bool(builder.splits),
       )
 
   def is_record(self, fields: Fields) -> bool:
@@ -263,6 +273,7 @@ def _split_in_column(column: str, fields: Fields) -> str:
   value = fields.row.get(column)
   if split := split_of(value):
     return split
+  # A document with a fault is added to no split, so any name will do.
   fields.faults.append(f'{column} is {value!a}, not train, dev or test')
   return TRAIN
 

@@ -3,9 +3,18 @@
 from collections.abc import Sequence
 import concurrent.futures
 
+from numba import njit
 import numpy as np
 from scipy import sparse
 
+from xjax.core.arrays import csr_arrays
+
+_JIT = {
+  'nogil': True,
+  'cache': True,
+  'error_model': 'numpy',
+  'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
+}
 _ROUNDS = 20
 _GAIN = 1e-4  # rounds end if the mean similarity grows by less than this share
 
@@ -46,7 +55,7 @@ def kmeans(
     if mean - before < _GAIN * abs(mean):
       break
     before = mean
-    centres = _sums(rows, part, k)
+    _sums(*csr_arrays(rows), part, centres)
     if spherical:
       sizes = np.sqrt((centres**2).sum(axis=0))
     else:
@@ -66,23 +75,20 @@ def _similarities(
   rows: sparse.csr_array, centres: np.ndarray, spherical: bool, workers: int
 ) -> np.ndarray:
   """Returns the similarity of each row to each centre, float32 [rows, k]."""
-  bounds = np.linspace(0, rows.shape[0], workers + 1).astype(int)
-  parts = map(slice, bounds[:-1], bounds[1:])
+  m = rows.shape[0]
+  similar = np.empty((m, centres.shape[1]), np.float32)
+  bounds = np.linspace(0, m, workers + 1).astype(int)
   with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-    products = pool.map(lambda part: rows[part] @ centres, parts)
-    similar = np.concatenate(list(products))
+    futures = [
+      pool.submit(_products, *csr_arrays(rows), first, last, centres, similar)
+      for first, last in zip(bounds, bounds[1:])
+    ]
+    for future in futures:
+      future.result()
   if not spherical:
     # |x - c|^2 = |x|^2 - 2 (x c - |c|^2 / 2), and |x|^2 is the same for all c.
     similar -= (centres**2).sum(axis=0) / 2
   return similar
-
-
-def _sums(rows: sparse.csr_array, part: np.ndarray, k: int) -> np.ndarray:
-  """Returns the sum of the rows of each cluster, float32 [D, k]."""
-  m = rows.shape[0]
-  ones = np.ones(m, np.float32)
-  members = sparse.csc_array((ones, part, np.arange(m + 1)), (k, m)).tocsr()
-  return np.ascontiguousarray((members @ rows).toarray().T)
 
 
 def _assign(similar: np.ndarray) -> np.ndarray:
@@ -107,3 +113,24 @@ def _assign(similar: np.ndarray) -> np.ndarray:
       room[cluster] -= len(taken)
     left = left[part[left] < 0]
   return part
+
+
+@njit(**_JIT)
+def _products(indptr, indices, values, first, last, centres, out):
+  """Stores products of the rows `first` to `last` - 1 and all centres."""
+  k = centres.shape[1]
+  for i in range(first, last):
+    sums = out[i]
+    sums[:] = 0
+    for e in range(indptr[i], indptr[i + 1]):
+      value, row = values[e], centres[indices[e]]
+      for j in range(k):
+        sums[j] += value * row[j]
+
+
+@njit(**_JIT)
+def _sums(indptr, indices, values, part, centres):
+  centres[:] = 0
+  for i in range(len(part)):
+    for e in range(indptr[i], indptr[i + 1]):
+      centres[indices[e], part[i]] += values[e]
