@@ -92,7 +92,7 @@ def test_metrics_by_name(name, kinds):
     (
       'protocols',
       ('lmct',),
-      "'lmct' is unknown; known protocols: all, xjax, l",
+      "'lmct' is unknown; known protocols: all, xjax, lmtc",
     ),
     ('alphas', (0.5, 1.1), 'recalls must be from 0 to 1'),
     ('alphas', (float('nan'),), 'recalls must be from 0 to 1'),

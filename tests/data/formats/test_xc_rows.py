@@ -110,7 +110,7 @@ def test_gzipped_whatever_its_name(write):
     (b'1 3 4\n1_0 1:1\n', f"2: '1_0' {NEITHER}"),
     (b'1 3 4\n1 2 0:1\n', FIRST),
     (b'1 3 4\n 2 0:1\n', FIRST),
-    (b'1 3 4\n1 9999999999:1\n', '2: an index is above 2147483647'),
+    (b'0 0:1\n1 2147483647:1\n', '2: an index is above 2147483646'),
     (b'99999999999 3 4\n', '1: a count is above 2147483647'),
     (b'\xff\xfe1\x00\n', '1: UTF-16 text: save the file as UTF-8'),
     (CUT, ' the gzip file is cut short: get it again'),

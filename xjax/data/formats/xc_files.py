@@ -235,7 +235,7 @@ def _check_rows(rows: SparseRows) -> SparseRows:
     ('label' if is_scores else 'feature', entries, rows.n_features),
     ('label', labels, rows.n_labels),
   ):
-    rows.check(part, part.values > MOST, f'an index is above {MOST}')
+    rows.check(part, part.values >= MOST, f'an index is above {MOST - 1}')
     rows.check(
       part, part.values >= width, f'{kind} {{}} is not in 0..{width - 1}'
     )

@@ -41,33 +41,35 @@ class KnownLabels:
     )
 
   @functools.cached_property
-  def columns(self) -> np.ndarray:
-    """The label of each column up to the largest id that is a number, or -1."""
-    numbers = column_numbers(self.labels)
-    numbered = np.flatnonzero(numbers >= 0)
-    columns = np.full(numbers.max(initial=-1) + 1, -1)
-    columns[numbers[numbered]] = numbered
+  def _numbers(self) -> np.ndarray:
+    return column_numbers(self.labels)
+
+  def _first_columns(self, n: int) -> np.ndarray:
+    """Returns the label of each of n columns, int64; -1 if it has none."""
+    numbers_L, columns = self._numbers, np.full(n, -1)
+    numbered = np.flatnonzero((numbers_L >= 0) & (numbers_L < n))
+    columns[numbers_L[numbered]] = numbered
     return columns
 
   def indices(self, source: LabelRows) -> np.ndarray:
     """Returns the index of each label or column of a file; -1 if unknown."""
     if source.labels is not None:
       return np.array([self.index.get(x, -1) for x in source.labels], np.int64)
-    indices = np.full(_width(source), -1)
-    known = self.columns[: len(indices)]
-    indices[: len(known)] = known
-    return indices
+    return self._first_columns(_width(source))
 
   def column_labels(self, source: LabelRows) -> np.ndarray:
     """Returns the label of each column of a file, int64; -1 if it has none."""
     if source.labels is not None or source.n_labels is not None:
       return self.indices(source)
-    if not len(self.columns):
+    width = int(self._numbers.max(initial=-1)) + 1
+    if not width:
       raise DataError(
         f'{source.path}: has column numbers, but no label id is a number; '
         f'give the label id of each column: {_ORDER}'
       )
-    return self.columns
+    # An id such as 99999999 must not cost more memory than the ids justify.
+    check_width(source.path, width, 'label', len(self.labels))
+    return self._first_columns(width)
 
 
 def known_labels_of(

@@ -113,6 +113,7 @@ class Batcher:
     questions = [question for _, part in parts for question in part]
     try:
       answers = await compute(self._thread, self._answer, questions)
+      answers = [x for x, _ in zip(answers, questions, strict=True)]
     except Exception as error:
       if len(parts) > 1:  # only the requests with a fault must fail
         for part in parts:
