@@ -244,7 +244,6 @@ def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
 
 
 def _keep_zones(zones: Sequence[str], document: Document) -> Document:
-  """Returns a document with only the named zones, in the order of `zones`."""
   kept = {
     name: document.zones[name] for name in zones if name in document.zones
   }

@@ -147,10 +147,7 @@ def randomized_sums(
   seed: int,
   iterations: int,
 ) -> tuple[ReplicateSums, ReplicateSums]:
-  """Computes the sums of two systems whose outputs are exchanged at random.
-
-  Both have the same documents, labels and gold. The sums are float64 [R].
-  """
+  """Computes the sums of two systems whose outputs are exchanged at random."""
   if not names:
     return {}, {}
   both = Reweighed(names, theirs, ours), Reweighed(names, ours, theirs)

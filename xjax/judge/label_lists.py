@@ -80,10 +80,7 @@ class LabelLists:
 
   @classmethod
   def merge(cls, parts: Sequence['LabelLists']) -> 'LabelLists':
-    """Merges several lists of the same documents.
-
-    If a label has several scores because of rounding, the highest is kept.
-    """
+    """Merges lists of the same documents; a label keeps its highest score."""
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=-1)

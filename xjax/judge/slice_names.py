@@ -135,7 +135,6 @@ def _at_level(
 
 
 def _in_file(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
-  """Returns the labels whose ids are in a file, bool [L]."""
   faults = Faults(on_error=None)
   index = Texts.of(predictions.labels).row_of
   ids = tuple(read_ids(path, faults, described=index))

@@ -243,7 +243,6 @@ class SliceStatistics:
 
   @functools.cached_property
   def _label_sums(self) -> dict[str, dict[str, float]]:
-    """Returns the sums over labels, by name, of each set of decisions."""
     return {
       end: label_sums(self.label_counts(end), end, self.by_label, self.bins)
       for end in self.ends

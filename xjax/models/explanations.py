@@ -63,11 +63,7 @@ class FeatureShares:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelExplanations:
-  """Holds the words that explain the K labels of each of N documents.
-
-  The weight of a word is attention, or the word's contribution to the score of
-  the label (FeatureScorer.explain).
-  """
+  """Holds the words that explain the K labels of each of N documents."""
 
   documents: Documents
   reader: WordReader  # reads words as the model does

@@ -75,7 +75,6 @@ class StageConfig(ConfigPart):
   )
 
   def run_config(self, config: Config) -> Config:
-    """Returns the config of the stage's own run."""
     zones = self.zones or config.data.zones
     return dataclasses.replace(
       config,

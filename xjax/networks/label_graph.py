@@ -1,9 +1,4 @@
-"""Defines graph layers, which add a label's parents and children to its vector.
-
-A head that knows labels by descriptors (heads.head.DescriptorHeadConfig)
-can have a graph. The graph computes one vector of each label from descriptors
-alone, so labels without training documents have such vectors too.
-"""
+"""Defines graph layers, which add parents and children to a label's vector."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -164,8 +159,6 @@ class LabelGraph(nnx.Module):
 
 
 class GraphLayer(nnx.Module):
-  """Computes a layer of LabelGraph."""
-
   def __init__(self, inputs: int, outputs: int, *, rngs: nnx.Rngs):
     glorot = nnx.initializers.glorot_uniform()
     shape = (inputs, outputs)

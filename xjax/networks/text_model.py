@@ -1,7 +1,4 @@
-"""Defines the neural model, which scores the labels of a document.
-
-Its parts are an embedding, an encoder, a pooling and a head.
-"""
+"""Defines the neural model: embedding, encoder, pooling and head."""
 
 import dataclasses
 from typing import Any

@@ -277,10 +277,7 @@ def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
 
 
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
-  """Returns the threshold that was tuned when dev was judged.
-
-  None: no dev split, or (with a line in the log) dev of another checkpoint.
-  """
+  """Returns the threshold tuned on dev, or None, as for another checkpoint."""
   workdir.check_has_run()
   digest = workdir.digests().get(DEV)
   if digest is None:

@@ -126,10 +126,7 @@ def write_judged(
   step: int,
   digest: str,
 ) -> None:
-  """Writes an evaluation as one set; all processes must call this function.
-
-  `digest` is that of the documents.
-  """
+  """Writes an evaluation as one set; all processes must call this function."""
   if is_host0():
     folder, facts = workdir.evaluation(name), _facts(step, digest)
     if left_out := predictions.all_left_out:

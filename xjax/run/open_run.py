@@ -236,10 +236,7 @@ def open_run(workdir: str | os.PathLike, step: int | None = None) -> OpenRun:
 def load_calibration(
   folder: Workdir, method: Method, step: int, kind: ScoreKind
 ) -> Calibration | None:
-  """Returns the calibration of a model that is opened, or warns.
-
-  There is no warning if none is wanted, without a dev split, or in a stage.
-  """
+  """Returns the calibration of a model that is opened, or warns."""
   calibration, why = saved_calibration(folder, method, step, kind)
   if why and not folder.is_stage:
     logging.warning('scores are not calibrated: %s', why)

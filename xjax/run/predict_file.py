@@ -308,10 +308,7 @@ def labelled_split(
   labels: Sequence[Sequence[str] | None],
   space: LabelSpace,
 ) -> tuple[Split, LabelSpace]:
-  """Returns documents as a split, and the label space with missing labels last.
-
-  Label ids of None are not known, and give no gold labels.
-  """
+  """Returns documents as a split, and the space with their new labels last."""
   records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
   left_out = set(space.left_out_ids)  # these are no misses

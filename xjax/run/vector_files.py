@@ -1,9 +1,4 @@
-"""Writes the vectors of documents and labels to files (xjax embed).
-
-The vectors come from a pretrained encoder that is not trained. The files have
-the format of feature_files.py, so runs can read them as frozen features. The
-folder appears when it is complete.
-"""
+"""Writes vectors of documents and labels in files, as in feature_files.py."""
 
 from collections.abc import Callable, Sequence
 import dataclasses

@@ -31,11 +31,7 @@ ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 
 class RecordStore(Sequence):
-  """Keeps JSON values in a temporary file, which is deleted with the store.
-
-  The file is opened in `folder`, or in the system's folder for temporary files,
-  when the first value is added.
-  """
+  """Keeps JSON values in a temporary file, which is deleted with the store."""
 
   def __init__(self, folder: pathlib.Path | None = None):
     self._folder = folder

@@ -1,7 +1,4 @@
-"""Reads EURLEX57K (Chalkidis et al. 2019): EU laws and EUROVOC concepts.
-
-The corpus is prepared once, in the cache, for random access.
-"""
+"""Reads EURLEX57K (Chalkidis et al. 2019): EU laws and EUROVOC concepts."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 import contextlib

@@ -1,22 +1,10 @@
 """Generates the language, labels and documents of a synthetic corpus.
 
-Labels:
-
-- Each label belongs to a topic. A topic has a root label, whose name is one
-  word. The name of any other label is a pair of nouns of the topic.
-- Label frequencies fall with a power of the rank (Zipf-Mandelbrot). Some labels
-  are in no training document.
-- Several labels share a noun. So the nouns of an unseen label can be learned
-  from other labels.
-
-Documents:
-
-- A document has a few labels, most of them from one topic.
-- The text mentions each label of the document. It also has stop words and noise
-  words.
-- A mention is the name or the alternative name of a label. Some words of the
-  name are dropped. In some mentions, a word of a parent's name is added.
-- Some noise words are nouns from names of other labels.
+Each label belongs to a topic, and most labels of a document are from one topic.
+Label frequencies fall with a power of the rank (Zipf-Mandelbrot), and some
+labels are in no training document. Labels share nouns, so the nouns of an
+unseen label can be learned from other labels. A text mentions its labels by
+name, with words dropped or added, among stop words and noise words.
 """
 
 from collections.abc import Sequence

@@ -76,8 +76,6 @@ def check_width(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
-  """Holds the content of a file of sparse rows."""
-
   path: str | os.PathLike
   # Of a header (N, L), entries `index:value` are labels; of (N, D, L) or (),
   # they are features.
@@ -322,10 +320,7 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
 
 
 def read_inv_prop(path: str | os.PathLike) -> np.ndarray:
-  """Reads inverse propensities, one positive number per line, in label order.
-
-  The result is float64 [L].
-  """
+  """Reads a positive number per line, in label order, as float64 [L]."""
   weights: list[float] = []
   with open_text(path) as file:
     for number, line in numbered_lines(file, path):

@@ -184,7 +184,6 @@ class LabelTree:
 
 
 def _by_depth(parent: np.ndarray) -> np.ndarray:
-  """Returns the nodes sorted by depth, with siblings together."""
   if (parent == -1).sum() != 1:
     raise DataError('a tree must have exactly one root (parent -1)')
   if parent.min() < -1 or parent.max() >= len(parent):

@@ -190,7 +190,6 @@ def _override(settings: Settings, config: Settings) -> Settings:
 
 
 def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
-  """Makes the settings for a vocab.txt, the file of BERT's vocabulary."""
   with as_data_errors(str(folder / WORD_PIECES)):
     text = read_file(folder, WORD_PIECES).decode('utf-8')
     lines = io.StringIO(text, newline=None).read().split('\n')

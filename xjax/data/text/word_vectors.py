@@ -41,8 +41,6 @@ _Row = tuple[str, bytes, bytes]
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-  """Describes the layout of a file of word vectors."""
-
   dim: int  # numbers per word
   binary: bool  # whether numbers are float32 bytes, not text
   count: int | None  # rows that the first line states, if any

@@ -191,10 +191,7 @@ def _term_spans(text: str) -> Iterable[tuple[int, int]]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-  """Returns the place of each word of split_words(text), as [start, end).
-
-  Characters are code points, as in Python's strings.
-  """
+  """Returns the place of each word of split_words(text), as [start, end)."""
   # Lower case and NFC may change the length of a text, but never where a word
   # starts or ends: a letter stays a letter, perhaps with marks, and a mark
   # stays one, or joins the letter before it.

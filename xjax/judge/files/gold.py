@@ -76,7 +76,6 @@ def _read_saved(path: str | os.PathLike) -> LabelRows:
 
 
 def _read_xc(path: str | os.PathLike) -> LabelRows:
-  """Reads an XC-repository file, or LIBSVM rows."""
   file = read_xc(path, features=False)
   # Features are read only to explain why there are no labels.
   may_explain = not len(file.labels.values) and len(file.header) != 2

@@ -12,10 +12,7 @@ from xjax.judge.files.rows import LabelRows
 
 
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
-  """Reads a csr, csc or coo matrix of a row per document, a column per label.
-
-  Each stored value, even 0, is an entry with this score.
-  """
+  """Reads a csr, csc or coo matrix of documents x labels; stored 0s count."""
   try:
     matrix = scipy.sparse.load_npz(path)
     _check(matrix)

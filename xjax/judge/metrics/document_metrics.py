@@ -45,10 +45,7 @@ class Recall(DocumentMetric):
 
 
 class RecallAtMost(DocumentMetric):
-  """Divides hits among the first k labels by min(k, g), the most possible.
-
-  This is RP@k of Chalkidis et al. 2019, eq. 3.
-  """
+  """Divides hits by min(k, g): RP@k of Chalkidis et al. 2019, eq. 3."""
 
   name = 'RP@k'
 

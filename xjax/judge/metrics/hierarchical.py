@@ -96,10 +96,7 @@ class PathDecisions:
   def at_level(
     self, rows: Ragged, level: int, kept: np.ndarray | bool = True
   ) -> Float[np.ndarray, ' N']:
-    """Counts the labels of each document at a level; roots are at level 1.
-
-    Only values of `rows` that are `kept` count.
-    """
+    """Counts the labels of each document at a level; roots are at level 1."""
     chosen = rows.keep((self.hierarchy.levels[rows.values] == level) & kept)
     return chosen.lengths.astype(np.float64)
 

@@ -145,10 +145,7 @@ class MacroFTwo(_Macro):
 
 
 class Coverage(LabelMetric):
-  """Computes the share of labels that have at least one correct prediction.
-
-  This is eq. 13 of Schultheis et al. 2022.
-  """
+  """The share of labels with a hit (Schultheis et al. 2022, eq. 13)."""
 
   name = 'coverage@k'
   only_correct = ignores_wrong = True

@@ -1,7 +1,4 @@
-"""Ranks labels by the average of the lists of finished runs: ensembles.
-
-Nothing is trained. The other runs are copied to stages/ of the workdir.
-"""
+"""Ranks labels by the average of the lists of finished runs: ensembles."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -43,10 +40,7 @@ _Lists = tuple[np.ndarray, np.ndarray]
 
 
 class Averaging(enum.Enum):
-  """Says what is averaged over the runs of an ensemble.
-
-  A label that is not on a run's list counts 0.
-  """
+  """Says what is averaged over the runs of an ensemble."""
 
   SIGMOID = 'sigmoid'  # the probabilities of labels
   SOFTMAX = 'softmax'  # the softmax over the scores of a run's list

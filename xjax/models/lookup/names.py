@@ -1,9 +1,4 @@
-"""Scores labels by how much of their names is in a text.
-
-Names and texts are compared by units: stems of words, or runs of characters. A
-unit that few training documents have counts more than a common unit, and a name
-counts more if it is in the text as a phrase.
-"""
+"""Scores labels by how much of their names is in a text."""
 
 import collections
 from collections.abc import Collection, Iterable, Iterator, Sequence

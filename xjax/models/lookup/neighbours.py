@@ -223,7 +223,6 @@ def _libraries() -> ThreadpoolController:
 
 @contextlib.contextmanager
 def _one_blas_thread() -> Iterator[None]:
-  """Lets BLAS use the thread that calls it, and no other threads."""
   # The threads of BLAS wait for each other in each product. If another program
   # uses the cores, that takes longer than the product of a block.
   with _blas_setting, _libraries().limit(limits=1, user_api='blas'):

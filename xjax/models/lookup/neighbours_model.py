@@ -1,8 +1,4 @@
-"""Scores labels by the votes of the nearest training documents (kNN).
-
-Nothing is trained. The workdir keeps the features and the labels of the
-training documents.
-"""
+"""Scores labels by the votes of the nearest training documents (kNN)."""
 
 from collections.abc import Callable
 import dataclasses

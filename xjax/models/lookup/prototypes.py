@@ -1,9 +1,4 @@
-"""Scores labels by the cosine of a document and a prototype of the label.
-
-A prototype is the sum of two vectors, those of the label's name and of its
-training documents. Nothing is trained. The workdir keeps one prototype per
-label.
-"""
+"""Scores labels by the cosine of a document and a prototype of the label."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses

@@ -42,11 +42,7 @@ MATCHER = 'matcher'  # the stage that proposes clusters
 
 
 class MatchedScorer(TreeScorer):
-  """Ranks labels of proposed clusters.
-
-  The score of a label is that of its classifier alone. Labels of other clusters
-  are not ranked. Each slice has clusters of its own.
-  """
+  """Ranks labels of proposed clusters."""
 
   def __init__(
     self,

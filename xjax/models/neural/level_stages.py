@@ -1,7 +1,4 @@
-"""Builds the levels of clusters that a run goes down, and trains a level.
-
-A level above the labels is trained on a corpus whose labels are clusters.
-"""
+"""Builds the levels of clusters that a run goes down, and trains a level."""
 
 import dataclasses
 import functools

@@ -128,7 +128,6 @@ class NeuralModel(TextModelConfig, Model):
       )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks the run, its files and its corpus; see Model."""
     config = run.config
     check_mesh(config, make_mesh(config.mesh))
     check_start(run)
@@ -157,7 +156,6 @@ class NeuralModel(TextModelConfig, Model):
       )
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Trains to the last step, from the newest checkpoint if there is one."""
     config, folder = run.config, run.folder
     if config.data.tokens.dense:
       vocab = None

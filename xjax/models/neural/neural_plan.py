@@ -154,11 +154,7 @@ def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
 def check_vectors(
   model: TextModelConfig, corpus: Corpus, config: Config
 ) -> None:
-  """Checks the vectors of documents and labels from an outside encoder.
-
-  If the head uses label descriptors, all labels must have vectors, and all
-  concepts too if the model reads parents.
-  """
+  """Checks the vectors of documents and labels from an outside encoder."""
   dim = model.embedding.dim
   for split in corpus.splits.values():
     if split.features is not None:
@@ -222,9 +218,9 @@ def check_model(
 
 
 def check_dev_metric(corpus: Corpus, config: Config) -> None:
-  """Checks that train.best_metric has a value on dev."""
   # Which metrics have a value depends on the labels of dev and not on the
   # model, so lists of the most frequent labels show it before training.
+  """Checks that train.best_metric has a value on dev."""
   prior = popularity(corpus.label_space, corpus.splits[DEV], config.eval.depth)
   dev = judge(prior, config.eval.criteria())
   check_best_metric(config.train.best_metric, dev)

@@ -253,7 +253,6 @@ class NeuralScorer(Scorer):
 
   @property
   def label_axes(self) -> tuple[str, ...]:
-    """Returns the mesh axes of label rows."""
     return self._model.head.axes
 
   @property

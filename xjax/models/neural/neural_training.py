@@ -55,8 +55,6 @@ _SHOWN = 16  # an error lists at most this many document ids
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NeuralTraining:
-  """Trains a neural model in the workdir of a run."""
-
   run: Run
   corpus: Corpus
   scorer: NeuralScorer  # gets the parameters to judge on dev

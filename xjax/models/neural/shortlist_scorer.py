@@ -26,11 +26,7 @@ from xjax.train.state import StatePlan
 
 
 class ShortlistScorer(NeuralScorer):
-  """Ranks the labels that a proposer lists.
-
-  Labels that are not on a document's shortlist are not ranked. Each slice has a
-  shortlist of its own.
-  """
+  """Ranks the labels that a proposer lists."""
 
   def __init__(
     self,

@@ -1,8 +1,4 @@
-"""Chooses which labels of a document a neural model scores.
-
-A model that scores a shortlist has two stages: something proposes labels, and
-the model ranks them.
-"""
+"""Chooses which labels of a document a neural model scores."""
 
 import abc
 from collections.abc import Iterator

@@ -125,7 +125,6 @@ class BoostedTrees(ConfigPart):
     return BoostedRanker(boosters)
 
   def _parameters(self, seed: int, workers: int) -> dict[str, Any]:
-    """Returns the parameters of LightGBM, which do not depend on threads."""
     return {
       'objective': 'binary',
       'num_leaves': self.leaves,

@@ -120,11 +120,7 @@ class StackScorer(Scorer):
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Finds which proposers, features and words explain labels.
-
-    The words of a label are those of the proposer that adds most to its score
-    and reads words.
-    """
+    """Finds which proposers, features and words explain labels."""
     if self.unexplained:
       raise ConfigError(self.unexplained)
     shares = self._shares(documents, ids_NK)
@@ -134,7 +130,6 @@ class StackScorer(Scorer):
     )
 
   def _shares(self, documents: Documents, ids_NK: np.ndarray) -> FeatureShares:
-    """Computes how much each feature adds to the scores of listed labels."""
     names = self.pairs.names
     values = np.full((*ids_NK.shape, len(names)), np.nan, np.float32)
     is_rank = np.array([name.endswith(':rank') for name in names])

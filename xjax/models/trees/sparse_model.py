@@ -72,12 +72,7 @@ class SparseTrain(TrainConfig, abstract=True):
 
 @dataclasses.dataclass
 class SparseModel(FeaturesModel, abstract=True):
-  """Scores labels by linear classifiers over sparse features of documents.
-
-  The classifiers are the nodes of a tree, which is searched for the best
-  labels. The model has a file for each tree. A killed training continues with
-  the first part of a file that is not trained yet.
-  """
+  """Scores labels by linear classifiers over sparse features of documents."""
 
   beam = 1  # nodes that are opened for a document at each depth, if not exact
   exact = True  # whether every node that may have a best label is opened

@@ -272,7 +272,6 @@ def _solve(
 
 
 def _largest_norm(rows: sparse.csr_array) -> float:
-  """Returns the largest L2 norm of a row."""
   largest = 0.0
   for first in range(0, rows.shape[0], _ROWS):
     # In blocks, because a float64 copy of all rows would double the memory.

@@ -1,7 +1,4 @@
-"""Defines label trees, whose nodes have linear classifiers, and linear models.
-
-A linear model is a tree of one level, with a classifier for each label.
-"""
+"""Defines linear models: label trees and, as trees of one level, one-vs-all."""
 
 import dataclasses
 

@@ -270,10 +270,7 @@ class TreeSearch:
     node: Int32[np.ndarray, ' nodes'],
     score: Float64[np.ndarray, ' nodes'],
   ) -> Float64[np.ndarray, ' children']:
-    """Returns the scores of all children of some nodes, one after another.
-
-    The nodes of one document must be consecutive.
-    """
+    """Scores all children of nodes, which are consecutive for a document."""
     ends = np.append(0, np.cumsum(self.tree.degree[node])).astype(np.int64)
     children = np.empty(ends[-1])
     indptr, indices, values = csr_arrays(rows)

@@ -1,7 +1,4 @@
-"""Defines encoders of the BERT family, with post-norm transformer layers.
-
-In a post-norm layer the layer normalisation comes after the residual sum.
-"""
+"""Defines encoders of the BERT family, with post-norm transformer layers."""
 
 from collections.abc import Callable
 import dataclasses
@@ -196,10 +193,7 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
 
 
 class _Embeddings(nnx.Module):
-  """Computes dropout(norm(word[token] + position[place] + type[0])).
-
-  The vector word[token] can be multiplied by a factor of the token.
-  """
+  """Computes dropout(norm(word[token] + position[place] + type[0]))."""
 
   def __init__(
     self, architecture: BertArchitecture, rate: float, rngs: nnx.Rngs

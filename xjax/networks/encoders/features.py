@@ -1,7 +1,4 @@
-"""Defines the input of models that read vectors from another program's encoder.
-
-The other program is called an outside encoder.
-"""
+"""Defines the input of models that read vectors of an outside encoder."""
 
 import dataclasses
 

@@ -69,10 +69,7 @@ class HAN(nnx.Module):
     real_TBZ: Bool[Array, 'T B Z'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'Z B {self.dim}']:
-    """Returns one state for each zone, 0 where it has no word.
-
-    Zones without words come last in a document.
-    """
+    """Returns one state for each zone; zones without words are 0, and last."""
     steps, documents, zones, dim = x_TBZD.shape
     # The first BiGRU reads each zone as if it were a document.
     shape = steps, documents * zones

@@ -1,7 +1,4 @@
-"""Defines bidirectional recurrent networks, for any cell.
-
-The cells are GRU (bigru.py) and LSTM (bilstm.py).
-"""
+"""Defines bidirectional recurrent networks, for any cell (GRU or LSTM)."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -57,11 +54,7 @@ class Direction(nnx.Module):
   learns_first: ClassVar[bool] = False
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
-    """Draws the kernels; all other parameters are zero.
-
-    The input kernels follow Glorot's rule; the recurrent kernels are
-    orthogonal.
-    """
+    """Draws Glorot input and orthogonal recurrent kernels; all else is 0."""
     self.reverse = reverse
     glorot = nnx.initializers.glorot_uniform()
     orthogonal = nnx.initializers.orthogonal()

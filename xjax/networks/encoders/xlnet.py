@@ -62,9 +62,6 @@ class XLNet(Transformer):
   types of tokens. As attention depends on differences of positions only, the
   states of a text depend neither on padding nor on the other documents of a
   packed row.
-
-  Parameters are float32. Products are computed in dtype. Softmax and norms are
-  computed in float32.
   """
 
   def __init__(

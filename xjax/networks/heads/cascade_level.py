@@ -96,10 +96,7 @@ class ClusterLevel(nnx.Module):
 def largest(
   keys: Float32[Array, 'B clusters'], k: int
 ) -> Bool[Array, 'B clusters']:
-  """Returns which keys are among the k largest of a row, and not -inf.
-
-  If keys are equal, the first come first.
-  """
+  """Marks a row's k largest keys, the first ones if equal, and never -inf."""
   if k >= keys.shape[1]:
     return keys > -jnp.inf
   _, at_BK = lax.top_k(keys, k)

@@ -148,10 +148,7 @@ def scan_chunks(
 
 
 def chunk_size(rows: int, chunk: int) -> int:
-  """Returns the chunk size that divides the rows most evenly.
-
-  The size is at most `chunk`.
-  """
+  """Returns the size, at most `chunk`, that divides the rows most evenly."""
   # A multiple of 16 where possible, the number of floats in a vector register.
   count = -(-rows // chunk)
   even = -(-rows // count)

@@ -57,7 +57,6 @@ def initial_rows(
 
 
 def _draw_shard(size, dim, storage, key) -> dict[str, jax.Array]:
-  """Draws the rows of one shard, in blocks of the given size."""
   blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)
   first = lax.axis_index(ALL_DEVICES) * blocks
 

@@ -121,18 +121,9 @@ class Unified(DescriptorHead):
   it does so only with graph_queries. R starts at zero, so the head starts as
   the head without a graph. The hidden labels do not train the graph either.
 
-  Attributes:
-    attention, output, bias: a and o, float32 [L, D], and c, [L].
-    descriptors: e before scaling, float32 [L, E], frozen.
-    seen: float32 [L], frozen, 1 for labels that have rows of their own, else 0.
-    own: m, float32 [L], frozen. It equals `seen`, except in the head that
-      with_dropout returns.
-    hidden: float32 [L], frozen, 1 for labels that are hidden for calibration,
-      else 0.
-    attention_kernel, output_kernel: P and Q, float32 [E, D].
-    bias_kernel, offset: q, float32 [E], and r, [].
-    unseen_scale, unseen_offset: s and t, float32 [].
-    graph_rows: R g, float32 [L, E], in the head that `ready` returns.
+  `attention`, `output` and `bias` are a, o and c. `own` is m; it equals `seen`,
+  except in the head that with_dropout returns. The kernels are P, Q and q, and
+  `offset` is r. `graph_rows`, in the head that `ready` returns, are R g.
   """
 
   unit_descriptors = True

@@ -1,8 +1,4 @@
-"""Reads the sizes of a pretrained encoder from Hugging Face's config.json.
-
-BERT is by Devlin et al. 2019, RoBERTa is by Liu et al. 2019, and XLNet is by
-Yang et al. 2019.
-"""
+"""Reads the sizes of a pretrained encoder from Hugging Face's config.json."""
 
 from collections.abc import Iterator, Mapping
 import dataclasses

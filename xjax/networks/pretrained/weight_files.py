@@ -1,8 +1,4 @@
-"""Reads and writes weights in the format safetensors.
-
-A folder that is read has one file, or several files (shards) and an index. A
-folder that is written has one file.
-"""
+"""Reads weights in one safetensors file or several (shards), and writes one."""
 
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
@@ -41,10 +37,7 @@ class WeightFiles:
 
   @classmethod
   def of(cls, folder: pathlib.Path) -> 'WeightFiles':
-    """Reads the headers of a folder's weight files.
-
-    DataError says that there are none, or that a file is damaged.
-    """
+    """Reads the headers of a folder; DataError: no file, or a damaged one."""
     if (folder / WEIGHTS).exists():
       path = safe_path(folder, WEIGHTS)
       headers = _headers(path)
@@ -87,7 +80,6 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
 
 
 def _read_index(folder: pathlib.Path) -> dict[str, str]:
-  """Reads the index, which maps the names of tensors to file names."""
   listed = read_object(folder, INDEX).get('weight_map')
   if not isinstance(listed, dict) or not listed:
     raise DataError(

@@ -3,10 +3,6 @@
 A view of a document is a changed copy of the document. Training compares the
 views of a document with each other and with the views of other documents.
 Predictions read only the documents themselves.
-
-The views of HGCLR keep the words that matter for the labels (Wang et al. 2022,
-"Incorporating Hierarchy into Text Encoder: a Contrastive Learning Approach for
-Hierarchical Text Classification").
 """
 
 import abc
@@ -210,10 +206,7 @@ class WordViews(nnx.Module):
     table: Float32[Array, 'words D'],
     rngs: nnx.Rngs | None,
   ) -> Float32[Array, 'B T']:
-    """Returns 1 for words that are kept, and 0 for others.
-
-    Without rngs, there is no Gumbel noise.
-    """
+    """Returns 1 for kept words, else 0; no Gumbel noise without rngs."""
     # The gradient is the gradient of the importance of the word
     # (straight-through estimator).
     noise = None

@@ -90,10 +90,7 @@ class TaxonomyParts:
 
 
 def _paths(tree: LabelTree) -> np.ndarray:
-  """Returns the path from each node up to the root, int32 [nodes, depth].
-
-  The root is left out, and nodes are numbered from 0 without the root.
-  """
+  """Returns the path from each node up, int32 [nodes, depth], without root."""
   node, parent, columns = np.arange(1, len(tree)), tree.parent, []
   while node.any():
     columns.append(np.where(node > 0, node - 1, PAD))
@@ -201,10 +198,7 @@ class LabelEncoder(nnx.Module):
 
 
 def _between(is_above_CC, edge_C) -> Float32[Array, 'C C']:
-  """Returns the sum over the edges on the path between two nodes.
-
-  is_above_CC is 1 where node j is node i, or is above it.
-  """
+  """Sums edges on the path of i and j; is_above_CC: j is i, or is above it."""
   weighted_CC = is_above_CC * edge_C
   own_C = weighted_CC.sum(axis=1)
   shared_CC = product(weighted_CC, is_above_CC, (1, 1))

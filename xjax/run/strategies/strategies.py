@@ -41,8 +41,6 @@ _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankedDocuments:
-  """Ranks labels for N documents with a scorer."""
-
   scorer: RanksDocuments
   documents: Documents
   # a and b: a margin z has the probability sigmoid(a z + b).

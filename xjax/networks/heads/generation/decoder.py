@@ -80,11 +80,7 @@ class Decoder(nnx.Module):
 
 
 class DecoderLayer(nnx.Module):
-  """Applies attention to symbols, attention to tokens, and two dense layers.
-
-  Dropout, a residual connection and a layer norm follow each of the three
-  parts. Attention weights and the hidden layer have dropout, too.
-  """
+  """Applies attention to symbols, attention to tokens, and two dense layers."""
 
   def __init__(
     self, dim: int, heads: int, inner: int, rate: float, *, rngs: nnx.Rngs

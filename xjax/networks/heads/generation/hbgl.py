@@ -112,10 +112,7 @@ class HBGLConfig(HeadConfig):
     return HBGL(self, inputs, rngs=rngs)
 
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
-    """Checks the number of levels, and that segments are large enough.
-
-    See HeadConfig.check_hierarchy.
-    """
+    """Checks the number of levels, and that segments are large enough."""
     levels = 1 + int(label_levels(hierarchy).max(initial=0))
     if levels > self.max_levels:
       raise ConfigError(

@@ -1,8 +1,7 @@
 """Reads the levels of labels, as vectors that follow a document (HBGL).
 
-See Jiang et al., "Exploiting Global and Local Hierarchies for Hierarchical Text
-Classification", EMNLP 2022, Section 3.3. All labels of a level are one vector.
-At each level, a pseudo mask asks for the labels of the level.
+All labels of a level are one vector. At each level, a pseudo mask asks for the
+labels of the level (Jiang et al. 2022, Section 3.3).
 """
 
 from collections.abc import Callable
@@ -26,10 +25,7 @@ _TARGET = 1  # the token type of levels
 
 
 def label_levels(hierarchy: Hierarchy) -> np.ndarray:
-  """Returns the level of each label, int32 [L], from 0.
-
-  Levels of the hierarchy that have no label are left out.
-  """
+  """Returns each label's level, int32 [L], from 0, without empty levels."""
   levels_L = hierarchy.levels[: hierarchy.n_labels]
   return np.unique(levels_L, return_inverse=True)[1].astype(np.int32)
 
