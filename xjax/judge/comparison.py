@@ -125,9 +125,7 @@ def _evidence(
 
 
 def best_systems(
-  systems: Mapping[str, Predictions],
-  criteria: Criteria,
-  metrics: Sequence[str],
+  systems: Mapping[str, Predictions], criteria: Criteria, metrics: Sequence[str]
 ) -> dict[str, dict[str, str]]:
   """Finds the systems that are significantly better than all others.
 
@@ -245,10 +243,7 @@ class _Part:
     return randomized_sums(*pair, names, plan.seed, plan.iterations)
 
   def _difference(
-    self,
-    metric: str,
-    who: str,
-    exchanged: tuple[ReplicateSums, ReplicateSums],
+    self, metric: str, who: str, exchanged: tuple[ReplicateSums, ReplicateSums]
   ) -> SystemDifference:
     pair = who, self.baseline
     value, base = (self.results[x][0][metric] for x in pair)

@@ -124,10 +124,7 @@ def bootstrap_sums(
 
 
 def replicate_interval(
-  values_R: np.ndarray,
-  value: float,
-  n_docs: int,
-  measure: Measure,
+  values_R: np.ndarray, value: float, n_docs: int, measure: Measure
 ) -> Interval | None:
   """Computes the interval of a number from its value in each replicate.
 

@@ -113,9 +113,7 @@ def judge(
 
 
 def _evidence(
-  predictions: Predictions,
-  criteria: Criteria,
-  cuts: Mapping[str, float | None],
+  predictions: Predictions, criteria: Criteria, cuts: Mapping[str, float | None]
 ) -> Iterator[tuple[str, list[Protocol], SliceStatistics]]:
   """Yields a slice, protocols for which it has these labels, and statistics."""
   masks = {

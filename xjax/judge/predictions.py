@@ -13,11 +13,7 @@ from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
-from xjax.judge.files.saved_predictions import (
-  SCHEMA,
-  labels_sha256,
-  read_saved,
-)
+from xjax.judge.files.saved_predictions import SCHEMA, labels_sha256, read_saved
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL, judged_masks
 

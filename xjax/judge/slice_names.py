@@ -47,9 +47,7 @@ def needs_parents(name: str) -> bool:
 
 
 def named_slices(
-  names: Sequence[str],
-  predictions: Predictions,
-  hierarchy: Hierarchy | None,
+  names: Sequence[str], predictions: Predictions, hierarchy: Hierarchy | None
 ) -> dict[str, np.ndarray]:
   """Makes the slices, bool [L], that a user requests besides the standard ones.
 
@@ -112,10 +110,7 @@ def _in_bin(
 
 
 def _at_level(
-  name: str,
-  predictions: Predictions,
-  hierarchy: Hierarchy | None,
-  level: int,
+  name: str, predictions: Predictions, hierarchy: Hierarchy | None, level: int
 ) -> np.ndarray:
   if hierarchy is None or hierarchy.is_flat:
     raise ConfigError(

@@ -64,9 +64,7 @@ class SequenceLoss(ChunkLoss):
   smoothing: float = 0.1
 
   def of_symbols(
-    self,
-    right: Float32[Array, '*symbols'],
-    mean: Float32[Array, '*symbols'],
+    self, right: Float32[Array, '*symbols'], mean: Float32[Array, '*symbols']
   ) -> Float32[Array, '*symbols']:
     """Returns the loss of symbols, from log p and the mean log probability."""
     nats = -(1 - self.smoothing) * right - self.smoothing * mean

@@ -448,8 +448,7 @@ def saved_calibration(
     return None, f'no {path}; {_ADVICE}' if dev is not None else ''
   calibration = Calibration.load(path)
   folder.check(
-    path,
-    'Remove the file, and run xjax evaluate --split=dev to write it again',
+    path, 'Remove the file, and run xjax evaluate --split=dev to write it again'
   )
   # Users can add a dev split to the data folder after the run was started. The
   # run has no digest of such a split, so any digest is accepted.

@@ -11,11 +11,7 @@ from scipy import sparse
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.ranking import Lists, Query
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  TextVectorsConfig,
-  TfidfConfig,
-)
+from xjax.data.config import GivenFeaturesConfig, TextVectorsConfig, TfidfConfig
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.files.faults import plural
 from xjax.data.formats.data_config import DataConfig
@@ -133,11 +129,7 @@ class FeatureScorer(Scorer):
     """
 
   def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
+    self, documents: Documents, ids_NK: np.ndarray, words: int, n_first: int = 0
   ) -> LabelExplanations:
     """Computes how much each word of a document adds to the scores of labels.
 

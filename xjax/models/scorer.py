@@ -60,11 +60,7 @@ class Scorer(abc.ABC):
     """
 
   def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
+    self, documents: Documents, ids_NK: np.ndarray, words: int, n_first: int = 0
   ) -> LabelExplanations:
     """Finds the words that explain labels of documents.
 

@@ -32,10 +32,7 @@ from xjax.networks.pretrained.architecture import (
   small_encoder,
 )
 from xjax.networks.pretrained.convert import parameter_shapes
-from xjax.networks.pretrained.model_folder import (
-  ModelFolder,
-  check_vocabulary,
-)
+from xjax.networks.pretrained.model_folder import ModelFolder, check_vocabulary
 from xjax.networks.pretrained.text_encoder import TextEncoder
 from xjax.train.parameters import by_path, filled
 

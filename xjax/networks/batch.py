@@ -69,9 +69,7 @@ def unpack_documents(
   function runs on the context mesh (`jax.set_mesh`).
   """
   run = jax.shard_map(
-    _unpack_shard,
-    in_specs=(P(DATA), BATCH, BATCH),
-    out_specs=BATCH,
+    _unpack_shard, in_specs=(P(DATA), BATCH, BATCH), out_specs=BATCH
   )
   return run(packed, first_B, lengths_B)
 

@@ -24,12 +24,7 @@ from xjax.networks.encoders.encoder import (
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.encoders.prefix import read_prefix
 from xjax.networks.heads.attend import attention_weights
-from xjax.networks.heads.head import (
-  Head,
-  HeadConfig,
-  HeadInputs,
-  TokenFeatures,
-)
+from xjax.networks.heads.head import Head, HeadConfig, HeadInputs, TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import shortlist_loss

@@ -127,18 +127,12 @@ def build_page(
       Section('By place in the list', [rank_curves(groups)]),
       Section(
         'Frequent and rare labels',
-        [
-          frequency_picture(first),
-          binned_f1(groups, USUAL_K, protocol),
-        ],
+        [frequency_picture(first), binned_f1(groups, USUAL_K, protocol)],
       ),
       *_hierarchy(groups, colours, protocol),
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
-      Section(
-        'Labels missed more than expected',
-        _worst(groups),
-      ),
+      Section('Labels missed more than expected', _worst(groups)),
       Section('Published numbers', published_blocks(dataset, groups, colours)),
       Section('All metrics', full_tables(groups)),
     ],

@@ -145,10 +145,7 @@ def _proposers(tokens: TfidfConfig) -> tuple[StageConfig, ...]:
 
 
 def _with(
-  config: Config,
-  model: Model,
-  train: TrainConfig,
-  tokens: TokensConfig,
+  config: Config, model: Model, train: TrainConfig, tokens: TokensConfig
 ) -> Config:
   data = dataclasses.replace(config.data, tokens=tokens)
   return dataclasses.replace(config, data=data, model=model, train=train)

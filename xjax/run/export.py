@@ -23,9 +23,7 @@ _MASK = ('[MASK]', '<mask>')
 
 
 def export_encoder(
-  workdir: str | os.PathLike,
-  output: str | os.PathLike,
-  step: int | None = None,
+  workdir: str | os.PathLike, output: str | os.PathLike, step: int | None = None
 ) -> OpenRun:
   """Writes the encoder of a run to a folder that transformers can load.
 

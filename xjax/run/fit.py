@@ -12,12 +12,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
 from xjax.models.config_check import check_config
-from xjax.models.contract import (
-  Config,
-  Run,
-  check_resumable,
-  saved_calibration,
-)
+from xjax.models.contract import Config, Run, check_resumable, saved_calibration
 from xjax.run.auto import resolve
 from xjax.run.judging import Metrics, judge_splits, prior_metrics, read_splits
 from xjax.run.open_run import OpenRun

@@ -66,7 +66,7 @@ class Checkpoints(contextlib.AbstractContextManager):
           # If a folder cannot be made in the background, Orbax says so only
           # after five minutes.
           create_directories_asynchronously=False,
-        ),
+        )
       ),
     )
 

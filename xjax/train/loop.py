@@ -86,10 +86,7 @@ class Loop:
   preemption: Preemption  # its context has been entered
 
   def run(
-    self,
-    state: TrainState,
-    iterator: grain.DatasetIterator,
-    at: Position,
+    self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> tuple[TrainState, Position]:
     """Trains from a state, which is donated, to the end or until patience ends.
 

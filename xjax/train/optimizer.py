@@ -152,8 +152,7 @@ class LabelRowOptimizer:
     return nnx.State(
       {
         name: nnx.Param(
-          array,
-          out_sharding=(*row_spec(head.axes), *[None] * (array.ndim - 1)),
+          array, out_sharding=(*row_spec(head.axes), *[None] * (array.ndim - 1))
         )
         for name, array in arrays.items()
       }

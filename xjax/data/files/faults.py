@@ -75,12 +75,7 @@ class Faults:
         self.shown.append(f'{where}: {message}')
 
   def add_empty(
-    self,
-    file: str | os.PathLike,
-    what: str,
-    before: int,
-    *,
-    fatal: bool = True,
+    self, file: str | os.PathLike, what: str, before: int, *, fatal: bool = True
   ) -> None:
     """Adds a fault for a file without usable `what`, unless others say why."""
     if self.count == before:

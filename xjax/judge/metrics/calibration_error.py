@@ -151,8 +151,7 @@ class Reliability:
 
 
 def reliability(
-  probabilities_N: Float[np.ndarray, ' N'],
-  correct_N: Bool[np.ndarray, ' N'],
+  probabilities_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Reliability:
   """Computes the reliability diagram and the expected calibration error.
 

@@ -7,11 +7,7 @@ from jaxtyping import Bool, Int
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.metrics.metric import (
-  LabelMetric,
-  PerLabel,
-  Value,
-)
+from xjax.judge.metrics.metric import LabelMetric, PerLabel, Value
 
 # Ranges of a label's number of training documents, with both ends. Except for
 # the bin of 0 documents, these are the bins of "Re-evaluating Extreme

@@ -244,9 +244,7 @@ class _Means:
 
   @classmethod
   def of(
-    cls,
-    parts: Sequence[tuple[np.ndarray, np.ndarray]],
-    shares: Sequence[float],
+    cls, parts: Sequence[tuple[np.ndarray, np.ndarray]], shares: Sequence[float]
   ) -> '_Means':
     """Averages cells and values of each model; the shares add up to 1."""
     cells = np.concatenate([cells for cells, _ in parts])

@@ -33,10 +33,7 @@ from xjax.models.trees.training import Matcher, proposed_clusters
 from xjax.models.trees.tree_model import TreeTrain
 from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights
 from xjax.models.trees.tree_search import OpenNodes, TreeSearch
-from xjax.models.trees.vectors import (
-  JoinedFeaturiser,
-  encoder_faults,
-)
+from xjax.models.trees.vectors import JoinedFeaturiser, encoder_faults
 
 MATCHER = 'matcher'  # the stage that proposes clusters
 

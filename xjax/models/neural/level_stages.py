@@ -12,10 +12,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import TreeData
-from xjax.data.label_trees.levels import (
-  LabelLevels,
-  LevelsConfig,
-)
+from xjax.data.label_trees.levels import LabelLevels, LevelsConfig
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.judge.predictions import labels_sha256
@@ -130,10 +127,7 @@ def level_config(config: Config) -> Config:
   # Clusters have other slices of labels than the labels have.
   best_metric = f'all/{train.best_metric.partition("/")[2]}'
   train = dataclasses.replace(
-    train,
-    steps=steps,
-    warmup=min(train.warmup, steps),
-    best_metric=best_metric,
+    train, steps=steps, warmup=min(train.warmup, steps), best_metric=best_metric
   )
   model = dataclasses.replace(config.model, shortlist=above)
   return dataclasses.replace(config, model=model, train=train)

@@ -49,10 +49,7 @@ from xjax.models.neural.neural_plan import (
 )
 from xjax.models.neural.neural_scorer import NeuralScorer, why_fixed
 from xjax.models.neural.neural_training import NeuralTraining
-from xjax.models.neural.proposals import (
-  check_proposals,
-  fit_shortlist,
-)
+from xjax.models.neural.proposals import check_proposals, fit_shortlist
 from xjax.models.neural.proposer import Proposer
 from xjax.models.neural.shortlist_scorer import ShortlistScorer
 from xjax.models.neural.shortlists import AllLabels, ShortlistConfig
@@ -62,15 +59,10 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.pretrained.descriptors import all_words
 from xjax.networks.text_model import TextModelConfig
-from xjax.train.batches.inputs import (
-  TokenReader,
-  fit_vocabulary,
-)
+from xjax.train.batches.inputs import TokenReader, fit_vocabulary
 from xjax.train.checkpoint import read_params, saved_params
 from xjax.train.initial.descriptors import encoded_labels
-from xjax.train.initial.encoder import (
-  keep_encoder,
-)
+from xjax.train.initial.encoder import keep_encoder
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import from_paths
 from xjax.train.saved_steps import (

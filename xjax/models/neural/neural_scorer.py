@@ -183,11 +183,7 @@ class NeuralScorer(Scorer):
     return max(k, min(size, self.n_labels))
 
   def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
+    self, documents: Documents, ids_NK: np.ndarray, words: int, n_first: int = 0
   ) -> LabelExplanations:
     if self.unexplained:
       return super().explain(documents, ids_NK, words, n_first)

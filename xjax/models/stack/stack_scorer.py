@@ -15,11 +15,7 @@ from xjax.data.load import read_zones
 from xjax.data.schema import Document, LabelSpace
 from xjax.data.text.words import WordPlace, document_words
 from xjax.judge.label_lists import list_length
-from xjax.models.explanations import (
-  BEYOND,
-  FeatureShares,
-  LabelExplanations,
-)
+from xjax.models.explanations import BEYOND, FeatureShares, LabelExplanations
 from xjax.models.features import RowFeaturiser
 from xjax.models.scorer import Scorer, documents_for, rank_blocks
 from xjax.models.stack.boosted import BoostedRanker
@@ -114,11 +110,7 @@ class StackScorer(Scorer):
     return Lists(ids_GNK, scores_GNK).measured(step, documents.gold, query)
 
   def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
+    self, documents: Documents, ids_NK: np.ndarray, words: int, n_first: int = 0
   ) -> LabelExplanations:
     """Finds which proposers, features and words explain labels."""
     if self.unexplained:

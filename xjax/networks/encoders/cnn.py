@@ -58,9 +58,7 @@ class CNN(nnx.Module):
     # Shards are explicit, as in recurrent.py, because XLA's partitioner may
     # gather the whole batch on every device.
     run = jax.shard_map(
-      _shard_states,
-      in_specs=(over_data, over_data, P()),
-      out_specs=over_data,
+      _shard_states, in_specs=(over_data, over_data, P()), out_specs=over_data
     )
     h_TBU = run(x_TBD, real_TB, [self.kernel[...], self.bias[...]])
     return dropout(h_TBU, self.config.dropout, rngs)

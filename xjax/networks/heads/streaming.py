@@ -196,10 +196,7 @@ class AllLabels:
     return span
 
   def add(
-    self,
-    normaliser: 'Normaliser',
-    logits_BC: jax.Array,
-    span: chunks.Span,
+    self, normaliser: 'Normaliser', logits_BC: jax.Array, span: chunks.Span
   ) -> 'Normaliser':
     learnt_BC, at_BP, inside_BP, weights = self._chunk(span)
     weight_BP = 1.0 if weights is None else weights.positive_L[at_BP]

@@ -41,9 +41,7 @@ class UnifiedConfig(DescriptorHeadConfig):
   """
 
   row_dropout: float = field(
-    0.3,
-    'Share of the labels whose rows are left out in a training step.',
-    RATE,
+    0.3, 'Share of the labels whose rows are left out in a training step.', RATE
   )
   hidden_labels: int = field(
     50,

@@ -9,12 +9,7 @@ from typing import Any
 from huggingface_hub import constants
 import numpy as np
 
-from xjax.core.atomic import (
-  build_folder,
-  check_new_folder,
-  write_json,
-  writing,
-)
+from xjax.core.atomic import build_folder, check_new_folder, write_json, writing
 from xjax.core.errors import DataError
 from xjax.data.files.model_files import read_object
 from xjax.data.text.subwords import Subwords

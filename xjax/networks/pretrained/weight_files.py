@@ -100,8 +100,7 @@ def _headers(path: pathlib.Path) -> dict[str, Header]:
     slices = {name: file.get_slice(name) for name in file.keys()}
     return {
       name: Header(
-        _DTYPES.get(part.get_dtype(), part.get_dtype()),
-        tuple(part.get_shape()),
+        _DTYPES.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape())
       )
       for name, part in slices.items()
     }

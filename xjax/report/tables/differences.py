@@ -11,13 +11,7 @@ from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.metric import is_weighed
 from xjax.report.comparison import Compared, SeedEstimate
-from xjax.report.table import (
-  MISSING,
-  Cell,
-  Table,
-  number_cell,
-  plain_text,
-)
+from xjax.report.table import MISSING, Cell, Table, number_cell, plain_text
 from xjax.report.terminal.judgement import recall_lines
 
 # (bound, stars): a p-value below the bound gets these stars.

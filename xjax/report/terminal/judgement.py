@@ -27,12 +27,7 @@ from xjax.judge.judge import (
 from xjax.judge.metrics.metric import cut_offs
 from xjax.judge.predictions import Predictions
 from xjax.report.runs import protocols
-from xjax.report.table import (
-  Table,
-  list_item,
-  number_cell,
-  plain_text,
-)
+from xjax.report.table import Table, list_item, number_cell, plain_text
 from xjax.report.tables.metrics import (
   is_count,
   metric_table,

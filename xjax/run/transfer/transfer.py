@@ -15,11 +15,7 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from xjax.core.atomic import (
-  build_folder,
-  check_new_folder,
-  remove_temporaries,
-)
+from xjax.core.atomic import build_folder, check_new_folder, remove_temporaries
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.types import PAD, Ragged
@@ -145,9 +141,7 @@ def _flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
 
 
 def _documents(
-  raw: SourceCorpus,
-  name: str,
-  relabelling: Relabelling,
+  raw: SourceCorpus, name: str, relabelling: Relabelling
 ) -> Iterator[dict]:
   """Yields the records of a split."""
   split = raw.splits[name]

@@ -111,9 +111,7 @@ def _shapes(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
 
 
 def _name_encoder(
-  weights: Mapping[str, np.ndarray],
-  workdir: Workdir,
-  config: TextModelConfig,
+  weights: Mapping[str, np.ndarray], workdir: Workdir, config: TextModelConfig
 ) -> NameEncoder:
   inputs = EncoderInputs(0, jnp.float32, workdir.architecture())
   encoder = nnx.eval_shape(lambda: config.encoder.build(inputs, nnx.Rngs(0)))

@@ -42,12 +42,7 @@ from xjax.networks.pretrained.model_folder import (
 )
 from xjax.networks.text_model import TextModelConfig
 from xjax.train.initial.warm_start import WarmStarted
-from xjax.train.parameters import (
-  PIECE_VECTORS,
-  by_path,
-  filled,
-  replace_values,
-)
+from xjax.train.parameters import PIECE_VECTORS, by_path, filled, replace_values
 from xjax.train.state import TrainState
 
 _ENCODER, _TRANSFORM = 'encoder/', 'head/transform/'
