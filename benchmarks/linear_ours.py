@@ -28,7 +28,7 @@ from scipy import sparse
 from xjax.core.ranking import Query
 from xjax.core.types import Ragged
 from xjax.data.documents import Documents
-from xjax.data.label_trees.label_tree import TreeData
+from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
 from xjax.models import contract
@@ -114,7 +114,7 @@ def train_on_rows(workdir: str, folder: str) -> list[float]:
   x, y = (sparse.csr_array(sparse.load_npz(file)) for file in files)
   gold = Ragged(y.indptr.astype(np.int64), y.indices.astype(np.int32))
   # Without documents: no compared tree clusters labels by their texts.
-  data = TreeData(home.label_space(), gold, x)
+  data = TreeInputs(home.label_space(), gold, x)
   never = types.SimpleNamespace(check=lambda: None)  # no signal stops training
   run = contract.Run(config, home, never)
 

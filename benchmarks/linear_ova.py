@@ -33,7 +33,7 @@ from sklearn.svm import LinearSVC
 from xjax.core.types import Ragged
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
-from xjax.data.label_trees.label_tree import TreeData, complete_tree
+from xjax.data.label_trees.label_tree import TreeInputs, complete_tree
 from xjax.data.load import load_corpus
 from xjax.models.linear.classifiers import Classifiers, PartFiles
 from xjax.models.linear.dual import Loss, Solver
@@ -168,7 +168,7 @@ def blocks(
   """Trains sixteen labels at a time, in two threads."""
   rows, gold, n_labels = problem
   fitted = fit_tree(
-    TreeData(None, gold, rows, workers=2),
+    TreeInputs(None, gold, rows, workers=2),
     complete_tree(n_labels, n_labels),
     Solver(loss, c=1.0, eps=eps, max_epochs=10_000),
     parts,

@@ -14,7 +14,7 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.data.text.tfidf import Tfidf
-from xjax.models.features import SplitTexts
+from xjax.models.features import DocumentTexts
 
 # X_train, Y_train, X_dev, Y_dev; dev stands for the judged split.
 Rows = dict[str, sparse.csr_matrix]
@@ -55,12 +55,12 @@ def rows_of_texts(data: DataConfig, split: str) -> Rows:
   """Returns TF-IDF rows of a corpus, with the settings of our configs."""
   corpus = load_corpus(data, 0, splits=('train', split))
   train, dev = corpus.split('train'), corpus.split(split)
-  tfidf = Tfidf.fit(SplitTexts(train.documents), TfidfConfig())
+  tfidf = Tfidf.fit(DocumentTexts(train.documents), TfidfConfig())
   n_labels = len(corpus.label_space)
   return {
-    'X_train': sparse.csr_matrix(tfidf(SplitTexts(train.documents))),
+    'X_train': sparse.csr_matrix(tfidf(DocumentTexts(train.documents))),
     'Y_train': gold_matrix(train.gold, n_labels),
-    'X_dev': sparse.csr_matrix(tfidf(SplitTexts(dev.documents))),
+    'X_dev': sparse.csr_matrix(tfidf(DocumentTexts(dev.documents))),
     'Y_dev': gold_matrix(dev.gold, n_labels),
   }
 

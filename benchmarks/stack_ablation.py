@@ -38,7 +38,7 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Split
 from xjax.judge.comparison import SystemDifference, compare
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.judge.judge import ECE_ABOVE
 from xjax.judge.label_lists import list_length
 from xjax.judge.metrics.calibration_error import ABOVE, reliability
@@ -47,7 +47,7 @@ from xjax.judge.predict import predict
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
 from xjax.models.scorer import Scorer, documents_for
-from xjax.models.stack.boosted import RankerData
+from xjax.models.stack.boosted import RankerPairs
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.ranker_training import RankerTraining
 from xjax.models.stack.stack_model import StackModel
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> None:
     known = known_lists(run, corpus.split(_SPLIT.value))
     results = dict(Study(run, corpus, known, preemption).results())
   systems = {name: predictions for name, (predictions, _) in results.items()}
-  plan = ComparisonPlan(_METRICS.value, by_frequency=True, iterations=1)
+  plan = ComparisonRequest(_METRICS.value, by_frequency=True, iterations=1)
   usual, everything = config.eval.criteria(), systems[EVERYTHING]
   criteria = plan.request().criteria(everything, usual=usual)
   differences = compare(systems, criteria, plan).differences
@@ -224,9 +224,9 @@ class Study:
     return predictions, seconds
 
 
-def every_third(data: RankerData) -> RankerData:
+def every_third(data: RankerPairs) -> RankerPairs:
   """Returns every third pair."""
-  return RankerData(data.features_XF[::3], data.gold_X[::3], data.names)
+  return RankerPairs(data.features_XF[::3], data.gold_X[::3], data.names)
 
 
 def is_wanted(row: str) -> bool:

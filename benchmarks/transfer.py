@@ -26,7 +26,7 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.label_tree import LabelTree
 from xjax.models.contract import Config
 from xjax.run.transfer.clusters import (
-  Clustering,
+  MetaLabelTree,
   cluster_labels,
   labels_to_cluster,
 )
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> None:
   config = Config(data=data)
   with tempfile.TemporaryDirectory() as folder:
     output = str(pathlib.Path(folder) / 'tree')
-    clustering = Clustering(BRANCHING, seed=_SEED.value)
+    clustering = MetaLabelTree(BRANCHING, seed=_SEED.value)
     seconds, start = {}, time.perf_counter()
     corpus = labels_to_cluster(data.read(), config)
     seconds['generating the corpus'] = time.perf_counter() - start

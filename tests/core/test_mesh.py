@@ -22,7 +22,7 @@ from xjax.core.mesh_config import (
   LABEL_MULTIPLE,
   WHOLE,
   MeshConfig,
-  Share,
+  ProcessShare,
   own_share,
   shares,
 )
@@ -38,7 +38,7 @@ def test_shapes(data, label, shape):
   mesh = make_mesh(MeshConfig(data, label))
   assert (mesh.shape[DATA], mesh.shape[LABEL]) == shape
   assert LABEL_MULTIPLE % shape[1] == 0
-  assert share_of(mesh) == Share(tuple(range(shape[0])), shape[0])
+  assert share_of(mesh) == ProcessShare(tuple(range(shape[0])), shape[0])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_rows_of_labels_are_padded_and_divided(shape):
   ],
 )
 def test_processes_read_the_rows_of_their_devices(rows, expected):
-  wanted = {i: Share(*share) for i, share in enumerate(expected)}
+  wanted = {i: ProcessShare(*share) for i, share in enumerate(expected)}
   assert shares(devices(*rows)) == wanted
 
 
@@ -128,11 +128,11 @@ def test_rows_that_are_not_shared_alike_are_refused(rows):
 
 def test_the_rows_of_a_share():
   assert WHOLE.rows(3).tolist() == [0, 1, 2]
-  assert Share((1,), 2).rows(6).tolist() == [3, 4, 5]
-  assert Share((0, 2), 3).rows(6).tolist() == [0, 1, 4, 5]
-  assert (WHOLE.readers, Share((0, 2), 4).readers) == (1, 2)
+  assert ProcessShare((1,), 2).rows(6).tolist() == [3, 4, 5]
+  assert ProcessShare((0, 2), 3).rows(6).tolist() == [0, 1, 4, 5]
+  assert (WHOLE.readers, ProcessShare((0, 2), 4).readers) == (1, 2)
   assert own_share() == WHOLE
   says = 'a batch of [04] documents .* into 3 .* multiple of 3'
   for size in (0, 4):
     with pytest.raises(ConfigError, match=says):
-      Share((0,), 3).rows(size)
+      ProcessShare((0,), 3).rows(size)

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from xjax.core.types import Ragged
 from xjax.data.documents import SparseDocuments
-from xjax.data.folds import make_folds, part_of
+from xjax.data.folds import make_folds, select_documents
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import build_corpus
@@ -180,11 +180,11 @@ def test_sparse_documents_keep_their_features_and_ids(corpus):
 def test_parts_of_texts_share_features(corpus):
   split = corpus.splits['train']
   gold = Ragged.of([[1], [2]])
-  part = part_of(split, np.array([3, 1]), gold)
+  part = select_documents(split, np.array([3, 1]), gold)
   assert [document.id for document in part.documents] == ['d3', 'd1']
   assert list(part.ids) == ['d3', 'd1'] and part.gold is gold
   assert part.digest != split.digest
-  again = part_of(part, np.array([1]), Ragged.of([[2]]))
+  again = select_documents(part, np.array([1]), Ragged.of([[2]]))
   assert again.documents.memory is part.documents.memory
 
 

@@ -8,8 +8,8 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import build_corpus
 from xjax.data.quality import (
   check_train_labels,
-  find_twins,
-  measure,
+  find_similar_names,
+  measure_quality,
 )
 from xjax.data.schema import Document, Label
 
@@ -36,7 +36,7 @@ TRAIN = [
 
 def test_documents_and_labels_are_counted():
   test = [('e1', body('five six'), ('a', 'new')), ('e2', body('four'), ('b',))]
-  quality = measure(corpus_of(train=TRAIN, test=test))
+  quality = measure_quality(corpus_of(train=TRAIN, test=test))
   train, test = quality.splits
   assert train.labels.tolist() == [2, 1, 0] and test.labels.tolist() == [2, 1]
   assert train.sizes.tolist() == [3, 3, 1] and quality.unit == 'word'
@@ -54,16 +54,18 @@ def test_sizes_are_those_of_the_zones_that_models_read():
     ('t1', {'title': 'one two', 'body': 'three'}, ('a',)),
     ('t2', {'title': 'four'}, ('a',)),
   ]
-  (train,) = measure(corpus_of(zones=('body',), train=rows)).splits
+  (train,) = measure_quality(corpus_of(zones=('body',), train=rows)).splits
   assert train.sizes.tolist() == [1, 0] and train.empty_example == 't2'
-  (train,) = measure(corpus_of(train=rows)).splits
+  (train,) = measure_quality(corpus_of(train=rows)).splits
   assert train.sizes.tolist() == [3, 1] and train.empty_example is None
 
 
 def test_labels_that_differ_in_case_or_white_space_are_twins():
   ids = ('Tax', 'a  b', 'a b', 'c', 'tax', 'TAX')
   space = corpus_of(train=[('t', body('x'), ids)]).label_space
-  groups = [[space.ids[i] for i in group] for group in find_twins(space)]
+  groups = [
+    [space.ids[i] for i in group] for group in find_similar_names(space)
+  ]
   assert sorted(map(sorted, groups)) == [['TAX', 'Tax', 'tax'], ['a  b', 'a b']]
 
 
@@ -72,7 +74,7 @@ def test_labels_with_names_are_compared_by_their_names():
   labels = tuple(Label(*named) for named in names.items())
   rows = [('t', body('x'), tuple(names))]
   space = corpus_of(labels, train=rows).label_space
-  (group,) = find_twins(space)
+  (group,) = find_similar_names(space)
   assert [space.ids[i] for i in group] == ['1', '2']
 
 

@@ -45,7 +45,7 @@ from xjax.run.fit import fit
 from xjax.run.predict_file import predict_file
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.session import SweepFolder
-from xjax.sweep.store import Store
+from xjax.sweep.store import TrialStore
 
 DOCUMENTS = b''.join(
   b'{"id": "d%d", "text": "one \\u00e9 %d", "labels": ["a", "b"]}\n' % (i, i)
@@ -309,7 +309,7 @@ def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
 def _sweep(folder: pathlib.Path) -> object:
   """Returns the trials of a sweep, after checks as for another start."""
   SweepFolder.at(folder).open(SWEEP, Config(), 1)
-  return Store(folder / 'sweep.db', SWEEP.search, SWEEP.pruning).trials()
+  return TrialStore(folder / 'sweep.db', SWEEP.search, SWEEP.pruning).trials()
 
 
 def _contents(folder: pathlib.Path) -> dict[str, bytes]:
@@ -344,7 +344,7 @@ def finished_runs(folder: pathlib.Path) -> None:
   (folder / 'in.jsonl').write_bytes(TAGGED)
   (folder / 'sweep').mkdir()
   SweepFolder(folder / 'sweep').open(SWEEP, Config(), 1)
-  store = Store(folder / 'sweep' / 'sweep.db', SWEEP.search, SWEEP.pruning)
+  store = TrialStore(folder / 'sweep' / 'sweep.db', SWEEP.search, SWEEP.pruning)
   store.complete(store.begin(), [0.5])
   store.begin()
   (folder / 'predicted').mkdir()

@@ -29,7 +29,7 @@ from tests.fixtures.shrink import shrink
 from tests.run.small_runs import records
 from xjax.core.processes.lock import NAME
 from xjax.models.contract import Config
-from xjax.sweep.session import write_config
+from xjax.sweep.session import write_config_file
 from xjax.train.checkpoint import read_params
 
 pytestmark = pytest.mark.thorough
@@ -90,7 +90,7 @@ class Attacks:
     self._folder, self._rng = folder, rng
     self._processes = multiprocessing.get_context('forkserver')
     self._processes.set_forkserver_preload(list(PRELOADED))
-    write_config(folder / 'neural.py', neural(), [])
+    write_config_file(folder / 'neural.py', neural(), [])
     whole = folder / 'whole'
     assert self._end(self._start(self._words(whole))) == 0
     self._results, self._amount = results(whole), amount(whole)

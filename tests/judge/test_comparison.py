@@ -14,7 +14,7 @@ from xjax.judge.comparison import (
   clip_interval,
   compare as compare_by,
 )
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.judge.judge import judge
 from xjax.judge.metrics.significance import Interval, holm
 
@@ -54,7 +54,7 @@ METRICS = (
   *('RP@5', 'PSP@3', 'macro-F1@5', 'micro-F1', 'entropy@3'),
   *('hF1', 'micro-F1[level=2]'),
 )
-PLAN = ComparisonPlan(metrics=METRICS, iterations=300, replicates=200)
+PLAN = ComparisonRequest(metrics=METRICS, iterations=300, replicates=200)
 
 
 @pytest.fixture(scope='module')

@@ -19,7 +19,12 @@ from xjax.judge.intervals import (
 from xjax.judge.judge import judge, judged_slices, thresholds
 from xjax.judge.metrics import resampling
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
+from xjax.judge.metrics.resampling import (
+  bootstrap_weights,
+  exchange_weights,
+  jackknife_weights,
+  n_groups,
+)
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
 
@@ -109,7 +114,7 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
   table = table_of_values(evidence, protocol=protocol)
   assert len(table) > 10
   (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 4)
-  for r, counts in enumerate(itertools.islice(draws(5, N), 4)):
+  for r, counts in enumerate(itertools.islice(bootstrap_weights(5, N), 4)):
     drawn = rows(found, np.repeat(np.arange(N), counts))
     values = judged(drawn, slice_name, protocol)
     for name, measure in table.items():
@@ -133,7 +138,7 @@ def test_the_jackknife_leaves_documents_out():
   # That of a sample is of N documents, whoever is left out.
   table = {n: m for n, m in table_of_values(evidence).items() if '[n=' not in n}
   (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 3)
-  left = np.array(list(leave_outs(5, N)))
+  left = np.array(list(jackknife_weights(5, N)))
   assert len(left) == n_groups(N) and ((left == 0).sum(0) == 1).all()
   for g in range(0, len(left), 20):
     rest = judged(rows(found, np.flatnonzero(left[g])), 'all')
@@ -184,7 +189,7 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
   assert len(table) > 10
   both = randomized_sums(*pair, sum_names(table.values()), 5, 3)
   lists = [p.lists['all'] for p in (ours, theirs)]
-  for r, coins in enumerate(itertools.islice(swaps(5, N), 3)):
+  for r, coins in enumerate(itertools.islice(exchange_weights(5, N), 3)):
     for number, sums in enumerate(both):
       taken = np.where(coins, 1 - number, number)[:, None] == 1
       ids = np.where(taken, lists[1].ids, lists[0].ids)

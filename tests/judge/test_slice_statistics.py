@@ -6,7 +6,7 @@ from tests.judge.systems import system
 from xjax.core.types import PAD
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.label_metrics import AlphaCoverage
-from xjax.judge.metrics.metric import GOLD_LABELS, PerLabel
+from xjax.judge.metrics.metric import GOLD_LABELS, LabelCounts
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
@@ -67,4 +67,4 @@ def test_a_list_that_may_hide_decisions_is_counted():
 def test_a_recall_that_is_met_to_the_last_bit():
   for correct, gold, alpha in ((51, 75, 0.68), (7, 10, 0.7), (1, 3, 1 / 3)):
     counts = (np.full(1, float(n)) for n in (correct, correct, gold))
-    assert AlphaCoverage(alpha).over(PerLabel(*counts, 100)) == [1]
+    assert AlphaCoverage(alpha).over(LabelCounts(*counts, 100)) == [1]

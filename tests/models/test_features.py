@@ -12,8 +12,8 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.models.contract import Config, Run
 from xjax.models.features import (
+  DocumentTexts,
   RowFeaturiser,
-  SplitTexts,
   TextFeaturiser,
   fit_featuriser,
 )
@@ -50,7 +50,7 @@ def fitted(split, config, tmp_path):
   return fit_featuriser(split, Run(config, Workdir.at(tmp_path / 'run')))
 
 
-def all_rows(featuriser, split):
+def gather_rows(featuriser, split):
   return featuriser.in_chunks(Documents.of_split(split), 'features')
 
 
@@ -76,17 +76,17 @@ def test_texts(made, tmp_path):
   train, dev = corpus.split('train'), corpus.split('dev')
   featuriser = fitted(train, config, tmp_path)
   assert isinstance(featuriser, TextFeaturiser)
-  matrix = all_rows(featuriser, train)
-  texts = list(SplitTexts(train.documents))
+  matrix = gather_rows(featuriser, train)
+  texts = list(DocumentTexts(train.documents))
   assert the_same(matrix, featuriser.featurise(texts))
   assert matrix.dtype == np.float32
   assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
-  matrix = all_rows(featuriser, dev)
+  matrix = gather_rows(featuriser, dev)
   for documents in (
     Documents.of_split(dev),
     Documents.of_split(dev).remembering(),
     dev.documents,
-    list(SplitTexts(dev.documents)),
+    list(DocumentTexts(dev.documents)),
   ):
     rows = rows_of(featuriser, documents)
     assert sorted(rows) == list(range(11))
@@ -98,7 +98,7 @@ def test_given_rows(given, tmp_path):
   train, dev = corpus.split('train'), corpus.split('dev')
   featuriser = fitted(train, config, tmp_path)
   assert isinstance(featuriser, RowFeaturiser) and featuriser.n_features == 4
-  assert all_rows(featuriser, train) is train.documents.rows
+  assert gather_rows(featuriser, train) is train.documents.rows
   for documents in (Documents.of_split(dev), dev.documents):
     rows = rows_of(featuriser, documents)
     # An entry of 0 is one too.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xjax.core.mesh_config import Share
+from xjax.core.mesh_config import ProcessShare
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
@@ -63,7 +63,7 @@ def test_processes_divide_each_block(monkeypatch):
 
   monkeypatch.setattr(Lists, 'put', watched)
   for number in range(2):
-    share = Share((number,), 2)
+    share = ProcessShare((number,), 2)
     monkeypatch.setattr(scorers, 'own_share', lambda share=share: share)
     rows_of.append([])
     Rows().rank(Documents(TEXTS), Query(2, allowed=ALLOWED))

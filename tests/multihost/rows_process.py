@@ -9,7 +9,7 @@ import numpy as np
 
 from xjax.core.distributed import barrier
 from xjax.core.mesh import DATA, LABEL, own_rows, put_batch, share_of
-from xjax.core.mesh_config import Share
+from xjax.core.mesh_config import ProcessShare
 from xjax.core.processes import connection
 
 BATCH = np.arange(48).reshape(8, 6)
@@ -24,7 +24,7 @@ def main(port, process):
     devices.reshape(4, 2), (DATA, LABEL), axis_types=(AxisType.Auto,) * 2
   )
   share = share_of(mesh)
-  assert share == Share((int(process), int(process) + 2), 4), share
+  assert share == ProcessShare((int(process), int(process) + 2), 4), share
   mine = BATCH[share.rows(len(BATCH))]
   put = put_batch(mine, mesh)
   # Rows lie where a single process would have put them.

@@ -20,7 +20,7 @@ from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
-from xjax.sweep.session import write_config
+from xjax.sweep.session import write_config_file
 
 pytestmark = pytest.mark.thorough
 
@@ -48,7 +48,7 @@ def test_preempted_it_comes_back_to_the_same_end(
     'JAX_NUM_CPU_DEVICES': '1',
   }.items():
     monkeypatch.setenv(name, value)
-  write_config(tmp_path / 'config.py', config(2), [])
+  write_config_file(tmp_path / 'config.py', config(2), [])
   train = sys.executable, '-m', 'xjax', 'train'
   flags = f'--config={tmp_path}/config.py', f'--workdir={workdir}'
   process = subprocess.Popen(

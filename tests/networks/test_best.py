@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.networks.best import Best, with_chunk
+from xjax.networks.best import BestLabels, with_chunk
 
 B, K = 3, 20
 SIZES = (16, 2000)
@@ -17,7 +17,7 @@ def add(best, scores_BC, first, recall=1.0):
 
 
 def listed(scores_BL, size, recall=1.0):
-  best = Best.none(B, K)
+  best = BestLabels.none(B, K)
   for start in range(0, scores_BL.shape[1], size):
     chunk = jnp.asarray(scores_BL[:, start : start + size])
     best = add(best, chunk, jnp.int32(start), recall)
@@ -67,7 +67,7 @@ def test_recall_changes_nothing_but_on_a_tpu():
 
 
 def test_a_tpu_looks_for_less_than_everything():
-  given = Best.none(B, K), jnp.zeros((B, 2000)), jnp.int32(0)
+  given = BestLabels.none(B, K), jnp.zeros((B, 2000)), jnp.int32(0)
 
   def lowered(recall, platform):
     traced = add.trace(*given, recall=recall)

@@ -18,7 +18,7 @@ from xjax.core.types import PAD
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics.metric import LABELS, Ratio, Recalled
+from xjax.judge.metrics.metric import LABELS, PSnDCGVariant, PSRDenominator
 from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
 
 HERE = pathlib.Path(__file__).parent
@@ -200,14 +200,14 @@ SKIP = {'skip_without_gold': True}
   ('protocol', 'case', 'kind', 'change'),
   [
     # pyxclib divides by the number of gold labels, not by their weights.
-    (PYXCLIB, 'medium', 'PSR', {'psr': Recalled.WEIGHT}),
+    (PYXCLIB, 'medium', 'PSR', {'psr': PSRDenominator.WEIGHT}),
     # pyxclib first divides every document by its own ideal DCG.
-    (PYXCLIB, 'medium', 'PSnDCG', {'psndcg': Ratio.SUMS}),
+    (PYXCLIB, 'medium', 'PSnDCG', {'psndcg': PSnDCGVariant.SUMS}),
     (PYXCLIB, 'medium', 'R', SKIP),
     *((NAPKINXC, 'wide', kind, SKIP) for kind in ('P', 'nDCG')),
-    (NAPKINXC, 'wide', 'PSnDCG', {'psndcg': Ratio.SUMS}),
-    (NAPKINXC, 'wide', 'PSR', {'psr': Recalled.WEIGHT}),
-    (NAPKINXC, 'wide', 'PSR-norm', {'psr': Recalled.WEIGHT}),
+    (NAPKINXC, 'wide', 'PSnDCG', {'psndcg': PSnDCGVariant.SUMS}),
+    (NAPKINXC, 'wide', 'PSR', {'psr': PSRDenominator.WEIGHT}),
+    (NAPKINXC, 'wide', 'PSR-norm', {'psr': PSRDenominator.WEIGHT}),
     # napkinXC averages over the labels that are gold somewhere.
     (NAPKINXC, 'wide', 'coverage', {'coverage_over': LABELS}),
     # napkinXC averages up to the largest label that is gold or listed.
@@ -230,7 +230,7 @@ def test_conventions_matter(pyxclib, printed, protocol, case, kind, change):
 
 @pytest.mark.parametrize('name', ['plain', 'short'])
 def test_napkinxc_psdcg_is_our_psndcg(printed, name):
-  sums = dataclasses.replace(NAPKINXC, psndcg=Ratio.SUMS)
+  sums = dataclasses.replace(NAPKINXC, psndcg=PSnDCGVariant.SUMS)
   found = at_k(judged(read(printed, name), sums), 'PSnDCG', 10)
   np.testing.assert_allclose(found, printed[f'{name}/napkinxc/PSDCG'], 0, 1e-9)
 

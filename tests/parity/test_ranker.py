@@ -16,7 +16,7 @@ from scipy import sparse
 from xjax.core.types import Ragged
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_features import pifa
-from xjax.data.label_trees.label_tree import TreeData
+from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Loss, Solver
 from xjax.models.trees.training import fit_tree
@@ -106,7 +106,7 @@ def test_the_ranker_is_as_good_as_that_of_pecos(
     return matched_leaves(train, search, BEAM, 2)
 
   weights = fit_tree(
-    TreeData(None, gold, train, workers=2),
+    TreeInputs(None, gold, train, workers=2),
     tree,
     Solver(Loss.SQUARED_HINGE, c=1.0, eps=0.1, max_epochs=100),
     PartFiles(tmp_path),

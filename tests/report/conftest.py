@@ -24,7 +24,7 @@ from xjax.judge.request import JudgeRequest
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.report.rejudging import judge_runs
-from xjax.report.runs import Group
+from xjax.report.runs import SystemRuns
 from xjax.report.sources import read_runs
 from xjax.report.table import Table
 from xjax.train.workdir import Workdir
@@ -40,9 +40,9 @@ def texts(table: Table) -> list[list[str]]:
   return [[cell.text for cell in row] for row in table.rows]
 
 
-def changed(group: Group, **fields) -> Group:
+def changed(group: SystemRuns, **fields) -> SystemRuns:
   """Returns the group of its first run alone, with other fields."""
-  return Group(group.name, (dataclasses.replace(group.first, **fields),))
+  return SystemRuns(group.name, (dataclasses.replace(group.first, **fields),))
 
 
 def by_propensity(path: pathlib.Path, *propensity: float) -> pathlib.Path:
@@ -180,4 +180,4 @@ def predictions_of() -> Callable[..., Predictions]:
 @pytest.fixture
 def group(workdir):
   runs = judge_runs(read_runs([workdir('s0', 0)]), JudgeRequest())
-  return Group('one', tuple(runs))
+  return SystemRuns('one', tuple(runs))

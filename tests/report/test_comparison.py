@@ -10,13 +10,13 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.report.comparison import compare_runs, reorder_documents
 
-PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
+PLAN = ComparisonRequest(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
 
 
 def test_seeds_are_one_system_and_the_best_on_dev_is_tested(workdir):

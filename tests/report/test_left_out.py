@@ -17,7 +17,7 @@ from tests.judge.test_left_out import (
 from xjax.core.errors import DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.judge import judge
@@ -26,7 +26,9 @@ from xjax.report.comparison import compare_runs
 from xjax.report.sources import read_runs
 from xjax.run.evaluate import evaluate_files
 
-PLAN = ComparisonPlan(('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9)
+PLAN = ComparisonRequest(
+  ('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9
+)
 
 
 def evaluated(folder, **systems):
@@ -61,7 +63,7 @@ def test_hierarchies_are_compared_as_they_are_judged(tmp_path):
   json_lines(path, rows)
   judged = judge(whole)['xjax']['all']
   for labels in ('', str(path)):
-    plan = ComparisonPlan(metrics, iterations=9, replicates=9, labels=labels)
+    plan = ComparisonRequest(metrics, iterations=9, replicates=9, labels=labels)
     for order in (folders, folders[::-1]):
       rows = compare_runs(order, plan).comparison.differences
       if labels or order == folders:
@@ -114,7 +116,7 @@ def test_systems_with_other_parents_are_named(tmp_path, caplog, metric):
   theirs = dataclasses.replace(ours, hierarchy=Hierarchy.of(labels))
   systems = evaluated(tmp_path, ours=ours, same=ours, other=theirs)
   folders = [*systems.values()]
-  plan = ComparisonPlan((metric,), iterations=9, replicates=9)
+  plan = ComparisonRequest((metric,), iterations=9, replicates=9)
   compare_runs(folders[:2], plan)
   assert 'other parents' not in caplog.text
   compare_runs(folders, plan)

@@ -9,7 +9,7 @@ from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
-from xjax.report.runs import Group
+from xjax.report.runs import SystemRuns
 from xjax.report.tables.published import published_folds
 
 
@@ -75,7 +75,9 @@ def test_spreads_are_those_of_the_paper(group, predictions_of):
     dataclasses.replace(group.first, predictions=predictions_of(seed))
     for seed in range(2)
   ]
-  folds = published_folds('AmazonCat-13K', [Group('one', tuple(runs))], COLOUR)
+  folds = published_folds(
+    'AmazonCat-13K', [SystemRuns('one', tuple(runs))], COLOUR
+  )
   blocks = {fold.title: fold.blocks for fold in folds}
   values = [judge(run.predictions)['xjax']['all']['P@3'] for run in runs]
   published = 'Hauss et al. (published version of Bertalis et al.), benchmarks'

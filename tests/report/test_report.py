@@ -24,15 +24,15 @@ from xjax.report.figures.figures import (
   reliability_blocks,
 )
 from xjax.report.page.page import (
-  Fold,
+  Collapsible,
+  Paragraph,
   Picture,
-  Text,
   render_html,
   render_markdown,
 )
 from xjax.report.rejudging import judge_runs
 from xjax.report.report import build_page, dataset_of, published_blocks, report
-from xjax.report.runs import Group
+from xjax.report.runs import SystemRuns
 from xjax.report.sources import read_runs
 from xjax.report.table import Table
 
@@ -78,8 +78,8 @@ def test_the_page(page):
   assert [row[0].text for row in systems.rows] == ['lwan', 'other']
   assert systems.rows[0][2].text == 'dev, seeds 0, 1'
   assert systems.rows[1][3].text == 'margin, lists of 8, search not recorded'
-  assert by == Text('Propensities: A 0.55, B 1.5.')
-  assert command == Text('python -m x', command=True)
+  assert by == Paragraph('Propensities: A 0.55, B 1.5.')
+  assert command == Paragraph('python -m x', command=True)
   why, *folds = found['Labels missed more than expected']
   assert 'same bin of frequency' in why.text
   assert [fold.title for fold in folds] == ['lwan (seed 0)', 'other']
@@ -98,7 +98,7 @@ def test_the_page(page):
 def test_markdown_has_every_table(page):
   def tables(blocks):
     for block in blocks:
-      if isinstance(block, Fold):
+      if isinstance(block, Collapsible):
         yield from tables(block.blocks)
       elif isinstance(block, Table):
         yield block
@@ -141,7 +141,7 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   worse.save(paths[2])
 
   runs = judge_runs(read_runs(paths), JudgeRequest())
-  groups = [Group(run.name, (run,)) for run in runs]
+  groups = [SystemRuns(run.name, (run,)) for run in runs]
   metrics = ['P@1', 'R@5', 'no-such-metric']
   best = {'P@1': 'best', 'R@5': 'best'}
   assert best_by_tests(groups, metrics, 'xjax')['all'] == best
@@ -159,7 +159,7 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
     'No value is tested for significance: only values under the protocol xjax '
     'can be tested.'
   )
-  assert said in results_text([Group(run.name, (run,)) for run in judged])
+  assert said in results_text([SystemRuns(run.name, (run,)) for run in judged])
 
 
 def results_text(groups):

@@ -7,8 +7,8 @@ import pytest
 
 from xjax.report.runs import (
   Estimate,
-  Group,
   JudgedRun,
+  SystemRuns,
   estimate,
   group_by_seed,
   group_metrics,
@@ -63,7 +63,7 @@ def test_metrics_of_a_group():
     {'xjax': {'all': {'P@1': value, 'n_docs': 9}}, 'notes': {'all': {}}}
     for value in (0.5, 0.7)
   ]
-  group = Group(
+  group = SystemRuns(
     'g', tuple(run(f'{i}', i, metrics=t) for i, t in enumerate(tables))
   )
   found = group_metrics(group, 'xjax')['all']

@@ -12,7 +12,7 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
-from xjax.models.neural.added_labels import described
+from xjax.models.neural.added_labels import embed_descriptors
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
@@ -102,7 +102,7 @@ def before(predictor, split):
 def test_all_nodes_have_the_embeddings_of_their_names(predictor, graph):
   assert len(graph) > graph.n_labels == 14
   vocab = predictor.scorer.reader.vocab
-  rows = described(graph.labels, predictor.run, vocab)
+  rows = embed_descriptors(graph.labels, predictor.run, vocab)
   params = by_path(predictor.scorer.params)
   result = np.concatenate([params[DESCRIPTORS][:14], params[CONCEPTS]])
   np.testing.assert_allclose(result, rows, atol=1e-6)

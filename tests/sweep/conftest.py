@@ -18,7 +18,7 @@ from xjax.sweep import store, workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepFolder, SweepSession
-from xjax.sweep.workers import Workers
+from xjax.sweep.workers import TrialWorkers
 from xjax.train.neural_train import NeuralTrain
 
 RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
@@ -97,7 +97,7 @@ STORAGE = store._storage
 @pytest.fixture(scope='session')
 def empty_store(tmp_path_factory):
   path = tmp_path_factory.mktemp('store') / 'sweep.db'
-  store.Store(path, Listed(()), None)
+  store.TrialStore(path, Listed(()), None)
   return path
 
 
@@ -137,7 +137,7 @@ def session_of(tmp_path, stand_in):
 
 def run(session, workers=1):
   with session.start() as lock:
-    return Workers(session, lock, workers).run()
+    return TrialWorkers(session, lock, workers).run()
 
 
 # The sweep of session_of in a process of its own, to be killed.

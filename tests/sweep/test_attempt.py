@@ -8,8 +8,8 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.sweep.config import MedianPruning
-from xjax.sweep.store import Store
-from xjax.sweep.workers import Attempt, final_value, read_judgings
+from xjax.sweep.store import TrialStore
+from xjax.sweep.workers import TrialRunner, final_value, read_judgings
 
 METRIC = 'all/RP@5'
 
@@ -43,7 +43,7 @@ class Sweep:
   def open(self):
     pruning = MedianPruning(startup_trials=1, warmup_judgings=0)
     search = self.session.sweep.search
-    self.store = Store(self.session.folder.store, search, pruning)
+    self.store = TrialStore(self.session.folder.store, search, pruning)
 
   def complete(self, values):
     """Another trial, with its values at its judgings."""
@@ -53,7 +53,9 @@ class Sweep:
     self.store.complete(trial, values[-1:])
 
   def begin(self, trial):
-    self.attempt = Attempt(trial, self.runs, METRIC, self.store, self.launch)
+    self.attempt = TrialRunner(
+      trial, self.runs, METRIC, self.store, self.launch
+    )
 
   def launch(self, place):
     del place

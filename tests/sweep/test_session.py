@@ -9,7 +9,7 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.models.contract import Config
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
-from xjax.sweep.session import SweepFolder, read_sweep, write_config
+from xjax.sweep.session import SweepFolder, read_sweep, write_config_file
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import AdamW
 
@@ -83,7 +83,7 @@ def test_a_config_file_makes_the_same_config(tmp_path):
     train=dataclasses.replace(config.train, optimizer=AdamW()),
     data=dataclasses.replace(config.data, zones=('a', "it's"), labels='é"'),
   )
-  write_config(tmp_path / 'best.py', config, ['One line', '', 'another'])
+  write_config_file(tmp_path / 'best.py', config, ['One line', '', 'another'])
   text = (tmp_path / 'best.py').read_text()
   assert text.startswith('# One line\n#\n# another\n')
   made = runpy.run_path(str(tmp_path / 'best.py'))['get_config']

@@ -10,7 +10,7 @@ from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.sweep.config import Grid, Listed, MedianPruning, Range, Sweep, Tpe
-from xjax.sweep.store import Store
+from xjax.sweep.store import TrialStore
 from xjax.sweep.trials import check_sweep, count_trials, override, with_trials
 from xjax.train.neural_train import Schedule
 from xjax.train.optimizer_config import AdamW
@@ -24,7 +24,7 @@ SPACE = {
 
 def drawn(path, search, number=None, score=lambda values: 0.0):
   """The values of trials, each complete before the next."""
-  store, all_values = Store(path, search, None), []
+  store, all_values = TrialStore(path, search, None), []
   while len(store) < (number or count_trials(search)):
     trial = store.begin()
     all_values.append(store.values(trial.number))

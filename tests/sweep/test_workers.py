@@ -24,8 +24,14 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.sweep import session as sessions, store, workers
 from xjax.sweep.config import Grid, Listed, MedianPruning, Sweep
-from xjax.sweep.store import STATES, Store, best_trial, error_of, seed_values
-from xjax.sweep.workers import Signals
+from xjax.sweep.store import (
+  STATES,
+  TrialStore,
+  best_trial,
+  error_of,
+  seed_values,
+)
+from xjax.sweep.workers import StopSignals
 from xjax.train.preemption import Preempted
 
 
@@ -184,9 +190,9 @@ def test_a_kill_while_the_store_is_created_is_made_up_for(
   with monkeypatch.context() as patch:
     patch.setattr(optuna, 'create_study', killed)
     with pytest.raises(SystemExit):
-      Store(path, search, None)
-  Store(path, search, None).begin()
-  assert len(Store(path, search, None).unfinished()) == 1
+      TrialStore(path, search, None)
+  TrialStore(path, search, None).begin()
+  assert len(TrialStore(path, search, None).unfinished()) == 1
 
 
 @pytest.mark.parametrize(
@@ -202,10 +208,10 @@ def test_a_kill_while_the_store_is_created_is_made_up_for(
 )
 def test_a_store_of_another_form_is_one_error(tmp_path, change):
   path, search = tmp_path / 'sweep.db', Grid({RATE: (0.5, 0.25)})
-  store = Store(path, search, None)
+  store = TrialStore(path, search, None)
   store.complete(store.begin(), [0.5])
   store.begin()
-  assert len(Store(path, search, None).unfinished()) == 1
+  assert len(TrialStore(path, search, None).unfinished()) == 1
   if change:
     with contextlib.closing(sqlite3.connect(path)) as base:
       base.executescript(change)
@@ -213,12 +219,12 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
   else:
     path.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
-    Store(path, search, None)
+    TrialStore(path, search, None)
 
 
 def test_ctrl_c_leaves_as_ctrl_c():
   before = signal.getsignal(signal.SIGINT)
-  with Signals() as seen:
+  with StopSignals() as seen:
     os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
       seen.leave()

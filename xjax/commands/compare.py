@@ -44,11 +44,11 @@ def main(arguments: list[str]) -> None:
       'give two systems or more, and the baseline first. A system is the '
       'folder of a run, the folder of an evaluation, or a file of predictions'
     )
-  from xjax.judge.comparison_plan import METRICS, ComparisonPlan
+  from xjax.judge.comparison_plan import METRICS, ComparisonRequest
   from xjax.report.comparison import compare_runs
   from xjax.report.tables.differences import comparison_text, save_comparison
 
-  plan = ComparisonPlan(
+  plan = ComparisonRequest(
     metrics=tuple(dict.fromkeys(_METRICS.value or METRICS)),
     by_frequency=_BY_FREQUENCY.value,
     iterations=_ITERATIONS.value,

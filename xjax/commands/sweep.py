@@ -49,7 +49,7 @@ def main() -> None:
   from xjax.sweep.launchers import Launcher, check_launcher
   from xjax.sweep.session import SweepFolder, SweepSession, read_sweep
   from xjax.sweep.trials import with_trials
-  from xjax.sweep.workers import Workers
+  from xjax.sweep.workers import TrialWorkers
 
   sweep = config.as_flag(read_sweep, config.file())
   sweep = with_trials(sweep, _N_TRIALS.value)
@@ -69,5 +69,5 @@ def main() -> None:
     show('\n'.join(session.commands()))
     return
   with session.start() as lock:
-    trials = Workers(session, lock, _WORKERS.value, gpus).run()
+    trials = TrialWorkers(session, lock, _WORKERS.value, gpus).run()
   show(sweep_summary(session, trials))

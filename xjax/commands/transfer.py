@@ -59,11 +59,11 @@ def main() -> None:
     required.check_absent(('branching', 'seed'), 'to=hierarchical')
   else:
     required.check_absent(['labels'], 'to=flat')
-  from xjax.run.transfer.clusters import Clustering
+  from xjax.run.transfer.clusters import MetaLabelTree
   from xjax.run.transfer.transfer import KeptLabels, transfer
 
   to = KeptLabels(_LABELS.value)
   if not is_flat:
-    to = Clustering(_BRANCHING.value, _SEED.value)
+    to = MetaLabelTree(_BRANCHING.value, _SEED.value)
   parts = _CONFIG.value, to, _OUTPUT.value, tuple(_SPLITS.value)
   show('\n'.join(transfer(*parts)))

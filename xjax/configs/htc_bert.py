@@ -118,7 +118,7 @@ def _flat(dataset: str) -> Config:
 _VIEWS = {'wos': (0.05, 0.02), 'nyt': (0.3, 0.002), 'rcv1': (0.3, 0.001)}
 
 
-class _Sizes(NamedTuple):
+class _HbglSizes(NamedTuple):
   """Holds the sizes of HBGL in the authors' code."""
 
   max_tokens: int
@@ -128,9 +128,9 @@ class _Sizes(NamedTuple):
 
 
 _HBGL = {
-  'wos': _Sizes(509, 2, LabelPretraining(steps=300)),
-  'nyt': _Sizes(472, 8, LabelPretraining(steps=1000, rate=1e-4)),
-  'rcv1': _Sizes(492, 4, LabelPretraining(steps=100, growth=0.3), 3000),
+  'wos': _HbglSizes(509, 2, LabelPretraining(steps=300)),
+  'nyt': _HbglSizes(472, 8, LabelPretraining(steps=1000, rate=1e-4)),
+  'rcv1': _HbglSizes(492, 4, LabelPretraining(steps=100, growth=0.3), 3000),
 }
 
 

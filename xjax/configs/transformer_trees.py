@@ -191,7 +191,7 @@ def xc_x_transformer(dataset: str) -> Config:
   )
 
 
-class _Sizes(NamedTuple):
+class _XrSizes(NamedTuple):
   levels: tuple[int, ...]  # largest numbers of clusters that the encoder learns
   arity: int  # children of a node of the encoder's tree
   max_leaf: int  # labels of a cluster of the encoder's tree
@@ -216,14 +216,14 @@ _670K = (256, 2048, 2**15), 16, 32, (4000, 4000, 12_000), 200, _FAST, 128
 _3M = (256, 4096, 2**15), 16, 100, (10_000,) * 3, 1000, _FAST, 128
 _WIKI = (64, 512, 4096, 2**15), 8, 16, (10_000, 10_000, 20_000, 20_000)
 _SIZES = {
-  'eurlex_4k': _Sizes(*_EURLEX, 5, (8, 16), (4, 0.5), 75),
-  'wiki10_31k': _Sizes(*_WIKI10, 20, (16, 16), (1, 4), 100),
-  'amazoncat_13k': _Sizes(
+  'eurlex_4k': _XrSizes(*_EURLEX, 5, (8, 16), (4, 0.5), 75),
+  'wiki10_31k': _XrSizes(*_WIKI10, 20, (16, 16), (1, 4), 100),
+  'amazoncat_13k': _XrSizes(
     *_CAT, 50, (8, 16), (0.5, 0.5), 100, threshold=1e-4, eps=0.01, dropout=0.05
   ),
-  'amazon_670k': _Sizes(*_670K, 5, (32, 100), (1, 1), 75),
-  'amazon_3m': _Sizes(*_3M, 20, (32, 100), (1, 8), 50),
-  'wiki_500k': _Sizes(*_WIKI, 5000, _FAST, 128, 5, (32, 100), (1, 4), 50),
+  'amazon_670k': _XrSizes(*_670K, 5, (32, 100), (1, 1), 75),
+  'amazon_3m': _XrSizes(*_3M, 20, (32, 100), (1, 8), 50),
+  'wiki_500k': _XrSizes(*_WIKI, 5000, _FAST, 128, 5, (32, 100), (1, 4), 50),
 }
 
 
@@ -274,7 +274,7 @@ def xc_xr_transformer(dataset: str) -> Config:
   )
 
 
-def _stage(sizes: _Sizes) -> StageConfig:
+def _stage(sizes: _XrSizes) -> StageConfig:
   tree = ClusterTree(arity=sizes.arity, max_leaf=sizes.max_leaf)
   model = _encoder(sizes.dropout)
   model.shortlist = LevelShortlist(

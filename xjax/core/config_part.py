@@ -156,7 +156,7 @@ def kinds(base: type) -> tuple[type, ...]:
   if not has_kinds(base):
     return ()
   for package in _PACKAGES:
-    import_modules(sys.modules[package])
+    import_package(sys.modules[package])
   kind_of_name = _kind_of_name(base)
   return tuple(kind for _, kind in sorted(kind_of_name.items()))
 
@@ -208,7 +208,7 @@ def _concrete_subclasses(base: type) -> Iterator[type]:
     yield from _concrete_subclasses(subclass)
 
 
-def import_modules(package: types.ModuleType) -> None:
+def import_package(package: types.ModuleType) -> None:
   """Imports all modules of a package, so that their kinds can be chosen."""
   inside = f'{package.__name__}.'
   for module in pkgutil.walk_packages(package.__path__, inside):

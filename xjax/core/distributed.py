@@ -38,7 +38,7 @@ def barrier(name: str) -> None:
     multihost_utils.sync_global_devices(name)
 
 
-def host0_says(answer: bool) -> bool:
+def host0_answer(answer: bool) -> bool:
   """Returns the answer of host 0; all processes must call this function."""
   if process_count() == 1:
     return answer
@@ -47,7 +47,7 @@ def host0_says(answer: bool) -> bool:
   return bool(multihost_utils.broadcast_one_to_all(np.bool_(answer)))
 
 
-def all_rows(
+def gather_rows(
   doc_B: np.ndarray, *arrays: np.ndarray
 ) -> tuple[np.ndarray, list[np.ndarray]]:
   """Gathers results of all processes' documents, the same on every process."""

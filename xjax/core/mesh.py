@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.mesh_config import (
   LABEL_MULTIPLE,
   MeshConfig,
-  Share,
+  ProcessShare,
   mesh_shape,
   shares,
 )
@@ -46,7 +46,7 @@ def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
   return jax.sharding.AbstractMesh(shape, (DATA, LABEL), axis_types=axis_types)
 
 
-def share_of(mesh: jax.sharding.Mesh) -> Share:
+def share_of(mesh: jax.sharding.Mesh) -> ProcessShare:
   """Returns the share of every batch that this process's devices hold."""
   return shares(mesh.devices)[jax.process_index()]
 

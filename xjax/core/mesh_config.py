@@ -60,7 +60,7 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
+class ProcessShare:
   """Tells which of the equal parts of every batch a process reads."""
 
   parts: tuple[int, ...] = (0,)  # indices, ascending
@@ -82,15 +82,15 @@ class Share:
     return np.arange(size).reshape(self.of, -1)[list(self.parts)].ravel()
 
 
-WHOLE = Share()  # the share of a single process: all rows
+WHOLE = ProcessShare()  # the share of a single process: all rows
 
 
-def own_share() -> Share:
+def own_share() -> ProcessShare:
   """Returns this process's share of work that is divided without a mesh."""
-  return Share((process_index(),), process_count())
+  return ProcessShare((process_index(),), process_count())
 
 
-def shares(devices_DL: np.ndarray) -> dict[int, Share]:
+def shares(devices_DL: np.ndarray) -> dict[int, ProcessShare]:
   """Returns the share of a batch that each process reads, by process index.
 
   Processes whose devices have the same indices along the data axis read the
@@ -114,6 +114,6 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
       'process'
     )
   return {
-    process: Share(tuple(sorted(indices)), of)
+    process: ProcessShare(tuple(sorted(indices)), of)
     for process, indices in parts.items()
   }

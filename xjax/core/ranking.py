@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.allocation import check_memory
-from xjax.core.distributed import all_rows
+from xjax.core.distributed import gather_rows
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 
 
@@ -129,7 +129,7 @@ class Lists:
     least as many labels; further labels are left out.
     """
     k, steps = self.ids_GNK.shape[2], list(part.kept)
-    rows, (ids_GBK, scores_GBK, *kept) = all_rows(
+    rows, (ids_GBK, scores_GBK, *kept) = gather_rows(
       rows,
       part.ids_GNK[:, :, :k],
       part.scores_GNK[:, :, :k],

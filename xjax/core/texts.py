@@ -96,8 +96,8 @@ class Texts(Sequence):
     }
 
   @functools.cached_property
-  def row_of(self) -> 'TextRows':
-    return TextRows(self)
+  def row_of(self) -> 'TextIndex':
+    return TextIndex(self)
 
   def __contains__(self, text: object) -> bool:
     return isinstance(text, str) and text in self.row_of
@@ -143,7 +143,7 @@ class TextLists(Texts):
     return self.unpack(self.bytes().tobytes())
 
 
-class TextRows(Mapping[str, int]):
+class TextIndex(Mapping[str, int]):
   """Maps strings to their first rows, with 8 bytes of memory per string."""
 
   def __init__(self, texts: Texts):

@@ -37,7 +37,9 @@ class Fold:
     gold = self._gold(corpus, kept)
     counts = np.bincount(gold.values, minlength=len(space)).astype(np.int32)
     digest = json_digest(split.digest, kept.tolist(), self.hidden.tolist())
-    part = dataclasses.replace(part_of(split, kept, gold), digest=digest)
+    part = dataclasses.replace(
+      select_documents(split, kept, gold), digest=digest
+    )
     fold_space = dataclasses.replace(
       space,
       labels=space.labels[self.order],
@@ -58,7 +60,7 @@ class Fold:
     return gold.keep(gold.values < n_trained)
 
 
-def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
+def select_documents(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
   """Returns documents of a split in the order of `rows`, with their gold."""
   documents = split.documents
   if not isinstance(documents, SparseDocuments):

@@ -49,7 +49,7 @@ def items_of(values: Any, name: str, expected: str) -> list[Any]:
     raise DataError(f'{name} is an array of shape {values.shape}; {expected}')
   wrong = str | bytes | Mapping | set | frozenset | Document
   if isinstance(values, wrong) or not isinstance(values, Iterable):
-    raise DataError(f'{name} is {kind_of(values)}; {expected}')
+    raise DataError(f'{name} is {type_name(values)}; {expected}')
   return list(values)
 
 
@@ -57,7 +57,7 @@ def text_of(value: Any, where: str) -> str:
   """Returns a value as text; a DataError if it is not valid text."""
   if not isinstance(value, str):
     advice = "; use '' for a missing text" if is_missing(value) else ''
-    raise DataError(f'{where} is {kind_of(value)}, not text{advice}')
+    raise DataError(f'{where} is {type_name(value)}, not text{advice}')
   try:
     value.encode('utf-8')
   except UnicodeEncodeError as error:
@@ -80,7 +80,7 @@ def is_missing(value: Any) -> bool:
   return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def kind_of(value: Any) -> str:
+def type_name(value: Any) -> str:
   """Returns words for what a value is, such as `None` or `a dict`."""
   if value is None:
     return 'None'
@@ -116,7 +116,7 @@ def _check_documents(items: Sequence[Any], name: str) -> list[Document]:
     where = f'{name}[{row}]'
     if not isinstance(item, Document):
       raise DataError(
-        f'{where} is {kind_of(item)}, but {name}[0] is a Document; give only '
+        f'{where} is {type_name(item)}, but {name}[0] is a Document; give only '
         'texts, or only Documents'
       )
     for zone, text in item.zones.items():
@@ -218,11 +218,12 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
     where = f'{name}[{row}]'
     if is_missing(item):
       raise DataError(
-        f'{where} is {kind_of(item)}; use [] for a document without labels'
+        f'{where} is {type_name(item)}; use [] for a document without labels'
       )
     if _is_list(item) == single:
       raise DataError(
-        f'{where} is {kind_of(item)}, but {name}[0] is {kind_of(items[0])}; '
+        f'{where} is {type_name(item)}, but {name}[0] is '
+        f'{type_name(items[0])}; '
         'give a list of labels for every document, or one label for every '
         'document'
       )
@@ -245,7 +246,7 @@ def _id_of(value: Any, where: str) -> str:
     return str(value)
   if not isinstance(value, str):
     raise DataError(
-      f'{where} is {kind_of(value)}; a label must be a text or an integer'
+      f'{where} is {type_name(value)}; a label must be a text or an integer'
     )
   fields = Fields({})
   id_ = fields.as_id(str(value), where)

@@ -118,7 +118,7 @@ def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
           'the current folder or in data.dir'
         )
       ids = tuple(read_ids(path, faults, described=described))
-      faults.settle()
+      faults.raise_or_log()
       return raw.labels.with_ids(ids)
 
 
@@ -158,7 +158,7 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
     logging.info('%s: the ids are read from %s', field, path)
   faults = Faults(on_error=None)
   ids = tuple(read_ids(path, faults))
-  faults.settle()
+  faults.raise_or_log()
   return ids
 
 
@@ -287,7 +287,7 @@ def read_new_labels(
         labels.append(read_label(fields))
   if not labels:
     faults.add_empty(path, 'label', 0)
-  faults.settle()
+  faults.raise_or_log()
   try:
     add_new_labels(space, labels)
   except DataError as error:

@@ -32,7 +32,7 @@ from xjax.data.labels import (
   order_labels,
   read_left_out,
 )
-from xjax.data.quality import find_overlaps, twins_warning
+from xjax.data.quality import find_overlaps, similar_names_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, json_digest
 from xjax.data.vectors.feature_files import add_features
 
@@ -197,7 +197,7 @@ def _log(corpus: Corpus, is_new: bool) -> None:
   for overlap in find_overlaps(corpus):
     for message in overlap.warnings():
       logging.warning('%s', message)
-  if is_new and (message := twins_warning(space)):
+  if is_new and (message := similar_names_warning(space)):
     logging.warning('%s', message)
 
 
@@ -225,7 +225,7 @@ def read_input(
   on_error = OnError.SKIP if skip_bad_lines else data.on_error
   faults = Faults(on_error, skip='--skip_bad_lines')
   documents = data.read_input(source, faults)
-  faults.settle()
+  faults.raise_or_log()
   if data.sparse:
     return documents
   return StoredDocuments(documents, functools.partial(read_zones, data=data))

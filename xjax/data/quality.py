@@ -152,16 +152,18 @@ class SplitQuality:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Quality:
+class CorpusQuality:
   splits: tuple[SplitQuality, ...]
   unit: str  # what sizes count: 'word' or 'feature'
   train_counts: np.ndarray  # int [L], training documents of each label
   unseen: np.ndarray  # labels of dev or test that train lacks, ascending
-  twins: tuple[tuple[int, ...], ...]  # labels with similar names (find_twins)
+  similar_names: tuple[
+    tuple[int, ...], ...
+  ]  # labels with similar names (find_similar_names)
   overlaps: tuple[Overlap, ...]
 
 
-def measure(corpus: Corpus) -> Quality:
+def measure_quality(corpus: Corpus) -> CorpusQuality:
   """Measures a corpus; reads each document once."""
   splits = corpus.splits.values()
   counts = corpus.label_space.train_counts
@@ -169,12 +171,12 @@ def measure(corpus: Corpus) -> Quality:
   for split in splits:
     golden[split.gold.values] = True
   sparse = any(isinstance(s.documents, SparseDocuments) for s in splits)
-  return Quality(
+  return CorpusQuality(
     splits=tuple(map(_measure_split, splits)),
     unit='feature' if sparse else 'word',
     train_counts=counts,
     unseen=np.flatnonzero(golden & (counts == 0)),
-    twins=find_twins(corpus.label_space),
+    twins=find_similar_names(corpus.label_space),
     overlaps=tuple(find_overlaps(corpus)),
   )
 
@@ -204,7 +206,7 @@ def _sizes(split: Split) -> np.ndarray:
     return np.fromiter(sizes, np.int32, len(split))
 
 
-def find_twins(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
+def find_similar_names(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
   """Finds labels whose names differ at most in case or white space."""
   # A label without a name is compared by its id.
   labels = space.labels
@@ -227,12 +229,12 @@ def _compared(id_: str, names: Sequence[str]) -> str:
   return ' '.join(name.split()).casefold()
 
 
-def twins_warning(space: LabelSpace) -> str:
+def similar_names_warning(space: LabelSpace) -> str:
   """Returns a message about labels with similar names; '' if there are none."""
   # Above a million labels, nothing is searched: a run should not wait.
   if len(space) > _QUICK:
     return ''
-  groups = find_twins(space)
+  groups = find_similar_names(space)
   if not groups:
     return ''
   one, other = (space.labels[row].name for row in groups[0][:2])

@@ -14,7 +14,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
-from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
+from xjax.core.texts import TextIndex, TextLists, TextPacker, Texts
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, read_records, write_json_lines
@@ -270,7 +270,7 @@ class LabelSpace:
     return digest.hexdigest()
 
   @property
-  def index(self) -> TextRows:
+  def index(self) -> TextIndex:
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
@@ -323,7 +323,7 @@ class LabelSpace:
       faults.add_empty(path, 'label', 0)
     for row in labels.ids.row_of.repeated():
       faults.add(path, None, f'duplicate label {labels.ids[row]!a}')
-    faults.settle()
+    faults.raise_or_log()
     return cls(
       labels=labels,
       train_counts=np.array(counts, np.int32),
@@ -340,7 +340,7 @@ def load_concepts(path: str | os.PathLike) -> Labels:
     return Labels.of(())
   faults = Faults(on_error=None)
   labels = Labels.of(read_label(row) for _, row in read_records(path, faults))
-  faults.settle()
+  faults.raise_or_log()
   return labels
 
 

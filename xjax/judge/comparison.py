@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.judge.criteria import Criteria
 from xjax.judge.intervals import (
   ReplicateSums,
@@ -80,7 +80,9 @@ class Comparison:
 
 
 def compare(
-  systems: Mapping[str, Predictions], criteria: Criteria, plan: ComparisonPlan
+  systems: Mapping[str, Predictions],
+  criteria: Criteria,
+  plan: ComparisonRequest,
 ) -> Comparison:
   """Compares each system with the first system, under the protocol of xjax.
 
@@ -93,7 +95,7 @@ def compare(
   for name, mask in masks.items():
     if plan.has(name):
       evidence = _evidence(systems, name, mask, criteria)
-      parts.append(_Part.of(name, evidence, plan))
+      parts.append(_SliceComparison.of(name, evidence, plan))
   existing = {metric for part in parts for metric in part.table}
   for metric in plan.metrics:
     if metric not in existing:
@@ -179,7 +181,7 @@ def _best_in_slice(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Part:
+class _SliceComparison:
   name: str
   evidence: Mapping[str, SliceStatistics]  # by system; the baseline is first
   table: Mapping[str, Measure]  # the metrics, and the macro-F1 of each bin
@@ -187,15 +189,15 @@ class _Part:
   results: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]]
   # System -> metric that has a value -> value in each bootstrap replicate.
   replicates: Mapping[str, Mapping[str, np.ndarray]]
-  plan: ComparisonPlan
+  plan: ComparisonRequest
 
   @classmethod
   def of(
     cls,
     name: str,
     evidence: Mapping[str, SliceStatistics],
-    plan: ComparisonPlan,
-  ) -> '_Part':
+    plan: ComparisonRequest,
+  ) -> '_SliceComparison':
     first, *_ = evidence.values()
     printed = first.tables[XJAX.name]
     names = {*plan.metrics, *plan.bin_metrics(first.bins)}

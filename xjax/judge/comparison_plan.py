@@ -7,7 +7,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
-from xjax.judge.metrics.metric import Needs, cut_offs, kind_of, kinds_where
+from xjax.judge.metrics.metric import Needs, cut_offs, kinds_where, metric_kind
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import needs_parents
@@ -21,7 +21,7 @@ BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
 
 @dataclasses.dataclass(frozen=True)
-class ComparisonPlan:
+class ComparisonRequest:
   metrics: Sequence[str] = METRICS  # such as `P@5` or `macro-F1@5[1-9]`
   by_frequency: bool = False  # whether also in the slices BY_FREQUENCY
   slices: Sequence[str] = ()  # further slices, as for named_slices
@@ -40,7 +40,7 @@ class ComparisonPlan:
     """Returns whether a metric or a slice depends on the parents of labels."""
     by_path = kinds_where(lambda metric: metric.needs is Needs.HIERARCHY)
     return any(map(needs_parents, self.slices)) or any(
-      kind_of(name) in by_path or '[level=' in name for name in self.metrics
+      metric_kind(name) in by_path or '[level=' in name for name in self.metrics
     )
 
   def has(self, slice_name: str) -> bool:
@@ -51,12 +51,12 @@ class ComparisonPlan:
       raise ConfigError('--metrics: name at least one metric, such as P@5')
     known_kinds = XJAX.simple_kinds
     for name in self.metrics:
-      if kind_of(name) not in known_kinds or '@k' in name or '@0' in name:
+      if metric_kind(name) not in known_kinds or '@k' in name or '@0' in name:
         raise ConfigError(
           f'--metrics: {name!r} is unknown; known metrics (write a number '
           'instead of k): ' + ', '.join(known_kinds)
         )
-    kinds = {*map(kind_of, self.metrics), _BINNED, f'{_BINNED}[]'}
+    kinds = {*map(metric_kind, self.metrics), _BINNED, f'{_BINNED}[]'}
     return JudgeRequest(
       ks=self.ks or (1,),
       kinds=sorted(kinds),

@@ -14,9 +14,9 @@ from xjax.judge.metrics.metric import (
   MetricPoints,
   MetricSettings,
   Protocol,
-  kind_of,
   measures,
   metric_classes,
+  metric_kind,
   users_kinds,
 )
 from xjax.judge.metrics.protocols import XJAX
@@ -62,7 +62,7 @@ class Criteria:
     return {
       name: measure
       for name, measure in printed.items()
-      if not self.kinds or kind_of(name) in self.kinds
+      if not self.kinds or metric_kind(name) in self.kinds
     }
 
 
@@ -98,6 +98,6 @@ def users_metrics(names: Iterable[str], k: int) -> list[str]:
   return [
     name
     for name in names
-    if kind_of(name) in kinds
+    if metric_kind(name) in kinds
     and re.search(r'@(\d+)|$', name)[1] in (None, f'{k}')
   ]

@@ -21,16 +21,16 @@ from xjax.judge.metrics.label_sums import label_sums
 from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
+  LabelCounts,
   LabelMetric,
   Measure,
-  PerLabel,
 )
 from xjax.judge.metrics.resampling import (
-  draws,
-  leave_outs,
+  bootstrap_weights,
+  exchange_weights,
+  jackknife_weights,
   n_groups,
   resample,
-  swaps,
 )
 from xjax.judge.metrics.significance import Interval, interval
 from xjax.judge.slice_statistics import SliceStatistics
@@ -116,10 +116,11 @@ def bootstrap_sums(
     return [{} for _ in systems]
   n_docs = len(systems[0].part)
   columns = itertools.chain(
-    itertools.islice(draws(seed, n_docs), replicates), leave_outs(seed, n_docs)
+    itertools.islice(bootstrap_weights(seed, n_docs), replicates),
+    jackknife_weights(seed, n_docs),
   )
   n_replicates = replicates + n_groups(n_docs)
-  reweighed = [Reweighed(names, system) for system in systems]
+  reweighed = [WeightedSums(names, system) for system in systems]
   return _resampled(reweighed, columns, n_replicates, 'bootstrap')
 
 
@@ -147,14 +148,14 @@ def randomized_sums(
   """Computes the sums of two systems whose outputs are exchanged at random."""
   if not names:
     return {}, {}
-  both = Reweighed(names, theirs, ours), Reweighed(names, ours, theirs)
-  columns = swaps(seed, len(ours.part))
+  both = WeightedSums(names, theirs, ours), WeightedSums(names, ours, theirs)
+  columns = exchange_weights(seed, len(ours.part))
   first, second = _resampled(both, columns, iterations, 'randomization')
   return first, second
 
 
 def _resampled(
-  systems: Sequence['Reweighed'],
+  systems: Sequence['WeightedSums'],
   columns: Iterator[np.ndarray],
   n_replicates: int,
   task: str,
@@ -165,7 +166,7 @@ def _resampled(
   return resample(functions, columns, n_docs, n_counted, n_replicates, task)
 
 
-class Reweighed:
+class WeightedSums:
   """Computes sums as functions of the documents' weights.
 
   Sums over documents and counts of labels are linear: a document of weight w
@@ -188,7 +189,7 @@ class Reweighed:
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
     rows = [x.document_rows() for x in both]
     self._terms = [name for name in rows[0] if name in names]
-    self._rows = _Linear.of(
+    self._rows = _LinearSums.of(
       [
         np.reshape([of[name] for name in self._terms], (-1, self.n_docs))
         for of in rows
@@ -204,7 +205,7 @@ class Reweighed:
     self._all_gold = None
     if GOLD_LABELS in names:
       some = _occurring(gold)
-      self._all_gold = _Linear.of([matrix[some] for matrix in gold])
+      self._all_gold = _LinearSums.of([matrix[some] for matrix in gold])
     requested = {end: _requested(names, end, after) for end in after.ends}
     # What decides about labels: the correct decisions, and all, of each system.
     decided = {
@@ -227,13 +228,13 @@ class Reweighed:
       else [*(x for pairs in decided.values() for _, x in pairs), *gold]
     )
     self.n_counted = len(labels_H)
-    self._gold = _Linear.of([matrix[labels_H] for matrix in gold])
+    self._gold = _LinearSums.of([matrix[labels_H] for matrix in gold])
     self._bins = {name: mask[labels_H] for name, mask in after.bins.items()}
     self._sets = [
       (
         end,
         requested[end],
-        *(_Linear.of([m[labels_H] for m in ms]) for ms in zip(*pairs)),
+        *(_LinearSums.of([m[labels_H] for m in ms]) for ms in zip(*pairs)),
       )
       for end, pairs in decided.items()
     ]
@@ -266,16 +267,16 @@ class Reweighed:
     gold_HR: Float[np.ndarray, 'H R'],
     end: str,
     metrics: Sequence[LabelMetric],
-    correct: '_Linear',
-    predicted: '_Linear',
+    correct: '_LinearSums',
+    predicted: '_LinearSums',
   ) -> dict[str, np.ndarray]:
     counts = (x.at(weights_NR).astype(np.float64) for x in (correct, predicted))
-    labels = PerLabel(*counts, gold_HR, self.n_docs)
+    labels = LabelCounts(*counts, gold_HR, self.n_docs)
     return label_sums(labels, end, metrics, self._bins)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Linear:
+class _LinearSums:
   """Computes rows of numbers as linear functions of the documents' weights."""
 
   base_H1: np.ndarray  # where all weights are 0
@@ -284,7 +285,7 @@ class _Linear:
   @classmethod
   def of(
     cls, parts: Sequence[np.ndarray | scipy.sparse.csr_array]
-  ) -> '_Linear':
+  ) -> '_LinearSums':
     """Makes it from what documents add [H, N], after and maybe before."""
     after_HN, *before = parts
     if not before:

@@ -19,7 +19,7 @@ from xjax.judge.metrics.metric import WITH_GOLD, Measure, Protocol
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Predictions
-from xjax.judge.protocol_differences import conventions, differences
+from xjax.judge.protocol_differences import conventions, explain_differences
 from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
 
@@ -105,7 +105,7 @@ def judge(
     note = f'{predictions.selection}; labels of high score may be missing'
     missing[first.name][ALL][SEARCH] = note
   _add_for_all(metrics, predictions, criteria, threshold, shown_NK)
-  reasons = differences(metrics, said, missing)
+  reasons = explain_differences(metrics, said, missing)
   notes = {name: texts for name, texts in missing[first.name].items() if texts}
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: reasons}
   extras[RECALLS] = {name: {**x} for name, x in predictions.recalls.items()}

@@ -10,8 +10,8 @@ from xjax.judge.metrics.metric import (
   UP_TO_LARGEST,
   WITH_GOLD,
   Protocol,
-  Ratio,
-  Recalled,
+  PSnDCGVariant,
+  PSRDenominator,
 )
 from xjax.judge.slice_statistics import SliceStatistics
 
@@ -27,10 +27,12 @@ _MEAN_OVER = {
   UP_TO_LARGEST: 'the {:,} labels up to the largest that is gold or listed',
 }
 _DIVISOR = {
-  Ratio.SUMS: 'the largest possible sum',
-  Ratio.MEANS: "the document's ideal DCG, then by the largest possible sum",
-  Recalled.WEIGHT: "the weights of the document's gold labels",
-  Recalled.COUNT: "the number of the document's gold labels",
+  PSnDCGVariant.SUMS: 'the largest possible sum',
+  PSnDCGVariant.MEANS: (
+    "the document's ideal DCG, then by the largest possible sum"
+  ),
+  PSRDenominator.WEIGHT: "the weights of the document's gold labels",
+  PSRDenominator.COUNT: "the number of the document's gold labels",
 }
 # Subject of a sentence -> a key that is equal where protocols do the same, and
 # the rest of the sentence.
@@ -59,7 +61,7 @@ def conventions(
   return by_metric
 
 
-def differences(
+def explain_differences(
   metrics: Mapping[str, Mapping[str, Mapping[str, Any]]],
   said: Mapping[str, Mapping[str, Mapping[str, _Conventions]]],
   missing: Mapping[str, Mapping[str, Mapping[str, str]]],

@@ -210,7 +210,7 @@ def read_described(path: pathlib.Path) -> dict[str, Label]:
     labels = read_descriptors(path, faults)
   else:
     labels = read_taxonomy(path, faults)
-  faults.settle()
+  faults.raise_or_log()
   return labels
 
 

@@ -133,7 +133,7 @@ def _in_file(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
   faults = Faults(on_error=None)
   index = Texts.of(predictions.labels).row_of
   ids = tuple(read_ids(path, faults, described=index))
-  faults.settle()
+  faults.raise_or_log()
   mask_L = np.zeros(len(index), bool)
   mask_L[index.find(ids)] = True
   return mask_L

@@ -25,11 +25,11 @@ from xjax.judge.metrics.metric import (
   UP_TO_LARGEST,
   WITH_GOLD,
   DocumentMetric,
+  LabelCounts,
   LabelMetric,
   Measure,
   Metric,
   Needs,
-  PerLabel,
   Protocol,
 )
 from xjax.judge.metrics.ranking import RankedLists
@@ -173,10 +173,10 @@ class SliceStatistics:
     counts_L = np.bincount(labels, minlength=len(self.part.mask))
     return counts_L.astype(np.float64)
 
-  def label_counts(self, end: str) -> PerLabel:
+  def label_counts(self, end: str) -> LabelCounts:
     """Counts the decisions of a set about each label."""
     decided = self.decisions(end)
-    return PerLabel(
+    return LabelCounts(
       self._counts(decided.correct.values),
       self._counts(decided.predicted.values),
       self._gold_L,

@@ -63,7 +63,7 @@ _LABELS = 'label_space'  # names the labels in Run.made
 JUDGED = DEV, 'test'  # the splits that are judged at the end of a run
 
 
-class TrainedStage(NamedTuple):
+class StageToTrain(NamedTuple):
   """A stage: a model that is trained before the model of a run."""
 
   config: 'Config'  # of the stage's own run
@@ -152,7 +152,7 @@ class Model(ConfigPart, abstract=True):
     paths = run.folder.stages.glob('*/config.json')
     return tuple(sorted(path.parent.name for path in paths))
 
-  def trained_stages(self, config: 'Config') -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: 'Config') -> tuple[StageToTrain, ...]:
     """Returns the stages of a run, in the order of training."""
     del config
     return ()
@@ -253,7 +253,7 @@ class Run:
   # What the run of which this is a stage has computed for it.
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   # What `check` and `fit` have made and later calls need not make again.
-  made: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
+  cached_values: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
 
   def once(
     self,
@@ -287,9 +287,9 @@ class Run:
 
   def label_space(self) -> LabelSpace:
     """Returns the labels of a run that was begun; they are read once."""
-    if _LABELS not in self.made:
-      self.made[_LABELS] = self.folder.label_space()
-    return self.made[_LABELS]
+    if _LABELS not in self.cached_values:
+      self.cached_values[_LABELS] = self.folder.label_space()
+    return self.cached_values[_LABELS]
 
   def begin(self, corpus: Corpus) -> None:
     """Writes the labels and the config of a new or resumed run.

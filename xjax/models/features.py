@@ -283,7 +283,7 @@ class RowFeaturiser(Featuriser):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SplitTexts(Sequence):
+class DocumentTexts(Sequence):
   """Gives the texts of documents, which are read again at each access."""
 
   documents: Sequence[Document]
@@ -321,7 +321,7 @@ def fit_featuriser(split: Split, run: Run) -> TextFeaturiser | RowFeaturiser:
   tokens, documents = run.config.data.tokens, split.documents
   if tokens.sparse:
     return RowFeaturiser(Documents.of(documents).sparse.n_features)
-  texts, kind = SplitTexts(documents), _kind_of_features(run)
+  texts, kind = DocumentTexts(documents), _kind_of_features(run)
 
   def build() -> Callable[[pathlib.Path], None]:
     return kind.fit(texts, tokens).save

@@ -101,7 +101,7 @@ _STAGE = 'stage'  # in keys of Run.made
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OtherRun:
+class FinishedRun:
   """Opens and copies a finished run that a run uses."""
 
   source: str  # WORKDIR[@step]
@@ -210,9 +210,9 @@ class Stage:
     """Returns the stage's run, which keeps what an earlier check has made."""
     # Each call makes a new Run of the stage, and all of them share what checks
     # have made.
-    made = self.run.made.setdefault((_STAGE, self.name), {})
+    values = self.run.cached_values.setdefault((_STAGE, self.name), {})
     own = self.run.sub(self.name, self.config)
-    return dataclasses.replace(own, made=made)
+    return dataclasses.replace(own, cached_values=values)
 
   @functools.cached_property
   def config(self) -> Config:

@@ -18,33 +18,33 @@ from xjax.core.types import PAD
 _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
-class Best(NamedTuple):
+class BestLabels(NamedTuple):
   """Holds lists of labels, sorted by descending score, then ascending index."""
 
   ids: jax.Array  # int32 [..., K], PAD where labels run out
   scores: jax.Array  # float32 [..., K], -inf where ids are PAD
 
   @classmethod
-  def none(cls, *shape: int) -> 'Best':
+  def none(cls, *shape: int) -> 'BestLabels':
     """Returns empty lists of this shape, [..., K]."""
     return cls(jnp.full(shape, PAD, jnp.int32), jnp.full(shape, -jnp.inf))
 
-  def first(self, k: int) -> 'Best':
+  def first(self, k: int) -> 'BestLabels':
     """Returns the k best labels of each row.
 
     In each row, labels with equal scores must be in ascending order.
     """
     scores, places = lax.top_k(self.scores, k)
     ids = jnp.take_along_axis(self.ids, places, axis=-1)
-    return Best(jnp.where(scores == -jnp.inf, PAD, ids), scores)
+    return BestLabels(jnp.where(scores == -jnp.inf, PAD, ids), scores)
 
 
 def with_chunk(
-  best: Best,
+  best: BestLabels,
   scores_BC: Float32[Array, 'B C'],
   first: Int[Array, ''],
   recall: float = 1.0,
-) -> Best:
+) -> BestLabels:
   """Returns the lists [B, K] after a chunk of labels has been added.
 
   The chunk's first label has index `first`, and all labels of the chunk must
@@ -66,7 +66,7 @@ def with_chunk(
   )
 
 
-def _add_exactly(best, scores_BC, first) -> Best:
+def _add_exactly(best, scores_BC, first) -> BestLabels:
   documents, size = scores_BC.shape
   if size < _LEAST:
     place_BC = jnp.broadcast_to(jnp.arange(size), scores_BC.shape)
@@ -89,12 +89,12 @@ def _add_exactly(best, scores_BC, first) -> Best:
   )
 
 
-def _add_all(best, scores_BC, first) -> Best:
+def _add_all(best, scores_BC, first) -> BestLabels:
   k = min(best.ids.shape[1], scores_BC.shape[1])
   return _merge(best, *lax.top_k(scores_BC, k), first)
 
 
-def _add_few_blocks(best, scores_BC, first, new_by_block) -> Best:
+def _add_few_blocks(best, scores_BC, first, new_by_block) -> BestLabels:
   """Adds the labels of at most _FEW blocks per document to the lists."""
   documents, blocks = new_by_block.shape
   earliest = -jnp.arange(blocks, dtype=jnp.float32)
@@ -111,15 +111,15 @@ def _add_few_blocks(best, scores_BC, first, new_by_block) -> Best:
   return _merge(best, new_scores_BC, place_BC, first)
 
 
-def _add_approximately(best, scores_BC, first, recall) -> Best:
+def _add_approximately(best, scores_BC, first, recall) -> BestLabels:
   """Adds a chunk of labels, but may miss some of the chunk's best labels."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
   scores_and_places = lax.approx_max_k(scores_BC, k, recall_target=recall)
   return _merge(best, *scores_and_places, first)
 
 
-def _merge(best, scores_BC, place_BC, first) -> Best:
-  both = Best(
+def _merge(best, scores_BC, place_BC, first) -> BestLabels:
+  both = BestLabels(
     jnp.concatenate([best.ids, first + place_BC], axis=1),
     jnp.concatenate([best.scores, scores_BC], axis=1),
   )

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS
-from xjax.networks.best import Best, with_chunk
+from xjax.networks.best import BestLabels, with_chunk
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
 from xjax.networks.heads.head import Head
@@ -172,7 +172,7 @@ def _shard_topk(static, rows, shared, features, filters):
     first = ids_C[0]
     return _with_chunk(best, logits_BC, first, real_C, cut, sigmoid, recall)
 
-  best = Best.none(1 + len(filters.get('slices_L', ())), documents, k)
+  best = BestLabels.none(1 + len(filters.get('slices_L', ())), documents, k)
   best = lax.fori_loop(0, -(-per_shard // size), body, best)
   if lax.axis_size(axes) == 1:
     return best

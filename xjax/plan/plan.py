@@ -27,7 +27,7 @@ from xjax.networks.rows.storage import Storage
 from xjax.networks.text_model import TextModel, build
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
-from xjax.plan.sizes import BatchShape, Sizes
+from xjax.plan.sizes import BatchShape, RunSizes
 from xjax.train.initial.encoder import check_lengths
 from xjax.train.optimizer import FREQUENT, label_row_optimizer, make_optimizer
 from xjax.train.state import StatePlan, plan_state
@@ -69,9 +69,9 @@ class StepTime:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class RunPlan:
   config: Config
-  sizes: Sizes
+  sizes: RunSizes
   chip: Chip
   devices: int
   data: int  # devices along the mesh's data axis
@@ -107,8 +107,12 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 def make_plan(
-  config: Config, sizes: Sizes, chip: Chip, devices: int, compile_: bool = False
-) -> Plan:
+  config: Config,
+  sizes: RunSizes,
+  chip: Chip,
+  devices: int,
+  compile_: bool = False,
+) -> RunPlan:
   """Plans a run; a ConfigError if it does not fit devices or encoder.
 
   With `compile_`, the step is compiled if this machine has devices of the
@@ -133,7 +137,7 @@ def make_plan(
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes
     temporary = memory.temp_size_in_bytes + new
   held = _memory(config, sizes, chip, state, mesh, temporary, compile_)
-  return Plan(
+  return RunPlan(
     *(config, sizes, chip, devices, mesh.shape[DATA], mesh.shape[LABEL]),
     *(held, compile_, times[sizes.longest]),
     steps=sum(sizes.steps.values()),
@@ -143,7 +147,7 @@ def make_plan(
 
 def _memory(
   config: Config,
-  sizes: Sizes,
+  sizes: RunSizes,
   chip: Chip,
   plan: StatePlan,
   mesh: AbstractMesh,
@@ -173,7 +177,7 @@ def _memory(
 
 
 def _between_steps(
-  config: Config, sizes: Sizes, plan: StatePlan, mesh: AbstractMesh
+  config: Config, sizes: RunSizes, plan: StatePlan, mesh: AbstractMesh
 ) -> dict[str, int]:
   """Returns the exact bytes, by name, of what a device holds before a step."""
   state = plan.abstract
@@ -222,7 +226,7 @@ class _Gathered(TextModel):
 
 
 def planned_state(
-  config: Config, sizes: Sizes, mesh: Mesh | AbstractMesh
+  config: Config, sizes: RunSizes, mesh: Mesh | AbstractMesh
 ) -> StatePlan:
   """Returns a run's abstract training state, without reading its corpus."""
   train = config.train
@@ -250,7 +254,7 @@ def planned_state(
 
 
 def traced_step(
-  config: Config, sizes: Sizes, shape: BatchShape, mesh: AbstractMesh
+  config: Config, sizes: RunSizes, shape: BatchShape, mesh: AbstractMesh
 ) -> tuple[StatePlan, jax.stages.Traced]:
   """Traces what one device of a mesh does in a step, on one device here."""
   # The shape is that of a batch over all devices.

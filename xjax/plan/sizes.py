@@ -45,7 +45,7 @@ class BatchShape:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
+class RunSizes:
   labels: int  # labels that are scored
   documents: int  # documents of the split train
   frequent: int  # labels whose weights get more bytes with Storage.COMPENSATED
@@ -69,7 +69,7 @@ class Sizes:
 
 def corpus_sizes(
   config: Config, corpus: Corpus, clusters: int | None = None
-) -> Sizes:
+) -> RunSizes:
   """Returns the sizes of a run on a corpus."""
   # `clusters` is the largest number of clusters that the model ranks, or None
   # for labels. A document may have fewer gold clusters than labels.
@@ -108,14 +108,14 @@ def corpus_sizes(
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
   n = len(train)
-  return Sizes(
+  return RunSizes(
     labels, n, frequent, words, architecture, steps, hierarchy=hierarchy
   )
 
 
 def assumed_sizes(
   config: Config, labels: int, documents: int, clusters: int | None = None
-) -> Sizes:
+) -> RunSizes:
   """Returns sizes without a corpus; documents have the largest length."""
   # Zones and parents of labels, which are unknown, are a ConfigError.
   tokens, batch = config.data.tokens, config.train.batch_size
@@ -150,7 +150,7 @@ def assumed_sizes(
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
-  return Sizes(
+  return RunSizes(
     labels, documents, frequent, words, architecture, steps, tuple(assumed)
   )
 
@@ -163,7 +163,7 @@ def _listed(config: Config, labels: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedModel:
+class ModelToTrain:
   """Describes a model that a run trains: its own model, or that of a stage."""
 
   config: Config  # of the model's own run
@@ -174,7 +174,7 @@ class TrainedModel:
   def planned(self) -> bool:
     return self.config.model.has_steps
 
-  def title(self, sizes: Sizes | None = None) -> str:
+  def title(self, sizes: RunSizes | None = None) -> str:
     """Returns a line that says which model this is; no sizes if not planned."""
     name = f'{self.folder or "model of the run"}: '
     name += type(self.config.model).__name__
@@ -186,9 +186,9 @@ class TrainedModel:
       return f'{name}, which scores about {listed:,} of {n} {what} per document'
     return f'{name}, which scores {n} {what}'
 
-  def and_stages(self) -> Iterator['TrainedModel']:
+  def and_stages(self) -> Iterator['ModelToTrain']:
     for stage in self.config.model.trained_stages(self.config):
-      model = TrainedModel(
+      model = ModelToTrain(
         stage.config,
         f'{self.folder}/stages/{stage.name}'.lstrip('/'),
         stage.clusters or self.clusters,
@@ -197,9 +197,9 @@ class TrainedModel:
     yield self
 
 
-def trained_models(config: Config) -> list[TrainedModel]:
+def trained_models(config: Config) -> list[ModelToTrain]:
   """Returns the models that a run trains, in order; a ConfigError if none."""
-  models = list(TrainedModel(config).and_stages())
+  models = list(ModelToTrain(config).and_stages())
   if not any(model.planned for model in models):
     raise ConfigError(
       '--plan: only neural models can be planned, and this run trains none; '

@@ -12,7 +12,7 @@ from absl import logging
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import modules_of
 from xjax.data.files.faults import plural
-from xjax.data.quality import find_overlaps, twins_warning
+from xjax.data.quality import find_overlaps, similar_names_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
 from xjax.judge.calibration import Method
 from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL
@@ -138,7 +138,7 @@ def _data(result: FitResult, config: Config) -> Iterator[str]:
   yield rows_table(rows)
   yield rows_table([('labels', 'number'), *_label_rows(corpus.label_space)])
   messages = [m for o in find_overlaps(corpus) for m in o.warnings()]
-  messages += [twins_warning(corpus.label_space), corpus.left_out]
+  messages += [similar_names_warning(corpus.label_space), corpus.left_out]
   for message in filter(None, messages):
     yield f'**Warning:** {escape_markdown(message)}.'
 

@@ -9,20 +9,20 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.comparison import Comparison, best_systems, compare
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import read_value
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.metrics.metric import kind_of
+from xjax.judge.metrics.metric import metric_kind
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
   Estimate,
-  Group,
   JudgedRun,
+  SystemRuns,
   check_names,
   check_same_documents,
   estimate,
@@ -41,21 +41,21 @@ class SeedEstimate:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Compared:
-  groups: Sequence[Group]  # the first system is the baseline
+class RunComparison:
+  groups: Sequence[SystemRuns]  # the first system is the baseline
   tested: Mapping[str, JudgedRun]  # system -> the run that was tested
-  plan: ComparisonPlan
+  plan: ComparisonRequest
   comparison: Comparison
   seeds: Sequence[SeedEstimate]  # of systems with several runs
 
 
 def compare_runs(
   arguments: Sequence[str],
-  plan: ComparisonPlan,
+  plan: ComparisonRequest,
   split: str = '',
   names: Sequence[str] = (),
   files: JudgeFiles = OWN,
-) -> Compared:
+) -> RunComparison:
   """Reads systems, and compares every other system with the first system.
 
   Runs that differ only in their seeds are one system. Tests and intervals use
@@ -81,13 +81,15 @@ def compare_runs(
   )
   tested = {group.name: best_on_dev(group) for group in groups}
   seeds = [row for group in groups for row in seed_rows(group, plan)]
-  return Compared(groups, tested, plan, _compare(runs, tested, plan), seeds)
+  return RunComparison(
+    groups, tested, plan, _compare(runs, tested, plan), seeds
+  )
 
 
 def _compare(
   runs: Sequence[JudgedRun],
   tested: Mapping[str, JudgedRun],
-  plan: ComparisonPlan,
+  plan: ComparisonRequest,
 ) -> Comparison:
   first = runs[0].predictions
   systems = {
@@ -98,19 +100,19 @@ def _compare(
 
 
 def best_by_tests(
-  groups: Sequence[Group], metrics: Sequence[str], protocol: str
+  groups: Sequence[SystemRuns], metrics: Sequence[str], protocol: str
 ) -> dict[str, dict[str, str]]:
   """Finds the systems that are significantly better than all others."""
   # Of each group, the run that is best on dev is tested. {} if nothing can be
   # tested (see why_not_tested) or if there is one system.
   runs = [run for group in groups for run in group.runs]
-  known = [m for m in metrics if kind_of(m) in XJAX.simple_kinds]
+  known = [m for m in metrics if metric_kind(m) in XJAX.simple_kinds]
   if len(groups) < 2 or not known or why_not_tested(groups, protocol):
     return {}
   criteria = dataclasses.replace(
     runs[0].criteria,
-    ks=ComparisonPlan(known).ks or (1,),
-    kinds=sorted(map(kind_of, known)),
+    ks=ComparisonRequest(known).ks or (1,),
+    kinds=sorted(map(metric_kind, known)),
     protocols=(XJAX,),
     replicates=0,
     hierarchy=first_hierarchy(runs),
@@ -123,7 +125,7 @@ def best_by_tests(
   return best_systems(systems, criteria, known)
 
 
-def why_not_tested(groups: Sequence[Group], protocol: str) -> str:
+def why_not_tested(groups: Sequence[SystemRuns], protocol: str) -> str:
   """Returns why best_by_tests cannot test the systems; '' if it can."""
   if protocol != PROTOCOL:
     return f'only values under the protocol {PROTOCOL} can be tested'
@@ -134,7 +136,7 @@ def why_not_tested(groups: Sequence[Group], protocol: str) -> str:
   return ''
 
 
-def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
+def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonRequest) -> Criteria:
   """Returns the criteria by which all runs, of the same labels, are judged."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
@@ -198,7 +200,7 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
       raise DataError(f'{who} hold out different labels')
 
 
-def best_on_dev(group: Group) -> JudgedRun:
+def best_on_dev(group: SystemRuns) -> JudgedRun:
   """Returns the run with the best dev value; the first if one has no value."""
   values = [_dev_value(run) for run in group.runs]
   if None in values:
@@ -229,7 +231,7 @@ def reorder_documents(
   return dataclasses.replace(ordered, recalls=predictions.recalls)
 
 
-def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:
+def seed_rows(group: SystemRuns, plan: ComparisonRequest) -> list[SeedEstimate]:
   """Returns means and standard errors over a system's runs; [] for one run."""
   if len(group.runs) < 2:
     return []

@@ -26,12 +26,12 @@ from xjax.report.figures.figures import (
   reliability_blocks,
 )
 from xjax.report.figures.plots import system_colours
-from xjax.report.page.page import Block, Fold, Page, Section, Text
+from xjax.report.page.page import Block, Collapsible, Page, Paragraph, Section
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import (
   SEED,
-  Group,
   JudgedRun,
+  SystemRuns,
   check_names,
   check_same_documents,
   group_by_seed,
@@ -103,7 +103,7 @@ def report(
 
 
 def build_page(
-  groups: Sequence[Group],
+  groups: Sequence[SystemRuns],
   command: str,
   dataset: str,
   metrics: Sequence[str] = (),
@@ -140,13 +140,13 @@ def build_page(
   )
 
 
-def _header(groups: Sequence[Group], command: str) -> list[Block]:
+def _header(groups: Sequence[SystemRuns], command: str) -> list[Block]:
   p = groups[0].first.predictions
   n_runs = sum(len(group.runs) for group in groups)
   seeds = f', {n_runs} runs' if n_runs > len(groups) else ''
   spaces = {group.name: group.first.predictions for group in groups}
   return [
-    Text(
+    Paragraph(
       f'{plural(len(groups), "system")}{seeds}, judged on {len(p):,} documents '
       f'and {len(p.labels):,} labels. Values are fractions; point at a rounded '
       'number to see all its digits.'
@@ -158,12 +158,14 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
     ),
     *_costs(groups),
     *(
-      Text(f'Gold labels that the search of {group.name} keeps, {line}.')
+      Paragraph(f'Gold labels that the search of {group.name} keeps, {line}.')
       for group in groups
       for line in recall_lines(group.first.predictions.recalls)
     ),
-    *map(Text, (*_propensities(groups[0].first), *label_space_remarks(spaces))),
-    Text(command, command=True),
+    *map(
+      Paragraph, (*_propensities(groups[0].first), *label_space_remarks(spaces))
+    ),
+    Paragraph(command, command=True),
   ]
 
 
@@ -175,7 +177,7 @@ def _propensities(run: JudgedRun) -> list[str]:
   return [named] * (run.predictions.n_train > 0)
 
 
-def _system_row(group: Group) -> tuple[str, ...]:
+def _system_row(group: SystemRuns) -> tuple[str, ...]:
   first = group.first
   seeds = [run.config[SEED] for run in group.runs if run.config]
   judged = first.split or 'a file'
@@ -193,22 +195,22 @@ def _short(path: pathlib.Path) -> pathlib.Path:
   return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
 
-def _costs(groups: Sequence[Group]) -> list[Block]:
+def _costs(groups: Sequence[SystemRuns]) -> list[Block]:
   blocks: list[Block] = []
   if any(run.record for group in groups for run in group.runs):
     blocks.append(cost_table(groups))
   if differences := config_table(groups):
     title = 'Fields in which the configs differ'
     few = len(differences.rows) <= _FEW_FIELDS
-    blocks.append(Fold(title, [differences], open=few))
+    blocks.append(Collapsible(title, [differences], open=few))
   return blocks
 
 
 def _results(
-  groups: Sequence[Group], results: Table, protocol: str
+  groups: Sequence[SystemRuns], results: Table, protocol: str
 ) -> list[Block]:
   cells = sum(results.rows, [])
-  notes = list(map(Text, note_lines(groups)))
+  notes = list(map(Paragraph, note_lines(groups)))
   said = [f'Protocol {protocol}.']
   better = (
     'significantly better than the values of all other systems (paired '
@@ -227,19 +229,19 @@ def _results(
     )
   if empty := empty_slices([group_metrics(g, protocol) for g in groups]):
     said.append(f'Slices without values are left out: {", ".join(empty)}.')
-  why_missing = [Fold('Why values are missing', notes)] if notes else []
-  return [Text(' '.join(said)), results, *why_missing]
+  why_missing = [Collapsible('Why values are missing', notes)] if notes else []
+  return [Paragraph(' '.join(said)), results, *why_missing]
 
 
 def _hierarchy(
-  groups: Sequence[Group], colours: Mapping[str, str], protocol: str
+  groups: Sequence[SystemRuns], colours: Mapping[str, str], protocol: str
 ) -> list[Section]:
   """Returns the section about parents of labels; [] if no label has any."""
   values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
   if not any(levels_of(values) for values in values_of.values()):
     return []
   blocks: list[Block] = [
-    Text(
+    Paragraph(
       'Labels above the threshold of micro-F1 are predicted. hP, hR and hF1 '
       'add all ancestors to the predicted and to the gold labels. The '
       'consistency is the share of predicted labels whose parents, as far as '
@@ -250,7 +252,7 @@ def _hierarchy(
   ]
   if others := other_hierarchies([run for g in groups for run in g.runs]):
     blocks.append(
-      Text(
+      Paragraph(
         f'The labels of {", ".join(others)} have other parents than those of '
         'the first system, so the figures of this section cannot be compared.'
       )
@@ -258,9 +260,9 @@ def _hierarchy(
   return [Section('Hierarchy of the labels', blocks)]
 
 
-def _worst(groups: Sequence[Group]) -> list[Block]:
+def _worst(groups: Sequence[SystemRuns]) -> list[Block]:
   blocks: list[Block] = [
-    Text(
+    Paragraph(
       'Rare labels are missed often by every system. So a label is expected to '
       'be missed as often as the gold labels in the same bin of frequency are '
       'on average. The labels are ranked by the number of misses beyond that.'
@@ -273,7 +275,7 @@ def _worst(groups: Sequence[Group]) -> list[Block]:
     counts = label_tally(run.predictions, k)
     seed = f' (seed {run.config[SEED]})' if len(group.runs) > 1 else ''
     blocks.append(
-      Fold(
+      Collapsible(
         f'{group.name}{seed}',
         [worst_labels(run, names, counts, k)],
         open=len(blocks) == 1,
@@ -283,13 +285,13 @@ def _worst(groups: Sequence[Group]) -> list[Block]:
 
 
 def published_blocks(
-  dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
+  dataset: str, groups: Sequence[SystemRuns], colours: Mapping[str, str]
 ) -> list[Block]:
   """Shows the published numbers of a dataset, if there are any."""
   name = find_dataset(dataset)
   if name is None:
     return [
-      Text(
+      Paragraph(
         'The dataset is not known, so there are no published numbers to '
         'compare with. Choose a dataset with --dataset=NAME: '
         f'{", ".join(datasets())}.'
@@ -306,7 +308,7 @@ def published_blocks(
     )
     logging.warning('%s', warning)
     intro = f'{intro} {warning}'
-  return [Text(intro), *published_folds(name, groups, colours)]
+  return [Paragraph(intro), *published_folds(name, groups, colours)]
 
 
 def dataset_of(runs: Sequence[JudgedRun]) -> str:

@@ -62,7 +62,7 @@ class JudgedRun:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Group:
+class SystemRuns:
   """Holds the runs of one system; the runs differ only in their seeds."""
 
   name: str
@@ -92,7 +92,7 @@ class Estimate:
     return None if self.error is None else self.error * math.sqrt(self.n - 1)
 
 
-def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
+def group_by_seed(runs: Sequence[JudgedRun]) -> list[SystemRuns]:
   """Groups runs of the same split if their configs differ only in the seed.
 
   A run without a config is a group by itself. If two runs have the same config
@@ -108,7 +108,7 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
       seeds = [other.config[SEED] for other in groups.get(key, ())]
       key = key if run.config[SEED] not in seeds else f'{number}'
     groups.setdefault(key, []).append(run)
-  return [Group(_group_name(g), tuple(g)) for g in groups.values()]
+  return [SystemRuns(_group_name(g), tuple(g)) for g in groups.values()]
 
 
 def _group_name(runs: Sequence[JudgedRun]) -> str:
@@ -135,7 +135,7 @@ def protocols(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def group_metrics(
-  group: Group, protocol: str
+  group: SystemRuns, protocol: str
 ) -> dict[str, dict[str, Estimate]]:
   """Returns a group's slice -> metric -> estimate, in the first run's order."""
   tables = [run.metrics.get(protocol, {}) for run in group.runs]
@@ -192,9 +192,9 @@ def _gold_of(predictions: Predictions) -> dict[str, frozenset[str]]:
   }
 
 
-def check_names(groups: Sequence[Group]) -> None:
+def check_names(groups: Sequence[SystemRuns]) -> None:
   """Raises ConfigError if two systems have the same name."""
-  seen: dict[str, Group] = {}
+  seen: dict[str, SystemRuns] = {}
   for group in groups:
     if group.name in seen:
       both = f'{seen[group.name].first.path} and {group.first.path}'

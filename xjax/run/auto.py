@@ -43,7 +43,7 @@ _READS = TfidfConfig, GivenFeaturesConfig  # what linear models read
 
 
 @dataclasses.dataclass(frozen=True)
-class _Choice:
+class _ModelChoice:
   config: Config
   what: str  # names the model
   why: str  # says why it fits
@@ -101,7 +101,7 @@ def _one_per_label(n_train: int, n_labels: int) -> bool:
   return n_train * n_labels <= _ONE_VS_ALL
 
 
-def choose(config: Config, space: LabelSpace) -> _Choice:
+def choose(config: Config, space: LabelSpace) -> _ModelChoice:
   """Chooses a linear model, or a tree or a stack if there are many labels."""
   model, train, tokens = linear_parts(
     space.n_train, space.n_trained, config.data.tokens
@@ -125,7 +125,7 @@ def choose(config: Config, space: LabelSpace) -> _Choice:
     if tokens.max_ngram == 1:
       reads = 'TF-IDF of single words'
   chosen = _with(config, model, train, tokens)
-  return _Choice(chosen, f'{what}, over {reads}', f'{has}: {why}')
+  return _ModelChoice(chosen, f'{what}, over {reads}', f'{has}: {why}')
 
 
 def _fits_stack(config: Config, space: LabelSpace) -> bool:

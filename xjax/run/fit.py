@@ -60,7 +60,7 @@ def fit(
   check_config(config)
   folder = Workdir.at(workdir)
   with Preemption() as preemption, folder.locked():
-    config = dataclasses.replace(config, data=config.data.settled())
+    config = dataclasses.replace(config, data=config.data.with_guesses())
     config, corpus = resolve(config, folder)
     _check_profile(profile, config.train.steps)
     model, run = config.model, Run(config, folder, preemption, profile)

@@ -24,7 +24,7 @@ from xjax.models.explanations import LabelExplanations
 from xjax.models.scorer import Scorer
 from xjax.train.workdir import Workdir
 
-Texts = Documents | Sequence[str | Document]
+TextsOrDocuments = Documents | Sequence[str | Document]
 
 
 class Prediction(NamedTuple):
@@ -110,7 +110,7 @@ class OpenRun:
 
   def predict(
     self,
-    documents: Texts,
+    documents: TextsOrDocuments,
     k: int = 20,
     features: Sequence[np.ndarray] | None = None,
   ) -> list[list[Prediction]]:
@@ -141,7 +141,7 @@ class OpenRun:
       )
 
   def explain(
-    self, documents: Texts, k: int = 20, words: int = 5
+    self, documents: TextsOrDocuments, k: int = 20, words: int = 5
   ) -> list[list[ExplainedPrediction]]:
     """Predicts labels, each with at most `words` words that explain it best."""
     self.check_explains()
@@ -159,7 +159,11 @@ class OpenRun:
       raise ConfigError(self.scorer.unexplained)
 
   def explanations(
-    self, documents: Texts, ids_NK: np.ndarray, words: int, n_first: int = 0
+    self,
+    documents: TextsOrDocuments,
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
   ) -> LabelExplanations:
     """Computes how well the words of documents explain labels; see Scorer."""
     documents = Documents.of(documents)
@@ -180,7 +184,10 @@ class OpenRun:
       raise ConfigError(self.scorer.fixed_labels)
 
   def lists(
-    self, documents: Texts, k: int, features: FeatureRows | None = None
+    self,
+    documents: TextsOrDocuments,
+    k: int,
+    features: FeatureRows | None = None,
   ) -> LabelLists:
     """Returns the k best labels, or all, with uncalibrated scores."""
     k = min(k, self.space.n_inside)

@@ -24,7 +24,7 @@ SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class TrialPaths:
   workdir: pathlib.Path
   config: pathlib.Path
   log: pathlib.Path  # output of the run's process
@@ -96,7 +96,7 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
   return python, '-m', 'xjax', 'train'
 
 
-def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
+def job_words(launcher: Launcher, place: TrialPaths) -> tuple[str, ...]:
   """Returns the words before a training command that submit it as a job."""
   if not is_job(launcher):
     return ()

@@ -22,7 +22,7 @@ from xjax.models.config_json import diff, from_json, to_json
 from xjax.models.contract import Config
 from xjax.run.named_configs import from_file
 from xjax.sweep.config import Sweep, Tpe
-from xjax.sweep.launchers import Launcher, Place, job_words, train_words
+from xjax.sweep.launchers import Launcher, TrialPaths, job_words, train_words
 from xjax.sweep.trials import (
   check_sweep,
   describe_values,
@@ -71,10 +71,10 @@ class SweepFolder:
   def best(self) -> pathlib.Path:
     return self.path / 'best.py'
 
-  def place(self, number: int, seed: int | None) -> Place:
+  def place(self, number: int, seed: int | None) -> TrialPaths:
     """Returns the paths of a run; seed is None if trials have only one seed."""
     name = f'{number:04d}' + ('' if seed is None else f'_seed{seed}')
-    return Place(
+    return TrialPaths(
       self.path / 'trials' / name,
       self.path / 'configs' / f'{name}.py',
       self.path / 'logs' / f'{name}.txt',
@@ -137,7 +137,7 @@ class SweepFolder:
 @dataclasses.dataclass(frozen=True)
 class TrialRun:
   config: Config
-  place: Place
+  place: TrialPaths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,10 +170,10 @@ class SweepSession:
       place = self.folder.place(number, seed if self.seeds > 1 else None)
       runs.append(TrialRun(dataclasses.replace(config, seed=seed), place))
       remark = f'Trial {number}: {describe_values(values)}'
-      write_config(place.config, runs[-1].config, [remark])
+      write_config_file(place.config, runs[-1].config, [remark])
     return runs
 
-  def command(self, place: Place) -> list[str]:
+  def command(self, place: TrialPaths) -> list[str]:
     options = [f'--config={place.config}', f'--workdir={place.workdir}']
     train = self.train or train_words(self.launcher)
     job = job_words(self.launcher, place)
@@ -209,7 +209,7 @@ def read_sweep(name: str) -> Sweep:
   return from_file(name, 'get_sweep', Sweep)
 
 
-def write_config(
+def write_config_file(
   path: str | os.PathLike, config: Config, remarks: Sequence[str]
 ) -> None:
   """Writes a config file that needs no other; remarks are comments on top."""

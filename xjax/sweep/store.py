@@ -16,9 +16,9 @@ from xjax.sweep.config import MedianPruning, Search
 from xjax.sweep.trials import (
   distribution_of,
   fixed_trials,
+  optuna_text,
   space_of,
-  text_of,
-  values_of,
+  trial_values,
 )
 
 # The exceptions of Optuna when a database has other content than it expects.
@@ -43,7 +43,7 @@ STATES = {
 _TRIES, _RANDOM_TRIES = 10, 100
 
 
-class Store:
+class TrialStore:
   """Starts and ends trials, which Optuna keeps; only one process may write."""
 
   def __init__(
@@ -89,7 +89,7 @@ class Store:
     if rows is None:
       row = self._draw()
     else:
-      row = {key: text_of(value) for key, value in rows[len(self)].items()}
+      row = {key: optuna_text(value) for key, value in rows[len(self)].items()}
     distributions = {key: self._space[key] for key in row}
     self._study.add_trial(
       optuna.create_trial(
@@ -139,7 +139,7 @@ class Store:
     self._study.tell(trial, state=TrialState.FAIL)
 
   def values(self, number: int) -> dict[str, Any]:
-    return values_of(self._search, self.trials()[number].params)
+    return trial_values(self._search, self.trials()[number].params)
 
   def trials(self) -> list[FrozenTrial]:
     """Returns all trials; the value of a pruned one is its last judging's."""

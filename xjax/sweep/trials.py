@@ -68,7 +68,7 @@ def space_of(search: Search) -> Space:
   space: dict[str, dict[Any, Any]] = {}
   for trial in search.trials:
     for key, value in trial.items():
-      space.setdefault(key, {})[text_of(value)] = value
+      space.setdefault(key, {})[optuna_text(value)] = value
   return {key: tuple(values.values()) for key, values in space.items()}
 
 
@@ -102,7 +102,7 @@ def with_trials(sweep: Sweep, number: int | None) -> Sweep:
   return dataclasses.replace(sweep, search=search)
 
 
-def text_of(value: Any) -> str | float | bool | None:
+def optuna_text(value: Any) -> str | float | bool | None:
   """Returns a value in the form that Optuna stores and that logs show."""
   if isinstance(value, bool | int | float | str | None):
     return value
@@ -112,16 +112,20 @@ def text_of(value: Any) -> str | float | bool | None:
 
 def describe_values(values: Mapping[str, Any]) -> str:
   """Returns one line with the values that a trial sets, `key=value, ...`."""
-  return ', '.join(f'{key}={text_of(value)}' for key, value in values.items())
+  return ', '.join(
+    f'{key}={optuna_text(value)}' for key, value in values.items()
+  )
 
 
-def values_of(search: Search, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def trial_values(
+  search: Search, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
   """Converts the parameters of a trial in Optuna to values of fields."""
   space, values = space_of(search), {}
   for key, stored in parameters.items():
     values[key] = stored
     if not isinstance(space[key], Range):
-      texts = [text_of(value) for value in space[key]]
+      texts = [optuna_text(value) for value in space[key]]
       values[key] = space[key][texts.index(stored)]
   return values
 
@@ -133,7 +137,7 @@ def distribution_of(values: tuple | Range) -> BaseDistribution:
       return IntDistribution(low, high, log=log)
     case Range(low=low, high=high, log=log):
       return FloatDistribution(low, high, log=log)
-  return CategoricalDistribution([text_of(value) for value in values])
+  return CategoricalDistribution([optuna_text(value) for value in values])
 
 
 def metric_of(sweep: Sweep, config: Config) -> str:

@@ -15,9 +15,15 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from xjax.core.console import handling
 from xjax.core.errors import DataError, Preempted
 from xjax.judge.files.evaluation import read_value
-from xjax.sweep.launchers import Place, is_job, start_process
-from xjax.sweep.session import SweepSession, TrialRun, write_config
-from xjax.sweep.store import STATES, Store, best_trial, error_of, seed_values
+from xjax.sweep.launchers import TrialPaths, is_job, start_process
+from xjax.sweep.session import SweepSession, TrialRun, write_config_file
+from xjax.sweep.store import (
+  STATES,
+  TrialStore,
+  best_trial,
+  error_of,
+  seed_values,
+)
 from xjax.sweep.trials import count_trials, describe_values, override
 from xjax.train.workdir import Workdir
 
@@ -32,14 +38,14 @@ _RESUMABLE = (75, -signal.SIGTERM)
 _ECHO = 0.5  # seconds
 
 
-class Signals:
+class StopSignals:
   def __init__(self) -> None:
     self.noticed: int | None = None  # the first signal
     self.urgent = False  # a second signal has come: the sweep must not wait
     self._noticed_at = 0.0
     self._handlers = contextlib.ExitStack()
 
-  def __enter__(self) -> 'Signals':
+  def __enter__(self) -> 'StopSignals':
     for number in (signal.SIGTERM, signal.SIGINT):
       self._handlers.enter_context(handling(number, self._notice))
     return self
@@ -88,7 +94,7 @@ def final_value(workdir: pathlib.Path, metric: str) -> float:
   return value
 
 
-class Attempt:
+class TrialRunner:
   """Runs a trial, one run (seed) after the other, and stores the result."""
 
   # After a restart, finished runs start again, which takes little time.
@@ -98,8 +104,8 @@ class Attempt:
     trial: Trial,
     runs: Sequence[TrialRun],
     metric: str,
-    store: Store,
-    launch: Callable[[Place], subprocess.Popen],
+    store: TrialStore,
+    launch: Callable[[TrialPaths], subprocess.Popen],
   ) -> None:
     """Starts the first run; `launch` starts or resumes the training."""
     self.number = trial.number
@@ -175,7 +181,7 @@ def _reason(code: int, log: pathlib.Path) -> str:
   return f'exit code {code}; {last}'
 
 
-class Workers:
+class TrialWorkers:
   """Runs the trials of a sweep; unfinished trials are resumed first."""
 
   def __init__(
@@ -188,11 +194,11 @@ class Workers:
     """Opens the store of a session that has started and given the lock."""
     # `devices` are GPUs, at least one per worker; () shows each worker all.
     self._session, self._lock = session, lock
-    self._store = Store(
+    self._store = TrialStore(
       session.folder.store, session.sweep.search, session.sweep.pruning
     )
     self._free = list(range(workers))
-    self._busy: dict[int, Attempt] = {}
+    self._busy: dict[int, TrialRunner] = {}
     self._devices = devices
 
   def run(self) -> list[FrozenTrial]:
@@ -205,7 +211,7 @@ class Workers:
     waiting = self._store.unfinished()
     self._log('sweep')
     self._write_best()
-    with Signals() as signals:
+    with StopSignals() as signals:
       try:
         while not signals.noticed and self._fill(waiting):
           time.sleep(_LOOK_EVERY)
@@ -233,14 +239,14 @@ class Workers:
     worker = self._free.pop(0)
     device = self._devices[worker] if self._devices else ''
 
-    def launch(place: Place) -> subprocess.Popen:
+    def launch(place: TrialPaths) -> subprocess.Popen:
       command = self._session.command(place)
       job = is_job(self._session.launcher)
       return start_process(command, place.log, self._lock, job, device)
 
     runs = self._session.runs(trial.number, values)
     logging.info('trial %d: %s', trial.number, describe_values(values))
-    self._busy[worker] = Attempt(
+    self._busy[worker] = TrialRunner(
       trial, runs, self._session.metric, self._store, launch
     )
 
@@ -274,9 +280,9 @@ class Workers:
       '',
       f'  {self._session.train_again(file)}',
     ]
-    write_config(file, override(self._session.config, values), remarks)
+    write_config_file(file, override(self._session.config, values), remarks)
 
-  def _stop(self, signals: Signals) -> None:
+  def _stop(self, signals: StopSignals) -> None:
     """Asks all running trials to save, and waits until they have ended."""
     # After a second signal, it kills local processes, lets jobs continue, and
     # does not wait. Trials stay unfinished in the store, to be resumed.

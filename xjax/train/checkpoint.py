@@ -30,8 +30,8 @@ from xjax.train.parameters import by_path, from_paths
 from xjax.train.saved_steps import (
   ARRAYS,
   read_meta,
+  remove_broken_steps,
   replace_meta,
-  sweep,
   write_record,
 )
 from xjax.train.state import TrainState
@@ -55,7 +55,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     if is_host0():
       with writing(self._folder):
         self._folder.mkdir(parents=True, exist_ok=True)
-      sweep(self._folder)
+      remove_broken_steps(self._folder)
     barrier('xjax:checkpoints')
     self._manager = ocp.CheckpointManager(
       self._folder,

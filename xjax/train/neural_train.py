@@ -19,7 +19,7 @@ from xjax.core.config_part import (
 )
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.label_sums import BINS
-from xjax.judge.metrics.metric import kind_of
+from xjax.judge.metrics.metric import metric_kind
 from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.label_weights import EvenWeights
@@ -55,7 +55,7 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   """Yields a fault if a 'slice/metric' cannot choose the best checkpoint."""
   where = f'config.train.best_metric={metric!r}'
   slice_name, _, measure = metric.partition('/')
-  kinds, kind = XJAX.simple_kinds, kind_of(measure)
+  kinds, kind = XJAX.simple_kinds, metric_kind(measure)
   k = re.search(r'@([1-9]\d*)', measure)
   # kind_of also reads @0 and @05 as @k; these cut-offs do not exist.
   exists = kind in kinds and ('@k' in kind) == bool(k)

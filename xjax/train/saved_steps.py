@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.atomic import write_json, writing
-from xjax.core.distributed import barrier, host0_says, is_host0
+from xjax.core.distributed import barrier, host0_answer, is_host0
 from xjax.core.errors import DataError
 from xjax.train.workdir import Workdir
 
@@ -73,7 +73,7 @@ def intact_steps(
 def fault_of(folder: str | os.PathLike, step: int) -> str:
   """Returns a checkpoint's fault, or '' if intact; all hosts must call this."""
   fault = _first_fault(pathlib.Path(folder) / str(step)) if is_host0() else ''
-  intact = host0_says(not fault)
+  intact = host0_answer(not fault)
   return fault or ('' if intact else 'host 0 finds it damaged')
 
 
@@ -152,7 +152,7 @@ def copy_for_loading(
   write_record(copy, read_meta(folder, step) | {'best_step': step})
 
 
-def sweep(folder: pathlib.Path) -> None:
+def remove_broken_steps(folder: pathlib.Path) -> None:
   """Removes what a kill left of Orbax's steps; moves damaged to damaged/."""
   for path in folder.iterdir():
     if path.is_symlink() or not path.is_dir():  # not Orbax's

@@ -10,7 +10,7 @@ import pathlib
 from typing import Any
 
 from xjax.core.atomic import atomic_write, remove_temporaries, write_json
-from xjax.core.distributed import barrier, host0_says, is_host0
+from xjax.core.distributed import barrier, host0_answer, is_host0
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.core.processes.lock import locked
 from xjax.data.files.file_set import file_digest, read_json
@@ -116,7 +116,7 @@ class Workdir:
           remove_temporaries(self.path)
         except UserError as error:
           fault = error
-      if not host0_says(fault is None):
+      if not host0_answer(fault is None):
         raise fault or ConfigError(f'{self.path}: host 0 cannot lock it')
       yield
 

@@ -13,10 +13,10 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.tables import (
-  FileKind,
+  TableFormat,
   encoding_of,
-  kind_of,
   read_table,
+  table_format,
   write_csv,
 )
 
@@ -72,19 +72,19 @@ def test_a_line_of_any_length_takes_little_memory():
 @pytest.mark.parametrize(
   ('data', 'name', 'kind'),
   [
-    (b'{"text": "a,b"}', 'x.csv', FileKind.JSON_LINES),
-    (b'\xef\xbb\xbf {"a": 1}', 'x', FileKind.JSON_LINES),
-    (b'a,b\n', 'x', FileKind.TABLE),
-    (b'"a"\tb\n', 'x.jsonl', FileKind.TABLE),
-    (b'text\n', 'x.csv', FileKind.TABLE),
-    (b'text\n', '-', FileKind.JSON_LINES),
-    (b'', 'x.csv', FileKind.JSON_LINES),
-    (b'PAR1...', 'x', FileKind.PARQUET),
+    (b'{"text": "a,b"}', 'x.csv', TableFormat.JSON_LINES),
+    (b'\xef\xbb\xbf {"a": 1}', 'x', TableFormat.JSON_LINES),
+    (b'a,b\n', 'x', TableFormat.TABLE),
+    (b'"a"\tb\n', 'x.jsonl', TableFormat.TABLE),
+    (b'text\n', 'x.csv', TableFormat.TABLE),
+    (b'text\n', '-', TableFormat.JSON_LINES),
+    (b'', 'x.csv', TableFormat.JSON_LINES),
+    (b'PAR1...', 'x', TableFormat.PARQUET),
   ],
 )
 def test_kinds(data, name, kind):
   file = io.BytesIO(data)
-  assert kind_of(file, name) is kind and file.tell() == 0
+  assert table_format(file, name) is kind and file.tell() == 0
 
 
 def test_a_comma_in_cells_is_not_the_delimiter():

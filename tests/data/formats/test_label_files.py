@@ -27,7 +27,7 @@ READERS = {
 def read(path):
   faults = Faults()
   labels = READERS[path.name.removesuffix('.gz')](path, faults)
-  faults.settle()
+  faults.raise_or_log()
   return labels
 
 

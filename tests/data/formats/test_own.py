@@ -119,7 +119,7 @@ def test_json_lines_in_the_usual_form(tmp_path):
     (tmp_path / f'{name}.jsonl').write_text('\n'.join(map(json.dumps, rows)))
   (tmp_path / 'labels.jsonl').write_text('{"id": "b"}\n{"id": "a"}\n')
   data = OwnData(dir=str(tmp_path))
-  assert data.settled() == data
+  assert data.with_guesses() == data
   raw = data.read()
   # There is a dev split, so no test split is drawn.
   assert list(raw.splits) == ['train', 'dev'] and raw.drawn == ()
@@ -261,17 +261,17 @@ def test_a_folder_with_a_table_per_split(tmp_path):
 
 
 def test_guesses_are_logged_and_settled(news, logged):
-  data = OwnData(dir=str(news(ROWS))).settled()
+  data = OwnData(dir=str(news(ROWS))).with_guesses()
   assert '--config.data.text=title,summary,body' in logged.text
   assert (data.labels, data.label_separator) == ('tags', ';')
-  assert data.settled() == data
+  assert data.with_guesses() == data
 
 
 def test_a_pipe_is_no_corpus(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   data = OwnData(dir=str(tmp_path / 'pipe'))
   with pytest.raises(DataError, match='pipe: is a pipe or a device'):
-    data.settled()
+    data.with_guesses()
 
 
 @pytest.mark.parametrize('name', ['labels', 'tags'])

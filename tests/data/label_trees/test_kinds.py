@@ -16,7 +16,7 @@ from xjax.data.label_trees.label_tree import (
   CompleteTree,
   HuffmanTree,
   TreeConfig,
-  TreeData,
+  TreeInputs,
 )
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.schema import Label, LabelSpace
@@ -43,7 +43,7 @@ def grow(config, features, seed=0, workers=1, parents=()):
   gold = Ragged.of([[0, 1], [2]])
   if isinstance(config, ClusterTree):
     return config.of_features(features, seed, workers)
-  return config.build(TreeData(space, gold, seed=seed, workers=workers))
+  return config.build(TreeInputs(space, gold, seed=seed, workers=workers))
 
 
 KINDS = [

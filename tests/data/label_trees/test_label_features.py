@@ -12,7 +12,7 @@ from xjax.data.label_trees.label_features import (
   pifa,
   strongest,
 )
-from xjax.data.label_trees.label_tree import TreeData
+from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.data.schema import Label, LabelSpace
 
 N, D, L = 12, 7, 5
@@ -64,7 +64,7 @@ def test_sums_of_features_and_labels_of_documents_have_length_1(data):
   rows, gold, gold_NL = data
   labels = tuple(Label(f'l{i}') for i in range(L))
   space = LabelSpace(labels, gold_NL.sum(axis=0).astype(np.int32), N, L, 0)
-  tree_data = TreeData(space, gold, rows)
+  tree_data = TreeInputs(space, gold, rows)
   both = np.hstack([rows.toarray(), gold_NL])
   for kind, each in (
     (LabelFeatures.PIFA, rows.toarray()),

@@ -14,7 +14,7 @@ from xjax.judge.files.label_order import (
   name_columns,
   read_label_order,
 )
-from xjax.judge.files.rows import LabelRows
+from xjax.judge.files.rows import DocumentLabels
 
 
 def test_numbers_of_columns():
@@ -40,15 +40,15 @@ def test_every_form(tmp_path):
 def test_columns_are_named():
   order = ('b', 'a', 'c'), 'l'
   rows = Ragged.of([[2], [0]])
-  named = name_columns(LabelRows('f', rows), *order)
+  named = name_columns(DocumentLabels('f', rows), *order)
   assert named.labels == ('b', 'a', 'c') and named.n_labels == 3
   # Whoever has ids keeps them.
-  ids = LabelRows('f', rows, ('x', 'y', 'z'))
+  ids = DocumentLabels('f', rows, ('x', 'y', 'z'))
   assert name_columns(ids, *order) is ids
   with pytest.raises(DataError, match='^f: has 4 labels, but l has 3$'):
-    name_columns(LabelRows('f', rows, n_labels=4), *order)
+    name_columns(DocumentLabels('f', rows, n_labels=4), *order)
   with pytest.raises(DataError, match='^f: row 1: label 3 is not in 0..2, the'):
-    name_columns(LabelRows('f', Ragged.of([[2], [3]])), *order)
+    name_columns(DocumentLabels('f', Ragged.of([[2], [3]])), *order)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.judge.files.given import given, read
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.judge.files.judged import read_judged
-from xjax.judge.files.rows import LabelRows, cut_length, without_pairs
+from xjax.judge.files.rows import DocumentLabels, cut_length, without_pairs
 from xjax.judge.label_lists import LabelLists
 
 INF = np.inf
@@ -43,7 +43,7 @@ def test_a_filter_of_lists_that_were_cut():
 def test_rows_that_were_cut():
   def length(lengths: list[int], n_labels: int | None, **more) -> int:
     rows = Ragged.of([range(n) for n in lengths])
-    return cut_length(LabelRows('f', rows, n_labels=n_labels, **more))
+    return cut_length(DocumentLabels('f', rows, n_labels=n_labels, **more))
 
   assert length([5, 5, 2, 5], 9) == 5
   # The longest rows are as many as all other rows that are not empty.

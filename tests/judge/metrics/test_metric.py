@@ -11,9 +11,9 @@ from xjax.judge.metrics.metric import (
   Measure,
   MetricPoints,
   MetricSettings,
-  kind_of,
   measures,
   metric_classes,
+  metric_kind,
 )
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
 
@@ -49,14 +49,16 @@ def test_entropy_is_never_below_0():
 
 def test_every_protocol_prints_its_kinds_and_no_others():
   for protocol in PROTOCOLS.values():
-    assert {kind_of(name) for name in table(protocol)} == set(protocol.kinds)
+    assert {metric_kind(name) for name in table(protocol)} == set(
+      protocol.kinds
+    )
   assert list(table(PECOS)) == ['P@1', 'P@5', 'R@1', 'R@5']
 
 
 def test_the_order_of_a_table():
   names = list(table(XJAX, ks=(1, 2, 10)))
   # Metrics of one kind stand together.
-  kinds = [kind_of(name) for name in names]
+  kinds = [metric_kind(name) for name in names]
   assert sorted(kinds, key=list(dict.fromkeys(kinds)).index) == kinds
   assert names[:4] == ['P@1', 'P@2', 'P@10', 'R@1']
   assert 'ILD@1' not in names and 'ILD@2' in names
@@ -81,5 +83,5 @@ def test_the_order_of_a_table():
   ],
 )
 def test_kinds(metric, kind):
-  assert kind_of(metric) == kind
+  assert metric_kind(metric) == kind
   assert XJAX.prints(metric)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.judge.reference.metrics import BINS, Problem, diversity, judge
-from xjax.judge.metrics.metric import Ratio
+from xjax.judge.metrics.metric import PSnDCGVariant
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
 LISTS = [[2, 0, 4, 1], [1], [3, 0, 2]]
@@ -137,7 +137,7 @@ PROTOCOL = {**PROTOCOLS, 'means over all documents': COUNTED}
 
 @pytest.mark.parametrize('name', BY_HAND)
 def test_values_worked_out_on_paper(name):
-  assert PROTOCOLS['attentionxml'].psndcg is Ratio.SUMS
+  assert PROTOCOLS['attentionxml'].psndcg is PSnDCGVariant.SUMS
   expect((1, 2, 3, 5), PROTOCOL.get(name, XJAX), BY_HAND[name])
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
-  Ratio,
-  Recalled,
+  PSnDCGVariant,
+  PSRDenominator,
 )
 from xjax.judge.metrics.protocols import XJAX
 
@@ -177,7 +177,7 @@ def _document_values(problem, k, protocol):
 
 def _weighed_values(problem, k, protocol):
   weights = problem.weights
-  by_count = protocol.psr is Recalled.COUNT
+  by_count = protocol.psr is PSRDenominator.COUNT
   psr = gain_by_count if by_count else share_of_gain
 
   def mean(value):
@@ -198,7 +198,9 @@ def _weighed_values(problem, k, protocol):
     'PSnDCG-full': mean(lambda *of: dcg(*of) / ideal(k)),
     'PSR': mean(psr),
     'PSP': of_best(gain),
-    'PSnDCG': of_best(own_psndcg if protocol.psndcg is Ratio.MEANS else dcg),
+    'PSnDCG': of_best(
+      own_psndcg if protocol.psndcg is PSnDCGVariant.MEANS else dcg
+    ),
     'PSR-norm': of_best(psr),
   }
 

@@ -9,10 +9,10 @@ import pytest
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
 from xjax.models.features import RowFeaturiser
-from xjax.models.lookup.exact_match import DescriptorMatcher, ScoredLabels
+from xjax.models.lookup.exact_match import DescriptorMatcher, LabelScoreScorer
 
 PLENTY = 10_000
-WEIGHTS = ScoredLabels(RowFeaturiser(3), 0.0, 1).feature_weights
+WEIGHTS = LabelScoreScorer(RowFeaturiser(3), 0.0, 1).feature_weights
 
 
 def matched(names, text, max_words=PLENTY):

@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 from tests.fixtures.kinds import KINDS
 from tests.fixtures.shortlist_runs import TEXTS
 from xjax.core.types import PAD, Ragged
-from xjax.data.label_trees.label_tree import TreeData
+from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.load import load_corpus
 from xjax.models.neural.level_stages import level_corpus
@@ -47,7 +47,7 @@ def test_first_rows_are_those_of_linear_classifiers():
   parents = np.int32([0, 0, 1, 1, 2])
   nodes = np.tile(np.int32([0, 1]), (80, 1))
   lists = TrainShortlists(nodes, 2, children, parents)
-  data = TreeData(None, gold, sparse.csr_array(vectors))
+  data = TreeInputs(None, gold, sparse.csr_array(vectors))
   kernel, bias = fitted_rows(data, lists)
   assert not kernel[4].any() and bias[4] == -1
   for i in range(4):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.models.stack.boosted import BoostedTrees, RankerData
+from xjax.models.stack.boosted import BoostedTrees, RankerPairs
 from xjax.models.stack.pair_features import NONE as NO_FEATURE
 
 NAMES = 'tree:score', 'knn:score', 'label:words'
@@ -22,7 +22,7 @@ GOLD = (FIRST > 0) | (SECOND > 0) | (NONE & (THIRD > 0))
 
 
 def data_of(features_XF=PAIRS, gold_X=GOLD, names=NAMES):
-  return RankerData(features_XF, gold_X, names)
+  return RankerPairs(features_XF, gold_X, names)
 
 
 def fitted(config=CONFIG, seed=3, workers=1, between=lambda: None, data=None):

@@ -9,7 +9,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import (
   NO_LABEL,
   LabelTree,
-  TreeData,
+  TreeInputs,
   complete_tree,
 )
 from xjax.models.linear.classifiers import PartFiles
@@ -44,7 +44,7 @@ def tree():
 
 def train(data, tree, folder, between=lambda: None, workers=1, **options):
   rows, gold = data
-  data = TreeData(None, gold, rows, workers=workers)
+  data = TreeInputs(None, gold, rows, workers=workers)
   return fit_tree(data, tree, SOLVER, PartFiles(folder), between, **options)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.trees import make_model, make_rows, make_tree
 from xjax.core.types import PAD
 from xjax.data.label_trees.label_tree import complete_tree
-from xjax.models.trees.tree_search import Link, Squash, TreeSearch
+from xjax.models.trees.tree_search import Link, LogSigmoid, TreeSearch
 
 EVERY = 10**6
 DOWN = [Link.SIGMOID, Link.L3_HINGE]  # no label is better than its node
@@ -18,7 +18,9 @@ PROBLEMS = {
   'n_nodes': st.integers(2, 60),
   'k': st.integers(1, 12),
   'link': st.sampled_from(DOWN),
-  'squash': st.sampled_from([None, Squash(1.0, 0.0), Squash(0.3, -2.0)]),
+  'squash': st.sampled_from(
+    [None, LogSigmoid(1.0, 0.0), LogSigmoid(0.3, -2.0)]
+  ),
 }
 
 
@@ -61,7 +63,7 @@ def test_one_vs_all_is_a_tree_of_one_depth():
   rows, logs = make_rows(rng, 20), random_weights(rng, 50)
   search = TreeSearch(model.tree, model.weights, Link.NONE)
   for given_logs in (None, logs):
-    for squash in (None, Squash(2.0, 1.0)):
+    for squash in (None, LogSigmoid(2.0, 1.0)):
       found = search.beam(rows, 7, 1, given_logs, squash)
       assert_lists(found, model, rows, Link.NONE, 7, given_logs, squash)
       assert (found.opened == 1).all()

@@ -7,11 +7,11 @@ import pytest
 from tests.report.conftest import Reader
 from tests.report.test_table import TABLE
 from xjax.report.page.page import (
-  Fold,
+  Collapsible,
   Page,
+  Paragraph,
   Picture,
   Section,
-  Text,
   render_html,
   render_markdown,
 )
@@ -19,13 +19,15 @@ from xjax.report.page.page import (
 PAGE = Page(
   'A <page>',
   [
-    Section('One & only', [Text('words < more'), TABLE, Text('a*b')]),
+    Section('One & only', [Paragraph('words < more'), TABLE, Paragraph('a*b')]),
     Section(
       'Two',
       [
-        Text('run --x="1"', command=True),
+        Paragraph('run --x="1"', command=True),
         Picture(['<svg>&</svg>', '<svg/>'], 'a "picture"', 'how'),
-        Fold('more', [Fold('inner', [Text('deep')], open=True)]),
+        Collapsible(
+          'more', [Collapsible('inner', [Paragraph('deep')], open=True)]
+        ),
       ],
     ),
   ],

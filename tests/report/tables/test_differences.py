@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.comparison_plan import ComparisonRequest
 from xjax.report.comparison import compare_runs
 from xjax.report.tables.differences import (
   comparison_json,
@@ -16,7 +16,7 @@ from xjax.report.tables.differences import (
   save_comparison,
 )
 
-PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
+PLAN = ComparisonRequest(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
 
 
 @pytest.fixture

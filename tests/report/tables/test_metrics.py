@@ -7,7 +7,7 @@ import pytest
 
 from tests.report.conftest import texts
 from xjax.core.errors import ConfigError
-from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
+from xjax.report.runs import Estimate, JudgedRun, SystemRuns, group_metrics
 from xjax.report.tables.metrics import (
   empty_slices,
   full_tables,
@@ -43,7 +43,7 @@ def group(name, *tables):
     JudgedRun(name, path, 'dev', {'seed': i}, t, None)
     for i, t in enumerate(tables)
   ]
-  return Group(name, tuple(runs))
+  return SystemRuns(name, tuple(runs))
 
 
 COLUMNS = ['P@1', 'P@5', 'RP@5', 'micro-F1']

@@ -12,7 +12,7 @@ from xjax.judge.judge import judge
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.trees.tree_model import TreeModel
-from xjax.report.runs import Group, JudgedRun
+from xjax.report.runs import JudgedRun, SystemRuns
 from xjax.report.tables.systems import (
   config_table,
   cost_table,
@@ -32,7 +32,7 @@ def group(name, config, *records):
     JudgedRun(name, path, 'dev', config, {}, None, record=record)
     for record in records or (None,)
   ]
-  return Group(name, tuple(runs))
+  return SystemRuns(name, tuple(runs))
 
 
 def test_costs_of_every_run():

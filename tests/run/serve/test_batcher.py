@@ -8,7 +8,7 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.data.schema import Document
 from xjax.run.serve.batcher import Batcher
-from xjax.run.serve.service import PredictRequest, Refused
+from xjax.run.serve.service import PredictRequest, RequestRefused
 
 
 class Batches:
@@ -101,5 +101,5 @@ def test_a_request_that_was_given_up_is_not_computed(batches):
 def test_a_full_queue_refuses(batches):
   answers = batches.ask('abcdefgh', 'x')
   assert answers[0] == list('ABCDEFGH')
-  assert isinstance(answers[1], Refused) and answers[1].status == 503
+  assert isinstance(answers[1], RequestRefused) and answers[1].status == 503
   assert 'queue is full: 8 documents' in str(answers[1])

@@ -11,11 +11,11 @@ from tests.fixtures.dense_lists import Table, rows_of
 from xjax.core.ranking import Query
 from xjax.core.types import PAD, ScoreKind
 from xjax.run.strategies.strategies import (
-  Greedy,
+  GreedyCoverage,
   RankedDocuments,
-  covering,
   document_order,
-  weighted,
+  select_by_coverage,
+  select_by_weight,
 )
 
 N, L = 60, 40
@@ -118,7 +118,7 @@ def assert_raw_scores(found, documents, rtol):
 @pytest.mark.parametrize('beta', [0.0, 0.25])
 def test_coverage_is_algorithm_1(kind, beta):
   documents = ranked(logits(0), kind)
-  found = covering(documents, 4, beta, seed=3)
+  found = select_by_coverage(documents, 4, beta, seed=3)
   p_NL = probabilities(documents)
   order_N = document_order(3, N)
   expected = algorithm_1(p_NL, 4, beta, order_N)
@@ -136,7 +136,7 @@ def test_what_is_asked_for_changes_nothing(beta, listed, window):
   """Checks lists that are just long enough, and lists of all labels."""
   seed = listed + window
   documents = ranked(logits(seed), ScoreKind.LOGIT)
-  greedy = Greedy(documents, 2, beta, listed, window)
+  greedy = GreedyCoverage(documents, 2, beta, listed, window)
   order_N = document_order(seed, N)
   ids_NK, *_ = greedy.cover(order_N)
   p_NL = probabilities(documents)
@@ -154,7 +154,7 @@ def test_what_is_asked_for_changes_nothing(beta, listed, window):
 def test_of_equal_gains_the_lower_label_comes_first(kind, listed, window):
   """Checks that equally probable labels are selected in turn."""
   documents = ranked(np.full((30, 12), 0.5, np.float32), kind, known=12)
-  greedy = Greedy(documents, 3, 0.0, listed, window)
+  greedy = GreedyCoverage(documents, 3, 0.0, listed, window)
   ids_NK, *_ = greedy.cover(np.arange(30))
   again = documents.scorer.asked - 30
   in_turn = np.tile(np.arange(12).reshape(4, 3), (8, 1))[:30]
@@ -182,7 +182,7 @@ def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
   if kind is ScoreKind.PROBABILITY:
     drawn = np.clip(drawn, -80, 9)  # float32 must hold p and 1 - p
   documents = ranked(drawn, kind, known=12)
-  found = covering(documents, k, beta, seed)
+  found = select_by_coverage(documents, k, beta, seed)
   p_NL, log_misses_NL = probabilities(documents), log_misses(documents)
   log_f_L = np.zeros(n_labels)
   for row in document_order(seed, n):
@@ -204,7 +204,7 @@ def test_gains_fall_further_than_float32_goes():
   drawn = np.tile(np.array([3, 2, 1, 0, -1], np.float32), (400, 1))
   drawn += np.random.default_rng(0).normal(0, 0.1, drawn.shape)
   documents = ranked(drawn.astype(np.float32), ScoreKind.LOGIT)
-  greedy = Greedy(documents, 2, 0.0, listed=2)
+  greedy = GreedyCoverage(documents, 2, 0.0, listed=2)
   ids_NK, logs_NK, _ = greedy.cover(np.arange(400))
   assert logs_NK.min() < -110  # float32 ends at -103
   expected = algorithm_1(probabilities(documents), 2, 0, np.arange(400))
@@ -217,7 +217,7 @@ def test_weighted_is_weight_times_probability(kind):
   rng = np.random.default_rng(1)
   weights_L = rng.exponential(5, L)
   weights_L[::5] = 0
-  found = weighted(documents, 6, np.append(weights_L, 1e6))
+  found = select_by_weight(documents, 6, np.append(weights_L, 1e6))
   gains_NL = weights_L * probabilities(documents)
   expected = padded([best(gains_L, 6) for gains_L in gains_NL], 6)
   np.testing.assert_array_equal(found.ids_NK, expected)
@@ -230,11 +230,11 @@ def test_weighted_is_weight_times_probability(kind):
 def test_weights_that_select_few_labels_or_none():
   documents = ranked(logits(1), ScoreKind.LOGIT)
   weights_L = np.zeros(L)
-  none = weighted(documents, 3, weights_L)
+  none = select_by_weight(documents, 3, weights_L)
   assert (none.ids_NK == PAD).all()
   assert np.isneginf(none.ranks_NK).all() and np.isneginf(none.scores_NK).all()
   weights_L[[8, 5]] = 1e300
-  few = weighted(documents, 3, weights_L)
+  few = select_by_weight(documents, 3, weights_L)
   np.testing.assert_array_equal(np.sort(few.ids_NK), [[PAD, 5, 8]] * N)
   assert np.isneginf(few.scores_NK[:, 2]).all()
 
@@ -242,9 +242,9 @@ def test_weights_that_select_few_labels_or_none():
 EVERY = pytest.mark.parametrize(
   'strategy',
   [
-    functools.partial(weighted, weights_L=np.ones(3)),
-    covering,
-    functools.partial(covering, beta=1.0),
+    functools.partial(select_by_weight, weights_L=np.ones(3)),
+    select_by_coverage,
+    functools.partial(select_by_coverage, beta=1.0),
   ],
   ids=['weighted', 'covering', 'beta'],
 )
@@ -276,5 +276,5 @@ def test_certain_labels_are_covered_at_once():
   scorer = CountedTable(scores_NL, ScoreKind.PROBABILITY)
   known = known_of(scorer, 2, 4)
   documents = RankedDocuments(scorer, rows_of(2), known=known)
-  ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
+  ids_NK, *_ = GreedyCoverage(documents, 2, 0.0).cover(np.arange(2))
   np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])

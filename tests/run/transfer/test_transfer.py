@@ -20,7 +20,7 @@ from xjax.data.schema import Label, label_row
 from xjax.models.contract import Config
 from xjax.run.transfer import transfer as module
 from xjax.run.transfer.clusters import (
-  Clustering,
+  MetaLabelTree,
   clustering_features,
   labels_to_cluster,
 )
@@ -173,7 +173,7 @@ def tree_of(labels):
 
 
 def test_documents_get_the_clusters_above_their_labels(plain, moved):
-  folder, lines = moved(plain, Clustering((2, 3)))
+  folder, lines = moved(plain, MetaLabelTree((2, 3)))
   splits, labels = contents(folder)
   meta, children = tree_of(labels)
   assert len(meta) == 2 + 6
@@ -200,7 +200,7 @@ def test_documents_get_the_clusters_above_their_labels(plain, moved):
 
 
 def test_the_tree_has_the_branching_and_is_balanced(plain, moved):
-  folder, _ = moved(plain, Clustering((5,)))
+  folder, _ = moved(plain, MetaLabelTree((5,)))
   meta, children = tree_of(contents(folder)[1])
   assert len(children['']) == len(meta) == 5
   assert sorted(len(children[id_]) for id_ in meta) == [2, 2, 2, 3, 3]
@@ -209,7 +209,7 @@ def test_the_tree_has_the_branching_and_is_balanced(plain, moved):
 def test_the_seed_alone_decides(plain, moved):
   labels = []
   for name, seed in (('a', 0), ('b', 0), ('c', 1)):
-    folder, _ = moved(plain, Clustering((3, 2), seed=seed), name)
+    folder, _ = moved(plain, MetaLabelTree((3, 2), seed=seed), name)
     labels.append((folder / 'labels.jsonl').read_bytes())
   assert labels[0] == labels[1] != labels[2]
 
@@ -248,14 +248,14 @@ def test_labels_without_documents_are_placed_by_their_names(tmp_path, moved):
   # The name of l0 is the text of the three documents of l1.
   np.testing.assert_allclose(3 * place['l0'], place['l1'], rtol=1e-6)
   assert not place['none'].any()
-  new = contents(moved(folder, Clustering((2,)))[0])[1]
+  new = contents(moved(folder, MetaLabelTree((2,)))[0])[1]
   assert new['none'].parents and new['l0'].parents  # all labels are in the tree
 
 
 def test_labels_that_no_document_has_are_in_the_tree_if_asked(source, moved):
   for labels in ('all', 'corpus'):
     data = {'labels': labels}
-    tree, _ = moved(source, Clustering((2,)), labels, data=data)
+    tree, _ = moved(source, MetaLabelTree((2,)), labels, data=data)
     assert ('unused' in contents(tree)[1]) == (labels == 'all')
 
 
@@ -263,7 +263,7 @@ def test_ids_must_not_be_taken(tmp_path, moved):
   rows = {'train': [('meta_1_1',), ('b',), ('c',)]}
   source = write_corpus(tmp_path / 'source', rows)
   with pytest.raises(DataError, match="has a label 'meta_1_1'"):
-    moved(source, Clustering((2,)))
+    moved(source, MetaLabelTree((2,)))
 
 
 def test_clusters_that_cannot_be_are_refused(plain, moved, tmp_path):
@@ -273,11 +273,11 @@ def test_clusters_that_cannot_be_are_refused(plain, moved, tmp_path):
     ({'branching': (4, 4)}, '4 x 4 = 16 clusters.* only 12 labels'),
   ):
     with pytest.raises(ConfigError, match=says):
-      moved(plain, Clustering(**options))
+      moved(plain, MetaLabelTree(**options))
     assert not (tmp_path / 'new').exists()
   rows = {'test': [('a',), ('b',), ('c',)]}
   with pytest.raises(DataError, match='has no split train'):
-    moved(write_corpus(tmp_path / 'test', rows), Clustering((2,)))
+    moved(write_corpus(tmp_path / 'test', rows), MetaLabelTree((2,)))
 
 
 def test_further_splits_are_transferred_if_named(tmp_path, moved):
@@ -314,7 +314,7 @@ def test_the_order_of_columns_can_be_kept(tmp_path, moved):
   assert ids_of(flat, JsonlData) == ['1', '10', '2']
   assert ids_of(flat, JsonlData, labels='all') == before
   assert ids_of(flat, OwnData) == before
-  tree, lines = moved(columns, Clustering((2,)), 'tree', XcRepoData)
+  tree, lines = moved(columns, MetaLabelTree((2,)), 'tree', XcRepoData)
   assert 'give --config.data.labels=all' in lines[-1]
   meta = ['meta_1_0', 'meta_1_1']
   assert ids_of(tree, JsonlData, labels='all') == [*meta, *before]
@@ -323,14 +323,14 @@ def test_the_order_of_columns_can_be_kept(tmp_path, moved):
 def test_a_killed_transfer_leaves_no_folder_and_is_done_again(
   plain, tmp_path, monkeypatch, moved
 ):
-  whole, _ = moved(plain, Clustering((3,)), 'whole')
+  whole, _ = moved(plain, MetaLabelTree((3,)), 'whole')
   with monkeypatch.context() as patch:
     kill(patch, module, 'write_json_lines', 1)
     with pytest.raises(Preempted):
-      moved(plain, Clustering((3,)))
+      moved(plain, MetaLabelTree((3,)))
   assert not (tmp_path / 'new').exists()
   (tmp_path / f'.new.xjax-{2**22 + 1}-x.tmp').mkdir()  # of a killed process
-  output, _ = moved(plain, Clustering((3,)))
+  output, _ = moved(plain, MetaLabelTree((3,)))
   for path in whole.iterdir():
     assert (output / path.name).read_bytes() == path.read_bytes()
   assert not [*tmp_path.glob('.new*')]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.core.mesh_config import WHOLE, Share
+from xjax.core.mesh_config import WHOLE, ProcessShare
 from xjax.core.types import PAD, Ragged
 from xjax.networks.batch import TokenBatch
 from xjax.train.batches.dense import EvalBatches, TrainBatches
@@ -138,7 +138,7 @@ def test_shares_of_all_processes_make_the_batch(packing, count):
     return train(batch_size=16, packing=packing, share=share)
 
   whole = read(WHOLE)
-  parts = [read(Share((i,), count)) for i in range(count)]
+  parts = [read(ProcessShare((i,), count)) for i in range(count)]
   for i in range(2 * whole.steps_per_epoch):
     joined = jax.tree.map(
       lambda *x: np.concatenate(x), *[part[i] for part in parts]
@@ -148,7 +148,7 @@ def test_shares_of_all_processes_make_the_batch(packing, count):
 
 def test_a_share_of_parts_that_lie_apart():
   def read(*parts):
-    share = Share(parts, 4)
+    share = ProcessShare(parts, 4)
     return train(batch_size=16, packing=Packing(4, 2), share=share)
 
   whole, apart = read(0, 1, 2, 3), read(0, 2)

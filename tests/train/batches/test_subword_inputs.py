@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from xjax.core.mesh_config import Share
+from xjax.core.mesh_config import ProcessShare
 from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig
 from xjax.data.documents import Documents
@@ -30,7 +30,7 @@ def tokenizer(corpus) -> Subwords:
 
 def reader_of(tokenizer, packed: bool, devices: int = DEVICES) -> TokenReader:
   tokens = SubwordsConfig(max_tokens=T, buckets=(8, T), packed=packed)
-  share = Share(tuple(range(devices)), devices)
+  share = ProcessShare(tuple(range(devices)), devices)
   return TokenReader(SyntheticData(tokens=tokens), tokenizer, 0, 16, share)
 
 

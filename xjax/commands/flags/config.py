@@ -8,7 +8,7 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from xjax.commands.flags.imports import values_of
+from xjax.commands.flags.imports import values_of_flag
 from xjax.commands.flags.required import require
 from xjax.core.errors import ConfigError
 from xjax.run.named_configs import config_file, named_config
@@ -71,7 +71,7 @@ def define() -> 'flags.FlagHolder[Config]':
 
 def replace_config_names(argv: list[str]) -> None:
   """Puts paths for names of configs, in place: config_flags reads sys.argv."""
-  for i, name in values_of(argv, 'config'):
+  for i, name in values_of_flag(argv, 'config'):
     argv[i] = f'--config={as_flag(config_file, name)}'
 
 
@@ -101,7 +101,7 @@ def check_overrides(argv: list[str]) -> None:
 
   matches = (re.match(r'--?config\.([^=]+)', word) for word in argv[1:])
   names = [match[1] for match in matches if match]
-  given = values_of(argv, 'config')
+  given = values_of_flag(argv, 'config')
   if names and not given:
     raise ConfigError(f'--config.{names[0]} needs --config=NAME')
   if given:

@@ -30,7 +30,7 @@ def imports() -> list[str]:
 def import_modules(argv: list[str]) -> None:
   """Imports the modules of --import, before any config is read."""
   _search_current_folder()
-  for _, name in values_of(argv, 'import'):
+  for _, name in values_of_flag(argv, 'import'):
     if re.search(r'[/\\]|^\.|\.py$', name):
       raise ConfigError(
         f"--import={name}: give the module's name, without .py and without a "
@@ -45,7 +45,7 @@ def import_modules(argv: list[str]) -> None:
       ) from error
 
 
-def values_of(argv: list[str], flag: str) -> list[tuple[int, str]]:
+def values_of_flag(argv: list[str], flag: str) -> list[tuple[int, str]]:
   """Returns places and values of --FLAG=VALUE, before absl reads the flags.
 
   `--FLAG VALUE` becomes `--FLAG=VALUE`, in place.

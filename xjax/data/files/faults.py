@@ -25,9 +25,9 @@ class Grouped(str):
 class Faults:
   """Collects the faults in all files of a corpus, as `file:line: message`.
 
-  `on_error` says what `settle` does: RAISE raises an error, which suggests SKIP
-  if no fault is fatal; SKIP logs the faults, and raises an error only if one is
-  fatal; None raises an error, because every fault is fatal. `skip` is the flag
+  `on_error` says what `raise_or_log` does: RAISE raises an error, which
+  suggests SKIP if no fault is fatal; SKIP logs the faults, and raises an error
+  only if one is fatal; None raises an error, because every fault is fatal. `skip` is the flag
   of the command that skips faulty lines, for messages.
   """
 
@@ -83,7 +83,7 @@ class Faults:
     elif fatal and self.on_error is OnError.SKIP:
       self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
-  def settle(self) -> str:
+  def raise_or_log(self) -> str:
     """Returns how many records are left out, or '', and logs their faults.
 
     Raises a DataError with all faults if on_error demands it.

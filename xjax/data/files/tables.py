@@ -36,31 +36,31 @@ _FORMULA = ('=', '+', '-', '@', '\t', '\r')
 _Rows = Iterator[tuple[int, dict[str, Any]]]
 
 
-class FileKind(enum.Enum):
+class TableFormat(enum.Enum):
   JSON_LINES = 'JSON lines'
   TABLE = 'a table (CSV or TSV)'
   PARQUET = 'Parquet'
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class TableReader:
   """Holds a table that is being read; its rows can be read once."""
 
-  kind: FileKind
+  kind: TableFormat
   columns: tuple[str, ...]  # their names
   sample: list[dict[str, Any]]  # the first rows
   rows: _Rows  # all rows
 
 
-def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
+def read_table(file: BinaryIO, name: str, faults: Faults) -> TableReader:
   """Begins to read a table from an open file; faulty rows are left out."""
   # The file stays open. A faulty header is a DataError, a missing pyarrow a
   # UserError.
-  kind = kind_of(file, name)
+  kind = table_format(file, name)
   columns = None
-  if kind is FileKind.PARQUET:
+  if kind is TableFormat.PARQUET:
     columns, rows = _parquet(file, name)
-  elif kind is FileKind.TABLE:
+  elif kind is TableFormat.TABLE:
     columns, rows = _csv(file, name, faults)
   else:
     rows = read_rows(file, faults, name)
@@ -68,10 +68,10 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
   sample = [row for _, row in first]
   if columns is None:
     columns = dict.fromkeys(key for row in sample for key in row)
-  return Table(kind, tuple(columns), sample, itertools.chain(first, rows))
+  return TableReader(kind, tuple(columns), sample, itertools.chain(first, rows))
 
 
-def kind_of(file: BinaryIO, name: str) -> FileKind:
+def table_format(file: BinaryIO, name: str) -> TableFormat:
   """Tells the kind of an open file by its first bytes."""
   # A table with a single column can only be told by a name in .csv or .tsv.
   with reading(name):
@@ -83,15 +83,15 @@ def kind_of(file: BinaryIO, name: str) -> FileKind:
       'table as CSV'
     )
   if head.startswith(_PARQUET_MAGIC):
-    return FileKind.PARQUET
+    return TableFormat.PARQUET
   encoding = 'utf-16' if head.startswith(UTF16_MARKS) else 'utf-8'
   start = head.decode(encoding, 'replace').lstrip('\ufeff \t\r\n')
   names = re.split(f'[{_DELIMITERS}]', start.partition('\n')[0])
   is_header = len(names) > 1 and all(len(n) <= _LONGEST_NAME for n in names)
   named = re.search(r'\.(csv|tsv)(\.gz)?$', name, re.I)
   if start and not start.startswith(('{', '[')) and (named or is_header):
-    return FileKind.TABLE
-  return FileKind.JSON_LINES
+    return TableFormat.TABLE
+  return TableFormat.JSON_LINES
 
 
 def _csv(

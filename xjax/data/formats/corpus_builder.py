@@ -278,7 +278,7 @@ class CorpusBuilder:
     """
     return SourceCorpus(
       source=self.source,
-      left_out=self.faults.settle(),
+      left_out=self.faults.raise_or_log(),
       labels=self.labels.values() if labels is None else labels,
       label_ids=tuple(self._index),
       splits={name: split.done() for name, split in self.splits.items()},

@@ -12,7 +12,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError, TokensConfig, WordsConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import STREAM, Fields, open_text, read_records
-from xjax.data.files.tables import FileKind, kind_of
+from xjax.data.files.tables import TableFormat, table_format
 from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   SourceCorpus,
@@ -85,7 +85,7 @@ class DataConfig(ConfigPart, abstract=True):
     """Returns an empty builder of this corpus."""
     return CorpusBuilder(self.dir, Faults(self.on_error), self.cache_folder)
 
-  def settled(self) -> Self:
+  def with_guesses(self) -> Self:
     """Returns this config with the values that the files decide.
 
     A run saves these values, so that later documents are read in the same way.
@@ -142,7 +142,7 @@ class DataConfig(ConfigPart, abstract=True):
     if path is not None and path.is_dir():
       raise DataError(f'{source}: is a folder; give a file of JSON lines')
     with open_text(path or STREAM) as file:
-      if (kind := kind_of(file, name)) is not FileKind.JSON_LINES:
+      if (kind := table_format(file, name)) is not TableFormat.JSON_LINES:
         raise DataError(
           f'{source}: is {kind.value}, but this run reads JSON lines; '
           '--config=own_linear reads tables'

@@ -101,7 +101,7 @@ class Eurlex57kData(DataConfig):
       logging.warning('%s: %s', source, raw.left_out)
     raw = raw.chosen(splits, usual)
     ids = {name: split.ids for name, split in raw.splits.items()}
-    if faults := differences(ids):
+    if faults := differences_from_published(ids):
       logging.warning(
         '%s: these are not the documents of the published EURLEX57K (%s), so '
         'results cannot be compared with published results',
@@ -149,7 +149,7 @@ PUBLISHED = {
 }
 
 
-def differences(ids: Mapping[str, Collection[str]]) -> list[str]:
+def differences_from_published(ids: Mapping[str, Collection[str]]) -> list[str]:
   """Returns what differs from the published ids of splits and concepts."""
   faults = []
   for name in ids.keys() & PUBLISHED.keys():
@@ -301,7 +301,7 @@ def _check_download(raw: SourceCorpus, files: Sequence[pathlib.Path]) -> None:
   # () for a split that the download lacks, so that it differs.
   ids = dict.fromkeys(PUBLISHED, ())
   ids |= {name: split.ids for name, split in raw.splits.items()}
-  if faults := differences(ids | {'concepts': raw.labels.ids}):
+  if faults := differences_from_published(ids | {'concepts': raw.labels.ids}):
     for path in files:
       path.unlink(missing_ok=True)
     raise DataError(

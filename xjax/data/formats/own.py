@@ -38,11 +38,11 @@ from xjax.data.files.json_lines import (
   with_faults,
 )
 from xjax.data.files.tables import (
-  FileKind,
-  Table,
+  TableFormat,
+  TableReader,
   encoding_of,
-  kind_of,
   read_table,
+  table_format,
 )
 from xjax.data.formats.columns import (
   LIST,
@@ -124,7 +124,7 @@ class OwnData(DataConfig):
         f'with {path}.dev_share={self.dev_share}'
       )
 
-  def settled(self) -> Self:
+  def with_guesses(self) -> Self:
     columns = self._guessed_columns()
     if columns is None:
       return self
@@ -155,9 +155,11 @@ class OwnData(DataConfig):
       table = read_table(file, str(path), Faults(self.on_error))
       return self._columns_of(table, str(path))
 
-  def _columns_of(self, table: Table, name: str) -> Columns | None:
+  def _columns_of(self, table: TableReader, name: str) -> Columns | None:
     """Returns the columns; None for JSON lines that JsonlData reads."""
-    if table.kind is FileKind.JSON_LINES and not self.text and not self.labels:
+    if (
+      table.kind is TableFormat.JSON_LINES and not self.text and not self.labels
+    ):
       fields = table.columns
       # Lines without any field are faulty, and these faults say enough.
       has_text = 'text' in fields or 'zones' in fields
@@ -254,7 +256,7 @@ class OwnData(DataConfig):
       records = read_texts(path, faults, by_label=False)
       return input_documents(name, records, self.read_input_record, faults)
     with open_text(path or STREAM) as file:
-      if kind_of(file, name) is FileKind.JSON_LINES:
+      if table_format(file, name) is TableFormat.JSON_LINES:
         records, read = read_records(file, faults, name), self.read_input_record
       else:
         table = read_table(file, name, faults)
@@ -290,7 +292,7 @@ def text_key(document: Document, seed: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class CorpusFiles:
   """Says where the documents of a corpus are."""
 
   # Each split's files (there should be one), or its folder of label folders.
@@ -302,19 +304,19 @@ class Layout:
   labels: Sequence[pathlib.Path] = ()  # files of descriptors
 
 
-def find_layout(source: str) -> Layout:
+def find_layout(source: str) -> CorpusFiles:
   """Finds the documents of a corpus, in a file or a folder."""
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():
-    return Layout({TRAIN: [path]}, divided=False)
+    return CorpusFiles({TRAIN: [path]}, divided=False)
   files = find_files(path, _ENDINGS)
   labels = files.pop(LABELS, ())
   if files:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
     splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    return Layout(splits, divided=not is_one, labels=labels)
+    return CorpusFiles(splits, divided=not is_one, labels=labels)
   folders = label_folders(path)
   if not folders:
     raise DataError(
@@ -326,9 +328,9 @@ def find_layout(source: str) -> Layout:
   # Only if each folder is a split, its folders are the labels.
   if TRAIN in splits and '' not in splits and len(splits) == len(folders):
     if all(map(label_folders, folders)):
-      return Layout(splits, by_label=True, labels=labels)
+      return CorpusFiles(splits, by_label=True, labels=labels)
   splits = {TRAIN: [path]}
-  return Layout(splits, by_label=True, divided=False, labels=labels)
+  return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
 
 
 def name_splits(

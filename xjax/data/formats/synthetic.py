@@ -67,7 +67,7 @@ _SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Language:
+class _CorpusWords:
   stops: list[str]  # stop words, most frequent first
   general: list[str]  # noise words of all topics, most frequent first
   topical: list[list[str]]  # noise words of each topic
@@ -91,7 +91,7 @@ def make_synthetic(
   language = _make_language(rng, n_topics)
   labels = _make_labels(rng, language, starts)
   rank_L = rng.permutation(config.n_labels)
-  author = _Author(language, labels, starts, rank_L, config.verbatim)
+  author = _DocumentGenerator(language, labels, starts, rank_L, config.verbatim)
   return labels, {
     name: author.documents(config.corpus_seed, name, n)
     for name, n in sizes.items()
@@ -99,7 +99,7 @@ def make_synthetic(
   }
 
 
-def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
+def _make_language(rng: np.random.Generator, n_topics: int) -> _CorpusWords:
   """Draws all words of the corpus; no word is drawn twice."""
   per_topic = 1 + TOPICAL + NOUNS + NOUNS // 2
   count = GENERAL + n_topics * per_topic
@@ -117,7 +117,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
     return list(itertools.islice(words, n))
 
   nouns = [take(NOUNS) for _ in range(n_topics)]
-  return _Language(
+  return _CorpusWords(
     # One syllable; all other words have more.
     stops=[_SYLLABLES[i] for i in rng.permutation(len(_SYLLABLES))[:STOPS]],
     general=take(GENERAL),
@@ -129,7 +129,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 
 
 def _make_labels(
-  rng: np.random.Generator, language: _Language, starts: np.ndarray
+  rng: np.random.Generator, language: _CorpusWords, starts: np.ndarray
 ) -> tuple[Label, ...]:
   """Makes the descriptors; topic i has the labels starts[i]:starts[i + 1]."""
   labels: list[Label] = []
@@ -159,12 +159,12 @@ def _make_labels(
   return tuple(labels)
 
 
-class _Author:
+class _DocumentGenerator:
   """Draws with integer weights: the same documents on all platforms."""
 
   def __init__(
     self,
-    language: _Language,
+    language: _CorpusWords,
     labels: Sequence[Label],
     starts: np.ndarray,
     rank_L: np.ndarray,

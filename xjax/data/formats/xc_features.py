@@ -84,7 +84,7 @@ class XcFeaturesData(DataConfig):
     to_read = dict.fromkeys(TRAIN if n in drawn else n for n in chosen)
     paths = {name: only_file(files[name], faults) for name in to_read}
     named = self._read_labels(names, faults)
-    faults.settle()
+    faults.raise_or_log()
     read = {name: _read(path) for name, path in paths.items()}
     labels = _labels([*read.values()], names, named)
     documents = {name: self._documents(xc) for name, xc in read.items()}

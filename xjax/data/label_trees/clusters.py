@@ -22,12 +22,12 @@ from xjax.data.label_trees.label_tree import (
   NO_LABEL,
   LabelTree,
   TreeConfig,
-  TreeData,
+  TreeInputs,
 )
 from xjax.data.label_trees.walks import NoSmoothing, SmoothingConfig
 
 # A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.
-Part = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
+DivideLabels = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
 
 
 class Clusters(enum.Enum):
@@ -99,7 +99,7 @@ class ClusterTree(TreeConfig):
         'how frequent labels are'
       )
 
-  def build(self, data: TreeData) -> LabelTree:
+  def build(self, data: TreeInputs) -> LabelTree:
     n = self.max_features
     features = label_features(self.features, data, n)
     n_labels = data.space.n_trained
@@ -181,7 +181,11 @@ def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def clustered_tree(
-  n_labels: int, degrees: Sequence[int], part: Part, seed: int, whole: int = 0
+  n_labels: int,
+  degrees: Sequence[int],
+  part: DivideLabels,
+  seed: int,
+  whole: int = 0,
 ) -> LabelTree:
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import Ragged, offsets_of
-from xjax.data.label_trees.label_tree import TreeData
+from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.data.text.words import split_terms
 
 _ENTRIES = 2**22  # entries of documents that are summed at a time
@@ -34,7 +34,7 @@ class LabelFeatures(enum.Enum):
 
 
 def label_features(
-  kind: LabelFeatures, data: TreeData, n: int = 0
+  kind: LabelFeatures, data: TreeInputs, n: int = 0
 ) -> sparse.csr_array:
   """Returns the labels' features, float32 [L, D]: the n strongest, or all."""
   n_labels, rows, lengths = data.space.n_trained, data.rows, None

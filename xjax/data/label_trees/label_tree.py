@@ -199,7 +199,7 @@ def _by_depth(parent: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TreeData:
+class TreeInputs:
   """Holds the data that a tree over the trained labels is built from."""
 
   space: LabelSpace
@@ -220,7 +220,7 @@ class TreeConfig(ConfigPart, abstract=True):
     """Checks before training that labels can form a tree of this kind."""
 
   @abc.abstractmethod
-  def build(self, data: TreeData) -> LabelTree:
+  def build(self, data: TreeInputs) -> LabelTree:
     """Builds the tree over the trained labels; raises as check_labels does."""
 
 
@@ -230,7 +230,7 @@ class CompleteTree(TreeConfig):
 
   arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
 
-  def build(self, data: TreeData) -> LabelTree:
+  def build(self, data: TreeInputs) -> LabelTree:
     return complete_tree(data.space.n_trained, self.arity)
 
 
@@ -255,7 +255,7 @@ class HuffmanTree(TreeConfig):
 
   arity: int = field(2, 'Largest number of children of a node.', AT_LEAST_2)
 
-  def build(self, data: TreeData) -> LabelTree:
+  def build(self, data: TreeInputs) -> LabelTree:
     counts = data.space.train_counts[: data.space.n_trained]
     return huffman_tree(counts, self.arity)
 

@@ -28,7 +28,7 @@ from xjax.data.label_trees.label_tree import (
   TREE_PATH,
   LabelTree,
   TreeConfig,
-  TreeData,
+  TreeInputs,
 )
 
 
@@ -301,7 +301,7 @@ class LevelsConfig(ConfigPart):
     if config.data.sparse or config.data.tokens.dense:
       yield f'{path}: needs texts, whose TF-IDF features group the labels'
 
-  def cut(self, data: TreeData, path: str) -> LabelLevels:
+  def cut(self, data: TreeInputs, path: str) -> LabelLevels:
     """Builds the tree over labels and cuts it; a ConfigError has `path`."""
     try:
       tree = self.tree.build(data)

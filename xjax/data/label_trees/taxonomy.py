@@ -22,7 +22,7 @@ from xjax.data.label_trees.label_tree import (
   TREE_PATH,
   LabelTree,
   TreeConfig,
-  TreeData,
+  TreeInputs,
 )
 from xjax.data.schema import LabelSpace
 
@@ -44,7 +44,7 @@ class TaxonomyTree(TreeConfig):
     ids = space.ids[: space.n_trained]
     taxonomy_tree(ids, self._parents(space), Ragged.of([]))
 
-  def build(self, data: TreeData) -> LabelTree:
+  def build(self, data: TreeInputs) -> LabelTree:
     ids = data.space.ids[: data.space.n_trained]
     return taxonomy_tree(ids, self._parents(data.space), data.gold)
 
@@ -54,7 +54,7 @@ class TaxonomyTree(TreeConfig):
     if self.file:
       faults = Faults(on_error=None)
       taxonomy = read_taxonomy(pathlib.Path(self.file).expanduser(), faults)
-      faults.settle()
+      faults.raise_or_log()
       labels = taxonomy.values()
     parents = {label.id: label.parents for label in labels}
     if not any(parents.values()):

@@ -22,7 +22,7 @@ from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import read_object
 from xjax.data.schema import Document
 from xjax.data.text.tokenizer_json import (
-  Settings,
+  TokenizerSettings,
   as_data_errors,
   canonical_json,
   folder_settings,
@@ -49,7 +49,7 @@ _UNSEEN = '\U00012000 a'
 class Subwords:
   """Turns texts into the ids of their pieces; threads can share an object."""
 
-  def __init__(self, settings: Settings, source: str) -> None:
+  def __init__(self, settings: TokenizerSettings, source: str) -> None:
     """Makes the tokenizer; turns off truncation, padding and random dropout."""
     self.source = source
     with as_data_errors(source):

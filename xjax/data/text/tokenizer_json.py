@@ -15,7 +15,7 @@ from xjax.core.errors import DataError, Preempted
 from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import read_file, read_object, safe_path
 
-Settings = dict[str, Any]  # the object in a tokenizer.json
+TokenizerSettings = dict[str, Any]  # the object in a tokenizer.json
 
 # These errors do not come from the tokenizer, even if they are raised while the
 # tokenizer works. For example, a signal handler may raise an error at any time.
@@ -45,12 +45,12 @@ def as_data_errors(source: str) -> Iterator[None]:
     ) from error
 
 
-def canonical_json(settings: Settings) -> str:
+def canonical_json(settings: TokenizerSettings) -> str:
   """Returns settings as JSON text; equal settings give the same text."""
   return json.dumps(settings, sort_keys=True, ensure_ascii=False)
 
 
-def padding_settings(token: str, id_: int) -> Settings:
+def padding_settings(token: str, id_: int) -> TokenizerSettings:
   """Returns the value of the field `padding` for a padding token."""
   return {
     'strategy': 'BatchLongest',
@@ -62,14 +62,14 @@ def padding_settings(token: str, id_: int) -> Settings:
   }
 
 
-def pad_tokens(settings: Settings) -> list[str]:
+def pad_tokens(settings: TokenizerSettings) -> list[str]:
   """Returns a list with the padding token of the field `padding`, if any."""
   padding = settings.get('padding')
   name = padding.get('pad_token') if isinstance(padding, dict) else None
   return [name] if isinstance(name, str) else []
 
 
-def plain_settings(settings: Settings) -> Settings:
+def plain_settings(settings: TokenizerSettings) -> TokenizerSettings:
   """Returns the settings without truncation, padding and random dropout."""
   model = settings.get('model')
   if isinstance(model, dict) and model.get('dropout') is not None:
@@ -86,7 +86,7 @@ def word_pieces(
   others: Sequence[str] = ('[PAD]', '[MASK]'),
   summary_last: bool = False,
   **normal: bool | None,
-) -> Settings:
+) -> TokenizerSettings:
   """Makes the settings of BERT's WordPiece tokenizer (Devlin et al. 2019).
 
   `ids` maps pieces to ids; pieces inside a word start with ##. The special
@@ -130,7 +130,9 @@ _RENAMED = {
 }
 
 
-def folder_settings(folder: str | os.PathLike) -> tuple[Settings, pathlib.Path]:
+def folder_settings(
+  folder: str | os.PathLike,
+) -> tuple[TokenizerSettings, pathlib.Path]:
   """Returns the tokenizer's settings in a Hugging Face folder, and their file.
 
   The settings come from tokenizer.json, or else from vocab.txt (BERT), or else
@@ -159,7 +161,7 @@ def folder_settings(folder: str | os.PathLike) -> tuple[Settings, pathlib.Path]:
   return settings, folder / name
 
 
-def _config(folder: pathlib.Path) -> Settings:
+def _config(folder: pathlib.Path) -> TokenizerSettings:
   """Returns settings beside a tokenizer; tokenizer_config.json comes first."""
   config = {}
   for name in ('special_tokens_map.json', 'tokenizer_config.json'):
@@ -169,7 +171,7 @@ def _config(folder: pathlib.Path) -> Settings:
   return config
 
 
-def _token(config: Settings, name: str, default: str) -> str:
+def _token(config: TokenizerSettings, name: str, default: str) -> str:
   """Returns a special token, which the config has as text or in an object."""
   token = config.get(name, default)
   if isinstance(token, dict):
@@ -177,7 +179,9 @@ def _token(config: Settings, name: str, default: str) -> str:
   return token if isinstance(token, str) else default
 
 
-def _override(settings: Settings, config: Settings) -> Settings:
+def _override(
+  settings: TokenizerSettings, config: TokenizerSettings
+) -> TokenizerSettings:
   settings = dict(settings)
   for part, (kind, names) in _RENAMED.items():
     value = settings.get(part)
@@ -189,7 +193,9 @@ def _override(settings: Settings, config: Settings) -> Settings:
   return settings
 
 
-def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
+def _read_word_pieces(
+  folder: pathlib.Path, config: TokenizerSettings
+) -> TokenizerSettings:
   with as_data_errors(str(folder / WORD_PIECES)):
     text = read_file(folder, WORD_PIECES).decode('utf-8')
     lines = io.StringIO(text, newline=None).read().split('\n')
@@ -217,7 +223,9 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
     )
 
 
-def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
+def _read_byte_pairs(
+  folder: pathlib.Path, config: TokenizerSettings
+) -> TokenizerSettings:
   """Makes the settings for RoBERTa's byte pairs (Radford et al. 2019)."""
   with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
     paths = [str(safe_path(folder, name)) for name in BYTE_PAIRS]

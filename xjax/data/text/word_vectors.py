@@ -40,7 +40,7 @@ _Row = tuple[str, bytes, bytes]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Layout:
+class _VectorFileLayout:
   dim: int  # numbers per word
   binary: bool  # whether numbers are float32 bytes, not text
   count: int | None  # rows that the first line states, if any
@@ -48,7 +48,9 @@ class _Layout:
 
 
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike) -> Iterator[tuple[BinaryIO, _Layout]]:
+def _opened(
+  path: str | os.PathLike,
+) -> Iterator[tuple[BinaryIO, _VectorFileLayout]]:
   check_rereadable(path)
   with open_text(path) as file, reading(path):
     head = file.read(_HEAD)
@@ -56,7 +58,7 @@ def _opened(path: str | os.PathLike) -> Iterator[tuple[BinaryIO, _Layout]]:
     yield file, _find_layout(head, path)
 
 
-def _find_layout(head: bytes, path: str | os.PathLike) -> _Layout:
+def _find_layout(head: bytes, path: str | os.PathLike) -> _VectorFileLayout:
   if not head.strip():
     raise DataError(f'{path}: the file is empty and has no word vectors')
   if head.startswith(UTF16_MARKS):
@@ -69,7 +71,9 @@ def _find_layout(head: bytes, path: str | os.PathLike) -> _Layout:
         f'{path}:1: states {count} words of {dim} numbers, so there is nothing '
         'to read'
       )
-    return _Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
+    return _VectorFileLayout(
+      dim, not _is_text(rest, dim), count, len(first) + len(end)
+    )
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
     raise DataError(
@@ -77,7 +81,7 @@ def _find_layout(head: bytes, path: str | os.PathLike) -> _Layout:
       'words and the dimension (word2vec), or a word and its numbers, with '
       'single spaces (GloVe)'
     )
-  return _Layout(len(numbers), False, None, 0)
+  return _VectorFileLayout(len(numbers), False, None, 0)
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
@@ -92,7 +96,7 @@ def _is_text(rest: bytes, dim: int) -> bool:
 
 
 def _text_rows(
-  file: BinaryIO, path: str | os.PathLike, layout: _Layout
+  file: BinaryIO, path: str | os.PathLike, layout: _VectorFileLayout
 ) -> Iterator[_Row]:
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
@@ -116,7 +120,7 @@ def _text_rows(
 
 
 def _binary_rows(
-  file: BinaryIO, path: str | os.PathLike, layout: _Layout
+  file: BinaryIO, path: str | os.PathLike, layout: _VectorFileLayout
 ) -> Iterator[_Row]:
   file.seek(layout.start)
   size, base = 4 * layout.dim, layout.start

@@ -77,7 +77,7 @@ def read_features(
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
   faults = Faults(on_error=None)
   read = read_ids(f'{stem}.ids.txt', faults, 'document')
-  faults.settle()
+  faults.raise_or_log()
   rows = {id_: row for row, id_ in enumerate(read)}  # not lines: some are blank
   lengths = _read_lengths(stem, len(vectors))
   if len(rows) != len(lengths):

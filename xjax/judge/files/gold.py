@@ -9,42 +9,42 @@ from xjax.core.types import Ragged
 from xjax.data.formats.htc import hierarchy_labels
 from xjax.data.formats.xc_files import NOT_GOLD, read_xc
 from xjax.data.formats.xc_text import target_columns
-from xjax.judge.files.kind import FileKind, file_kind, unknown_format
-from xjax.judge.files.rows import LabelRows, ReadRow, read_json_rows
+from xjax.judge.files.kind import FileFormat, file_format_of, unknown_format
+from xjax.judge.files.rows import DocumentLabels, ReadRow, read_json_rows
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
 
-def read_gold(path: str | os.PathLike) -> LabelRows:
+def read_gold(path: str | os.PathLike) -> DocumentLabels:
   """Reads the gold labels of documents from a file of any FileKind.
 
   In a sparse matrix, an entry of 0 is not a label.
   """
-  kind = file_kind(path)
+  kind = file_format_of(path)
   match kind:
-    case FileKind.PREDICTIONS:
+    case FileFormat.PREDICTIONS:
       return _read_saved(path)
-    case FileKind.SPARSE:
+    case FileFormat.SPARSE:
       return _read_matrix(path)
-    case FileKind.XC_SCORES | FileKind.XC_LABELS:
+    case FileFormat.XC_SCORES | FileFormat.XC_LABELS:
       return _read_xc(path)
     case None:
-      raise unknown_format(path, 'gold labels', tuple(FileKind))
-    case FileKind.XC_TEXT:
+      raise unknown_format(path, 'gold labels', tuple(FileFormat))
+    case FileFormat.XC_TEXT:
       return _by_column(read_json_rows(path, _READ[kind]))
     case _:
       return read_json_rows(path, _READ[kind])
 
 
-def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
+def read_training(path: str | os.PathLike) -> tuple[DocumentLabels, int]:
   """Reads the labels of each training document, and the number of documents.
 
   The training counts of a predictions.npz are a single row with scores.
   """
-  if file_kind(path) is FileKind.PREDICTIONS:
+  if file_format_of(path) is FileFormat.PREDICTIONS:
     saved = Predictions.load(path)
     trained = np.flatnonzero(saved.train_counts)
-    rows = LabelRows(
+    rows = DocumentLabels(
       path,
       Ragged.of([range(len(trained))]),
       labels=tuple(saved.labels[i] for i in trained.tolist()),
@@ -59,23 +59,23 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   return rows, n
 
 
-def _read_matrix(path: str | os.PathLike) -> LabelRows:
+def _read_matrix(path: str | os.PathLike) -> DocumentLabels:
   matrix = read_sparse_npz(path)
   matrix.check(~np.isin(matrix.scores, (0, 1)), NOT_GOLD)
   kept = matrix.keep(matrix.scores != 0)
-  return LabelRows(path, kept.rows, n_labels=matrix.n_labels)
+  return DocumentLabels(path, kept.rows, n_labels=matrix.n_labels)
 
 
-def _read_saved(path: str | os.PathLike) -> LabelRows:
+def _read_saved(path: str | os.PathLike) -> DocumentLabels:
   saved = Predictions.load(path)
   if saved.gold is None:
     raise DataError(f'{path}: these predictions have no gold')
-  return LabelRows(
+  return DocumentLabels(
     path, saved.gold, tuple(saved.labels), doc_ids=tuple(saved.doc_ids)
   )
 
 
-def _read_xc(path: str | os.PathLike) -> LabelRows:
+def _read_xc(path: str | os.PathLike) -> DocumentLabels:
   file = read_xc(path, features=False)
   # Features are read only to explain why there are no labels.
   may_explain = not len(file.labels.values) and len(file.header) != 2
@@ -85,30 +85,30 @@ def _read_xc(path: str | os.PathLike) -> LabelRows:
       '`N L`, the numbers of documents and labels'
     )
   n_labels = file.n_labels if file.header else None
-  return LabelRows(path, file.labels, n_labels=n_labels, lines=file.lines)
+  return DocumentLabels(path, file.labels, n_labels=n_labels, lines=file.lines)
 
 
-_READ: dict[FileKind, ReadRow] = {
-  FileKind.LISTS: lambda fields: (
+_READ: dict[FileFormat, ReadRow] = {
+  FileFormat.LISTS: lambda fields: (
     fields.identifier('id'),
     fields.identifiers('labels'),
   ),
-  FileKind.EURLEX: lambda fields: (
+  FileFormat.EURLEX: lambda fields: (
     fields.identifier('celex_id'),
     fields.identifiers('concepts'),
   ),
-  FileKind.HTC: lambda fields: (None, hierarchy_labels(fields)),
-  FileKind.XC_TEXT: lambda fields: (
+  FileFormat.HTC: lambda fields: (None, hierarchy_labels(fields)),
+  FileFormat.XC_TEXT: lambda fields: (
     fields.identifier('uid'),
     target_columns(fields),
   ),
 }
 
 
-def _by_column(source: LabelRows) -> LabelRows:
+def _by_column(source: DocumentLabels) -> DocumentLabels:
   """Converts label ids such as '12' to column numbers."""
   columns = np.array(list(map(int, source.labels)), np.int32)
-  return LabelRows(
+  return DocumentLabels(
     source.path,
     Ragged(source.rows.indptr, columns[source.rows.values]),
     doc_ids=source.doc_ids,

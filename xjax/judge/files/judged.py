@@ -24,7 +24,7 @@ from xjax.judge.files.matching import (
   warn_of_unknown,
 )
 from xjax.judge.files.rows import (
-  LabelRows,
+  DocumentLabels,
   best_labels,
   cut_length,
   without_pairs,
@@ -146,10 +146,10 @@ def read_train_gold(files: JudgeFiles) -> Ragged:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Contents:
-  scored: LabelRows
+  scored: DocumentLabels
   saved: Predictions | None  # of a predictions.npz, else None
   # File -> rows. Inverse propensities are the scores of one row of all columns.
-  others: Mapping[str, LabelRows]
+  others: Mapping[str, DocumentLabels]
   n_train: int  # number of training documents; 0 if it is not known
   known_labels: KnownLabels  # the labels of all files
 
@@ -176,7 +176,7 @@ class _Contents:
     return cls(scored, saved, others, n_train, known_labels)
 
 
-def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
+def _read_others(files: JudgeFiles) -> tuple[dict[str, DocumentLabels], int]:
   """Reads all files except the predictions; n_train is 0 if not known."""
   others, n_train = {}, 0
   if files.gold is not None:
@@ -184,12 +184,12 @@ def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
   if files.train_labels is not None:
     others['train'], n_train = read_training(files.train_labels)
   if files.filter is not None:
-    others['filter'] = LabelRows(files.filter, Ragged.of([]))
+    others['filter'] = DocumentLabels(files.filter, Ragged.of([]))
   if files.inv_prop is not None:
     weights = read_inv_prop(files.inv_prop)
     n, path = len(weights), files.inv_prop
     rows = Ragged.of([range(n)])
-    others['weights'] = LabelRows(path, rows, n_labels=n, scores=weights)
+    others['weights'] = DocumentLabels(path, rows, n_labels=n, scores=weights)
   return others, n_train
 
 
@@ -229,7 +229,7 @@ def _filter_pairs(contents: _Contents) -> np.ndarray | None:
 
 
 def _select_lists(
-  scored: LabelRows,
+  scored: DocumentLabels,
   kind: ScoreKind,
   pairs: np.ndarray | None,
   depth: int,
@@ -284,7 +284,7 @@ def _select_lists(
   )
 
 
-def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
+def _score_kind(files: JudgeFiles, scored: DocumentLabels) -> ScoreKind:
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
     scored.check(outside, 'the score of label {} is not from 0 to 1')

@@ -16,7 +16,7 @@ from xjax.data.files.json_lines import (
 from xjax.data.formats.xc_files import is_row, parse_header
 
 
-class FileKind(enum.Enum):
+class FileFormat(enum.Enum):
   """Defines the known formats of files with predictions or gold labels."""
 
   PREDICTIONS = 'predictions.npz'
@@ -32,17 +32,17 @@ class FileKind(enum.Enum):
 
 
 _FIELDS = {
-  'labels': FileKind.LISTS,
-  'concepts': FileKind.EURLEX,
-  'target_ind': FileKind.XC_TEXT,
-  'doc_label': FileKind.HTC,
-  'label': FileKind.HTC,
+  'labels': FileFormat.LISTS,
+  'concepts': FileFormat.EURLEX,
+  'target_ind': FileFormat.XC_TEXT,
+  'doc_label': FileFormat.HTC,
+  'label': FileFormat.HTC,
 }
 _ZIP = b'PK\x03\x04'
 _NPY = b'\x93NUMPY'
 
 
-def file_kind(path: str | os.PathLike) -> FileKind | None:
+def file_format_of(path: str | os.PathLike) -> FileFormat | None:
   """Returns the format of a file; None if it is unknown."""
   # The file is opened again after its format is known, so it cannot be a pipe.
   check_rereadable(path)
@@ -60,7 +60,7 @@ def file_kind(path: str | os.PathLike) -> FileKind | None:
   return _npz_kind(path)
 
 
-def _npz_kind(path: str | os.PathLike) -> FileKind | None:
+def _npz_kind(path: str | os.PathLike) -> FileFormat | None:
   try:
     with zipfile.ZipFile(path) as zipped:
       names = set(zipped.namelist())
@@ -70,11 +70,11 @@ def _npz_kind(path: str | os.PathLike) -> FileKind | None:
       'get it again'
     ) from error
   if 'format.npy' in names:
-    return FileKind.SPARSE
-  return FileKind.PREDICTIONS if 'schema.npy' in names else None
+    return FileFormat.SPARSE
+  return FileFormat.PREDICTIONS if 'schema.npy' in names else None
 
 
-def _text_kind(file: object, path: str | os.PathLike) -> FileKind | None:
+def _text_kind(file: object, path: str | os.PathLike) -> FileFormat | None:
   number = 0
   for number, line in numbered_lines(file, path):
     if line.lstrip().startswith(b'{'):
@@ -82,15 +82,17 @@ def _text_kind(file: object, path: str | os.PathLike) -> FileKind | None:
     if line.strip() or number == 1:
       counts = parse_header(line)
       if counts:
-        return FileKind.XC_SCORES if len(counts) == 2 else FileKind.XC_LABELS
+        return (
+          FileFormat.XC_SCORES if len(counts) == 2 else FileFormat.XC_LABELS
+        )
       if line.strip():
-        return FileKind.XC_LABELS if is_row(line) else None
+        return FileFormat.XC_LABELS if is_row(line) else None
   if not number:
     raise DataError(f'{path}: is empty')
   return None
 
 
-def _json_kind(line: bytes, where: str) -> FileKind | None:
+def _json_kind(line: bytes, where: str) -> FileFormat | None:
   try:
     row = parse_object(line)
   except Fault as fault:
@@ -99,7 +101,7 @@ def _json_kind(line: bytes, where: str) -> FileKind | None:
 
 
 def unknown_format(
-  path: str | os.PathLike, content: str, known: tuple[FileKind, ...]
+  path: str | os.PathLike, content: str, known: tuple[FileFormat, ...]
 ) -> DataError:
   """Returns the error for a file that has no known format of `content`."""
   listed = '; '.join(kind.value for kind in known)

@@ -16,7 +16,7 @@ from xjax.data.files.json_lines import (
   open_text,
 )
 from xjax.data.formats.label_files import read_descriptors, read_ids
-from xjax.judge.files.rows import LabelRows
+from xjax.judge.files.rows import DocumentLabels
 
 _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 
@@ -38,7 +38,7 @@ class LabelOrder:
   def numbered(self) -> bool:
     return bool(np.all(column_numbers(self.labels) >= 0))
 
-  def check(self, source: LabelRows) -> None:
+  def check(self, source: DocumentLabels) -> None:
     """Checks that all label ids of a file are in this order.
 
     A mistyped id would count as one label more, and change all metrics.
@@ -52,8 +52,8 @@ class LabelOrder:
 
 
 def name_columns(
-  source: LabelRows, ids: Sequence[str], path: str | os.PathLike
-) -> LabelRows:
+  source: DocumentLabels, ids: Sequence[str], path: str | os.PathLike
+) -> DocumentLabels:
   """Adds label ids to the rows of a file that has only column numbers."""
   if source.labels is not None:
     return source
@@ -86,7 +86,7 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
     rows = (row for row, line in enumerate(lines.values(), 1) if row != line)
     for row in itertools.islice(rows, not faults.count):
       faults.add(path, row, 'the id is empty')
-  faults.settle()
+  faults.raise_or_log()
   order = LabelOrder(path, labels)
   if order.numbered and np.any(np.diff(column_numbers(labels)) < 0):
     raise DataError(

@@ -12,7 +12,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import check_width
 from xjax.judge.files.label_order import column_numbers, name_columns
-from xjax.judge.files.rows import LabelRows
+from xjax.judge.files.rows import DocumentLabels
 
 MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 _ORDER = '--label_order=FILE'
@@ -28,12 +28,12 @@ class KnownLabels:
   def index(self) -> dict[str, int]:
     return {id_: i for i, id_ in enumerate(self.labels)}
 
-  def sorted_rows(self, source: LabelRows) -> Ragged:
+  def sorted_rows(self, source: DocumentLabels) -> Ragged:
     """Returns a file's rows as indices of known labels; each row is sorted."""
     values = self.indices(source)[source.rows.values]
     return Ragged(source.rows.indptr, values.astype(np.int32)).ascending()
 
-  def rename_labels(self, source: LabelRows) -> LabelRows:
+  def rename_labels(self, source: DocumentLabels) -> DocumentLabels:
     """Returns a file's rows as indices of known labels, in the file's order."""
     values = self.indices(source)[source.rows.values].astype(np.int32)
     return dataclasses.replace(
@@ -51,13 +51,13 @@ class KnownLabels:
     columns[numbers_L[numbered]] = numbered
     return columns
 
-  def indices(self, source: LabelRows) -> np.ndarray:
+  def indices(self, source: DocumentLabels) -> np.ndarray:
     """Returns the index of each label or column of a file; -1 if unknown."""
     if source.labels is not None:
       return np.array([self.index.get(x, -1) for x in source.labels], np.int64)
     return self._first_columns(_width(source))
 
-  def column_labels(self, source: LabelRows) -> np.ndarray:
+  def column_labels(self, source: DocumentLabels) -> np.ndarray:
     """Returns the label of each column of a file, int64; -1 if it has none."""
     if source.labels is not None or source.n_labels is not None:
       return self.indices(source)
@@ -73,7 +73,7 @@ class KnownLabels:
 
 
 def known_labels_of(
-  scored: LabelRows, others: Sequence[LabelRows]
+  scored: DocumentLabels, others: Sequence[DocumentLabels]
 ) -> KnownLabels:
   """Returns all labels of predictions and of the files for judging them.
 
@@ -110,7 +110,7 @@ def known_labels_of(
   return KnownLabels(first + tuple(sorted(set(ids).difference(first))))
 
 
-def _width(source: LabelRows) -> int:
+def _width(source: DocumentLabels) -> int:
   """Returns the number of columns of a file without label ids."""
   n = source.n_labels
   if n is None:
@@ -123,7 +123,7 @@ def _width(source: LabelRows) -> int:
   return n
 
 
-def _used_ids(source: LabelRows) -> Iterable[str]:
+def _used_ids(source: DocumentLabels) -> Iterable[str]:
   if source.labels is not None:
     return source.labels
   if source.n_labels is not None:
@@ -132,7 +132,7 @@ def _used_ids(source: LabelRows) -> Iterable[str]:
 
 
 def _check_columns(
-  source: LabelRows, columns: Sequence[str], path: str | os.PathLike
+  source: DocumentLabels, columns: Sequence[str], path: str | os.PathLike
 ) -> None:
   """Checks that a file has no other labels than these columns of `path`."""
   if source.labels is None:
@@ -147,8 +147,10 @@ def _check_columns(
     )
 
 
-def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
-  sources: dict[str, LabelRows] = {}
+def _check_related(
+  scored: DocumentLabels, others: Sequence[DocumentLabels]
+) -> None:
+  sources: dict[str, DocumentLabels] = {}
   for other in others:
     sources |= dict.fromkeys(_used_ids(other), other)
   if sources and scored.labels and sources.keys().isdisjoint(scored.labels):
@@ -160,7 +162,9 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
     )
 
 
-def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
+def warn_of_unknown(
+  scored: DocumentLabels, others: Sequence[DocumentLabels]
+) -> None:
   """Logs a warning if predicted label ids are not in any other file."""
   if not others or any(
     other.labels is None and other.n_labels is not None for other in others
@@ -183,7 +187,9 @@ def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
     )
 
 
-def match_documents(scored: LabelRows, gold: LabelRows) -> LabelRows:
+def match_documents(
+  scored: DocumentLabels, gold: DocumentLabels
+) -> DocumentLabels:
   """Returns the gold in the order of the predictions, by id or by position."""
   ids, gold_ids = scored.doc_ids, gold.doc_ids
   if ids is None or gold_ids is None:
@@ -205,7 +211,9 @@ def match_documents(scored: LabelRows, gold: LabelRows) -> LabelRows:
   return gold.take(np.array([row_of[id_] for id_ in ids], np.int64))
 
 
-def _match_by_position(scored: LabelRows, gold: LabelRows) -> LabelRows:
+def _match_by_position(
+  scored: DocumentLabels, gold: DocumentLabels
+) -> DocumentLabels:
   if len(scored) != len(gold):
     raise DataError(
       f'{gold.path}: has {len(gold)} documents, but {scored.path} has '
@@ -219,7 +227,7 @@ def _match_by_position(scored: LabelRows, gold: LabelRows) -> LabelRows:
   return gold
 
 
-def check_not_transposed(scored: LabelRows, gold: LabelRows) -> None:
+def check_not_transposed(scored: DocumentLabels, gold: DocumentLabels) -> None:
   """Checks that the rows of predictions are not labels instead of documents."""
   n_docs, n_labels = len(scored), scored.n_labels
   if n_docs != n_labels and (n_docs, n_labels) == (gold.n_labels, len(gold)):

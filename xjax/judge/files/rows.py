@@ -18,7 +18,7 @@ from xjax.judge.label_lists import LabelLists
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LabelRows:
+class DocumentLabels:
   """Holds a row of labels for each of N documents."""
 
   path: str | os.PathLike  # for messages
@@ -56,7 +56,7 @@ class LabelRows:
       id_ = self.labels[int(np.argmax(bad))]
       raise DataError(f'{self.path}: {message.format(ascii(id_))}')
 
-  def validate(self) -> 'LabelRows':
+  def validate(self) -> 'DocumentLabels':
     """Checks that labels of a row are distinct and that scores are finite."""
     self.check(repeated_entries(self.rows), 'label {} occurs twice')
     if self.scores is not None:
@@ -66,12 +66,12 @@ class LabelRows:
       self.check(np.isinf(listed), 'the score of label {} is infinite')
     return self
 
-  def keep(self, kept: np.ndarray) -> 'LabelRows':
+  def keep(self, kept: np.ndarray) -> 'DocumentLabels':
     """Returns the rows with only the entries of rows.values that are `kept`."""
     scores = None if self.scores is None else self.scores[kept]
     return dataclasses.replace(self, rows=self.rows.keep(kept), scores=scores)
 
-  def take(self, order: np.ndarray) -> 'LabelRows':
+  def take(self, order: np.ndarray) -> 'DocumentLabels':
     """Returns rows without scores in another order."""
     rows = Ragged.of([self.rows[row] for row in order.tolist()])
     doc_ids, lines = self.doc_ids, self.lines
@@ -93,7 +93,7 @@ ReadRow = Callable[[Fields], tuple[Any, ...]]
 
 def read_json_rows(
   path: str | os.PathLike, read: ReadRow, scored: bool = False
-) -> LabelRows:
+) -> DocumentLabels:
   """Reads a document per JSON line; if `scored`, the rows are `ranked`.
 
   All faults of the file, also those that `read` adds, are in one DataError.
@@ -114,8 +114,8 @@ def read_json_rows(
       ends.append(len(values))
       for numbers in row_scores:
         scores.extend(numbers)
-  faults.settle()
-  return LabelRows(
+  faults.raise_or_log()
+  return DocumentLabels(
     path,
     Ragged(np.asarray(ends, np.int64), np.asarray(values, np.int32)),
     tuple(known),
@@ -129,7 +129,7 @@ def read_json_rows(
 _BLOCK = 1 << 21  # number of entries that are sorted at a time
 
 
-def best_labels(scored: LabelRows, depth: int) -> LabelLists:
+def best_labels(scored: DocumentLabels, depth: int) -> LabelLists:
   """Returns the best labels of each row, in descending order of score.
 
   Equal scores are sorted by column, or keep the order of a `ranked` row. Scores
@@ -168,7 +168,7 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
     start = end
 
 
-def cut_length(scored: LabelRows) -> int:
+def cut_length(scored: DocumentLabels) -> int:
   """Guesses whether the rows are top-k lists; returns their length K, else 0.
 
   If a system writes its K best labels, many rows have length K and no row is

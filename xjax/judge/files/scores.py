@@ -10,45 +10,45 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.xc_files import read_sparse
-from xjax.judge.files.kind import FileKind, file_kind, unknown_format
-from xjax.judge.files.rows import LabelRows, read_json_rows
+from xjax.judge.files.kind import FileFormat, file_format_of, unknown_format
+from xjax.judge.files.rows import DocumentLabels, read_json_rows
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
 _PREDICTED = (
-  FileKind.SPARSE,
-  FileKind.XC_SCORES,
-  FileKind.PREDICTIONS,
-  FileKind.LISTS,
+  FileFormat.SPARSE,
+  FileFormat.XC_SCORES,
+  FileFormat.PREDICTIONS,
+  FileFormat.LISTS,
 )
 
 
 def read_predictions(
   path: str | os.PathLike,
-) -> tuple[LabelRows, Predictions | None]:
+) -> tuple[DocumentLabels, Predictions | None]:
   """Reads the predictions of any system from a file of any known format.
 
   For a predictions.npz, all rows are empty, but ids and the number of labels
   are set, and the saved predictions are returned too.
   """
   saved = None
-  match file_kind(path):
-    case FileKind.SPARSE:
+  match file_format_of(path):
+    case FileFormat.SPARSE:
       scored = read_sparse_npz(path)
-    case FileKind.XC_SCORES:
+    case FileFormat.XC_SCORES:
       scored = _read_text(path)
-    case FileKind.LISTS:
+    case FileFormat.LISTS:
       scored = _read_json(path)
-    case FileKind.PREDICTIONS:
+    case FileFormat.PREDICTIONS:
       saved = Predictions.load(path)
-      scored = LabelRows(
+      scored = DocumentLabels(
         path,
         Ragged(np.zeros(len(saved) + 1, np.int64), np.zeros(0, np.int32)),
         tuple(saved.labels),
         n_labels=len(saved.labels),
         doc_ids=tuple(saved.doc_ids),
       )
-    case FileKind.XC_LABELS if _has_scores(path):
+    case FileFormat.XC_LABELS if _has_scores(path):
       raise DataError(
         f'{path}:1: the header `N L` (numbers of documents and labels) is '
         'missing; a score file must start with this header'
@@ -67,9 +67,9 @@ def _has_scores(path: str | os.PathLike) -> bool:
     return b':' in next(filter(None, rows))[0]
 
 
-def _read_text(path: str | os.PathLike) -> LabelRows:
+def _read_text(path: str | os.PathLike) -> DocumentLabels:
   file = read_sparse(path)
-  return LabelRows(
+  return DocumentLabels(
     path,
     file.entries,
     n_labels=file.n_labels,
@@ -78,7 +78,7 @@ def _read_text(path: str | os.PathLike) -> LabelRows:
   ).validate()
 
 
-def _read_json(path: str | os.PathLike) -> LabelRows:
+def _read_json(path: str | os.PathLike) -> DocumentLabels:
   return read_json_rows(path, _scored_labels, scored=True).validate()
 
 

@@ -8,10 +8,10 @@ import scipy.sparse
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.types import Ragged, offsets_of
 from xjax.data.formats.xc_files import MOST, check_width
-from xjax.judge.files.rows import LabelRows
+from xjax.judge.files.rows import DocumentLabels
 
 
-def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
+def read_sparse_npz(path: str | os.PathLike) -> DocumentLabels:
   """Reads a csr, csc or coo matrix of documents x labels; stored 0s count."""
   try:
     matrix = scipy.sparse.load_npz(path)
@@ -36,7 +36,7 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   if data.dtype not in (np.float32, np.float64):
     data = data.astype(np.float64)
   rows = Ragged(indptr, columns.astype(np.int32, copy=False))
-  return LabelRows(path, rows, n_labels=n_labels, scores=data).validate()
+  return DocumentLabels(path, rows, n_labels=n_labels, scores=data).validate()
 
 
 def _check(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix) -> None:

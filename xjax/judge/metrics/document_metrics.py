@@ -16,8 +16,8 @@ from xjax.judge.metrics.metric import (
   DocumentMetric,
   Needs,
   Numbers,
-  Ratio,
-  Recalled,
+  PSnDCGVariant,
+  PSRDenominator,
   Value,
 )
 from xjax.judge.metrics.ranking import RankedLists, discounts
@@ -100,13 +100,13 @@ class FullNDCG(DocumentMetric):
     return over / (discounts(k).sum() * under)
 
 
-class _Weighed(DocumentMetric):
+class _PropensityMetric(DocumentMetric):
   """Is the base class of metrics that weight labels by inverse propensity."""
 
   needs = Needs.PROPENSITIES
 
 
-class PSP(_Weighed):
+class PSP(_PropensityMetric):
   """Divides propensity-scored hits by their maximum (Jain et al. 2016).
 
   A hit adds the label's inverse propensity. Hits and maxima are summed over
@@ -122,7 +122,7 @@ class PSP(_Weighed):
     return lists.weighed_best_BJ
 
 
-class RawPSP(_Weighed):
+class RawPSP(_PropensityMetric):
   """Divides propensity-scored hits by k."""
 
   name = 'PSP-raw@k'
@@ -130,14 +130,14 @@ class RawPSP(_Weighed):
   value = Precision.value
 
 
-class PSnDCG(_Weighed):
+class PSnDCG(_PropensityMetric):
   """Divides the propensity-scored DCG by its maximum (Bhatia et al.).
 
   DCGs and maxima are summed over documents before the division.
   """
 
   name = 'PSnDCG@k'
-  follows = Ratio.SUMS
+  follows = PSnDCGVariant.SUMS
 
   def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_dcg_BJ
@@ -146,11 +146,11 @@ class PSnDCG(_Weighed):
     return lists.weighed_best_dcg_BJ
 
 
-class PSnDCGOfMeans(_Weighed):
+class PSnDCGOfMeans(_PropensityMetric):
   """Computes PSnDCG of terms that are divided by the DCG of min(k, g) hits."""
 
   name = 'PSnDCG@k'
-  follows = Ratio.MEANS
+  follows = PSnDCGVariant.MEANS
 
   def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_dcg_BJ / lists.ideal_BJ
@@ -159,7 +159,7 @@ class PSnDCGOfMeans(_Weighed):
     return lists.weighed_best_dcg_BJ / lists.ideal_BJ
 
 
-class FullPSnDCG(_Weighed):
+class FullPSnDCG(_PropensityMetric):
   """Divides the propensity-scored DCG by the DCG of a list of k hits."""
 
   name = 'PSnDCG-full@k'
@@ -167,11 +167,11 @@ class FullPSnDCG(_Weighed):
   value = FullNDCG.value
 
 
-class PSR(_Weighed):
+class PSR(_PropensityMetric):
   """Divides propensity-scored hits by the sum of the gold labels' weights."""
 
   name = 'PSR@k'
-  follows = Recalled.WEIGHT
+  follows = PSRDenominator.WEIGHT
 
   def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_hits_BJ / lists.gold_weight_B1
@@ -186,11 +186,11 @@ class NormalPSR(PSR):
     return lists.weighed_best_BJ / lists.gold_weight_B1
 
 
-class PSRByCount(_Weighed):
+class PSRByCount(_PropensityMetric):
   """Divides propensity-scored hits by the number of gold labels."""
 
   name = 'PSR@k'
-  follows = Recalled.COUNT
+  follows = PSRDenominator.COUNT
 
   def over(self, lists: RankedLists) -> Float[np.ndarray, 'B J']:
     return lists.weighed_hits_BJ / lists.some_gold_B1
@@ -228,7 +228,7 @@ class Diversity(DocumentMetric):
     return lists.deep_BJ | lists.whole_B[:, None]
 
 
-class Weighted(DocumentMetric):
+class RankWeighted(DocumentMetric):
   """Sums the user's W[label, place] of hits (Schultheis et al. 2022, eq. 4)."""
 
   name = 'weighted@k'

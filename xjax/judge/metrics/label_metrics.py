@@ -12,10 +12,10 @@ from xjax.judge.metrics.metric import (
   CORRECT,
   GOLD,
   PREDICTED,
+  LabelCounts,
   LabelMetric,
   MetricSettings,
   Numbers,
-  PerLabel,
   Protocol,
   Value,
 )
@@ -39,7 +39,9 @@ def f_beta(
   return (1 + square) * correct_L / some_L
 
 
-def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[np.ndarray, 'L ...']:
+def _f_beta(
+  labels: LabelCounts, beta: float = 1.0
+) -> Float[np.ndarray, 'L ...']:
   return f_beta(labels.correct_L, labels.predicted_L, labels.gold_L, beta)
 
 
@@ -67,7 +69,7 @@ class MacroF1AtThreshold(LabelMetric):
   name = 'macro-F1'
   only_correct = True
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels)
 
 
@@ -77,7 +79,7 @@ class WeightedF1(LabelMetric):
   name = 'weighted-F1'
   only_correct = True
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels) * labels.gold_L
 
   def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
@@ -112,7 +114,7 @@ class MacroPrecision(_Macro):
 
   name = 'macro-P@k'
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return labels.correct_L / np.maximum(labels.predicted_L, 1)
 
 
@@ -122,7 +124,7 @@ class MacroRecall(_Macro):
   name = 'macro-R@k'
   ignores_wrong = True
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return labels.correct_L / np.maximum(labels.gold_L, 1)
 
 
@@ -131,7 +133,7 @@ class MacroFHalf(_Macro):
 
   name = 'macro-F0.5@k'
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels, 0.5)
 
 
@@ -140,7 +142,7 @@ class MacroFTwo(_Macro):
 
   name = 'macro-F2@k'
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return _f_beta(labels, 2.0)
 
 
@@ -153,7 +155,7 @@ class Coverage(LabelMetric):
   def averaged_labels(self, protocol: Protocol) -> str:
     return protocol.coverage_over
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     return (labels.correct_L > 0).astype(np.float64)
 
 
@@ -177,7 +179,7 @@ class AlphaCoverage(LabelMetric):
   def label(self) -> str:
     return f'coverage[a={self.alpha:g}]@k'
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     # Because of rounding, correct_L >= alpha * gold_L would be wrong: 51 / 75
     # and 0.68 are the same float, but 0.68 * 75 is more than 51.
     recall_L = labels.correct_L / np.maximum(labels.gold_L, 1)
@@ -205,7 +207,7 @@ class SampledCoverage(LabelMetric):
   def label(self) -> str:
     return f'coverage[n={self.n_drawn}]@k'
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     share_L = np.minimum(labels.correct_L / max(labels.n_docs, 1), 1)
     # If a share is small, 1 - share is rounded, but log1p(-share) is accurate.
     return -np.expm1(self.n_drawn * np.log1p(-share_L))
@@ -223,7 +225,7 @@ class Entropy(LabelMetric):
   is_share = False
   only_correct = ignores_wrong = True
 
-  def over(self, labels: PerLabel) -> Float[np.ndarray, 'L ...']:
+  def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
     correct_L = labels.correct_L
     return correct_L * np.log2(np.maximum(correct_L, 1))
 

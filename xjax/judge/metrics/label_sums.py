@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.metrics.metric import LabelMetric, PerLabel, Value
+from xjax.judge.metrics.metric import LabelCounts, LabelMetric, Value
 
 # Ranges of a label's number of training documents, with both ends. Except for
 # the bin of 0 documents, these are the bins of "Re-evaluating Extreme
@@ -33,7 +33,7 @@ def in_bins(
 
 
 def label_sums(
-  labels: PerLabel,
+  labels: LabelCounts,
   end: str,
   metrics: Iterable[LabelMetric],
   bins: Mapping[str, Bool[np.ndarray, ' L']],
@@ -60,7 +60,7 @@ def check_adds_zero(metric: LabelMetric) -> None:
 
   Labels that are neither predicted nor gold may be left out of the sums.
   """
-  none = PerLabel(*[np.zeros(1)] * 3, n_docs=1)
+  none = LabelCounts(*[np.zeros(1)] * 3, n_docs=1)
   with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
     values = [function(none) for function in metric.sums().values()]
   if any(float(value_L[0]) for value_L in values):

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 import numpy as np
 import scipy.sparse
 
-from xjax.core.config_part import import_modules
+from xjax.core.config_part import import_package
 from xjax.core.errors import ConfigError
 from xjax.judge.metrics.ranking import RankedLists
 
@@ -40,7 +40,7 @@ Numbers = Float[np.ndarray, '...']
 Value = Numbers | np.floating
 
 
-class Ratio(enum.Enum):
+class PSnDCGVariant(enum.Enum):
   """Says how a protocol computes PSnDCG@k from the PSDCG of all documents.
 
   PSDCG is the propensity-scored DCG of a document.
@@ -55,7 +55,7 @@ class Ratio(enum.Enum):
   MEANS = 'means'
 
 
-class Recalled(enum.Enum):
+class PSRDenominator(enum.Enum):
   """Says what PSR@k divides by: with COUNT, it may be above 1."""
 
   WEIGHT = 'weight'  # the sum of the weights of the document's gold labels
@@ -93,8 +93,8 @@ class Protocol:
   # metric that defines `under`, such as PSP, is the same in both cases.
   skip_without_gold: bool = False
   frequent_from: int = 50  # training documents of a frequent label
-  psndcg: Ratio = Ratio.SUMS  # how PSnDCG@k is computed
-  psr: Recalled = Recalled.WEIGHT  # the divisor of PSR@k
+  psndcg: PSnDCGVariant = PSnDCGVariant.SUMS  # how PSnDCG@k is computed
+  psr: PSRDenominator = PSRDenominator.WEIGHT  # the divisor of PSR@k
   # What means over labels count: LABELS, GOLD_LABELS or UP_TO_LARGEST.
   coverage_over: str = LABELS
   macro_over: str = LABELS  # at a cut-off
@@ -106,7 +106,7 @@ class Protocol:
 
   def prints(self, metric: str) -> bool:
     """Returns whether the protocol's tool prints a metric, such as 'P@5'."""
-    return kind_of(metric) in self.kinds
+    return metric_kind(metric) in self.kinds
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ TUNED = '-tuned'  # suffix of metrics at a threshold that is tuned on dev
 
 
 @functools.cache  # there are only a few thousand names
-def kind_of(metric: str) -> str:
+def metric_kind(metric: str) -> str:
   """Returns a metric's name without parameter values.
 
   The kind of 'P@5' is 'P@k', the kind of 'macro-F1@5[1-9]' is 'macro-F1@k[]',
@@ -155,7 +155,7 @@ class Metric:
   protocols: ClassVar[tuple[str, ...]] = ('xjax',)
   needs: ClassVar[Needs] = Needs.NOTHING
   # The convention that protocols must have, if classes of a name differ in it.
-  follows: ClassVar[Ratio | Recalled | None] = None
+  follows: ClassVar[PSnDCGVariant | PSRDenominator | None] = None
   # Whether the largest value is 1, which limits intervals.
   is_share: ClassVar[bool] = True
   # Computes the terms of the denominator. If `under` is None, the denominator
@@ -286,7 +286,7 @@ class DocumentMetric(Metric):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PerLabel:
+class LabelCounts:
   """Holds each label's counts of documents, [L] or, in R replicates, [L, R]."""
 
   correct_L: Float[np.ndarray, 'L ...']  # the label is predicted and gold
@@ -298,7 +298,7 @@ class PerLabel:
 class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
-  `over(labels)` and `under(labels)` return floats in the shape of PerLabel's
+  `over(labels)` and `under(labels)` return floats in the shape of LabelCounts's
   arrays. A label's term depends only on its counts and the number of
   all documents, and is 0 for a label that is neither predicted nor gold.
   Without `under`, the value is the mean over labels.
@@ -395,7 +395,7 @@ def metric_classes() -> tuple[type[Metric], ...]:
 
 @functools.cache
 def _import_own_metrics() -> None:
-  import_modules(sys.modules[__package__])
+  import_package(sys.modules[__package__])
 
 
 def _is_from_user(metric: type[Metric]) -> bool:
@@ -414,10 +414,10 @@ def kinds_where(condition: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
   return tuple(dict.fromkeys(itertools.chain.from_iterable(kinds)))
 
 
-def is_weighed(metric: str) -> bool:
+def uses_propensities(metric: str) -> bool:
   """Returns whether a metric, such as 'PSP@5', depends on propensities."""
   weighed = kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
-  return kind_of(metric) in weighed
+  return metric_kind(metric) in weighed
 
 
 def users_kinds() -> tuple[str, ...]:
@@ -439,7 +439,7 @@ def measures(
   classes = [cls for cls in classes if cls.follows in followed]
   for metric in (each for cls in classes for each in cls.variants(settings)):
     for measure in metric.measures(protocol, points):
-      if kind_of(measure.name) not in kinds:
+      if metric_kind(measure.name) not in kinds:
         continue
       # A metric can occur twice, for example if a cut-off is repeated.
       twin = table.get(measure.name, measure).metric

@@ -22,8 +22,8 @@ from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
   Protocol,
-  Ratio,
-  Recalled,
+  PSnDCGVariant,
+  PSRDenominator,
 )
 
 _THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
@@ -54,8 +54,8 @@ PYXCLIB = Protocol(
   source='https://github.com/kunaldahiya/pyxclib',
   printed=('P@k', 'nDCG@k', 'PSP@k', 'PSnDCG@k', 'R@k', 'PSR-norm@k'),
   ties='unstable',
-  psndcg=Ratio.MEANS,
-  psr=Recalled.COUNT,
+  psndcg=PSnDCGVariant.MEANS,
+  psr=PSRDenominator.COUNT,
 )
 
 NAPKINXC = Protocol(
@@ -68,8 +68,8 @@ NAPKINXC = Protocol(
     *('macro-R@k', 'coverage@k'),
   ),
   ties='in lists, the order of the list; in score matrices, unstable',
-  psndcg=Ratio.MEANS,
-  psr=Recalled.COUNT,
+  psndcg=PSnDCGVariant.MEANS,
+  psr=PSRDenominator.COUNT,
   coverage_over=GOLD_LABELS,
   macro_over=UP_TO_LARGEST,
 )

@@ -28,7 +28,9 @@ SumsOf = Callable[
 ]
 
 
-def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
+def bootstrap_weights(
+  seed: int, n_docs: int
+) -> Iterator[Int[np.ndarray, ' N']]:
   """Yields how often each document is drawn in N draws, int [N].
 
   They depend only on the seed and on N, so all systems get the same draws.
@@ -39,7 +41,9 @@ def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
     yield np.bincount(drawn, minlength=n_docs)
 
 
-def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
+def jackknife_weights(
+  seed: int, n_docs: int
+) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that leave out one group of documents at a time, uint8 [N].
 
   Documents are split at random into n_groups(n_docs) groups of equal size, up
@@ -56,7 +60,9 @@ def n_groups(n_docs: int) -> int:
   return min(_GROUPS, n_docs)
 
 
-def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
+def exchange_weights(
+  seed: int, n_docs: int
+) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that exchange two systems' outputs at random, uint8 [N].
 
   A fair coin is thrown for each document (Noreen 1989): with exactly half

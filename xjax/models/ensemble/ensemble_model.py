@@ -28,7 +28,7 @@ from xjax.judge.calibration import Calibration, Method, readable_scores
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import Config, Model, Run, check_one_process
 from xjax.models.scorer import Scorer, documents_for, rank_blocks
-from xjax.models.stage import OtherRun
+from xjax.models.stage import FinishedRun
 
 _FIELD = 'config.model.workdirs'
 # Mean probabilities stay this far from 0 and 1, because the logits of 0 and 1
@@ -336,9 +336,9 @@ class EnsembleModel(Model):
     rule = self.combine, self.depth, self.weights
     return EnsembleScorer(members, *rule, run.config.eval.batch_size)
 
-  def _sources(self, run: Run) -> list[OtherRun]:
+  def _sources(self, run: Run) -> list[FinishedRun]:
     return [
-      OtherRun(source, run, f'member_{number}', _FIELD)
+      FinishedRun(source, run, f'member_{number}', _FIELD)
       for number, source in enumerate(self.workdirs)
     ]
 

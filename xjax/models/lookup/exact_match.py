@@ -118,7 +118,7 @@ class DescriptorMatcher:
     return {x: n + longest[x] / (longest[x] + 1) for x, n in counts.items()}
 
 
-class ScoredLabels(FeatureScorer):
+class LabelScoreScorer(FeatureScorer):
   """Ranks the labels to which a featuriser gives scores; lists no other labels.
 
   The features of a document are the scores of the labels, all above 0. With
@@ -141,7 +141,7 @@ class ScoredLabels(FeatureScorer):
     return (features[:, None] == labels).astype(np.float64)
 
 
-class NamedLabels(ScoredLabels):
+class NameScorer(LabelScoreScorer):
   """Ranks the trained, held-out and new labels whose names are in a text."""
 
   fixed_labels = ''
@@ -158,8 +158,8 @@ class NamedLabels(ScoredLabels):
     super().__init__(featuriser, assigned_above, config.eval.batch_size)
     self._config, self._search = config, search
 
-  def with_labels(self, space: LabelSpace) -> 'NamedLabels':
-    return NamedLabels(space, self._config, self._search, self.assigned_above)
+  def with_labels(self, space: LabelSpace) -> 'NameScorer':
+    return NameScorer(space, self._config, self._search, self.assigned_above)
 
 
 def names_of(space: LabelSpace, alt: bool) -> list[tuple[str, ...]]:
@@ -199,10 +199,10 @@ class ExactMatchModel(NamedModel):
   def fit(self, corpus: Corpus, run: Run) -> None:
     """Does nothing: labels.jsonl has the names of the labels."""
 
-  def open(self, run: Run) -> NamedLabels:
+  def open(self, run: Run) -> NameScorer:
     max_words = run.config.data.tokens.max_tokens
     search = functools.partial(DescriptorMatcher, max_words=max_words)
-    return NamedLabels(run.label_space(), run.config, search)
+    return NameScorer(run.label_space(), run.config, search)
 
 
 def _spaced_words(text: str, max_words: int | None = None) -> str:

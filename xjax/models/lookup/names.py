@@ -31,10 +31,10 @@ from xjax.data.text.words import (
   split_words,
 )
 from xjax.models.contract import Config, Run
-from xjax.models.features import SplitTexts
+from xjax.models.features import DocumentTexts
 from xjax.models.lookup.exact_match import (
-  NamedLabels,
   NamedModel,
+  NameScorer,
   automaton_of,
   check_letters,
 )
@@ -165,7 +165,7 @@ class NameCoverage:
     counts: UnitCounts,
     max_words: int,
   ):
-    # The scores of labels are the features (see ScoredLabels).
+    # The scores of labels are the features (see LabelScoreScorer).
     self.n_features = len(names)
     self._splitter, self._max_words = splitter, max_words
     words, owners = [], []
@@ -348,7 +348,7 @@ class NamesModel(NamedModel):
       )
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    texts = SplitTexts(corpus.splits[TRAIN].documents)
+    texts = DocumentTexts(corpus.splits[TRAIN].documents)
     max_words = run.config.data.tokens.max_tokens
     run.once(
       self._counts(run),
@@ -356,7 +356,7 @@ class NamesModel(NamedModel):
       UnitCounts.load,
     )
 
-  def open(self, run: Run) -> NamedLabels:
+  def open(self, run: Run) -> NameScorer:
     search = functools.partial(
       NameCoverage,
       splitter=self._splitter(),
@@ -364,7 +364,7 @@ class NamesModel(NamedModel):
       max_words=run.config.data.tokens.max_tokens,
     )
     space = run.label_space()
-    return NamedLabels(space, run.config, search, _ASSIGNED_ABOVE)
+    return NameScorer(space, run.config, search, _ASSIGNED_ABOVE)
 
   def _splitter(self) -> UnitSplitter:
     return UnitSplitter(self.units, self.language)

@@ -26,14 +26,14 @@ from xjax.models.features import (
   fit_featuriser,
   open_featuriser,
 )
-from xjax.models.lookup.exact_match import ScoredLabels
+from xjax.models.lookup.exact_match import LabelScoreScorer
 from xjax.models.lookup.neighbours import NearestDocuments
 from xjax.models.scorer import cannot_add, rank_blocks
 
 _ASSIGNED_ABOVE = 0.5  # more than half of the votes
 
 
-class TrainedRows(NamedTuple):
+class VotingDocuments(NamedTuple):
   """Holds the training documents that vote."""
 
   rows: sparse.csr_array  # float32 [N, D], their features
@@ -50,7 +50,7 @@ class TrainedRows(NamedTuple):
     write_npz(path, arrays)
 
   @classmethod
-  def load(cls, path: pathlib.Path) -> 'TrainedRows':
+  def load(cls, path: pathlib.Path) -> 'VotingDocuments':
     arrays = Arrays.read(path)
     n_features, n_labels = arrays.count('features'), arrays.count('labels')
     rows = arrays.matrix('rows', n_features)
@@ -61,7 +61,7 @@ class TrainedRows(NamedTuple):
     return cls(rows, gold, n_labels)
 
 
-class NeighboursScorer(ScoredLabels):
+class NeighboursScorer(LabelScoreScorer):
   """Ranks labels by the votes of training documents."""
 
   fixed_labels = cannot_add('NeighboursModel')
@@ -69,7 +69,7 @@ class NeighboursScorer(ScoredLabels):
   def __init__(
     self,
     model: 'NeighboursModel',
-    trained: TrainedRows,
+    trained: VotingDocuments,
     featuriser: Featuriser,
     train_digest: str | None,
     *,
@@ -162,14 +162,14 @@ class NeighboursModel(FeaturesModel):
       featuriser = fit_featuriser(split, run)
       rows = featuriser.in_chunks(documents, f'features of {split.name}')
       n_labels = corpus.label_space.n_trained
-      return TrainedRows(rows, corpus.trained_gold, n_labels).save
+      return VotingDocuments(rows, corpus.trained_gold, n_labels).save
 
     run.once(_file(run), build, lambda _: None)  # `open` reads the file
 
   def open(self, run: Run) -> NeighboursScorer:
     path, space = _file(run), run.label_space()
     with Progress('reading the training documents'):
-      trained = run.read(path, TrainedRows.load)
+      trained = run.read(path, VotingDocuments.load)
     n_documents, n_features = trained.rows.shape
     featuriser = open_featuriser(run, n_features)
     wanted = {

@@ -13,11 +13,11 @@ from xjax.core.types import PAD, ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import LabelTree, TreeData
+from xjax.data.label_trees.label_tree import LabelTree, TreeInputs
 from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.schema import Corpus
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.contract import Config, Run, TrainedStage
+from xjax.models.contract import Config, Run, StageToTrain
 from xjax.models.features import Featuriser
 from xjax.models.neural.level_stages import (
   RunLevels,
@@ -32,7 +32,7 @@ from xjax.models.trees.sparse_model import SparseModel
 from xjax.models.trees.training import Matcher, proposed_clusters
 from xjax.models.trees.tree_model import TreeTrain
 from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights
-from xjax.models.trees.tree_search import OpenNodes, TreeSearch
+from xjax.models.trees.tree_search import NodeOpener, TreeSearch
 from xjax.models.trees.vectors import JoinedFeaturiser, encoder_faults
 
 MATCHER = 'matcher'  # the stage that proposes clusters
@@ -82,7 +82,7 @@ class MatchedScorer(TreeScorer):
         at = document, _ = np.nonzero(nodes_NK != PAD)
         # The search starts at the proposed clusters, not at the root, so other
         # labels are never scored.
-        nodes = OpenNodes(tree, rows, document, nodes_NK[at])
+        nodes = NodeOpener(tree, rows, document, nodes_NK[at])
         found = tree.beam(rows, k, 1, logs_L, squash, nodes)
         lists.append((found.ids, found.keys))
       ids_GNK, keys_GNK = (np.stack(arrays) for arrays in zip(*lists))
@@ -190,12 +190,12 @@ class MatchedModel(SparseModel):
     kind, block = self.score_kind(run.config), run.config.eval.batch_size
     return MatchedScorer(searches[0], kind, featuriser, proposer, block)
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     own, (size,) = self.matcher.run_config(config), self.levels.sizes
-    return (TrainedStage(own, MATCHER, size),)
+    return (StageToTrain(own, MATCHER, size),)
 
   def build_tree(
-    self, data: TreeData, run: Run
+    self, data: TreeInputs, run: Run
   ) -> tuple[LabelTree, Matcher | None]:
     levels, matcher = saved_levels(run), None
     n_clusters = levels.sizes[-2]

@@ -29,7 +29,7 @@ from xjax.train.parameters import (
 from xjax.train.state import StatePlan
 
 
-def described(
+def embed_descriptors(
   labels: Sequence[Label], run: Run, vocab: Vocabulary | Subwords
 ) -> np.ndarray:
   """Embeds the descriptors of new labels, float32 [len(labels), E]."""
@@ -57,7 +57,7 @@ def described(
   return rows
 
 
-def widened(
+def with_added_labels(
   params: nnx.State,
   before: int,  # number of labels that the model scores
   run: Run,
@@ -72,7 +72,7 @@ def widened(
   parents, but no other label reads a new label, so no other score changes.
   """
   model, folder = run.config.model, run.folder
-  rows = described(space.labels[before : space.n_inside], run, vocab)
+  rows = embed_descriptors(space.labels[before : space.n_inside], run, vocab)
   edges: dict[str, np.ndarray] = {}
   if model.reads_parents:
     edges = _wider_edges(space, model.hierarchy(run.label_space()))

@@ -11,13 +11,13 @@ from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import TreeData
+from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.data.label_trees.levels import LabelLevels, LevelsConfig
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.judge.predictions import labels_sha256
 from xjax.models.contract import Config, Run
-from xjax.models.features import SplitTexts, TextFeaturiser
+from xjax.models.features import DocumentTexts, TextFeaturiser
 from xjax.models.scorer import Scorer
 from xjax.models.stage import Stage
 
@@ -43,11 +43,11 @@ class RunLevels:
     # could give other clusters.
     if self.run.given.get(LEVELS) is not None:
       return self.run.given[LEVELS]
-    if LEVELS not in self.run.made:
+    if LEVELS not in self.run.cached_values:
       with Progress('building the label tree'):
         data = _tree_data(self.settings, self.run.config, corpus)
-        self.run.made[LEVELS] = self.settings.cut(data, self.path)
-    return self.run.made[LEVELS]
+        self.run.cached_values[LEVELS] = self.settings.cut(data, self.path)
+    return self.run.cached_values[LEVELS]
 
   def keep(self, corpus: Corpus) -> LabelLevels:
     """Returns the levels, as `of` does. They are saved if absent."""
@@ -135,15 +135,15 @@ def level_config(config: Config) -> Config:
 
 def _tree_data(
   levels: LevelsConfig, config: Config, corpus: Corpus
-) -> TreeData:
+) -> TreeInputs:
   split, space = corpus.splits[TRAIN], corpus.label_space
-  texts = Tfidf.fit(SplitTexts(split.documents), levels.tokens)
+  texts = Tfidf.fit(DocumentTexts(split.documents), levels.tokens)
   rows = TextFeaturiser(config.data, texts).in_chunks(
     Documents.of(split.documents), f'features of {split.name}'
   )
   workers = max(1, config.data.workers)
   documents = split.documents
-  return TreeData(
+  return TreeInputs(
     space, corpus.trained_gold, rows, documents, texts, config.seed, workers
   )
 

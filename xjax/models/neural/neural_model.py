@@ -33,7 +33,7 @@ from xjax.models.contract import (
   Config,
   Model,
   Run,
-  TrainedStage,
+  StageToTrain,
 )
 from xjax.models.neural.level_stages import RunLevels, saved_levels
 from xjax.models.neural.neural_plan import (
@@ -166,13 +166,13 @@ class NeuralModel(TextModelConfig, Model):
     params = read_params(folder.checkpoints, best, like)
     scorer.params, scorer.step = from_paths(like, params), best
     # Opening the run now needs no new programs.
-    run.made[_FITTED] = scorer
+    run.cached_values[_FITTED] = scorer
 
   def open(self, run: Run) -> Scorer:
     """Opens the checkpoint of run.step; None: the best, or else the newest."""
     # Only once: later calls read the files, as another process does.
-    if run.step is None and _FITTED in run.made:
-      return run.made.pop(_FITTED)
+    if run.step is None and _FITTED in run.cached_values:
+      return run.cached_values.pop(_FITTED)
     config, folder, space = run.config, run.folder, run.label_space()
     if config.data.tokens.dense:
       vocab = None
@@ -211,7 +211,7 @@ class NeuralModel(TextModelConfig, Model):
     params = saved_params(run.folder.checkpoints, self.steps(run)[0])
     return sum(x.size * x.dtype.itemsize for x in params.values())
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     return self.shortlist.trained_stages(config)
 
 

@@ -21,7 +21,7 @@ from xjax.networks.text_model import (
   initial_biases,
   smoothed_priors,
 )
-from xjax.train.batches.inputs import check_features, label_features
+from xjax.train.batches.inputs import check_vector_size, read_label_vectors
 from xjax.train.initial.encoder import (
   SOME_WORDS,
   check_encoder,
@@ -158,13 +158,13 @@ def check_vectors(
   dim = model.embedding.dim
   for split in corpus.splits.values():
     if split.features is not None:
-      check_features(split.features, dim)
+      check_vector_size(split.features, dim)
   if model.head.describes:
     space = corpus.label_space
     nodes = space.labels[: space.n_inside]
     if model.reads_parents:
       nodes = model.hierarchy(space).labels
-    label_features(nodes, config.data, dim, model.reads_parents)
+    read_label_vectors(nodes, config.data, dim, model.reads_parents)
 
 
 def check_hierarchy(model: TextModelConfig, space: LabelSpace) -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Float32
 import numpy as np
 
 from xjax.core.config_part import kinds
-from xjax.core.distributed import all_rows
+from xjax.core.distributed import gather_rows
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
 from xjax.core.progress import progress
 from xjax.core.ranking import Lists, Query
@@ -21,7 +21,7 @@ from xjax.data.documents import Documents
 from xjax.data.schema import LabelSpace
 from xjax.models.contract import Config, Run
 from xjax.models.explanations import BEYOND, LabelExplanations
-from xjax.models.neural.added_labels import widened
+from xjax.models.neural.added_labels import with_added_labels
 from xjax.models.scorer import Scorer
 from xjax.networks.batch import TokenBatch
 from xjax.networks.heads.chunks import row_spec
@@ -229,7 +229,7 @@ class NeuralScorer(Scorer):
   def with_labels(self, space: LabelSpace) -> 'NeuralScorer':
     if self.fixed_labels:
       return super().with_labels(space)
-    plan, params = widened(
+    plan, params = with_added_labels(
       self.params, self.n_labels, self.run, space, self.reader.vocab, self.mesh
     )
     n_labels = self.run.config.model.scored_labels(space)
@@ -261,7 +261,7 @@ class NeuralScorer(Scorer):
     vectors_ND = np.zeros((len(documents), self.vector_dim), np.float32)
     for batch in self.reader.batches(documents):
       # Every process gets the vectors of all documents, as with lists.
-      rows, (vectors_1BD,) = all_rows(
+      rows, (vectors_1BD,) = gather_rows(
         batch.doc_B, self.batch_vectors(batch)[None]
       )
       real = rows != PAD

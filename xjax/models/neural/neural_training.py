@@ -30,7 +30,7 @@ from xjax.models.neural.proposer import Proposer
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.batches.dense import TrainBatches
-from xjax.train.batches.inputs import label_features
+from xjax.train.batches.inputs import read_label_vectors
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.initial.descriptors import (
   descriptor_word_vectors,
@@ -41,7 +41,7 @@ from xjax.train.initial.descriptors import (
 )
 from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.label_vectors import start_label_vectors
-from xjax.train.initial.warm_start import WarmStarted, warm_start
+from xjax.train.initial.warm_start import LoadedParameters, warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.optimizer import make_optimizer, make_schedule
@@ -180,7 +180,7 @@ class NeuralTraining:
     # A warm start replaces words and the encoder, so it comes later.
     state, has_vector = start_words(state, model.embedding, vocab)
     state = start_encoder(state, model)
-    taken, space = WarmStarted(), self.corpus.label_space
+    taken, space = LoadedParameters(), self.corpus.label_space
     if source:
       state, taken = warm_start(state, source, space, vocab, self.levels)
     # The vectors of labels are trained on the encoder that the run starts with.
@@ -247,7 +247,7 @@ class NeuralTraining:
     parts = labels, nodes[n_labels:]
     # Without a vocabulary, the run reads vectors, of labels too.
     if vocab is None:
-      rows = label_features(
+      rows = read_label_vectors(
         nodes, self.config.data, reader.dim, model.reads_parents
       )
       return start_descriptors(state, rows[:n_labels], rows[n_labels:])

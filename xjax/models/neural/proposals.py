@@ -19,7 +19,7 @@ from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeInputs
 from xjax.data.schema import Corpus, Split
 from xjax.models.contract import Config, Run
 from xjax.models.linear.classifiers import PartFiles
@@ -72,7 +72,7 @@ def first_rows(
   split = corpus.splits[TRAIN]
   with Progress('vectors of train'):
     vectors_ND = scorer.vectors(Documents.of(split.documents))
-  data = TreeData(
+  data = TreeInputs(
     corpus.label_space,
     corpus.trained_gold,
     # The solver of trees reads only sparse rows.
@@ -136,7 +136,7 @@ def _read_nodes(path: pathlib.Path, n: int, n_nodes: int) -> np.ndarray:
 
 
 def fitted_rows(
-  data: TreeData,  # rows are vectors, float32 [N, D]
+  data: TreeInputs,  # rows are vectors, float32 [N, D]
   lists: TrainShortlists,  # of the documents, with clusters
 ) -> tuple[Float32[np.ndarray, 'L D'], Float32[np.ndarray, ' L']]:
   """Returns label rows and biases of linear classifiers with the squared hinge.

@@ -18,7 +18,7 @@ from xjax.core.types import PAD
 from xjax.data.config import TfidfConfig
 from xjax.data.label_trees.levels import LabelLevels, LevelsConfig
 from xjax.data.schema import Corpus
-from xjax.models.contract import Config, Model, Run, TrainedStage
+from xjax.models.contract import Config, Model, Run, StageToTrain
 from xjax.models.neural.level_stages import (
   COSTS,
   LEVEL,
@@ -29,7 +29,7 @@ from xjax.models.neural.level_stages import (
 )
 from xjax.models.neural.proposer import ClusterMap, Combination, Proposer
 from xjax.models.scorer import Scorer
-from xjax.models.stage import OtherRun, Stage, StageConfig
+from xjax.models.stage import FinishedRun, Stage, StageConfig
 from xjax.networks.heads.head import HeadConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.rows.storage import Storage
@@ -83,7 +83,7 @@ class ShortlistConfig(ConfigPart, abstract=True):
     """Returns shortlists without proposed nodes; None for all labels."""
     del corpus, run
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     del config
     return ()
 
@@ -193,8 +193,8 @@ class RunShortlist(RankedShortlist):
     self._source(run).copy()
     return run.open_stage(PROPOSER)
 
-  def _source(self, run: Run) -> OtherRun:
-    return OtherRun(self.workdir, run, PROPOSER, f'{FIELD}.workdir')
+  def _source(self, run: Run) -> FinishedRun:
+    return FinishedRun(self.workdir, run, PROPOSER, f'{FIELD}.workdir')
 
 
 def _tree_stage() -> StageConfig:
@@ -217,9 +217,9 @@ class StageShortlist(RankedShortlist):
   def fit_scorer(self, corpus: Corpus, run: Run) -> Scorer:
     return self._stage(run).train(corpus)
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     own = self.stage.run_config(config)
-    return (TrainedStage(own, PROPOSER),)
+    return (StageToTrain(own, PROPOSER),)
 
   def _stage(self, run: Run) -> Stage:
     return Stage(self.stage, run, PROPOSER, f'{FIELD}.stage')
@@ -316,12 +316,12 @@ class LevelShortlist(ShortlistConfig):
     clusters = ClusterMap.above_labels(levels)
     return Proposer(scorer, self.kept, clusters, hinged=first)
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     # The last size, or 0 if there is none.
     *_, size = 0, *self.levels.sizes
     if not size:
       return ()
-    return (TrainedStage(level_config(config), LEVEL, size),)
+    return (StageToTrain(level_config(config), LEVEL, size),)
 
   def _levels(self, run: Run) -> RunLevels:
     return RunLevels(self.levels, run, f'{FIELD}.levels')

@@ -36,7 +36,7 @@ _END = '\nend of trees\n'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RankerData:
+class RankerPairs:
   """Holds the pairs that a ranker learns from."""
 
   features_XF: Float32[np.ndarray, 'X F']
@@ -88,7 +88,7 @@ class BoostedTrees(ConfigPart):
       )
 
   def fit(
-    self, data: RankerData, seed: int, workers: int, between: Callable[[], Any]
+    self, data: RankerPairs, seed: int, workers: int, between: Callable[[], Any]
   ) -> 'BoostedRanker':
     """Trains a ranker, which does not depend on the number of threads.
 

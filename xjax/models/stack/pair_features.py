@@ -199,7 +199,7 @@ def _relatives(
     yield _best(pair, lists.find(keys)[0], len(label))
   # Siblings: pairs of labels with a common parent would be too many. So each
   # family keeps its two best children, of which one is not the label itself.
-  families = _Families.of(lists, labels.parents)
+  families = _BestChildren.of(lists, labels.parents)
   pair, parent = _expand(labels.parents, label)
   keys = document[pair] * lists.n_labels + parent
   scores = families.best_without(keys, label[pair])
@@ -225,7 +225,7 @@ def _best(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Families:
+class _BestChildren:
   """Holds the two best listed children of each parent, by document."""
 
   keys: np.ndarray  # int64 [families], document * L + parent, ascending
@@ -234,7 +234,7 @@ class _Families:
   second: np.ndarray  # float32 [families]; NaN if only one child is listed
 
   @classmethod
-  def of(cls, lists: ScoreLists, parents: Ragged) -> '_Families':
+  def of(cls, lists: ScoreLists, parents: Ragged) -> '_BestChildren':
     document, label = np.divmod(lists.keys, lists.n_labels)
     pair, parent = _expand(parents, label)
     keys = document[pair] * lists.n_labels + parent

@@ -18,13 +18,13 @@ from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
-from xjax.data.folds import Fold, make_folds, part_of
+from xjax.data.folds import Fold, make_folds, select_documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import Run
 from xjax.models.scorer import Scorer, documents_for
-from xjax.models.stack.boosted import RankerData
+from xjax.models.stack.boosted import RankerPairs
 from xjax.models.stack.pair_features import LabelFacts, feature_names
 from xjax.models.stack.proposers import ProposerConfig
 from xjax.models.stack.stack_pairs import (
@@ -91,7 +91,7 @@ class RankerTraining:
   def proposers(self) -> list[ProposerConfig]:
     return [self.run.config.model.proposers[number] for number in self.numbers]
 
-  def data(self, n_labels: int) -> RankerData:
+  def data(self, n_labels: int) -> RankerPairs:
     """Returns the pairs that the ranker learns from.
 
     The proposers that were trained on the whole split train score `n_labels`
@@ -110,7 +110,7 @@ class RankerTraining:
         'documents, or proposers that list more labels '
         '(config.model.proposers, depth)'
       )
-    return RankerData(features_XF, gold_X, names)
+    return RankerPairs(features_XF, gold_X, names)
 
   def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
     """Returns in how many documents the models of a fold have seen a label."""
@@ -173,7 +173,7 @@ class RankerTraining:
     member = train_proposer(stage, [whole], corpus())
     no_gold = Ragged.of([()] * len(rows))
     # Without gold, so that no list can depend on it.
-    part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
+    part = select_documents(self.corpus.splits[TRAIN], rows, no_gold)
     # As the split train, without which a corpus cannot be cut.
     parts = self.corpus.label_space, {TRAIN: part}, self.corpus.fingerprint
     part = stage.corpus(Corpus(*parts)).splits[TRAIN]

@@ -21,7 +21,7 @@ from xjax.models.contract import (
   Config,
   Model,
   Run,
-  TrainedStage,
+  StageToTrain,
   check_one_process,
 )
 from xjax.models.features import GIVE_ENCODER
@@ -146,7 +146,7 @@ class StackModel(Model):
     check_train_labels(corpus)
     self._check_folds(corpus)
     # What `fit` trains: the proposers whose checks have passed.
-    chosen = run.made[_CHOSEN] = []
+    chosen = run.cached_values[_CHOSEN] = []
     for number, proposer in enumerate(self.proposers):
       try:
         proposer_stage(run, number).check(corpus)
@@ -177,7 +177,7 @@ class StackModel(Model):
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     corpus = _remembering(corpus)
-    numbers = run.made.get(_CHOSEN, range(len(self.proposers)))
+    numbers = run.cached_values.get(_CHOSEN, range(len(self.proposers)))
     members: dict[str, Scorer] = {}
     done: list[Stage] = []
     for number in numbers:
@@ -220,9 +220,9 @@ class StackModel(Model):
     reader = RunWords(run.config.data)
     return StackScorer(pairs, ranker, reader, run.config.eval.batch_size)
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     return tuple(
-      TrainedStage(x.run_config(config), x.name) for x in self.proposers
+      StageToTrain(x.run_config(config), x.name) for x in self.proposers
     )
 
   def open_stages(self, run: Run) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from xjax.core.types import ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.label_tree import LabelTree, TreeData
+from xjax.data.label_trees.label_tree import LabelTree, TreeInputs
 from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run
 from xjax.models.features import (
@@ -82,7 +82,7 @@ class SparseModel(FeaturesModel, abstract=True):
 
   @abc.abstractmethod
   def build_tree(
-    self, data: TreeData, run: Run
+    self, data: TreeInputs, run: Run
   ) -> tuple[LabelTree, Matcher | None]:
     """Builds the tree of a model file, and what its labels also learn from."""
 
@@ -157,7 +157,7 @@ class SparseModel(FeaturesModel, abstract=True):
     return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
 
   def _train_and_save(
-    self, path: pathlib.Path, number: int, data: TreeData, run: Run
+    self, path: pathlib.Path, number: int, data: TreeInputs, run: Run
   ) -> None:
     parts = PartFiles(_parts_of(path))
     tree, weights = self.train_file(number, data, parts, run)
@@ -167,7 +167,7 @@ class SparseModel(FeaturesModel, abstract=True):
     logging.info('%s: %s; %s', path.name, tree, count)
 
   def train_file(
-    self, number: int, data: TreeData, parts: PartFiles, run: Run
+    self, number: int, data: TreeInputs, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:
     """Trains a tree and its weights; finished parts are read."""
     config = run.config
@@ -189,13 +189,13 @@ class SparseModel(FeaturesModel, abstract=True):
     return searches
 
 
-def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeData:
+def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeInputs:
   split, space = corpus.splits[TRAIN], corpus.label_space
   documents = Documents.of(split.documents)
   rows = featuriser.in_chunks(documents, f'features of {split.name}')
   # Only featurisers of texts have a function that computes features of texts.
   texts = getattr(featuriser, 'featurise', None)
-  return TreeData(space, corpus.trained_gold, rows, split.documents, texts)
+  return TreeInputs(space, corpus.trained_gold, rows, split.documents, texts)
 
 
 def _parts_of(path: pathlib.Path) -> pathlib.Path:

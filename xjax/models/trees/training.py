@@ -11,7 +11,7 @@ from scipy import sparse
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged, offsets_of
-from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeData
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, TreeInputs
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers, PartFiles, bias_of_last
 from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
@@ -36,7 +36,7 @@ def proposed_clusters(nodes_NK: np.ndarray) -> Matcher:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Task:
+class _ClassifierGroup:
   """Describes a few classifiers of one block that are trained together."""
 
   parent: int  # whose children the classifiers distinguish
@@ -45,7 +45,7 @@ class _Task:
 
 
 def fit_tree(
-  data: TreeData,  # rows with sorted indices; may have labels beyond the tree's
+  data: TreeInputs,  # with sorted indices; may have labels beyond the tree's
   tree: LabelTree,
   solver: Solver,
   parts: PartFiles,
@@ -75,7 +75,7 @@ def fit_tree(
   parts.begin(first_child=tree.first_child, label=tree.label)
   local = threading.local()
 
-  def run(task: _Task) -> Classifiers:
+  def run(task: _ClassifierGroup) -> Classifiers:
     # A workspace is large, so each thread keeps one for all its tasks.
     if not hasattr(local, 'workspace'):
       local.workspace = Workspace(rows.shape[1])
@@ -176,8 +176,8 @@ def _whole_blocks(
 
 def _run_all(
   pool: concurrent.futures.Executor,
-  run: Callable[[_Task], Classifiers],
-  tasks: Sequence[_Task],
+  run: Callable[[_ClassifierGroup], Classifiers],
+  tasks: Sequence[_ClassifierGroup],
   seen_by: Ragged,
 ) -> list[Classifiers]:
   """Runs tasks, largest first, and returns results in the order of `tasks`."""
@@ -191,7 +191,7 @@ def _run_all(
   return [futures[at].result() for at in range(len(tasks))]
 
 
-def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
+def _parts(tree: LabelTree) -> Iterator[list[_ClassifierGroup]]:
   """Yields all tasks, grouped into parts, in the order of nodes.
 
   A block of at most _PART classifiers is in one part, together with other such
@@ -199,7 +199,7 @@ def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
   parts contain no other block.
   """
   long, starts = tree.degree > _PART, set(tree.levels.tolist())
-  part: list[_Task] = []
+  part: list[_ClassifierGroup] = []
   for task in _tasks(tree):
     if part:
       full = part[-1].last - part[0].first >= _PART
@@ -215,11 +215,11 @@ def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
     yield part
 
 
-def _tasks(tree: LabelTree) -> Iterator[_Task]:
+def _tasks(tree: LabelTree) -> Iterator[_ClassifierGroup]:
   for parent in tree.inner.tolist():
     last = int(tree.first_child[parent + 1])
     for first in range(int(tree.first_child[parent]), last, WIDTH):
-      yield _Task(parent, first, min(first + WIDTH, last))
+      yield _ClassifierGroup(parent, first, min(first + WIDTH, last))
 
 
 def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
@@ -244,10 +244,10 @@ def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
 
 
 def _solve(
-  data: TreeData,
+  data: TreeInputs,
   documents: Ragged,
   seen_by: Ragged,
-  task: _Task,
+  task: _ClassifierGroup,
   solver: Solver,
   workspace: Workspace,
 ) -> Classifiers:

@@ -16,11 +16,11 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_tree import (
   LabelTree,
   TreeConfig,
-  TreeData,
+  TreeInputs,
   complete_tree,
 )
 from xjax.data.schema import Corpus
-from xjax.models.contract import Config, Run, TrainedStage
+from xjax.models.contract import Config, Run, StageToTrain
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.trees.sparse_model import SparseModel, SparseTrain
@@ -104,11 +104,11 @@ class TreeModel(SparseModel):
     encoder = run.open_stage(ENCODER) if self.vectors.stages else None
     return self.vectors.joined(texts, encoder)
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     return self.vectors.trained_stages(config)
 
   def build_tree(
-    self, data: TreeData, run: Run
+    self, data: TreeInputs, run: Run
   ) -> tuple[LabelTree, Matcher | None]:
     matched, link = run.config.train.matched, self.link(run.config)
     with Progress('building the label tree'):
@@ -137,6 +137,6 @@ class LinearModel(SparseModel):
   trained_by = LinearTrain
   chained = False
 
-  def build_tree(self, data: TreeData, run: Run) -> tuple[LabelTree, None]:
+  def build_tree(self, data: TreeInputs, run: Run) -> tuple[LabelTree, None]:
     n_labels = data.space.n_trained
     return complete_tree(n_labels, max(2, n_labels)), None

@@ -12,7 +12,12 @@ from xjax.core.ranking import Lists, Query, best_cells, listed_cells
 from xjax.core.types import AS_LOGITS, ScoreKind
 from xjax.data.documents import Documents
 from xjax.models.features import FeatureScorer, Featuriser
-from xjax.models.trees.tree_search import Link, SearchResult, Squash, TreeSearch
+from xjax.models.trees.tree_search import (
+  Link,
+  LogSigmoid,
+  SearchResult,
+  TreeSearch,
+)
 
 _DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
 
@@ -95,12 +100,12 @@ class TreeScorer(FeatureScorer):
       keys_GBK = _logits(keys_GBK)
     return ids_GBK, keys_GBK.astype(np.float32)
 
-  def squash(self, query: Query) -> Squash | None:
+  def squash(self, query: Query) -> LogSigmoid | None:
     """Returns what turns scores into log probabilities, if they must be."""
     if query.weights is None or self._link is Link.SIGMOID:
       return None
     is_margin = self.score_kind is ScoreKind.MARGIN
-    return Squash(*(query.weights.sigmoid if is_margin else AS_LOGITS))
+    return LogSigmoid(*(query.weights.sigmoid if is_margin else AS_LOGITS))
 
   def _search_tree(
     self,
@@ -108,7 +113,7 @@ class TreeScorer(FeatureScorer):
     rows: sparse.csr_array,
     k: int,
     logs: Sequence[np.ndarray | None],
-    squash: Squash | None,
+    squash: LogSigmoid | None,
   ) -> list[SearchResult]:
     width = None if self._exact else self._beam
     # Documents are independent, so the number of threads changes no list.
@@ -164,7 +169,7 @@ def combine_trees(
   k: int,
   n_labels: int,
   logs: Sequence[Float64[np.ndarray, ' L'] | None],  # added to combined scores
-  squash: Squash | None,  # applied to combined scores before logs are added
+  squash: LogSigmoid | None,  # applied to combined scores before logs are added
 ) -> list[tuple[np.ndarray, np.ndarray]]:
   """Combines the results of several trees into lists of the k best labels.
 
@@ -219,7 +224,7 @@ def _best(
   cells: np.ndarray,
   means: np.ndarray,
   log_weights_L: np.ndarray | None,
-  squash: Squash | None,
+  squash: LogSigmoid | None,
   n: int,
   n_labels: int,
   k: int,

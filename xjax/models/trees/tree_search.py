@@ -71,7 +71,7 @@ class SearchResult:
   Labels are sorted by descending key, then by ascending label. Where labels run
   out, ids are PAD, and keys and scores are -inf. Exact search counts the nodes
   of its first beam twice in `opened`. The children of nodes that an earlier
-  search has opened were not scored again (OpenNodes).
+  search has opened were not scored again (NodeOpener).
   """
 
   ids: np.ndarray  # int32 [N, K]
@@ -97,7 +97,7 @@ class SearchResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class Squash:
+class LogSigmoid:
   """Turns scores into log probabilities, log sigmoid(a * score + b)."""
 
   a: float  # above 0
@@ -109,7 +109,7 @@ class Squash:
     return -np.logaddexp(0, -self.a * scores - self.b)
 
 
-_UNUSED_SQUASH = Squash(1.0, 0.0)
+_UNUSED_SQUASH = LogSigmoid(1.0, 0.0)
 
 
 class TreeSearch:
@@ -145,14 +145,14 @@ class TreeSearch:
     rows: sparse.csr_array,  # float32 [N, D]
     k: int,
     logs: Sequence[Float64[np.ndarray, ' L'] | None],  # -inf excludes a label
-    squash: Squash | None,  # applied to scores before logs are added
+    squash: LogSigmoid | None,  # applied to scores before logs are added
     width: int | None,  # of the beam; None for an exact search
   ) -> list[SearchResult]:
     """Returns the best labels of documents, for each array of log weights."""
     search = self.exact
     if width is not None:
       search = functools.partial(self.beam, width=width)
-    nodes = OpenNodes.root(self, rows)
+    nodes = NodeOpener.root(self, rows)
     return [
       search(rows, k, log_weights_L=log_weights_L, squash=squash, nodes=nodes)
       for log_weights_L in logs
@@ -201,8 +201,8 @@ class TreeSearch:
     k: int,
     width: int,  # nodes to open at each depth
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
-    squash: Squash | None = None,
-    nodes: 'OpenNodes | None' = None,
+    squash: LogSigmoid | None = None,
+    nodes: 'NodeOpener | None' = None,
   ) -> SearchResult:
     """Returns the best labels by opening the best nodes of each depth.
 
@@ -210,7 +210,7 @@ class TreeSearch:
     earlier searches have opened; None starts at the root.
     """
     floors = np.full(rows.shape[0], -np.inf)
-    nodes = nodes or OpenNodes.root(self, rows)
+    nodes = nodes or NodeOpener.root(self, rows)
     return self._run(k, width, floors, log_weights_L, squash, nodes)
 
   def exact(
@@ -218,11 +218,11 @@ class TreeSearch:
     rows: sparse.csr_array,
     k: int,
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
-    squash: Squash | None = None,
-    nodes: 'OpenNodes | None' = None,
+    squash: LogSigmoid | None = None,
+    nodes: 'NodeOpener | None' = None,
   ) -> SearchResult:
     """Returns the k best of all labels. The arguments are as in beam."""
-    nodes = nodes or OpenNodes.root(self, rows)
+    nodes = nodes or NodeOpener.root(self, rows)
     if not self._inner[1:].any():  # opening the root scores all labels
       return self.beam(rows, k, 1, log_weights_L, squash, nodes)
     # A wider first beam gives a higher floor, and so fewer nodes in the second.
@@ -239,8 +239,8 @@ class TreeSearch:
     width: int,  # the most nodes that are opened at each depth
     floors: np.ndarray,  # no node with a lower bound is opened
     log_weights_L: np.ndarray | None,
-    squash: Squash | None,
-    nodes: 'OpenNodes',
+    squash: LogSigmoid | None,
+    nodes: 'NodeOpener',
   ) -> SearchResult:
     tree = self.tree
     weights = self._even
@@ -289,7 +289,7 @@ class TreeSearch:
     return children
 
 
-class OpenNodes:
+class NodeOpener:
   """Opens nodes of a tree for documents, each node once for each document.
 
   Making it scores the children of the first nodes: all labels if there is one.

@@ -137,7 +137,7 @@ def _log_sigmoid(z):
 def open_next(
   tree: tuple,  # first_child, label, whether a node has children
   weights: tuple,  # logs of labels, and the largest below each node
-  squash: tuple,  # whether to squash, and the numbers a and b of Squash
+  squash: tuple,  # whether to squash, and the numbers a and b of LogSigmoid
   limits: tuple,  # the most nodes per document, and float64 [N] floors
   opened: tuple,  # see the module's docstring; `children` is the last array
   lists: tuple,  # the arrays of SearchResult

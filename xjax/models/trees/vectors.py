@@ -16,9 +16,9 @@ from xjax.core.config_part import POSITIVE, ConfigPart, field, kinds_that
 from xjax.core.errors import ConfigError
 from xjax.data.documents import Documents
 from xjax.data.schema import Corpus
-from xjax.models.contract import Config, Model, Run, Scorer, TrainedStage
+from xjax.models.contract import Config, Model, Run, Scorer, StageToTrain
 from xjax.models.features import Featuriser, TextFeaturiser
-from xjax.models.stage import OtherRun, Stage, StageConfig
+from xjax.models.stage import FinishedRun, Stage, StageConfig
 
 ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
 _FIELD = 'config.model.vectors.workdir'
@@ -51,7 +51,7 @@ class VectorsConfig(ConfigPart, abstract=True):
   def fitted(self, corpus: Corpus, run: Run) -> Scorer | None:
     """Returns the neural model of the vectors, if any, trained if absent."""
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     del config
     return ()
 
@@ -107,8 +107,8 @@ class RunVectors(VectorsConfig):
     self._source(run).copy()
     return run.open_stage(ENCODER)
 
-  def _source(self, run: Run) -> OtherRun:
-    return OtherRun(self.workdir, run, ENCODER, _FIELD)
+  def _source(self, run: Run) -> FinishedRun:
+    return FinishedRun(self.workdir, run, ENCODER, _FIELD)
 
 
 @dataclasses.dataclass
@@ -141,9 +141,9 @@ class StageVectors(VectorsConfig):
   def fitted(self, corpus: Corpus, run: Run) -> Scorer:
     return self._stage(run).train(corpus)
 
-  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+  def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     own = self.stage.run_config(config)
-    stage = TrainedStage(own, ENCODER)
+    stage = StageToTrain(own, ENCODER)
     if not self.labels:  # only the levels above the labels are trained
       (stage,) = own.model.trained_stages(own)
     return (stage._replace(name=ENCODER),)

@@ -133,7 +133,7 @@ class Bert(Transformer):
     rngs: nnx.Rngs,
   ):
     super().__init__(architecture, config, dtype=dtype)
-    self.embeddings = _Embeddings(architecture, config.dropout, rngs)
+    self.embeddings = _BertEmbeddings(architecture, config.dropout, rngs)
     self.layers = nnx.List(
       Layer(Attention, architecture, config, rngs)
       for _ in range(architecture.layers)
@@ -192,7 +192,7 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
   return places_1T - lax.cummax(first, axis=1)
 
 
-class _Embeddings(nnx.Module):
+class _BertEmbeddings(nnx.Module):
   """Computes dropout(norm(word[token] + position[place] + type[0]))."""
 
   def __init__(

@@ -74,7 +74,7 @@ class XLNet(Transformer):
   ):
     super().__init__(architecture, config, dtype=dtype)
     self.rate = config.dropout
-    self.embeddings = _Embeddings(architecture, rngs)
+    self.embeddings = _XLNetEmbeddings(architecture, rngs)
     self.layers = nnx.List(
       Layer(RelativeAttention, architecture, config, rngs, config.dropout)
       for _ in range(architecture.layers)
@@ -119,7 +119,7 @@ def relative_positions(tokens: int, dim: int) -> Float32[Array, 'offsets D']:
   return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
 
 
-class _Embeddings(nnx.Module):
+class _XLNetEmbeddings(nnx.Module):
   """Holds the word table, under the path that it has in Bert as well."""
 
   def __init__(self, architecture: XLNetArchitecture, rngs: nnx.Rngs) -> None:

@@ -29,7 +29,7 @@ from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads.cascade_level import (
   ClusterLevel,
-  Reading,
+  LevelProjection,
   draw_rows,
   first_biases,
   joined_layers,
@@ -161,7 +161,7 @@ class CascadeFeatures:
   kept: tuple[jax.Array, ...]  # for each level, bool [B, clusters]
 
 
-class LabelRows(Head):
+class LabelRowsHead(Head):
   """Scores labels by the rows of another head, for the loss of that head."""
 
   def __init__(self, head: Head):
@@ -192,7 +192,7 @@ class Cascade(Head):
     self.weights = _each(config.weights, n + 1)
     sizes = _each(config.parts, n + 1), _each(config.hidden, n + 1)
     readings = [
-      Reading(inputs.dim, inputs.joined, part, hidden, rate, rngs=rngs)
+      LevelProjection(inputs.dim, inputs.joined, part, hidden, rate, rngs=rngs)
       for part, hidden, rate in zip(*sizes, _each(config.dropout, n + 1))
     ]
     *cluster_biases, bias_L = first_biases(levels, inputs.bias_L)
@@ -307,7 +307,7 @@ class Cascade(Head):
     gold_BA = _is_in(ids_BA, gold[-1])
     shortlist = Shortlist(ids_BA, gold_BA)
     last_BD = self.reading(document_BX, rngs)
-    rows = LabelRows(self), last_BD, shortlist, mask_B
+    rows = LabelRowsHead(self), last_BD, shortlist, mask_B
     return total + self.weights[-1] * shortlist_loss(*rows, loss, weights)
 
   def _gold(self, positives_BP: jax.Array) -> list[jax.Array]:

@@ -15,7 +15,7 @@ from xjax.networks.heads.head import Frozen, normal
 from xjax.networks.heads.ova import scores
 
 
-class Reading(nnx.Module):
+class LevelProjection(nnx.Module):
   """Computes the features that the rows of a level read."""
 
   def __init__(
@@ -57,7 +57,7 @@ class ClusterLevel(nnx.Module):
 
   def __init__(
     self,
-    reading: Reading,
+    reading: LevelProjection,
     levels: LabelLevels,
     level: int,
     bias: np.ndarray,

@@ -93,7 +93,7 @@ def shard_rows(rows: Any, n_labels: int) -> int:
   return min(per_shard, n_labels)
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
   """Stands for consecutive rows of a shard."""
 
   start: jax.Array  # int32, counted in the shard
@@ -118,7 +118,7 @@ class Span(NamedTuple):
 
 
 def scan_chunks(
-  body: Callable[[Any, Span], Any],
+  body: Callable[[Any, RowSpan], Any],
   carry: Any,
   rows: int,
   chunk: int,
@@ -135,13 +135,13 @@ def scan_chunks(
   for first, count, size in parts if rest else parts[:1]:
 
     def step(i: jax.Array, carry: Any, first=first, size=size) -> Any:
-      return body(carry, Span(first + i * size, size))
+      return body(carry, RowSpan(first + i * size, size))
 
     if used is not None:
       # Loops skip chunks without copies of the carry, unlike lax.cond.
       count = jnp.clip(-(-(used - first) // size), 0, count)
     elif count == 1:
-      carry = body(carry, Span(jnp.int32(first), size))
+      carry = body(carry, RowSpan(jnp.int32(first), size))
       continue
     carry = lax.fori_loop(0, count, step, carry)
   return carry
@@ -155,7 +155,7 @@ def chunk_size(rows: int, chunk: int) -> int:
   return min(chunk, rows, -(-even // 16) * 16)
 
 
-class Picked(NamedTuple):
+class PickedRows(NamedTuple):
   """Stands for rows of a shard that are not consecutive.
 
   Numbers beyond the shard are no row: any row is read, and nothing is written.
@@ -196,7 +196,7 @@ class Picked(NamedTuple):
 _ASCENDING = {'indices_are_sorted': True, 'unique_indices': True}
 
 
-def labels(rows: Any, axes: Sequence[str], span: Span) -> jax.Array:
+def labels(rows: Any, axes: Sequence[str], span: RowSpan) -> jax.Array:
   """Returns the label indices of a chunk of this shard, int32 [C].
 
   `axes` are the mesh axes over which label rows are divided.

@@ -97,7 +97,7 @@ def shortlist_loss(
   return loss_over(ListedLabels, head, features, asked, loss, weights)
 
 
-class Places(NamedTuple):
+class ShortlistRows(NamedTuple):
   """Says where a device has the rows of labels."""
 
   row_BA: jax.Array  # int32, counted in the shard, 0 where own_BA is False
@@ -119,13 +119,15 @@ class Places(NamedTuple):
     return jax.tree.map(add, sums, new)
 
 
-def places_of(ids_BA: Int32[Array, 'B A'], rows: Any, head: Head) -> Places:
+def places_of(
+  ids_BA: Int32[Array, 'B A'], rows: Any, head: Head
+) -> ShortlistRows:
   """Finds the rows of labels on this device, from its shard of rows."""
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   row_BA = ids_BA - lax.axis_index(head.axes) * per_shard
   own_BA = (row_BA >= 0) & (row_BA < per_shard)
   own_BA &= _scored(ids_BA, head.n_labels)
-  return Places(jnp.where(own_BA, row_BA, 0), own_BA)
+  return ShortlistRows(jnp.where(own_BA, row_BA, 0), own_BA)
 
 
 def _scored(ids_BA: jax.Array, n_labels: int) -> jax.Array:
@@ -146,9 +148,9 @@ def shortlist_terms(
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
   """Computes the loss of labels that documents need not share, summed.
 
-  For a chunk of labels, the results are those of AllLabels.terms. Logits are
-  -inf for entries without a label, and finite for gold labels. Weights are 1
-  where None. A normalised loss, whose normaliser is known, uses only those of
+  For a chunk of labels, the results are those of AllLabelsPass.terms. Logits
+  are -inf for entries without a label, and finite for gold labels. Weights are
+  1 where None. A normalised loss, whose normaliser is known, uses only those of
   gold labels, and sums over labels.
   """
   if loss.normalised:
@@ -223,7 +225,7 @@ class ListedLabels(ShortlistPass):
     own_BA = places.own_BA & mask_B[:, None]
     if (learns_R := parts.learns()) is not None:
       own_BA &= learns_R[places.row_BA]
-    self.places = Places(places.row_BA, own_BA)
+    self.places = ShortlistRows(places.row_BA, own_BA)
     self.gold_BA = shortlist.gold_BA & own_BA
     weights = self.places.cut(weights)
     self.weights_BA = entry_weights(weights, self.gold_BA, shortlist)
@@ -233,7 +235,7 @@ class ListedLabels(ShortlistPass):
       chunks.scan_chunks, rows=own_BA.shape[1], chunk=head.chunk
     )
 
-  def place(self, span: chunks.Span) -> Places:
+  def place(self, span: chunks.Span) -> ShortlistRows:
     return _cut(self.places, span)
 
   def masked(self, logits_BA: jax.Array, span: chunks.Span) -> tuple[Any, ...]:

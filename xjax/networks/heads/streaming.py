@@ -51,7 +51,7 @@ def head_loss(
   labels count equally.
   """
   batch = positives_BP, mask_B
-  summed = loss_over(AllLabels, head, features, batch, loss, weights)
+  summed = loss_over(AllLabelsPass, head, features, batch, loss, weights)
   return summed / labels_per_loss(loss, head.n_labels)
 
 
@@ -65,7 +65,7 @@ def loss_over(
 ) -> Float32[Array, '']:
   """Computes the loss over all labels or over shortlists, as `kind` says.
 
-  kind(parts, weights, *batch) makes the AllLabels or ListedLabels of a shard.
+  kind(parts, weights, *batch) makes a shard's AllLabelsPass or ListedLabels.
   `batch` has gold labels or shortlists, and the mask of documents.
   """
   graphdef, rows, shared = split_head(head)
@@ -171,7 +171,7 @@ def normalised_loss(
   return loss.with_normaliser(log_B, lax.psum(sums.gold_B, axes))
 
 
-class AllLabels:
+class AllLabelsPass:
   """The loss over all labels of a shard, in chunks of consecutive rows."""
 
   def __init__(

@@ -29,7 +29,7 @@ from xjax.networks.heads.chunks import (
   with_gradients,
 )
 from xjax.networks.heads.head import Frozen, Head
-from xjax.networks.heads.shortlist import ListedLabels, Places, places_of
+from xjax.networks.heads.shortlist import ListedLabels, ShortlistRows, places_of
 from xjax.networks.heads.streaming import pulled_loss
 from xjax.networks.rows.fused import RowUpdate, StepScalars, distinct_rows
 from xjax.networks.rows.update import FusedRowsConfig, RowGradient, Slots
@@ -102,14 +102,14 @@ def _shard_step(graphdef, loss, rule, arrays, shared, features):
   if DATA not in head.axes:
     row_X = lax.all_gather(row_X, DATA, tiled=True)
   capacity = min(row_X.size, chunks.shard_rows(rows, head.n_labels))
-  picked = chunks.Picked(distinct_rows(row_X, capacity, per_shard)[0])
+  picked = chunks.PickedRows(distinct_rows(row_X, capacity, per_shard)[0])
   gathered = picked.cut(rows)
   # The constructor cuts weights by rows of the shard; only then do places count
   # in the gathered rows.
   labels = ListedLabels(parts, weights, shortlist, mask_B)
   # row_C is ascending, so a binary search finds the gathered row of each entry.
   at_BA = jnp.searchsorted(picked.row_C, row_BA)
-  labels.places = Places(
+  labels.places = ShortlistRows(
     jnp.where(places.own_BA, at_BA, 0), labels.places.own_BA
   )
   total, d_rows, *gradients = pulled_loss(
@@ -130,7 +130,7 @@ def _step_rows(
   d_rows: nnx.State,
   slots: Slots,
   scalars: StepScalars,
-  picked: chunks.Picked,
+  picked: chunks.PickedRows,
 ) -> tuple[nnx.State, Slots]:
   frozen, trained = nnx.split_state(gathered, Frozen, ...)
   leaves, structure = jax.tree.flatten(trained)

@@ -43,7 +43,7 @@ from xjax.networks.heads.shortlist import (
   shortlist_lengths,
 )
 from xjax.networks.heads.streaming import (
-  AllLabels,
+  AllLabelsPass,
   labels_per_loss,
   normalised_loss,
 )
@@ -154,7 +154,7 @@ def _shard_step(
   documents = document_BD, asked, mask_B
   all_BD, *batch = chunks.all_documents(documents, head.axes)
   listed = isinstance(asked, Shortlist)
-  kind = _DistinctLabels if listed else AllLabels
+  kind = _DistinctLabels if listed else AllLabelsPass
   labels = kind(parts, weights, *batch)
   # As head_loss divides after its sum; here before the rows change. Shortlists
   # are divided in `terms`.
@@ -216,9 +216,9 @@ class _DistinctLabels(ShortlistPass):
       chunks.scan_chunks, rows=capacity, chunk=head.chunk, used=used
     )
 
-  def place(self, span: chunks.Span) -> chunks.Picked:
+  def place(self, span: chunks.Span) -> chunks.PickedRows:
     row_C = lax.dynamic_slice_in_dim(self.row_Y, *span)
-    return chunks.Picked(row_C)
+    return chunks.PickedRows(row_C)
 
   def masked(self, logits_BC: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
     marks_BC, weights_BC = jax.tree.map(

@@ -97,7 +97,7 @@ def _round_fraction(values, random, bits) -> Float32[Array, '...']:
   return lax.bitcast_convert_type(rounded, jnp.float32)
 
 
-Rows = Mapping[str, jax.Array]
+StoredRows = Mapping[str, jax.Array]
 
 
 class Storage(enum.Enum):
@@ -153,7 +153,7 @@ def encode_weights(
       return {'kernel': bits_CD, 'exponent': exponent_C}
 
 
-def decode_weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
+def decode_weights(rows: StoredRows, dtype: DTypeLike) -> Float[Array, 'C D']:
   """Converts the arrays of encode_weights back to weights."""
   if 'exponent' not in rows:
     return rows['kernel'].astype(dtype)

@@ -22,8 +22,8 @@ from xjax.report.figures.plots import (
   reliability_diagram,
   system_colours,
 )
-from xjax.report.page.page import Block, Picture, Text
-from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
+from xjax.report.page.page import Block, Paragraph, Picture
+from xjax.report.runs import Estimate, JudgedRun, SystemRuns, group_metrics
 from xjax.report.tables.metrics import intervals_of
 from xjax.run.judging import tunes_threshold
 
@@ -64,14 +64,14 @@ def _alt(title: str, parts: Iterable[str]) -> str:
   return f'{title}. {"; ".join(parts)}'
 
 
-def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
+def binned_f1(groups: Sequence[SystemRuns], k: int, protocol: str) -> Block:
   """Draws macro-F1 at k by training frequency, with intervals if available."""
   masks = in_bins(groups[0].first.predictions.train_counts)
   sizes = {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
   metrics = [f'macro-F1@{k}[{name}]' for name in sizes]
   bars = [_bars(group, metrics, protocol) for group in groups]
   if not any(np.isfinite(bar.heights).any() for bar in bars):
-    return Text(
+    return Paragraph(
       'Macro-F1 by training frequency is not among these metrics; it needs '
       'training labels.'
     )
@@ -99,7 +99,7 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
   )
 
 
-def _bars(group: Group, metrics: Sequence[str], protocol: str) -> Bars:
+def _bars(group: SystemRuns, metrics: Sequence[str], protocol: str) -> Bars:
   values = group_metrics(group, protocol)[ALL]
   ends = intervals_of(group.first.metrics, protocol).get(ALL, {})
   rows = []
@@ -113,12 +113,12 @@ def _bars(group: Group, metrics: Sequence[str], protocol: str) -> Bars:
   return Bars(group.name, *np.asarray(rows, np.float64).reshape(-1, 3).T)
 
 
-def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
+def reliability_blocks(groups: Sequence[SystemRuns]) -> list[Block]:
   """Draws reliability diagrams, and explains why a system has no diagram."""
   diagrams = {group.name: _diagrams(group.first) for group in groups}
   drawn = {name: kinds for name, kinds in diagrams.items() if kinds}
   blocks: list[Block] = [
-    Text(
+    Paragraph(
       f'{group.name}: no reliability diagram, because its scores are '
       f'uncalibrated {group.first.predictions.score_kind.value}s, which do not '
       'tell how probable a label is.'
@@ -164,7 +164,7 @@ def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
   return {kind: diagram for kind, diagram in diagrams.items() if diagram}
 
 
-def learning_curves(groups: Sequence[Group]) -> Block:
+def learning_curves(groups: Sequence[SystemRuns]) -> Block:
   """Draws the loss, and the metric that chooses the checkpoint, over steps."""
   runs = [(g.name, run) for g in groups for run in g.runs if run.history]
   losses = [_history(name, run, 'train', _loss) for name, run in runs]
@@ -178,7 +178,7 @@ def learning_curves(groups: Sequence[Group]) -> Block:
     if lines := [line for line in lines if len(line.x)]:
       svgs.append(line_plot(title, 'step', unit, lines, names))
   if not svgs:
-    return Text(
+    return Paragraph(
       'There are no learning curves, because none of these runs has a '
       'metrics.jsonl.'
     )
@@ -228,7 +228,7 @@ def _history(
   return Line(name, points_N2[:, 0], points_N2[:, 1])
 
 
-def rank_curves(groups: Sequence[Group]) -> Picture:
+def rank_curves(groups: Sequence[SystemRuns]) -> Picture:
   """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2."""
   names, svgs = [group.name for group in groups], []
   runs = [[_rank_curves(r.predictions) for r in g.runs] for g in groups]

@@ -27,7 +27,7 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
-class Text:
+class Paragraph:
   """Holds a paragraph, or a command that is shown in a fixed-width font."""
 
   text: str
@@ -35,13 +35,13 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fold:
+class Collapsible:
   title: str
   blocks: Sequence['Block']
   open: bool = False
 
 
-Block = Table | Picture | Text | Fold
+Block = Table | Picture | Paragraph | Collapsible
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,10 +143,10 @@ def _html(block: Block) -> str:
       return html_table(block)
     case Picture():
       return _html_picture(block)
-    case Text():
+    case Paragraph():
       tag = 'pre' if block.command else 'p'
       return f'<{tag}>{escape(block.text)}</{tag}>'
-    case Fold():
+    case Collapsible():
       state = ' open' if block.open else ''
       return (
         f'<details{state}>\n<summary>{escape(block.title)}</summary>\n'
@@ -183,13 +183,13 @@ def _markdown_blocks(block: Block, level: int) -> Iterator[str]:
   match block:
     case Table():
       yield markdown_table(block)
-    case Text():
+    case Paragraph():
       yield (
         f'    {block.text}' if block.command else escape_markdown(block.text)
       )
     case Picture():
       yield f'*Picture, in the HTML report:* {escape_markdown(block.alt)}'
-    case Fold():
+    case Collapsible():
       yield f'{"#" * level} {escape_markdown(block.title)}'
       for inner in block.blocks:
         yield from _markdown_blocks(inner, level + 1)

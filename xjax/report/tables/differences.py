@@ -9,8 +9,8 @@ from typing import Any
 from xjax.core.atomic import write_json
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
-from xjax.judge.metrics.metric import is_weighed
-from xjax.report.comparison import Compared, SeedEstimate
+from xjax.judge.metrics.metric import uses_propensities
+from xjax.report.comparison import RunComparison, SeedEstimate
 from xjax.report.table import MISSING, Cell, Table, number_cell, plain_text
 from xjax.report.terminal.judgement import recall_lines
 
@@ -18,7 +18,7 @@ from xjax.report.terminal.judgement import recall_lines
 _STARS = ((0.01, '**'), (0.05, '*'))
 
 
-def comparison_text(compared: Compared) -> str:
+def comparison_text(compared: RunComparison) -> str:
   """Returns the tables and remarks of a comparison as text."""
   base = compared.groups[0].name
   first = compared.tested[base]
@@ -34,7 +34,7 @@ def comparison_text(compared: Compared) -> str:
   return '\n\n'.join([heading, *tables, '\n'.join(_remarks(compared))])
 
 
-def _tables(compared: Compared) -> dict[str, Table]:
+def _tables(compared: RunComparison) -> dict[str, Table]:
   base, results = compared.groups[0].name, compared.comparison
   tables = {
     '': difference_table(results.differences, base),
@@ -46,7 +46,7 @@ def _tables(compared: Compared) -> dict[str, Table]:
   return {k: table for k, table in tables.items() if table.rows or not k}
 
 
-def _remarks(compared: Compared) -> Iterator[str]:
+def _remarks(compared: RunComparison) -> Iterator[str]:
   plan = compared.plan
   yield (
     f'95% intervals are by paired bootstrap over documents with '
@@ -80,9 +80,9 @@ def _remarks(compared: Compared) -> Iterator[str]:
   yield from _why_missing(compared.comparison.differences)
 
 
-def _weight_remarks(compared: Compared) -> Iterator[str]:
+def _weight_remarks(compared: RunComparison) -> Iterator[str]:
   """Yields a line about the label weights, if a metric depends on them."""
-  if any(map(is_weighed, compared.plan.metrics)):
+  if any(map(uses_propensities, compared.plan.metrics)):
     if any(run.weight_of for run in compared.groups[0].runs):
       yield 'label weights are from --inv_prop'
     else:
@@ -184,13 +184,13 @@ def _p(value: float | None) -> Cell:
   return Cell('< 0.0001' if value < 5e-5 else f'{value:.4f}', value)
 
 
-def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
+def save_comparison(compared: RunComparison, folder: str | os.PathLike) -> None:
   """Writes comparison.json to a folder."""
   path = pathlib.Path(os.path.expanduser(folder)) / 'comparison.json'
   write_json(path, comparison_json(compared))
 
 
-def comparison_json(compared: Compared) -> dict[str, Any]:
+def comparison_json(compared: RunComparison) -> dict[str, Any]:
   """Returns the comparison as JSON values: settings, systems and tables."""
   first = compared.tested[compared.groups[0].name]
   return {

@@ -9,8 +9,8 @@ from xjax.judge.criteria import main_metrics
 from xjax.judge.judge import INTERVALS, LISTS, NOTES, PROTOCOL, SEARCH
 from xjax.judge.metrics.metric import TUNED
 from xjax.judge.metrics.slices import ALL
-from xjax.report.page.page import Fold
-from xjax.report.runs import Estimate, Group, group_metrics, protocols
+from xjax.report.page.page import Collapsible
+from xjax.report.runs import Estimate, SystemRuns, group_metrics, protocols
 from xjax.report.table import (
   MISSING,
   Cell,
@@ -28,7 +28,7 @@ Slices = Mapping[str, Values]
 # Slice -> metric -> [low, high].
 Intervals = Mapping[str, Mapping[str, Sequence[float]]]
 # Slice -> metric -> name of the system that is significantly the best.
-Best = Mapping[str, Mapping[str, str]]
+BestSystems = Mapping[str, Mapping[str, str]]
 _COUNTS = {
   'n_docs': 'documents with gold',
   'n_skipped': 'documents without gold',
@@ -42,11 +42,11 @@ def is_count(name: str) -> bool:
 
 
 def main_table(
-  groups: Sequence[Group],
+  groups: Sequence[SystemRuns],
   protocol: str,
   columns: Sequence[str],
   colours: Mapping[str, str],
-  best: Best,
+  best: BestSystems,
 ) -> Table:
   """Returns the table of the main metrics, with a row per slice and system."""
   # After ± is the standard error over seeds, or else half of an interval.
@@ -148,7 +148,7 @@ def value_cells(
   }
 
 
-def full_tables(groups: Sequence[Group]) -> list[Fold]:
+def full_tables(groups: Sequence[SystemRuns]) -> list[Collapsible]:
   """Returns tables of all metrics, with a fold per protocol and slice."""
   names = _union(protocols(group.first.metrics) for group in groups)
   folds = []
@@ -158,12 +158,12 @@ def full_tables(groups: Sequence[Group]) -> list[Fold]:
     for name in _union(tables):
       if name not in empty:
         title = f'{name}, protocol {protocol}' if len(names) > 1 else name
-        folds.append(Fold(title, [slice_table(groups, protocol, name)]))
+        folds.append(Collapsible(title, [slice_table(groups, protocol, name)]))
   return folds
 
 
 def slice_table(
-  groups: Sequence[Group], protocol: str, slice_name: str
+  groups: Sequence[SystemRuns], protocol: str, slice_name: str
 ) -> Table:
   """Returns the table of a slice: a row per metric, a column per system."""
   columns = {}
@@ -189,7 +189,7 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
-def note_lines(groups: Sequence[Group]) -> list[str]:
+def note_lines(groups: Sequence[SystemRuns]) -> list[str]:
   """Returns a line for each run and reason why values are missing."""
   lines = []
   for run in (run for group in groups for run in group.runs):

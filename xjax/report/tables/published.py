@@ -20,10 +20,10 @@ import importlib.resources
 import re
 
 from xjax.judge.judge import judge
-from xjax.judge.metrics.metric import Protocol, cut_offs, kind_of
+from xjax.judge.metrics.metric import Protocol, cut_offs, metric_kind
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
-from xjax.report.page.page import Fold, Text
-from xjax.report.runs import Estimate, Group, group_metrics
+from xjax.report.page.page import Collapsible, Paragraph
+from xjax.report.runs import Estimate, SystemRuns, group_metrics
 from xjax.report.table import Cell, Table, number_cell
 
 _ERROR, _DEVIATION = ' se', ' sd'
@@ -125,12 +125,12 @@ def _plain(name: str) -> str:
 
 
 # One of the user's systems, its colour, and slice -> metric -> estimate.
-_Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
+_Ours = tuple[SystemRuns, str, Mapping[str, Mapping[str, Estimate]]]
 
 
 def published_folds(
-  dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
-) -> list[Fold]:
+  dataset: str, groups: Sequence[SystemRuns], colours: Mapping[str, str]
+) -> list[Collapsible]:
   """Returns a fold per printed table: the user's systems, then the paper's."""
   tables: dict[tuple, list[PublishedRow]] = {}
   for row in published():
@@ -145,10 +145,10 @@ def published_folds(
     for paper, names in metrics.items()
   }
   return [
-    Fold(
+    Collapsible(
       f'{paper}, {f"Table {table}" if table else "benchmarks"} ({split})',
       [
-        Text(f'{paper.title}. {_conventions(paper, metrics[paper])}'),
+        Paragraph(f'{paper.title}. {_conventions(paper, metrics[paper])}'),
         _table(rows, our_rows[paper]),
       ],
       open=not n,
@@ -158,7 +158,7 @@ def published_folds(
 
 
 def _judge_group(
-  group: Group, paper: Paper, metrics: Collection[str]
+  group: SystemRuns, paper: Paper, metrics: Collection[str]
 ) -> dict[str, dict[str, Estimate]]:
   """Judges a system by a paper's conventions: slice -> metric -> estimate."""
   # Metrics that the paper's tool does not print follow xjax's protocol.
@@ -167,14 +167,14 @@ def _judge_group(
     criteria = dataclasses.replace(
       run.criteria,
       ks=cut_offs(metrics) or run.criteria.ks,
-      kinds=tuple(set(map(kind_of, metrics))),
+      kinds=tuple(set(map(metric_kind, metrics))),
       protocols=tuple(dict.fromkeys((paper.protocol, XJAX))),
       slices={},
       replicates=0,
     )
     judged = judge(run.predictions, criteria)
     runs.append(dataclasses.replace(run, metrics=judged))
-  judged_group = Group(group.name, tuple(runs))
+  judged_group = SystemRuns(group.name, tuple(runs))
   ours, theirs = (
     group_metrics(judged_group, p.name) for p in (XJAX, paper.protocol)
   )

@@ -13,7 +13,7 @@ from xjax.core.types import PAD
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.runs import SEED, Group, JudgedRun
+from xjax.report.runs import SEED, JudgedRun, SystemRuns
 from xjax.report.table import MISSING, Cell, Table, number_cell
 from xjax.train.run_record import RunRecord
 
@@ -21,7 +21,7 @@ _LONGEST = 60  # maximum number of characters of a value
 _ABSENT = object()  # stands for a field that a config does not have
 
 
-def cost_table(groups: Sequence[Group]) -> Table:
+def cost_table(groups: Sequence[SystemRuns]) -> Table:
   """Returns a table of what each system has cost, with a row per run."""
   rows = []
   for group in groups:
@@ -59,7 +59,7 @@ def _bytes(value: int | None) -> Cell:
   return Cell(f'{tqdm.tqdm.format_sizeof(value)}B', value)
 
 
-def config_table(groups: Sequence[Group]) -> Table | None:
+def config_table(groups: Sequence[SystemRuns]) -> Table | None:
   """Returns a table of the fields in which configs differ, or None."""
   configs = {
     group.name: dict(_fields(group.first.config, ''))

@@ -10,10 +10,10 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import load_corpus
 from xjax.data.quality import (
-  Quality,
+  CorpusQuality,
   SplitQuality,
   check_train_labels,
-  measure,
+  measure_quality,
   pairs_text,
   share_text,
 )
@@ -34,12 +34,12 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
   """Describes a corpus, and returns whether a run would accept it."""
   # If not, the text says why. The seed decides which labels are held out.
   try:
-    data = data.settled()
+    data = data.with_guesses()
     corpus = load_corpus(data, seed, log=False)
     corpus.split(TRAIN)  # refuses a corpus without it
   except UserError as error:
     return f'{error}\n\nA run would refuse these data.', False
-  text = quality_text(measure(corpus), corpus.label_space.labels)
+  text = quality_text(measure_quality(corpus), corpus.label_space.labels)
   try:
     check_train_labels(corpus)
   except UserError as error:
@@ -47,7 +47,7 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
   return f'{text}\n\nA run would accept these data.', True
 
 
-def quality_text(quality: Quality, labels: Labels) -> str:
+def quality_text(quality: CorpusQuality, labels: Labels) -> str:
   """Returns tables, histograms and warnings about a corpus."""
   parts = [_split_text(quality), _label_text(quality), _size_text(quality)]
   if quality.unit == 'word' and not any(
@@ -59,7 +59,7 @@ def quality_text(quality: Quality, labels: Labels) -> str:
   return '\n\n'.join(parts)
 
 
-def _split_text(quality: Quality) -> str:
+def _split_text(quality: CorpusQuality) -> str:
   unit, is_words = f'{quality.unit}s', quality.unit == 'word'
   header = ('split', 'documents', 'no label', 'labels', 'most')
   header += (unit, '90 %', 'most', 'empty', *(['short'] * is_words))
@@ -87,7 +87,7 @@ def _split_text(quality: Quality) -> str:
   return '\n'.join(lines)
 
 
-def _label_text(quality: Quality) -> str:
+def _label_text(quality: CorpusQuality) -> str:
   counts = quality.train_counts
   quantiles = ', '.join(
     f'{q} % {value:,.0f}'
@@ -109,7 +109,7 @@ def _label_text(quality: Quality) -> str:
   )
 
 
-def _size_text(quality: Quality) -> str:
+def _size_text(quality: CorpusQuality) -> str:
   """Returns a histogram of sizes, whose bins double: 0, 1, 2-3, 4-7, ..."""
   sizes = np.concatenate([split.sizes for split in quality.splits])
   # frexp gives the number of binary digits of an integer.
@@ -134,14 +134,14 @@ def _histogram(
   )
 
 
-def _warnings(quality: Quality, labels: Labels) -> Iterator[str]:
+def _warnings(quality: CorpusQuality, labels: Labels) -> Iterator[str]:
   for overlap in quality.overlaps:
     yield from overlap.warnings()
   for split in quality.splits:
     yield from _split_warnings(split, quality.unit)
   if len(quality.unseen):
     yield _unseen_warning(quality.unseen, labels)
-  if quality.twins:
+  if quality.similar_names:
     yield _twin_warning(quality, labels)
   if not any(split.name == 'dev' for split in quality.splits):
     yield (
@@ -192,12 +192,12 @@ def _unseen_warning(unseen: np.ndarray, labels: Labels) -> str:
   )
 
 
-def _twin_warning(quality: Quality, labels: Labels) -> str:
+def _twin_warning(quality: CorpusQuality, labels: Labels) -> str:
   groups = [
     ', '.join(_twin(labels[i], quality.train_counts[i]) for i in group)
-    for group in quality.twins[:_SHOWN]
+    for group in quality.similar_names[:_SHOWN]
   ]
-  more = len(quality.twins) - len(groups)
+  more = len(quality.similar_names) - len(groups)
   groups += [f'and {plural(more, "more group")}'] if more else []
   return (
     'the names of some labels differ only in case or white space, or not at '

@@ -6,7 +6,7 @@ import math
 import tqdm
 
 from xjax.plan.chips import Platform
-from xjax.plan.plan import Plan
+from xjax.plan.plan import RunPlan
 
 # These messages compare the estimate with the memory that XLA needs.
 _ESTIMATES = {
@@ -25,7 +25,7 @@ _HINT = (
 )
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: RunPlan) -> str:
   """Returns a text that describes a plan."""
   sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
   zones = f'{batch.zones} zones of ' if batch.zones else ''
@@ -54,7 +54,7 @@ def plan_text(plan: Plan) -> str:
   return '\n'.join(lines + ([] if plan.fits else ['', _HINT]))
 
 
-def _rates(plan: Plan) -> list[str]:
+def _rates(plan: RunPlan) -> list[str]:
   step, lines = plan.longest, []
   for name, amount, unit, seconds in (
     ('compute', step.operations, 'operations', step.compute),
@@ -66,7 +66,7 @@ def _rates(plan: Plan) -> list[str]:
   return lines
 
 
-def _notes(plan: Plan) -> list[str]:
+def _notes(plan: RunPlan) -> list[str]:
   chip = plan.chip
   how = f'estimated from the traced step; {_ESTIMATES[chip.platform]}'
   if plan.compiled:

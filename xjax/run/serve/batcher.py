@@ -12,12 +12,12 @@ import concurrent.futures
 import dataclasses
 
 from xjax.data.schema import Document
-from xjax.run.serve.service import PredictRequest, Refused
+from xjax.run.serve.service import PredictRequest, RequestRefused
 
 # A request, and one of its documents.
-Question = tuple[PredictRequest, Document]
+DocumentRequest = tuple[PredictRequest, Document]
 # Returns an answer for each question.
-AnswerBatch = Callable[[Sequence[Question]], Sequence[str]]
+AnswerBatch = Callable[[Sequence[DocumentRequest]], Sequence[str]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,7 +31,7 @@ class _Job:
   def waiting(self) -> int:
     return len(self.request.documents) - self.taken
 
-  def take(self, most: int) -> list[Question]:
+  def take(self, most: int) -> list[DocumentRequest]:
     documents = self.request.documents[self.taken : self.taken + most]
     self.taken += len(documents)
     return [(self.request, document) for document in documents]
@@ -44,7 +44,7 @@ class _Job:
 
 
 # The questions of a batch, by request.
-_Parts = list[tuple[_Job, list[Question]]]
+_Parts = list[tuple[_Job, list[DocumentRequest]]]
 
 
 class Batcher:
@@ -72,10 +72,10 @@ class Batcher:
     """Returns an answer for each document of a request.
 
     If the caller is cancelled, documents that still wait are not computed.
-    Raises Refused if too many documents wait.
+    Raises RequestRefused if too many documents wait.
     """
     if self.waiting + len(request.documents) > self._most_waiting:
-      raise Refused(
+      raise RequestRefused(
         503,
         f'the queue is full: {self.waiting} documents are waiting; try again '
         'later',

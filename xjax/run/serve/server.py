@@ -25,8 +25,8 @@ import uvicorn
 from xjax.core.console import handling
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Heartbeat
-from xjax.run.serve.batcher import Batcher, Question
-from xjax.run.serve.service import Refused, Service
+from xjax.run.serve.batcher import Batcher, DocumentRequest
+from xjax.run.serve.service import RequestRefused, Service
 
 _LOCAL = '127.0.0.1', '::1', 'localhost'  # addresses of this machine
 _IDLE = 5  # seconds that an idle connection stays open
@@ -167,7 +167,7 @@ class Server:
     """Lets `run` return, after the requests so far have been answered."""
     self._server.should_exit = True
 
-  def _answer(self, questions: Sequence[Question]) -> list[str]:
+  def _answer(self, questions: Sequence[DocumentRequest]) -> list[str]:
     _DOCUMENTS.observe(len(questions))
     return self._service.answer(questions)
 
@@ -178,7 +178,7 @@ class Server:
     name = re.sub(r':\d+$', '', host).strip('[]').lower()
     if name and self._limits.hosts and name not in self._limits.hosts:
       message = 'the header Host names another machine; see --allowed_hosts'
-      raise Refused(403, message)
+      raise RequestRefused(403, message)
 
   def _measured(self, path: str, handler: Handler) -> Handler:
     """Returns a handler that counts requests and answers errors as JSON."""
@@ -190,7 +190,7 @@ class Server:
         response = await handler(request)
       except ClientDisconnect:
         response = _error(400, 'the connection was closed')
-      except Refused as error:
+      except RequestRefused as error:
         response = _error(error.status, str(error))
       except Exception:
         logging.exception('%s failed', path)
@@ -225,7 +225,7 @@ class Server:
         answers = await self._batcher.ask(asked)
     except TimeoutError as error:
       message = f'no answer within {seconds:g} s; try again later'
-      raise Refused(503, message) from error
+      raise RequestRefused(503, message) from error
     text = '{"predictions": [' + ', '.join(answers) + ']}'
     return Response(text, media_type='application/json')
 
@@ -240,7 +240,7 @@ class Server:
     if size > limit:
       mib = limit >> 20
       message = f'the body is longer than {mib} MiB; send several requests'
-      raise Refused(413, message)
+      raise RequestRefused(413, message)
     return bytes(body)
 
 

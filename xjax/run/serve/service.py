@@ -29,7 +29,7 @@ _USUAL_K = 5
 _MAX_WORDS = 100
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
   """Reports, with an HTTP status, a request that is not answered."""
 
   def __init__(self, status: int, message: str):
@@ -82,7 +82,7 @@ class Service:
     return service
 
   def parse(self, body: bytes, max_documents: int) -> PredictRequest:
-    """Reads the body of a request, or raises Refused if it has a fault.
+    """Reads the body of a request, or raises RequestRefused if it has a fault.
 
     The body is one JSON object: a document, or the list `documents` of texts or
     of objects like the lines of `xjax predict --input`. The fields `k`,
@@ -91,24 +91,26 @@ class Service:
     try:
       row = parse_object(body)
     except Fault as fault:
-      raise Refused(400, f'body: {fault}') from fault
+      raise RequestRefused(400, f'body: {fault}') from fault
     parameters = {x: row.pop(x) for x in _PARAMETERS if x in row}
     k = _number(parameters, 'k', min(_USUAL_K, self.max_k), 1, self.max_k)
     words = _number(parameters, 'explain', 0, 0, _MAX_WORDS)
     if words and not self.explains:
-      raise Refused(400, self.run.scorer.unexplained)
+      raise RequestRefused(400, self.run.scorer.unexplained)
     threshold = self._threshold(parameters.get('threshold'))
     data, documents = self.run.config.data, [('body', row)]
     if 'documents' in row:
       items = row.pop('documents')
       if not isinstance(items, list) or not items:
-        raise Refused(400, 'documents: must be a list of one or more documents')
+        raise RequestRefused(
+          400, 'documents: must be a list of one or more documents'
+        )
       _check_names(row, 'body', ())
       documents = [(f'documents[{at}]', item) for at, item in enumerate(items)]
     elif not data.is_record(Fields(row)):
       _check_names(row, 'body', _DOCUMENT)
     if len(documents) > max_documents:
-      raise Refused(
+      raise RequestRefused(
         413,
         f'documents: the request has {len(documents)} documents, but at most '
         f'{max_documents} are allowed; send several requests',
@@ -121,13 +123,13 @@ class Service:
 
   def _threshold(self, threshold: Any) -> Threshold | None:
     if threshold == TUNED and self._tuned is None:
-      raise Refused(400, 'threshold: this run has no tuned threshold')
+      raise RequestRefused(400, 'threshold: this run has no tuned threshold')
     if threshold is None or threshold == TUNED:
       return threshold and self._tuned
     try:
       return Threshold.of(threshold, self.run)
     except ConfigError as error:
-      raise Refused(400, str(error)) from error
+      raise RequestRefused(400, str(error)) from error
 
   def answer(
     self, questions: Sequence[tuple[PredictRequest, Document]]
@@ -185,7 +187,9 @@ def _number(
   number = parameters.get(name)
   number = usual if number is None else number
   if type(number) is not int or not least <= number <= most:
-    raise Refused(400, f'{name}: must be an integer from {least} to {most}')
+    raise RequestRefused(
+      400, f'{name}: must be an integer from {least} to {most}'
+    )
   return number
 
 
@@ -194,7 +198,7 @@ def _check_names(
 ) -> None:
   for field in row:
     if field not in known:
-      raise Refused(
+      raise RequestRefused(
         400,
         f'{name}: {field!a} does not belong here; the fields of a request are '
         f'documents, {", ".join(_PARAMETERS)}, and those of a document '
@@ -206,12 +210,14 @@ def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
   if isinstance(item, str):
     item = {'text': item}
   if not isinstance(item, dict):
-    raise Refused(400, f'{name}: must be a text, or an object with "text"')
+    raise RequestRefused(
+      400, f'{name}: must be a text, or an object with "text"'
+    )
   fields = Fields(item)
   if not data.is_record(fields):  # a table may have columns of these names
     for field in item.keys() & set(_PARAMETERS):
-      raise Refused(400, f'{name}: {field!a} belongs beside "documents"')
+      raise RequestRefused(400, f'{name}: {field!a} belongs beside "documents"')
   document = data.read_input_record(fields, str(number))
   if fields.faults:
-    raise Refused(400, f'{name}: {"; ".join(fields.faults)}')
+    raise RequestRefused(400, f'{name}: {"; ".join(fields.faults)}')
   return read_zones(document, data)

@@ -163,7 +163,7 @@ class Selection(NamedTuple):
   scores_NK: np.ndarray  # float32, of the scorer's kind; -inf for PAD
 
 
-def covering(
+def select_by_coverage(
   documents: RankedDocuments, k: int, beta: float = 0.0, seed: int = 0
 ) -> Selection:
   """Selects the k labels with the highest gain in expected coverage.
@@ -175,7 +175,7 @@ def covering(
   labels that are well covered already count more (Section 5.3 of the paper).
   """
   order_N = document_order(seed, len(documents.documents))
-  return Selection(*Greedy(documents, k, beta).cover(order_N))
+  return Selection(*GreedyCoverage(documents, k, beta).cover(order_N))
 
 
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
@@ -183,7 +183,7 @@ def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
   return host_generator(seed, 'coverage').permutation(n)
 
 
-def weighted(
+def select_by_weight(
   documents: RankedDocuments, k: int, weights_L: np.ndarray
 ) -> Selection:
   """Selects the k labels with the highest weight times probability.
@@ -208,7 +208,7 @@ def weighted(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Greedy:
+class GreedyCoverage:
   documents: RankedDocuments
   k: int
   beta: float  # of the gains (f + beta) p
@@ -248,14 +248,14 @@ class Greedy:
 
   def _rank(
     self, rows_N: np.ndarray, length: int, log_f_L: np.ndarray
-  ) -> '_Lists':
+  ) -> '_WindowLists':
     """Returns lists of the labels with the highest present gains."""
     logs_L = self._log_weights(log_f_L)
     floored_L = floored(logs_L)
     ids_NK, logs_NK = self.documents.weighted(rows_N, length, logs_L)
     weights_NK = np.where(ids_NK == PAD, 0, floored_L[ids_NK])
     logits_NK = self.documents.logits(rows_N, ids_NK, logs_NK - weights_NK)
-    return _Lists(
+    return _WindowLists(
       ids_NK,
       logs_NK,
       weights_NK,
@@ -266,7 +266,7 @@ class Greedy:
 
   def _select(
     self,
-    lists: '_Lists',
+    lists: '_WindowLists',
     rows_N: np.ndarray,
     log_f_L: np.ndarray,
     selected: '_Selected',
@@ -301,7 +301,7 @@ class _Selected:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Lists:
+class _WindowLists:
   """Holds the labels that the scorer listed for a window of N documents."""
 
   ids_NK: np.ndarray

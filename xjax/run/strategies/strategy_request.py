@@ -24,8 +24,8 @@ from xjax.run.open_run import OpenRun
 from xjax.run.strategies.strategies import (
   RankedDocuments,
   Selection,
-  covering,
-  weighted,
+  select_by_coverage,
+  select_by_weight,
 )
 
 
@@ -92,8 +92,10 @@ class StrategyRunner:
 
   def select(self, documents: RankedDocuments, k: int) -> Selection:
     if self.weights_L is not None:
-      return weighted(documents, k, self.weights_L)
-    return covering(documents, k, float(self.request.beta), self.request.seed)
+      return select_by_weight(documents, k, self.weights_L)
+    return select_by_coverage(
+      documents, k, float(self.request.beta), self.request.seed
+    )
 
   def choose(
     self, predictions: Predictions, split: Split

@@ -22,13 +22,13 @@ from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import split_terms
 from xjax.models.contract import Config
-from xjax.models.features import SplitTexts, TextFeaturiser
+from xjax.models.features import DocumentTexts, TextFeaturiser
 
 _MAX_FEATURES = 1000  # that are kept of each label
 
 
 @dataclasses.dataclass(frozen=True)
-class Clustering:
+class MetaLabelTree:
   """Says which clusters of labels become meta-labels."""
 
   # For each level of clusters, the number of clusters below a node of the level
@@ -95,7 +95,7 @@ def labels_to_cluster(raw: SourceCorpus, config: Config) -> Corpus:
 
 
 def cluster_labels(
-  corpus: Corpus, config: Config, clustering: Clustering
+  corpus: Corpus, config: Config, clustering: MetaLabelTree
 ) -> LabelTree:
   """Builds a tree over the labels by recursive balanced k-means.
 
@@ -135,7 +135,7 @@ def clustering_features(
   features are kept; 0 keeps all.
   """
   split, space = corpus.split(TRAIN), corpus.label_space
-  texts = SplitTexts(split.documents)
+  texts = DocumentTexts(split.documents)
   tokens = config.data.tokens
   tokens = tokens if isinstance(tokens, TfidfConfig) else TfidfConfig()
   tfidf = Tfidf.fit(texts, tokens)

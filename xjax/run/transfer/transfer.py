@@ -28,7 +28,7 @@ from xjax.data.load import choose_zones
 from xjax.data.schema import Document, Label, Labels, label_row
 from xjax.models.contract import Config
 from xjax.run.transfer.clusters import (
-  Clustering,
+  MetaLabelTree,
   Relabelling,
   cluster_labels,
   in_tree,
@@ -47,13 +47,13 @@ class KeptLabels(enum.Enum):
 
 def transfer(
   config: Config,
-  to: KeptLabels | Clustering,
+  to: KeptLabels | MetaLabelTree,
   output: str,
   splits: tuple[str, ...] = (),
 ) -> list[str]:
   """Writes a corpus in flat or in hierarchical form; returns lines about it.
 
-  The folder `output` appears when it is complete. `to` is a Clustering for a
+  The folder `output` appears when it is complete. `to` is a MetaLabelTree for a
   hierarchical corpus; `splits` are those besides train, dev and test.
   """
   if config.data.sparse:
@@ -64,11 +64,11 @@ def transfer(
     )
   folder = pathlib.Path(os.path.expanduser(output)).absolute()
   check_new_folder(folder)
-  config = dataclasses.replace(config, data=config.data.settled())
+  config = dataclasses.replace(config, data=config.data.with_guesses())
   with Progress('reading documents'):
     raw = config.data.read(splits, True)
   lines: list[str] = []
-  if isinstance(to, Clustering):
+  if isinstance(to, MetaLabelTree):
     relabelling, lines = _clustered(raw, config, to)
   else:
     relabelling = _flattened(raw, to)
@@ -98,7 +98,7 @@ def transfer(
 
 
 def _clustered(
-  raw: SourceCorpus, config: Config, clustering: Clustering
+  raw: SourceCorpus, config: Config, clustering: MetaLabelTree
 ) -> tuple[Relabelling, list[str]]:
   corpus = labels_to_cluster(raw, config)
   if TRAIN not in corpus.splits:

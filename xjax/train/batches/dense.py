@@ -20,7 +20,7 @@ import typing
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.core.mesh_config import WHOLE, Share
+from xjax.core.mesh_config import WHOLE, ProcessShare
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
 from xjax.data.text.words import PAD_ID, UNKNOWN_ID
@@ -94,19 +94,19 @@ class Zones:
     return tokens_BZT, lengths_BZ
 
 
-Rows = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
+TokenRows = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
 
 
 @dataclasses.dataclass(eq=False)
 class _Buckets:
   """Groups documents by length, and makes batches as NumPy arrays."""
 
-  tokens: Rows
+  tokens: TokenRows
   gold: Ragged
   _: dataclasses.KW_ONLY
   batch_size: int  # documents per batch, over all processes
   buckets: Sequence[int]  # ascending; the last holds the longest document
-  share: Share = WHOLE  # this process's share of the rows of a batch
+  share: ProcessShare = WHOLE  # this process's share of the rows of a batch
   padding: int = PAD_ID  # the token id that fills rows after documents
   # Which documents share rows, all of the last bucket's length; None gives each
   # document its own row.

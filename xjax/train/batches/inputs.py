@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh_config import WHOLE, Share
+from xjax.core.mesh_config import WHOLE, ProcessShare
 from xjax.core.progress import progress
 from xjax.core.types import Ragged, offsets_of
 from xjax.data.documents import Documents
@@ -33,7 +33,7 @@ from xjax.data.vectors.feature_files import (
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.networks.batch import TokenBatch
 from xjax.train.batches.candidates import TrainShortlists
-from xjax.train.batches.dense import EvalBatches, Rows, TrainBatches, Zones
+from xjax.train.batches.dense import EvalBatches, TokenRows, TrainBatches, Zones
 from xjax.train.batches.packing import Packing, possible_rows
 
 _FEW_ROWS = 1024  # splits are judged in batches of this size or more
@@ -44,7 +44,7 @@ _NEEDS_FEATURES = (
 )
 
 
-def check_features(features: FeatureRows, dim: int) -> None:
+def check_vector_size(features: FeatureRows, dim: int) -> None:
   """Checks that an outside encoder's vectors have the size of a model."""
   if features.dim != dim:
     raise ConfigError(
@@ -53,7 +53,7 @@ def check_features(features: FeatureRows, dim: int) -> None:
     )
 
 
-def label_features(
+def read_label_vectors(
   labels: Sequence[Label], data: DataConfig, dim: int, reads_parents: bool
 ) -> np.ndarray:
   """Returns the vectors [L, E] of labels, for a head with label descriptors.
@@ -74,7 +74,7 @@ def label_features(
   else:
     names = (label.name for label in labels)
     features = word_features(ids, names, dim, 1)
-  check_features(features, dim)
+  check_vector_size(features, dim)
   return features.padded(np.arange(len(labels)), 1)[:, 0]
 
 
@@ -91,7 +91,7 @@ class TokenReader:
   # The rows of a batch that this process reads. These rows are divided among
   # the devices along the data axis. Two documents can be packed into one row
   # only if both are for the same device.
-  share: Share = WHOLE
+  share: ProcessShare = WHOLE
 
   @property
   def vocab_size(self) -> int:
@@ -138,7 +138,7 @@ class TokenReader:
       gold = Ragged.of([()] * n)
     return self._once(self._rows(documents), gold, self._batch_rows(n, few))
 
-  def _rows(self, documents: Documents) -> Rows:
+  def _rows(self, documents: Documents) -> TokenRows:
     """Returns tokens or vectors; the tokens of a split are cached in a file."""
     if self.vocab is None:
       return self._vectors(documents)
@@ -166,7 +166,7 @@ class TokenReader:
   def _vectors(self, documents: Documents) -> FeatureRows:
     features, longest = documents.vectors, self.data.tokens.max_tokens
     if features is not None:
-      check_features(features, self.dim)
+      check_vector_size(features, self.dim)
       return features.first(longest)
     if documents.split is None and has_feature_files(self.data):
       raise ConfigError(_NEEDS_FEATURES)
@@ -244,7 +244,9 @@ class TokenReader:
       'packing': self._packing(accumulate),
     }
 
-  def _once(self, rows: Rows, gold: Ragged, batch_size: int) -> EvalBatches:
+  def _once(
+    self, rows: TokenRows, gold: Ragged, batch_size: int
+  ) -> EvalBatches:
     return EvalBatches(rows, gold, batch_size=batch_size, **self._layout())
 
 

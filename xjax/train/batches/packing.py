@@ -11,7 +11,7 @@ import dataclasses
 
 import numpy as np
 
-from xjax.core.mesh_config import Share
+from xjax.core.mesh_config import ProcessShare
 
 # Batches have at most 8 different numbers of rows, since jit compiles a program
 # for each number.
@@ -34,7 +34,7 @@ class Packing:
     documents: Sequence[np.ndarray],
     lengths_B: np.ndarray,
     width: int,
-    share: Share,
+    share: ProcessShare,
     padding: int,
   ) -> dict[str, np.ndarray]:
     """Returns the rows of a process, by field of TokenBatch.

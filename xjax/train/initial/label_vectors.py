@@ -41,7 +41,7 @@ from xjax.networks.pretrained.model_folder import (
   language_transform,
 )
 from xjax.networks.text_model import TextModelConfig
-from xjax.train.initial.warm_start import WarmStarted
+from xjax.train.initial.warm_start import LoadedParameters
 from xjax.train.parameters import PIECE_VECTORS, by_path, filled, replace_values
 from xjax.train.state import TrainState
 
@@ -59,7 +59,7 @@ def start_label_vectors(
   hierarchy: Hierarchy,
   tokenizer: Subwords,
   architecture: Architecture,
-  taken: WarmStarted,
+  taken: LoadedParameters,
   check: Callable[[], None],
 ) -> TrainState:
   """Puts trained vectors of labels into the initial state.

@@ -61,7 +61,7 @@ _VOCABULARIES = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class WarmStarted:
+class LoadedParameters:
   """Holds what a run takes from another run; by default nothing."""
 
   # The other run if this run must embed descriptors in the same way; None if
@@ -79,7 +79,7 @@ def warm_start(
   space: LabelSpace,
   vocab: Vocabulary | Subwords | None,
   levels: LabelLevels | None = None,
-) -> tuple[TrainState, WarmStarted]:
+) -> tuple[TrainState, LoadedParameters]:
   """Puts another run's parameters into the initial state; logs a report.
 
   `source` is WORKDIR, for its best_step(), or WORKDIR@step. Do not use the
@@ -131,7 +131,7 @@ def warm_start(
     }
   )
   describes = not head_fault and _width(ours) == _width(theirs) != ()
-  taken = WarmStarted(
+  taken = LoadedParameters(
     descriptor_run=workdir if describes else None,
     paths=frozenset(loaded),
     label_L=rows['labels'] >= 0 if _KERNEL in loaded else None,

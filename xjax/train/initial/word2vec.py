@@ -64,7 +64,7 @@ def train_word_vectors(
     workers=workers,
     seed=training.seed,
   )
-  texts = _Texts(split)
+  texts = _WordLists(split)
   model.build_vocab(texts)
   if not model.wv:
     raise DataError(
@@ -79,7 +79,7 @@ def train_word_vectors(
 
 
 @dataclasses.dataclass
-class _Texts:
+class _WordLists:
   """Yields the words of documents, in pieces that gensim does not cut."""
 
   split: Split

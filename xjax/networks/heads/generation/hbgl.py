@@ -25,7 +25,7 @@ from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
 from xjax.networks.encoders.bert import STDDEV, BertConfig
 from xjax.networks.encoders.prefix import Prefix
 from xjax.networks.heads.adaptive import logit_of_product
-from xjax.networks.heads.cascade import LabelRows
+from xjax.networks.heads.cascade import LabelRowsHead
 from xjax.networks.heads.generation.emitting import EmittingHead, Ranking
 from xjax.networks.heads.generation.levels import (
   Transform,
@@ -278,7 +278,7 @@ class HBGL(EmittingHead):
     total = _loss_of_end(loss, self._end(h), end_B, asked_BN)
     gold_BNP = jnp.where(at_BNP, gold_BP[:, None], PAD)
     total += head_loss(
-      LabelRows(self),
+      LabelRowsHead(self),
       h.reshape(-1, h.shape[-1]),
       gold_BNP.reshape(-1, gold_BP.shape[1]),
       asked_BN.reshape(-1),

@@ -97,7 +97,7 @@ class RadarConfig(HeadConfig):
     return Radar(self, inputs, rngs=rngs)
 
 
-class Writing(NamedTuple):
+class DecodingState(NamedTuple):
   """Holds the state of greedy decoding after some steps."""
 
   at: jax.Array  # int32, number of symbols written so far
@@ -236,29 +236,29 @@ class Radar(EmittingHead):
     below = jnp.minimum(-jax.nn.softplus(two - written.odds_BL), -1e-30)
     return jnp.where(written.emitted_BL, above, below)
 
-  def write(self, features: TokenFeatures) -> Writing:
+  def write(self, features: TokenFeatures) -> DecodingState:
     """Writes the label sequences of documents greedily."""
     memory = self.decoder.memory(features.hidden_BTD)
 
-    def body(state: Writing) -> Writing:
+    def body(state: DecodingState) -> DecodingState:
       x_BD = self._embed(state.last_B).astype(features.hidden_BTD.dtype)
       h_BD, pairs = self.decoder.step(
         x_BD, state.pairs, state.at, memory, features.real_BT
       )
       return self._written(state, self._logits(h_BD), pairs)
 
-    def goes_on(state: Writing) -> jax.Array:
+    def goes_on(state: DecodingState) -> jax.Array:
       return (state.at < self.most_symbols) & ~state.ended_B.all()
 
     # A document that has ended does not change any more, so it does not depend
     # on other documents.
     return lax.while_loop(goes_on, body, self._start(features))
 
-  def _start(self, features: TokenFeatures) -> Writing:
+  def _start(self, features: TokenFeatures) -> DecodingState:
     documents, _, dim = features.hidden_BTD.shape
     labels = len(self.index)
     room = documents, self.most_symbols, 2 * dim
-    return Writing(
+    return DecodingState(
       at=jnp.int32(0),
       last_B=jnp.full(documents, self.n_labels + 1, jnp.int32),
       ended_B=jnp.zeros(documents, bool),
@@ -270,8 +270,8 @@ class Radar(EmittingHead):
     )
 
   def _written(
-    self, state: Writing, logits: Logits, pairs: list[jax.Array]
-  ) -> Writing:
+    self, state: DecodingState, logits: Logits, pairs: list[jax.Array]
+  ) -> DecodingState:
     allowed_BL = jnp.where(state.emitted_BL, -jnp.inf, logits.labels)
     label_B = jnp.argmax(allowed_BL, axis=1).astype(jnp.int32)
     other_B = jnp.argmax(logits.others, axis=1).astype(jnp.int32)
@@ -290,7 +290,7 @@ class Radar(EmittingHead):
       largest_BL = jnp.maximum(odds_BL, log_BL - jnp.log1p(-jnp.exp(log_BL)))
       waits_BL = ~state.emitted_BL & live_B[:, None]
       odds_BL = jnp.where(waits_BL, largest_BL, odds_BL)
-    return Writing(
+    return DecodingState(
       at=state.at + 1,
       last_B=new_B,
       ended_B=state.ended_B | (new_B == self.n_labels + 1),
