@@ -42,7 +42,7 @@ from scipy import sparse
 
 from xjax.core.types import ScoreKind
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judge_files import JudgeFiles, read_judged
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.predictions import Predictions
 

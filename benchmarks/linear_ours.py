@@ -33,7 +33,7 @@ from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
 from xjax.models import contract
 from xjax.models.linear.classifiers import PartFiles
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.open_run import OpenRun, open_run
 from xjax.train.workdir import Workdir
 

@@ -9,11 +9,11 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from xjax.core.types import Ragged
-from xjax.data.config import TfidfConfig
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.data.text.tfidf import Tfidf
+from xjax.data.tokens_config import TfidfConfig
 from xjax.models.features import DocumentTexts
 
 # X_train, Y_train, X_dev, Y_dev; dev stands for the judged split.

@@ -2,10 +2,10 @@
 
 import pathlib
 
-from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
+from xjax.data.tokens_config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel

@@ -38,12 +38,12 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Split
 from xjax.judge.comparison import SystemDifference, compare
-from xjax.judge.comparison_plan import ComparisonRequest
+from xjax.judge.comparison_request import ComparisonRequest
 from xjax.judge.judge import ECE_ABOVE
 from xjax.judge.label_lists import list_length
+from xjax.judge.make_predictions import predict
 from xjax.judge.metrics.calibration_error import ABOVE, reliability
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import predict
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
 from xjax.models.scorer import Scorer, documents_for

@@ -25,8 +25,8 @@ from xjax.data.load import load_corpus
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.label_lists import LabelLists
+from xjax.judge.make_predictions import predict
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import predict
 from xjax.run.open_run import open_run
 from xjax.run.strategies.strategies import RankedDocuments
 from xjax.run.strategies.strategy_request import (

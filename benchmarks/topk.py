@@ -36,7 +36,7 @@ from xjax.data.schema import Label, LabelSpace, Split
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.predict import predict
+from xjax.judge.make_predictions import predict
 from xjax.models.scorer import Scorer, rank_blocks
 from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAllConfig

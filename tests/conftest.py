@@ -52,7 +52,7 @@ CHECKED = [
     'networks/heads/*.py',
     'networks/heads/generation/*.py',
     'networks/views/*.py',
-    'networks/best.py',
+    'networks/best_labels.py',
     'networks/topk.py',
     'losses/*.py',
     'judge/metrics/*.py',

@@ -18,18 +18,18 @@ ROOMS = (
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
   'core': 1_500,
-  'data': 6_800,
+  'data': 6_850,
   'losses': 350,
-  'judge': 5_050,
+  'judge': 5_000,
   'networks': 6_650,
-  'train': 3_350,
-  'models': 7_900,
+  'train': 3_300,
+  'models': 7_700,
   'run': 2_900,
   'sweep': 850,
   'plan': 650,
-  'report': 3_600,
+  'report': 3_500,
   'configs': 1_550,
-  'commands': 1_300,
+  'commands': 1_250,
 }
 
 

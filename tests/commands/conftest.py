@@ -46,7 +46,7 @@ def run_main(devices) -> Callable[..., Done]:
   for library in (
     'grain',
     'xjax.models.neural.neural_model',
-    'xjax.report.terminal.fitted',
+    'xjax.report.terminal.run_summary',
   ):
     importlib.import_module(library)
   shared = importlib.import_module('xjax.commands.flags.program')

@@ -6,14 +6,14 @@ import pytest
 
 from tests.commands.test_configs import CONFIGS, choices, cover, kinds
 from tests.fixtures.shrink import shrink
-from xjax.data.config import WordsConfig
+from xjax.data.tokens_config import WordsConfig
 from xjax.judge.judge import judge
-from xjax.judge.predict import popularity, predict
+from xjax.judge.make_predictions import popularity, predict
 from xjax.models.matched.matched_model import MatchedModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import LevelShortlist, RankedShortlist
+from xjax.models.trees.joined_vectors import StageVectors
 from xjax.models.trees.tree_model import TreeModel
-from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.encoder import PretrainedConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.cascade import CascadeConfig

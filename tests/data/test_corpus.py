@@ -77,8 +77,7 @@ def test_a_given_space_keeps_its_order_and_its_counts():
 
 
 @pytest.mark.parametrize(
-  ('zones', 'text'),
-  [(('body', 'title'), 'b e1\nt e1'), (('title',), 't e1')],
+  ('zones', 'text'), [(('body', 'title'), 'b e1\nt e1'), (('title',), 't e1')]
 )
 def test_zones_are_cut_and_put_in_order(zones, text):
   document = built(DataConfig(zones=zones)).split('dev').documents[0]

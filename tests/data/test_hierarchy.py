@@ -9,13 +9,7 @@ from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import build_corpus
-from xjax.data.schema import (
-  Document,
-  Label,
-  Labels,
-  LabelSpace,
-  load_concepts,
-)
+from xjax.data.schema import Document, Label, Labels, LabelSpace, load_concepts
 
 
 def hierarchy(parents: dict[str, str], n_labels: int | None = None):

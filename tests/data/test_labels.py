@@ -5,11 +5,11 @@ import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import OnError
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.schema import Document, Label, LabelSpace
+from xjax.data.tokens_config import OnError
 
 
 def corpus(gold, labels=()) -> SourceCorpus:

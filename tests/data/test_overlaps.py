@@ -6,13 +6,13 @@ import logging
 import numpy as np
 import pytest
 
-from xjax.data.config import OnError
 from xjax.data.formats.corpus_builder import SourceCorpus, text_digest
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import build_corpus, load_corpus
 from xjax.data.quality import find_overlaps, find_repeats
 from xjax.data.schema import Document
+from xjax.data.tokens_config import OnError
 
 
 def corpus_of(**splits):

@@ -8,14 +8,14 @@ from scipy import sparse
 
 from tests.fixtures.shrink import shrink
 from tests.fixtures.vector_files import json_lines
-from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
-from xjax.run.export import export_encoder
+from xjax.run.export_encoder import export_encoder
 from xjax.run.fit import fit
 
 DIM = 768  # of frozen features

@@ -20,7 +20,6 @@ from tests.faults.damage import BERT, bert_tensors, matrix
 from tests.fixtures.pipes import piped
 from tests.fixtures.shrink import shrink
 from tests.fixtures.sparse_runs import RUNS, config_of
-from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.formats import eurlex57k
 from xjax.data.formats.corpus_builder import CorpusBuilder
@@ -34,13 +33,14 @@ from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Label, LabelSpace
 from xjax.data.text.word_vectors import read_word_vectors
 from xjax.data.text.words import Vocabulary
-from xjax.judge.files.judged import JudgeFiles
+from xjax.data.tokens_config import OnError
+from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.request import JudgeRequest
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config, load_config
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.report.sources import read_runs
-from xjax.run.evaluate import evaluate_files
+from xjax.run.evaluate_split import evaluate_files
 from xjax.run.fit import fit
 from xjax.run.predict_file import predict_file
 from xjax.sweep.config import Grid, Sweep

@@ -51,7 +51,11 @@ MINE = (
 # Modules that the server imports before it forks.
 PRELOADED = (
   *('orbax.checkpoint', 'tensorboardX', 'xjax.models.neural.neural_model'),
-  *('xjax.run.evaluate', 'xjax.report.card', 'xjax.report.terminal.fitted'),
+  *(
+    'xjax.run.evaluate_split',
+    'xjax.report.card',
+    'xjax.report.terminal.run_summary',
+  ),
   __name__,
 )
 

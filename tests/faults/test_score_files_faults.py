@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.damage import matrix, npz
 from xjax.core.errors import DataError
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judge_files import JudgeFiles, read_judged
 
 TEXT = b'3 4\n0:0.5 2:0.25\n\n3:1.0\n'
 LISTS = (

@@ -14,7 +14,7 @@ from xjax.judge.comparison import (
   clip_interval,
   compare as compare_by,
 )
-from xjax.judge.comparison_plan import ComparisonRequest
+from xjax.judge.comparison_request import ComparisonRequest
 from xjax.judge.judge import judge
 from xjax.judge.metrics.significance import Interval, holm
 

@@ -13,8 +13,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge, tune_threshold
+from xjax.judge.make_predictions import predict
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, XJAX
-from xjax.judge.predict import predict
 from xjax.judge.predictions import Predictions
 
 N, DEPTH = 40, 6

@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.judge.test_predict import SPACE, DenseScorer, L, make_split
+from tests.judge.test_make_predictions import SPACE, DenseScorer, L, make_split
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge, slices_without_lists, tune_threshold
+from xjax.judge.make_predictions import predict
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.predict import predict
 from xjax.judge.predictions import Predictions
 
 

@@ -8,14 +8,6 @@ import pytest
 from tests.fixtures.kinds import KINDS
 from tests.fixtures.shrink import changed
 from xjax.core.errors import ConfigError
-from xjax.data.config import (
-  FeatureFilesConfig,
-  GivenFeaturesConfig,
-  OnError,
-  SubwordsConfig,
-  TextVectorsConfig,
-  TfidfConfig,
-)
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
@@ -24,6 +16,14 @@ from xjax.data.label_trees.clusters import Clusters, ClusterTree
 from xjax.data.label_trees.label_features import LabelFeatures
 from xjax.data.label_trees.taxonomy import TaxonomyTree
 from xjax.data.label_trees.walks import RandomWalks
+from xjax.data.tokens_config import (
+  FeatureFilesConfig,
+  GivenFeaturesConfig,
+  OnError,
+  SubwordsConfig,
+  TextVectorsConfig,
+  TfidfConfig,
+)
 from xjax.losses.focal import FocalConfig
 from xjax.models.config_check import check_config, field_fault
 from xjax.models.contract import Config, Model

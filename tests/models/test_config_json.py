@@ -7,10 +7,15 @@ from tests.fixtures.kinds import KINDS
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
-from xjax.data.config import GivenFeaturesConfig, Norm, OnError, WordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.tokens_config import (
+  GivenFeaturesConfig,
+  Norm,
+  OnError,
+  WordsConfig,
+)
 from xjax.judge.calibration import Method
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights

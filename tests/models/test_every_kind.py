@@ -21,8 +21,8 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import load_config
-from xjax.report.terminal.fitted import run_summary
-from xjax.run.evaluate import evaluate_split
+from xjax.report.terminal.run_summary import run_summary
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.run.serve.service import Service

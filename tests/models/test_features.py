@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.models.contract import Config, Run
 from xjax.models.features import (
   DocumentTexts,

@@ -17,12 +17,12 @@ from xjax.core.errors import ConfigError, Preempted
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.copies import TemporaryFolder
 from xjax.models.neural import proposals
 from xjax.models.neural.shortlists import LevelShortlist, RunShortlist
+from xjax.models.run_copies import TemporaryFolder
 from xjax.models.stage import StageConfig
 from xjax.models.trees import sparse_model
-from xjax.models.trees.vectors import RunVectors
+from xjax.models.trees.joined_vectors import RunVectors
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.batches.candidates import Candidates

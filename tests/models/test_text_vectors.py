@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.encoders import SIZES, write_encoder
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import TextVectorsConfig
+from xjax.data.tokens_config import TextVectorsConfig
 from xjax.models.text_vectors import TextVectors, check_folder, dense_rows
 
 TEXTS = ['pa te ko', '', 'Directive 2003/87/EC of the lube', 'te ' * 40]

@@ -17,7 +17,7 @@ from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.networks.encoders.encoder import NoEncoder
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.checkpoint import read_params

@@ -9,9 +9,13 @@ import pytest
 from tests.fixtures.shrink import changed, shrink
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
-from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Label, LabelSpace
+from xjax.data.tokens_config import (
+  FeatureFilesConfig,
+  SubwordsConfig,
+  WordsConfig,
+)
 from xjax.losses.bce import BCEConfig
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
@@ -24,7 +28,7 @@ from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
-from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig

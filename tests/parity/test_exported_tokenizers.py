@@ -11,7 +11,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.tokenizer_json import word_pieces
 from xjax.networks.pretrained.architecture import architecture_of
-from xjax.run.export import tokenizer_files
+from xjax.run.export_encoder import tokenizer_files
 
 pytestmark = pytest.mark.parity
 

@@ -19,9 +19,9 @@ from xjax.data.label_trees.label_features import pifa
 from xjax.data.label_trees.label_tree import TreeInputs
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Loss, Solver
+from xjax.models.trees.joined_vectors import join
 from xjax.models.trees.training import fit_tree
 from xjax.models.trees.tree_search import Link, TreeSearch, matched_leaves
-from xjax.models.trees.vectors import join
 
 pytestmark = [pytest.mark.peers, pytest.mark.real_data]
 

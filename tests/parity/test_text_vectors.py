@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from xjax.data.config import TextVectorsConfig
+from xjax.data.tokens_config import TextVectorsConfig
 from xjax.models.text_vectors import TextVectors
 
 pytestmark = pytest.mark.parity

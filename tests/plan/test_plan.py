@@ -9,16 +9,20 @@ from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
-from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
+from xjax.data.tokens_config import (
+  FeatureFilesConfig,
+  SubwordsConfig,
+  WordsConfig,
+)
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import AllLabels, RunShortlist
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
-from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.generation.hbgl import HBGLConfig

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.label_trees.levels import LevelsConfig
+from xjax.data.tokens_config import TfidfConfig, WordsConfig
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.matched.matched_model import MatchedModel
@@ -18,8 +18,8 @@ from xjax.models.neural.shortlists import (
   StageShortlist,
 )
 from xjax.models.stage import StageConfig
+from xjax.models.trees.joined_vectors import StageVectors
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig

@@ -10,9 +10,9 @@ import pytest
 
 from xjax.core.atomic import write_json
 from xjax.core.types import Ragged
-from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Corpus, Document, Labels, Split
+from xjax.data.tokens_config import TfidfConfig
 from xjax.judge.calibration import Calibration
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config

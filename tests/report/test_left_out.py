@@ -17,14 +17,14 @@ from tests.judge.test_left_out import (
 from xjax.core.errors import DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.judge.comparison_plan import ComparisonRequest
+from xjax.judge.comparison_request import ComparisonRequest
 from xjax.judge.files.evaluation import save_evaluation
-from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.judge import judge
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import compare_runs
+from xjax.report.run_comparison import compare_runs
 from xjax.report.sources import read_runs
-from xjax.run.evaluate import evaluate_files
+from xjax.run.evaluate_split import evaluate_files
 
 PLAN = ComparisonRequest(
   ('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9

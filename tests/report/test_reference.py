@@ -12,7 +12,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.judge import judge
 from xjax.report.rejudging import shared_weights
 from xjax.report.sources import read_runs

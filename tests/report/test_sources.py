@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.conftest import DEV
 from xjax.core.errors import ConfigError, DataError
-from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.files.judge_files import JudgeFiles
 from xjax.report.figures.figures import reliability_blocks
 from xjax.report.runs import group_by_seed
 from xjax.report.sources import read_runs

@@ -13,7 +13,7 @@ from xjax.core.console import show_log
 from xjax.core.errors import Interrupted, Preempted, UserError
 from xjax.core.processes import connection
 from xjax.models.contract import load_config
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 

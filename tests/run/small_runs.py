@@ -10,10 +10,10 @@ import orbax.checkpoint as ocp
 from tests.fixtures.kills import assert_same_dev
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.types import PAD
-from xjax.data.config import WordsConfig
 from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
+from xjax.data.tokens_config import WordsConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig

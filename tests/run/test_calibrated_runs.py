@@ -23,7 +23,7 @@ from xjax.judge.calibration import (
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.judging import calibrate_run
 from xjax.run.open_run import load_calibration, open_run
 from xjax.train.workdir import Workdir

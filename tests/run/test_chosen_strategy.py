@@ -20,7 +20,7 @@ from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest

@@ -20,7 +20,7 @@ from xjax.data.schema import Document
 from xjax.data.text.words import split_words
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.report.page.explanations import explanation_page
+from xjax.report.page.explanation_page import explanation_page
 from xjax.run.open_run import open_run
 from xjax.run.predict_file import predict_file
 

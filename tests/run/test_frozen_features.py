@@ -10,20 +10,20 @@ import pytest
 from tests.fixtures.shrink import shrink
 from tests.run.tagging import read_rows, tag, write_rows
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
+from xjax.data.tokens_config import FeatureFilesConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.encoder import NoEncoder
-from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import MeanConfig, NoPooling
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params

@@ -8,10 +8,10 @@ import pytest
 from tests.fixtures.dense_lists import all_scores as scores
 from tests.run.small_runs import assert_resumes
 from xjax.core.errors import DataError
-from xjax.data.config import SubwordsConfig
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.neural.added_labels import embed_descriptors
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig

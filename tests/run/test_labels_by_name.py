@@ -9,11 +9,11 @@ import pytest
 from tests.run import tagging
 from xjax.core.errors import DataError
 from xjax.data.load import load_corpus
-from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.networks.heads.zero_shot import ZeroShotConfig
-from xjax.run.evaluate import evaluate_files
+from xjax.run.evaluate_split import evaluate_files
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 

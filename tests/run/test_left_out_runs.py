@@ -17,13 +17,13 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
+from xjax.judge.make_predictions import recalls_of
 from xjax.judge.metrics.slices import cut_gold
-from xjax.judge.predict import recalls_of
 from xjax.judge.predictions import Predictions
 from xjax.models.ensemble.ensemble_model import Averaging, EnsembleModel
 from xjax.models.neural import neural_training
 from xjax.run import judging
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest

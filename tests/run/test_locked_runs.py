@@ -14,7 +14,7 @@ from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import NAME, locked
 from xjax.models.neural import neural_model as neural
 from xjax.run import fit as fit_module
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.run_record import RunRecord

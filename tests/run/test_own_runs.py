@@ -17,9 +17,9 @@ from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.run.tagging import read_rows, write_rows
 from xjax.configs.own_documents import auto
 from xjax.core.errors import ConfigError, Preempted
-from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label, Labels, LabelSpace
+from xjax.data.tokens_config import GivenFeaturesConfig, TfidfConfig
 from xjax.models.contract import Config, load_config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.stack_model import StackModel, StackTrain

@@ -13,11 +13,11 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judge_files import JudgeFiles, read_judged
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
-from xjax.report.page.explanations import explanation_page
+from xjax.report.page.explanation_page import explanation_page
 from xjax.run.predict_file import predict_file
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 

@@ -18,13 +18,13 @@ from tests.fixtures.vector_files import (
 )
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.data.config import (
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.tokens_config import (
   FeatureFilesConfig,
   GivenFeaturesConfig,
   TextVectorsConfig,
 )
-from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config
 from xjax.models.text_vectors import TextVectors
 from xjax.run import vector_files

@@ -17,6 +17,7 @@ from xjax.train.optimizer import (
 )
 from xjax.train.optimizer_config import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.train.parameters import by_path
+from xjax.train.step import update_mean
 
 
 def rates(**fields):
@@ -137,12 +138,19 @@ def means(config):
 
   @jax.jit
   def take(mean, newest, step):
-    return optax.incremental_update(newest, mean, config.newest_share(step))
+    return update_mean(mean, newest, config.newest_share(step))
 
   found = [drawn[0]]
   for step in range(1, STEPS + 1):
     found.append(np.asarray(take(found[-1], drawn[step], jnp.int32(step))))
   return drawn, found
+
+
+def test_a_parameter_that_stands_still_is_its_mean():
+  still = mean = np.float32([0.1, 0.7, -1.3])
+  for _ in range(100):
+    mean = update_mean(mean, still, np.float32(0.001))
+  np.testing.assert_array_equal(mean, still)
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> None:
       'give two systems or more, and the baseline first. A system is the '
       'folder of a run, the folder of an evaluation, or a file of predictions'
     )
-  from xjax.judge.comparison_plan import METRICS, ComparisonRequest
-  from xjax.report.comparison import compare_runs
+  from xjax.judge.comparison_request import METRICS, ComparisonRequest
+  from xjax.report.run_comparison import compare_runs
   from xjax.report.tables.differences import comparison_text, save_comparison
 
   plan = ComparisonRequest(

@@ -44,4 +44,5 @@ def with_folder(words: list[str]) -> list[str]:
 
 
 if __name__ == '__main__':
+  # The command's start runs this file first, and then `main`.
   sys.argv[1:] = with_folder(sys.argv[1:])

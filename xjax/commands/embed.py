@@ -49,7 +49,7 @@ required.require('folder', 'give the folder of an encoder')
 
 def main() -> None:
   """Writes the files and says what is in them."""
-  from xjax.data.config import TextVectorsConfig
+  from xjax.data.tokens_config import TextVectorsConfig
   from xjax.run.vector_files import embed_corpus
 
   splits = _SPLITS.value if _SPLITS.present else ()

@@ -47,7 +47,7 @@ def main() -> None:
   from xjax.core.distributed import is_host0
   from xjax.judge.request import JudgeRequest
   from xjax.report.terminal.judgement import judgement_text, write_judgement
-  from xjax.run.evaluate import evaluate_files, evaluate_split
+  from xjax.run.evaluate_split import evaluate_files, evaluate_split
 
   if files.predictions:
     required.check_absent(('split', 'data_dir', 'strategy', 'step'), 'workdir')

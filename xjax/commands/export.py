@@ -23,7 +23,7 @@ required.require('output', 'give the folder to write')
 
 def main() -> None:
   """Writes the encoder of the run to the folder."""
-  from xjax.run.export import export_encoder
+  from xjax.run.export_encoder import export_encoder
 
   run = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
   show(f'{_OUTPUT.value}: the encoder of {run.workdir.path}, step {run.step}')

@@ -68,7 +68,7 @@ def main() -> None:
 
   page = None
   if _EXPLAIN.value:
-    from xjax.report.page.explanations import explanation_page as page
+    from xjax.report.page.explanation_page import explanation_page as page
 
   predict_file(
     _WORKDIR.value,

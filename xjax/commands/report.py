@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
   from xjax.report.page.page import save_report
-  from xjax.report.report import report
+  from xjax.report.report_page import report
 
   command = f'xjax report {shlex.join(sys.argv[1:])}'
   page = report(

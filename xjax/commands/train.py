@@ -45,7 +45,7 @@ def main() -> None:
   from xjax.core.config_part import modules_of
   from xjax.core.distributed import is_host0
   from xjax.report.card import write_card
-  from xjax.report.terminal.fitted import run_summary
+  from xjax.report.terminal.run_summary import run_summary
   from xjax.run.fit import fit
 
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)

@@ -46,15 +46,19 @@ import dataclasses
 
 from xjax.configs import variants
 from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
-from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
+from xjax.data.tokens_config import TfidfConfig
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
+from xjax.models.trees.joined_vectors import (
+  NoVectors,
+  RunVectors,
+  VectorsConfig,
+)
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.models.trees.vectors import NoVectors, RunVectors, VectorsConfig
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig

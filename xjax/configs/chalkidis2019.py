@@ -20,8 +20,8 @@ of the paper. Time: hours.
 """
 
 from xjax.configs import variants
-from xjax.data.config import SubwordsConfig, WordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
+from xjax.data.tokens_config import SubwordsConfig, WordsConfig
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.lookup.exact_match import ExactMatchModel

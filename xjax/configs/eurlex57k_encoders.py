@@ -17,10 +17,10 @@ docs/results.md. Time: 40 minutes of training and a few minutes of judging.
 """
 
 from xjax.configs import variants
-from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist

@@ -18,8 +18,8 @@ minutes to two hours.
 import dataclasses
 
 from xjax.configs import variants
-from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
+from xjax.data.tokens_config import WordsConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig

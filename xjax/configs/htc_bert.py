@@ -47,8 +47,8 @@ papers are in docs/judging.md. Time: not measured.
 from typing import NamedTuple
 
 from xjax.configs import variants
-from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.sequence import SequenceLossConfig

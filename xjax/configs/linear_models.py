@@ -21,12 +21,12 @@ minutes.
 """
 
 from xjax.configs import variants
-from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.models.contract import Config, Model
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.dual import Loss

@@ -12,9 +12,9 @@ Time: depends on the corpus.
 """
 
 from xjax.configs import variants
-from xjax.data.config import AutoTfidfConfig, TfidfConfig
 from xjax.data.formats.own import OwnData
 from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.tokens_config import AutoTfidfConfig, TfidfConfig
 from xjax.models.contract import AutoModel, AutoTrain, Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.proposers import text_proposers

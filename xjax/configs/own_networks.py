@@ -10,13 +10,6 @@ GPU. Expected: depends on the corpus. Time: depends on the corpus.
 
 from xjax.configs import variants
 from xjax.configs.eurlex57k_encoders import eurlex57k_minilm_unified
-from xjax.data.config import (
-  FeatureFilesConfig,
-  GivenFeaturesConfig,
-  Norm,
-  SubwordsConfig,
-  WordsConfig,
-)
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.htc import HtcData
@@ -25,6 +18,13 @@ from xjax.data.formats.own import OwnData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.tokens_config import (
+  FeatureFilesConfig,
+  GivenFeaturesConfig,
+  Norm,
+  SubwordsConfig,
+  WordsConfig,
+)
 from xjax.models.contract import Config
 from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.eval_config import EvalConfig
@@ -32,7 +32,7 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEncoder
-from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.ova import OneVsAllConfig

@@ -21,10 +21,10 @@ Time: about a minute.
 import dataclasses
 
 from xjax.configs import variants
-from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
+from xjax.data.tokens_config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.sequence import SequenceLossConfig
@@ -47,8 +47,8 @@ from xjax.models.stack.proposers import (
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.stage import StageConfig
+from xjax.models.trees.joined_vectors import StageVectors
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.bilstm import BiLSTMConfig

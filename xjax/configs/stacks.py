@@ -18,16 +18,16 @@ Time: half an hour.
 
 from xjax.configs import variants
 from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
-from xjax.data.config import (
+from xjax.data.formats.data_config import DataConfig
+from xjax.data.formats.eurlex57k import Eurlex57kData
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.tokens_config import (
   GivenFeaturesConfig,
   Norm,
   SubwordsConfig,
   TfidfConfig,
 )
-from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.eurlex57k import Eurlex57kData
-from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.models.contract import Config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.dual import Loss

@@ -30,10 +30,10 @@ from typing import NamedTuple
 from xjax.configs import variants
 from xjax.configs.eurlex57k_encoders import eurlex57k_minilm
 from xjax.configs.linear_models import eurlex57k_xr_linear, tib_sid_xr_linear
-from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
+from xjax.data.tokens_config import SubwordsConfig, TfidfConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config
@@ -42,8 +42,8 @@ from xjax.models.matched.matched_model import MatchedModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import LevelShortlist
 from xjax.models.stage import StageConfig
+from xjax.models.trees.joined_vectors import RunVectors, StageVectors
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.models.trees.vectors import RunVectors, StageVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig

@@ -20,11 +20,11 @@ import dataclasses
 from typing import NamedTuple
 
 from xjax.configs import variants
-from xjax.data.config import SubwordsConfig, WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
 from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.label_trees.walks import RandomWalks
+from xjax.data.tokens_config import SubwordsConfig, WordsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
 from xjax.models.contract import Config

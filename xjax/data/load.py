@@ -12,7 +12,6 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
-from xjax.data.config import OnError
 from xjax.data.documents import Documents
 from xjax.data.files.faults import Faults, plural
 from xjax.data.formats.corpus_builder import (
@@ -34,6 +33,7 @@ from xjax.data.labels import (
 )
 from xjax.data.quality import find_overlaps, similar_names_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, json_digest
+from xjax.data.tokens_config import OnError
 from xjax.data.vectors.feature_files import add_features
 
 _LEAVE_OUT = 'config.eval.leave_out'

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.comparison_plan import ComparisonRequest
+from xjax.judge.comparison_request import ComparisonRequest
 from xjax.judge.criteria import Criteria
 from xjax.judge.intervals import (
   ReplicateSums,

@@ -32,7 +32,7 @@ from xjax.judge.metrics.metric import (
   Needs,
   Protocol,
 )
-from xjax.judge.metrics.ranking import RankedLists
+from xjax.judge.metrics.ranked_lists import RankedLists
 from xjax.judge.slice import Slice
 
 _NO_GOLD = 'no document has a gold label here'

@@ -29,10 +29,10 @@ from xjax.core.distributed import barrier, is_host0, process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import ScoreKind
-from xjax.data.config import TokensConfig
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.tokens_config import TokensConfig
 from xjax.judge.calibration import Calibration, Method
 from xjax.models.config_check import check_values
 from xjax.models.config_json import ConfigDifference, diff, read_part, to_json

@@ -11,7 +11,6 @@ from scipy import sparse
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.ranking import Lists, Query
-from xjax.data.config import GivenFeaturesConfig, TextVectorsConfig, TfidfConfig
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.files.faults import plural
 from xjax.data.formats.data_config import DataConfig
@@ -20,6 +19,11 @@ from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Split
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import TextFeatures, WordPlace, WordShares
+from xjax.data.tokens_config import (
+  GivenFeaturesConfig,
+  TextVectorsConfig,
+  TfidfConfig,
+)
 from xjax.models.contract import Model, Run
 from xjax.models.explanations import BEYOND, LabelExplanations
 from xjax.models.scorer import Scorer, rank_blocks

@@ -17,9 +17,9 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
-from xjax.data.config import TokensConfig, WordsConfig
 from xjax.data.load import cut_corpus
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.tokens_config import TokensConfig, WordsConfig
 from xjax.models.config_check import check_config
 from xjax.models.contract import (
   Config,
@@ -31,7 +31,7 @@ from xjax.models.contract import (
   default_train,
   open_folder,
 )
-from xjax.models.copies import save_run
+from xjax.models.run_copies import save_run
 from xjax.train.run_record import RunRecord
 from xjax.train.train_config import TrainConfig
 from xjax.train.workdir import Workdir, split_step

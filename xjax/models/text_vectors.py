@@ -17,10 +17,10 @@ from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import kinds
 from xjax.core.errors import ConfigError
-from xjax.data.config import TextVectorsConfig
 from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import parse_object
 from xjax.data.text.subwords import Subwords
+from xjax.data.tokens_config import TextVectorsConfig
 
 # Encoders are found among the classes that are imported.
 from xjax.networks.encoders import bert, xlnet  # noqa: F401

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS
-from xjax.networks.best import BestLabels, with_chunk
+from xjax.networks.best_labels import BestLabels, with_chunk
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
 from xjax.networks.heads.head import Head
@@ -162,7 +162,7 @@ def _shard_topk(static, rows, shared, features, filters):
     # The last chunk starts early enough to have the full size, and overlaps the
     # chunk before it. So all chunks have one size, and one program is compiled.
     start = jnp.minimum(i * size, per_shard - size)
-    span = chunks.Span(start, size)
+    span = chunks.RowSpan(start, size)
     logits_BC = parts.logits(features, span.cut(rows), shared)
     ids_C = chunks.labels(rows, axes, span)
     real_C = (ids_C < n_labels) & (start + jnp.arange(size) >= i * size)

@@ -28,7 +28,7 @@ from xjax.networks.text_model import TextModel, build
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, RunSizes
-from xjax.train.initial.encoder import check_lengths
+from xjax.train.initial.pretrained_encoder import check_lengths
 from xjax.train.optimizer import FREQUENT, label_row_optimizer, make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step

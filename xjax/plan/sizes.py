@@ -18,7 +18,10 @@ from xjax.networks.pretrained.architecture import (
   architecture_of,
 )
 from xjax.train.batches.inputs import TokenReader
-from xjax.train.initial.encoder import first_encoder, planned_architecture
+from xjax.train.initial.pretrained_encoder import (
+  first_encoder,
+  planned_architecture,
+)
 
 POSITIVES = 64  # assumed gold labels per document if the corpus is not read
 # If the corpus is not read and the config names no encoder folder, the encoder

@@ -18,7 +18,7 @@ from xjax.judge.files.evaluation import (
   METRICS,
   PREDICTIONS,
 )
-from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
+from xjax.judge.files.judge_files import DEPTH, JudgeFiles, read_judged
 from xjax.judge.predictions import Predictions
 from xjax.report.runs import SEED, JudgedRun
 from xjax.train.run_record import RunRecord

@@ -4,16 +4,16 @@ import dataclasses
 
 from absl import logging
 
-from xjax.data.config import (
+from xjax.data.formats.corpus_builder import TRAIN
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.load import load_corpus
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.tokens_config import (
   AutoTfidfConfig,
   GivenFeaturesConfig,
   TfidfConfig,
   TokensConfig,
 )
-from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.label_trees.clusters import ClusterTree
-from xjax.data.load import load_corpus
-from xjax.data.schema import Corpus, LabelSpace
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config, Model, load_config
 from xjax.models.stack.proposers import text_proposers

@@ -20,8 +20,8 @@ from xjax.judge.calibration import (
 )
 from xjax.judge.files.evaluation import METRICS, save_evaluation
 from xjax.judge.judge import PROTOCOL, Metrics, judge, tune_threshold
+from xjax.judge.make_predictions import popularity, predict
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, JUDGED
 from xjax.models.eval_config import EvalConfig

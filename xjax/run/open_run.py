@@ -17,7 +17,7 @@ from xjax.data.schema import Document, Label, LabelSpace
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.calibration import Calibration, Method, readable_scores
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.predict import check_scores
+from xjax.judge.make_predictions import check_scores
 from xjax.judge.prediction_lines import WeightedFeature, WeightedWord
 from xjax.models.contract import Config, Run, open_folder, saved_calibration
 from xjax.models.explanations import LabelExplanations

@@ -29,8 +29,8 @@ from xjax.data.vectors.feature_files import read_features
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.label_lists import LabelLists
+from xjax.judge.make_predictions import predict
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import predict
 from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
@@ -174,7 +174,7 @@ def predict_file(
   split = dataclasses.replace(split, features=_vectors_of(split, features, run))
   predictions, lists = _rank(run, split, space, k, strategy)
   if threshold:
-    from xjax.run.evaluate import Threshold
+    from xjax.run.evaluate_split import Threshold
 
     lists = Threshold.of(threshold, run).keep(lists, run)
   predicted = PredictedDocuments(run, lists, split, space)
@@ -252,7 +252,7 @@ def _save_beside(
   """Writes X.npz, X.metrics.json; `labelled` [N]: are gold labels known?"""
   if labelled.any():
     from xjax.judge.judge import judge
-    from xjax.run.evaluate import saved_threshold
+    from xjax.run.evaluate_split import saved_threshold
 
     criteria = run.config.eval.criteria()
     if strategy:

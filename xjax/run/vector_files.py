@@ -19,10 +19,10 @@ from xjax.core.atomic import (
 from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
-from xjax.data.config import TextVectorsConfig, WordsConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document, Label
 from xjax.data.text.words import has_letters
+from xjax.data.tokens_config import TextVectorsConfig, WordsConfig
 from xjax.models.contract import Config
 from xjax.models.text_vectors import TextVectors, check_folder
 

@@ -137,10 +137,23 @@ def _apply_gradients(
   step, averages = state.step + 1, state.averages
   if averages is not None:
     share = plan.average.newest_share(step)
-    # With share 1, the means are equal to the newest parameters, bit for bit.
-    averages = optax.incremental_update(trained, averages, share)
+    averages = update_mean(averages, trained, share)
   params = nnx.merge_state(trained, frozen)
   return TrainState(step, params, opt_state, averages, state.row_slots)
+
+
+def update_mean(
+  mean: nnx.State, newest: nnx.State, share: jax.Array
+) -> nnx.State:
+  """Returns the mean of parameters after one more step."""
+  # Not share * new + (1 - share) * old: rounded factors do not add up to 1, and
+  # a parameter that stands still would drift away from its mean. With share 1,
+  # the result must equal the newest parameters exactly.
+  return jax.tree.map(
+    lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
+    mean,
+    newest,
+  )
 
 
 def place_weights(

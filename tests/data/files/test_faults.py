@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from tests.fixtures.error_text import error_text
-from xjax.data.config import OnError
 from xjax.data.files.faults import Faults, Grouped
+from xjax.data.tokens_config import OnError
 
 
 def test_every_fault_has_its_line():

@@ -8,7 +8,6 @@ import pytest
 
 from tests.fixtures.pipes import piped
 from xjax.core.errors import DataError
-from xjax.data.config import OnError
 from xjax.data.files import json_lines
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
@@ -22,6 +21,7 @@ from xjax.data.files.json_lines import (
   read_records,
   read_rows,
 )
+from xjax.data.tokens_config import OnError
 
 
 def rows(data: bytes):

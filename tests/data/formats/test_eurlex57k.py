@@ -24,12 +24,12 @@ from tests.fixtures.eurlex57k import (
   record,
 )
 from xjax.core.errors import DataError
-from xjax.data.config import OnError
 from xjax.data.formats import eurlex57k
 from xjax.data.formats.corpus_builder import text_digest
 from xjax.data.load import build_corpus
 from xjax.data.quality import find_overlaps
 from xjax.data.schema import Document, Label
+from xjax.data.tokens_config import OnError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError
-from xjax.data.config import OnError
 from xjax.data.formats.htc import HtcData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
+from xjax.data.tokens_config import OnError
 
 TAXONOMY = 'Root\tart\tlaw\nart\tmusic\tfilm\nmusic\tjazz\nlaw\tfilm\n'
 TRAIN = [

@@ -12,10 +12,10 @@ import pytest
 from tests.fixtures.error_text import error_text
 from tests.fixtures.pipes import piped
 from xjax.core.errors import DataError
-from xjax.data.config import OnError
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import read_input
 from xjax.data.schema import Document, Label
+from xjax.data.tokens_config import OnError
 
 TRAIN = [
   {'id': 'd1', 'text': 'one', 'labels': ['b', 'a'], 'year': 1999},

@@ -14,9 +14,9 @@ import pytest
 from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import make_rows, write_csv
 from xjax.core.errors import ConfigError, DataError, UserError
-from xjax.data.config import OnError
 from xjax.data.formats.own import OwnData
 from xjax.data.load import load_corpus
+from xjax.data.tokens_config import OnError
 
 ROWS = make_rows(40, 6)
 SPLITS = ['train', 'dev', 'test']

@@ -11,12 +11,12 @@ from scipy import sparse
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.documents import SparseDocuments
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document, Label
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm
 
 TRAIN = '4 6 5\n0,3 0:3 2:4\n 5:2\n3 1:1\n\n'
 TEST = '2 6 5\n1 0:1 5:1\n3,4 2:0.5\n'

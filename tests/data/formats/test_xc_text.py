@@ -6,10 +6,10 @@ import json
 import pytest
 
 from tests.fixtures.error_text import error_text
-from xjax.data.config import OnError
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document, Label
+from xjax.data.tokens_config import OnError
 
 TRN = [
   {'uid': 'a', 'title': 'T', 'content': 'C', 'target_ind': [10, 2]},

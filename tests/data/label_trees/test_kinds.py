@@ -7,10 +7,7 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.data.label_trees.clusters import (
-  Clusters,
-  ClusterTree,
-)
+from xjax.data.label_trees.clusters import Clusters, ClusterTree
 from xjax.data.label_trees.label_tree import (
   NO_LABEL,
   CompleteTree,

@@ -11,11 +11,7 @@ from tests.fixtures.trees import make_tree
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree, complete_tree
-from xjax.data.label_trees.levels import (
-  LabelLevels,
-  expand,
-  gold_at,
-)
+from xjax.data.label_trees.levels import LabelLevels, expand, gold_at
 
 
 def chain(tree, label, depth):

@@ -11,11 +11,11 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from tests.fixtures.error_text import error_text
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
-from xjax.data.config import TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
 from xjax.data.text.tfidf import Tfidf, frequent_ngrams, ngrams
 from xjax.data.text.words import WordShares, split_terms
+from xjax.data.tokens_config import TfidfConfig
 
 THEIRS = CountVectorizer().build_analyzer()
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.config import WordsConfig
 from xjax.data.schema import Document
 from xjax.data.text.words import (
   Vocabulary,
@@ -19,6 +18,7 @@ from xjax.data.text.words import (
   split_words,
   word_spans,
 )
+from xjax.data.tokens_config import WordsConfig
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
-from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
+from xjax.data.tokens_config import FeatureFilesConfig
 from xjax.data.vectors.feature_files import (
   add_features,
   read_features,

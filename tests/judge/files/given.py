@@ -1,7 +1,7 @@
 """Files of a test, by what they are for."""
 
 from tests.fixtures.error_text import error_text
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judge_files import JudgeFiles, read_judged
 
 FIELDS = {
   'scores': 'predictions',

@@ -9,12 +9,12 @@ from tests.fixtures.error_text import error_text
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
+from xjax.judge.files.document_labels import DocumentLabels
 from xjax.judge.files.label_order import (
   column_numbers,
   name_columns,
   read_label_order,
 )
-from xjax.judge.files.rows import DocumentLabels
 
 
 def test_numbers_of_columns():

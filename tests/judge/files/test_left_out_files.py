@@ -18,7 +18,7 @@ from tests.judge.test_left_out import (
   scores_of,
 )
 from xjax.core.errors import ConfigError, DataError
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judge_files import JudgeFiles, read_judged
 from xjax.judge.judge import judge
 
 

@@ -19,7 +19,7 @@ from tests.judge.systems import system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.formats import xc_files
-from xjax.judge.files.judged import read_judged, read_train_gold
+from xjax.judge.files.judge_files import read_judged, read_train_gold
 
 NAMES = ('law', 'tax', 'sea')
 

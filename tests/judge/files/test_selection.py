@@ -12,8 +12,12 @@ from tests.fixtures.xc_writers import write_pairs, write_xc_scores as text
 from tests.judge.files.given import given, read
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
-from xjax.judge.files.judged import read_judged
-from xjax.judge.files.rows import DocumentLabels, cut_length, without_pairs
+from xjax.judge.files.document_labels import (
+  DocumentLabels,
+  cut_length,
+  without_pairs,
+)
+from xjax.judge.files.judge_files import read_judged
 from xjax.judge.label_lists import LabelLists
 
 INF = np.inf
@@ -93,7 +97,7 @@ def test_selection_is_that_of_a_plain_sort(files, data):
   write_pairs(files['filter'], np.array(pairs))
   with pytest.MonkeyPatch.context() as patch:
     block = data.draw(st.integers(1, 9))
-    patch.setattr('xjax.judge.files.rows._BLOCK', block)
+    patch.setattr('xjax.judge.files.document_labels._BLOCK', block)
     judge = given(files, 'filter', depth=depth)
     ranked = [sorted(row, key=lambda v: (-row[v], v)) for row in rows]
     best = [[v for v in r if (i, v) not in pairs] for i, r in enumerate(ranked)]

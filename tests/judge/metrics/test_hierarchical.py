@@ -15,8 +15,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
+from xjax.judge.make_predictions import popularity
 from xjax.judge.metrics import hierarchical
-from xjax.judge.predict import popularity
 from xjax.judge.predictions import Predictions
 
 # Geometry belongs to mathematics and to art; physics and music have one parent.

@@ -13,8 +13,8 @@ from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.errors import ConfigError
 from xjax.core.processes.lock import locked
 from xjax.core.types import PAD
-from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm
 from xjax.judge.predictions import Predictions
 from xjax.models.ensemble.ensemble_model import Averaging
 from xjax.run.fit import fit

@@ -14,7 +14,7 @@ from xjax.core.types import ScoreKind
 from xjax.models.features import Featuriser
 from xjax.models.linear.classifiers import PartFiles
 from xjax.models.linear.dual import Loss
-from xjax.report.terminal.fitted import run_summary
+from xjax.report.terminal.run_summary import run_summary
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 

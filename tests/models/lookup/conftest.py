@@ -3,9 +3,13 @@
 import pytest
 
 from tests.fixtures.vector_files import json_lines
-from xjax.data.config import GivenFeaturesConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.tokens_config import (
+  GivenFeaturesConfig,
+  TfidfConfig,
+  WordsConfig,
+)
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.train.train_config import NoTrain

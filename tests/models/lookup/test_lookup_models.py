@@ -11,7 +11,7 @@ from xjax.models.lookup.names import NamesModel, Units
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.trees.tree_model import TreeModel
-from xjax.report.terminal.fitted import run_summary
+from xjax.report.terminal.run_summary import run_summary
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 

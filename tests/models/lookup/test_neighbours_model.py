@@ -10,12 +10,12 @@ from tests.fixtures.sparse_runs import config_of
 from tests.models.lookup.conftest import dev_of, split_texts
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.data.config import Norm
 from xjax.data.text.tfidf import Tfidf
+from xjax.data.tokens_config import Norm
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import Config
 from xjax.models.lookup.neighbours_model import NeighboursModel
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.train_config import NoTrain

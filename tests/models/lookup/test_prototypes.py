@@ -9,8 +9,8 @@ from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import config_of
 from tests.models.lookup.conftest import TEXTS, dev_of, split_texts
 from xjax.core.types import ScoreKind
-from xjax.data.config import TextVectorsConfig, TfidfConfig
 from xjax.data.schema import Label
+from xjax.data.tokens_config import TextVectorsConfig, TfidfConfig
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run

@@ -8,7 +8,7 @@ import pytest
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
-from xjax.models.copies import save_run
+from xjax.models.run_copies import save_run
 from xjax.run.open_run import open_run
 
 DOCUMENTS = Documents(

@@ -11,7 +11,7 @@ from tests.models.neural.test_neural_scorer import MODEL, L, draw, scorer
 from xjax.core.ranking import Lists, Query, RankWeights, mask_of
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 from xjax.data.documents import Documents
-from xjax.judge.predict import recalls_of
+from xjax.judge.make_predictions import recalls_of
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.neural.shortlist_scorer import ShortlistScorer

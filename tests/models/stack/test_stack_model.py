@@ -12,9 +12,9 @@ from tests.fixtures.vector_files import write_corpus
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
-from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.tokens_config import TfidfConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
 from xjax.models.lookup.names import NamesModel

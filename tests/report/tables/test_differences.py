@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from xjax.judge.comparison_plan import ComparisonRequest
-from xjax.report.comparison import compare_runs
+from xjax.judge.comparison_request import ComparisonRequest
+from xjax.report.run_comparison import compare_runs
 from xjax.report.tables.differences import (
   comparison_json,
   comparison_text,

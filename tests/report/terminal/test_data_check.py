@@ -3,10 +3,10 @@
 import re
 
 from tests.fixtures.vector_files import json_lines
-from xjax.data.config import GivenFeaturesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.tokens_config import GivenFeaturesConfig
 from xjax.report.terminal.data_check import check_data
 
 

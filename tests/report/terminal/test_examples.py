@@ -7,7 +7,7 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Document, Label, Split
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
-from xjax.report.terminal.fitted import example_text, excerpt
+from xjax.report.terminal.run_summary import example_text, excerpt
 
 LABELS = (Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries'))
 SPLIT = Split(

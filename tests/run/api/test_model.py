@@ -17,7 +17,7 @@ import xjax
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
-from xjax.run.evaluate import evaluate_split
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from xjax.core.mesh_config import ProcessShare
 from xjax.core.types import PAD
-from xjax.data.config import SubwordsConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.text.subwords import Subwords
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.train.batches.inputs import TokenReader
 
 T, DEVICES = 512, 4

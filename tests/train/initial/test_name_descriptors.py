@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xjax.data.config import SubwordsConfig
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding

@@ -10,7 +10,7 @@ from tests.fixtures.first_states import first_state, params_of
 from xjax.core.errors import DataError, UserError
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.networks.pretrained.descriptors import DescriptorEncoder
+from xjax.networks.pretrained.descriptor_encoder import DescriptorEncoder
 from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words

@@ -11,7 +11,7 @@ from xjax.commands.flags.required import check_absent
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
-  from xjax.judge.files.judged import JudgeFiles
+  from xjax.judge.files.judge_files import JudgeFiles
   from xjax.judge.request import JudgeRequest
 
 TITLE = 'Judging'
@@ -178,7 +178,7 @@ def files() -> 'JudgeFiles':
   if values['inv_prop'].present and values['propensity'].present:
     raise ConfigError('give only one of --inv_prop and --propensity')
   from xjax.core.types import ScoreKind
-  from xjax.judge.files.judged import JudgeFiles
+  from xjax.judge.files.judge_files import JudgeFiles
 
   path = values['predictions'].value if 'predictions' in values else ''
   # --leave_out is for runs too, so it is not one of FILE_FLAGS.

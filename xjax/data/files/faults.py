@@ -5,7 +5,7 @@ import os
 from absl import logging
 
 from xjax.core.errors import DataError
-from xjax.data.config import OnError
+from xjax.data.tokens_config import OnError
 
 SHOWN = 20  # faults in a message; further faults are only counted
 
@@ -27,8 +27,8 @@ class Faults:
 
   `on_error` says what `raise_or_log` does: RAISE raises an error, which
   suggests SKIP if no fault is fatal; SKIP logs the faults, and raises an error
-  only if one is fatal; None raises an error, because every fault is fatal. `skip` is the flag
-  of the command that skips faulty lines, for messages.
+  only if one is fatal; None raises an error, because every fault is fatal.
+  `skip` is the flag of the command that skips faulty lines, for messages.
   """
 
   def __init__(

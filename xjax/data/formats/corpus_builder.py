@@ -16,10 +16,10 @@ import numpy as np
 
 from xjax.core.errors import DataError, UserError
 from xjax.core.types import Ragged
-from xjax.data.config import OnError
 from xjax.data.files.faults import Faults, Grouped
 from xjax.data.files.json_lines import Fields, only_file, read_records
 from xjax.data.schema import Document, Label, Labels, Split
+from xjax.data.tokens_config import OnError
 
 TRAIN = 'train'
 USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order

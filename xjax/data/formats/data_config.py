@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
-from xjax.data.config import OnError, TokensConfig, WordsConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import STREAM, Fields, open_text, read_records
 from xjax.data.files.tables import TableFormat, table_format
@@ -19,6 +18,7 @@ from xjax.data.formats.corpus_builder import (
   input_documents,
 )
 from xjax.data.schema import Document
+from xjax.data.tokens_config import OnError, TokensConfig, WordsConfig
 
 
 @dataclasses.dataclass

@@ -20,7 +20,6 @@ from scipy import sparse
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.config import GivenFeaturesConfig, Norm, TokensConfig
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
@@ -35,6 +34,7 @@ from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.label_files import read_columns, read_descriptors
 from xjax.data.formats.xc_files import SparseRows, check_width, read_xc
 from xjax.data.schema import Label, Labels, Split
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm, TokensConfig
 
 # Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
 # with only six decimals.

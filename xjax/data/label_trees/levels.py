@@ -21,7 +21,6 @@ from xjax.core.atomic import write_npz
 from xjax.core.config_part import ConfigPart, field
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
-from xjax.data.config import TfidfConfig
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_tree import (
   NO_LABEL,
@@ -30,6 +29,7 @@ from xjax.data.label_trees.label_tree import (
   TreeConfig,
   TreeInputs,
 )
+from xjax.data.tokens_config import TfidfConfig
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

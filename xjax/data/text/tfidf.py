@@ -19,7 +19,6 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.texts import Texts
-from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document
 from xjax.data.text.words import (
   WordPlace,
@@ -27,6 +26,7 @@ from xjax.data.text.words import (
   document_terms,
   split_terms,
 )
+from xjax.data.tokens_config import TfidfConfig
 
 _RARE = -1  # stands for every n-gram that is not frequent enough
 

@@ -24,8 +24,8 @@ from scipy import sparse
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
-from xjax.data.config import WordsConfig
 from xjax.data.schema import Document
+from xjax.data.tokens_config import WordsConfig
 
 PAD_ID = 0
 UNKNOWN_ID = 1

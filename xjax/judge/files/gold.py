@@ -9,8 +9,16 @@ from xjax.core.types import Ragged
 from xjax.data.formats.htc import hierarchy_labels
 from xjax.data.formats.xc_files import NOT_GOLD, read_xc
 from xjax.data.formats.xc_text import target_columns
-from xjax.judge.files.kind import FileFormat, file_format_of, unknown_format
-from xjax.judge.files.rows import DocumentLabels, ReadRow, read_json_rows
+from xjax.judge.files.document_labels import (
+  DocumentLabels,
+  ReadRow,
+  read_json_rows,
+)
+from xjax.judge.files.file_format import (
+  FileFormat,
+  file_format_of,
+  unknown_format,
+)
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 

@@ -16,7 +16,7 @@ from xjax.data.files.json_lines import (
   open_text,
 )
 from xjax.data.formats.label_files import read_descriptors, read_ids
-from xjax.judge.files.rows import DocumentLabels
+from xjax.judge.files.document_labels import DocumentLabels
 
 _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 

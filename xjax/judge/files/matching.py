@@ -11,8 +11,8 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import check_width
+from xjax.judge.files.document_labels import DocumentLabels
 from xjax.judge.files.label_order import column_numbers, name_columns
-from xjax.judge.files.rows import DocumentLabels
 
 MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 _ORDER = '--label_order=FILE'

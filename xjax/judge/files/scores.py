@@ -10,8 +10,12 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.xc_files import read_sparse
-from xjax.judge.files.kind import FileFormat, file_format_of, unknown_format
-from xjax.judge.files.rows import DocumentLabels, read_json_rows
+from xjax.judge.files.document_labels import DocumentLabels, read_json_rows
+from xjax.judge.files.file_format import (
+  FileFormat,
+  file_format_of,
+  unknown_format,
+)
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 

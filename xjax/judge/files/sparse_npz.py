@@ -8,7 +8,7 @@ import scipy.sparse
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.types import Ragged, offsets_of
 from xjax.data.formats.xc_files import MOST, check_width
-from xjax.judge.files.rows import DocumentLabels
+from xjax.judge.files.document_labels import DocumentLabels
 
 
 def read_sparse_npz(path: str | os.PathLike) -> DocumentLabels:

@@ -20,7 +20,7 @@ from xjax.judge.metrics.metric import (
   PSRDenominator,
   Value,
 )
-from xjax.judge.metrics.ranking import RankedLists, discounts
+from xjax.judge.metrics.ranked_lists import RankedLists, discounts
 
 
 class Precision(DocumentMetric):

@@ -22,7 +22,7 @@ import scipy.sparse
 
 from xjax.core.config_part import import_package
 from xjax.core.errors import ConfigError
-from xjax.judge.metrics.ranking import RankedLists
+from xjax.judge.metrics.ranked_lists import RankedLists
 
 # Names of sums over documents: the number of all documents, the number of
 # documents with gold, and the number of gold labels.

@@ -20,10 +20,10 @@ from xjax.core.ranking import (
   listed_cells,
 )
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.config import TokensConfig
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.tokens_config import TokensConfig
 from xjax.judge.calibration import Calibration, Method, readable_scores
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import Config, Model, Run, check_one_process

@@ -19,7 +19,6 @@ from xjax.core.config_part import field
 from xjax.core.errors import DataError
 from xjax.core.ranking import Lists, Query, lists_of
 from xjax.core.types import Ragged, ScoreKind
-from xjax.data.config import WordsConfig
 from xjax.data.documents import Documents
 from xjax.data.schema import Corpus, Document, LabelSpace
 from xjax.data.text.words import (
@@ -30,6 +29,7 @@ from xjax.data.text.words import (
   has_letters,
   split_words,
 )
+from xjax.data.tokens_config import WordsConfig
 from xjax.models.contract import Config, Model, Run
 from xjax.models.features import FeatureScorer, Featuriser, TextFeaturiser
 

@@ -14,13 +14,13 @@ from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged, ScoreKind
-from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import complete_tree
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import has_letters
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm
 from xjax.models.contract import Config, Run, check_one_process
 from xjax.models.features import (
   FeaturesModel,

@@ -10,12 +10,12 @@ from scipy import sparse
 from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import LabelTree, TreeInputs
 from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.schema import Corpus
+from xjax.data.tokens_config import TfidfConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.models.contract import Config, Run, StageToTrain
 from xjax.models.features import Featuriser
@@ -28,12 +28,12 @@ from xjax.models.neural.proposals import proposed_nodes, saved_nodes
 from xjax.models.neural.proposer import ClusterMap, Proposer
 from xjax.models.scorer import Scorer
 from xjax.models.stage import Stage, StageConfig
+from xjax.models.trees.joined_vectors import JoinedFeaturiser, encoder_faults
 from xjax.models.trees.sparse_model import SparseModel
 from xjax.models.trees.training import Matcher, proposed_clusters
 from xjax.models.trees.tree_model import TreeTrain
 from xjax.models.trees.tree_scorer import TreeScorer, by_filter, log_weights
 from xjax.models.trees.tree_search import NodeOpener, TreeSearch
-from xjax.models.trees.vectors import JoinedFeaturiser, encoder_faults
 
 MATCHER = 'matcher'  # the stage that proposes clusters
 

@@ -17,7 +17,7 @@ from xjax.models.contract import Run
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.heads.chunks import on_labels
 from xjax.networks.label_graph import edges_with
-from xjax.networks.pretrained.descriptors import DescriptorEncoder
+from xjax.networks.pretrained.descriptor_encoder import DescriptorEncoder
 from xjax.train.initial.descriptors import load_words, saved_name_encoder
 from xjax.train.parameters import (
   CHILDREN,

@@ -16,16 +16,16 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, make_mesh, share_of
 from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.core.processes.lock import is_locked
-from xjax.data.config import (
+from xjax.data.label_trees.levels import LabelLevels
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import Vocabulary, split_words
+from xjax.data.tokens_config import (
   FeatureFilesConfig,
   SubwordsConfig,
   TokensConfig,
   WordsConfig,
 )
-from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.schema import Corpus, LabelSpace
-from xjax.data.text.subwords import Subwords
-from xjax.data.text.words import Vocabulary, split_words
 from xjax.models.contract import (
   DEV,
   SCORES_NAMES,
@@ -57,12 +57,12 @@ from xjax.models.scorer import Scorer
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.pretrained.descriptors import all_words
+from xjax.networks.pretrained.descriptor_encoder import all_words
 from xjax.networks.text_model import TextModelConfig
 from xjax.train.batches.inputs import TokenReader, fit_vocabulary
 from xjax.train.checkpoint import read_params, saved_params
 from xjax.train.initial.descriptors import encoded_labels
-from xjax.train.initial.encoder import keep_encoder
+from xjax.train.initial.pretrained_encoder import keep_encoder
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import from_paths
 from xjax.train.saved_steps import (

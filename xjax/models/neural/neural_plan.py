@@ -10,7 +10,7 @@ from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.judge.judge import NOTES, PROTOCOL, Metrics, judge
-from xjax.judge.predict import popularity
+from xjax.judge.make_predictions import popularity
 from xjax.models.contract import DEV, Config, Run, load_config
 from xjax.networks.heads.chunks import is_label_row
 from xjax.networks.heads.head import DescriptorHeadConfig
@@ -22,13 +22,13 @@ from xjax.networks.text_model import (
   smoothed_priors,
 )
 from xjax.train.batches.inputs import check_vector_size, read_label_vectors
-from xjax.train.initial.encoder import (
+from xjax.train.initial.pretrained_encoder import (
   SOME_WORDS,
   check_encoder,
   planned_architecture,
 )
+from xjax.train.initial.start_words import check_word_vectors
 from xjax.train.initial.warm_start import find_start
-from xjax.train.initial.words import check_word_vectors
 from xjax.train.neural_train import Schedule
 from xjax.train.optimizer import label_row_optimizer, make_optimizer
 from xjax.train.parameters import by_path, check_groups

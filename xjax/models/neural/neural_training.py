@@ -20,14 +20,14 @@ from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import cross_fitted
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.predict import predict
+from xjax.judge.make_predictions import predict
 from xjax.losses.loss import LabelWeights
 from xjax.models.contract import DEV, Config, Run
 from xjax.models.neural.level_stages import LEVEL
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.models.neural.proposals import first_rows
 from xjax.models.neural.proposer import Proposer
-from xjax.networks.pretrained.descriptors import DescriptorEncoder
+from xjax.networks.pretrained.descriptor_encoder import DescriptorEncoder
 from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.batches.dense import TrainBatches
 from xjax.train.batches.inputs import read_label_vectors
@@ -39,10 +39,10 @@ from xjax.train.initial.descriptors import (
   start_name_encoder,
   start_view_names,
 )
-from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.label_vectors import start_label_vectors
+from xjax.train.initial.pretrained_encoder import start_encoder
+from xjax.train.initial.start_words import start_words
 from xjax.train.initial.warm_start import LoadedParameters, warm_start
-from xjax.train.initial.words import start_words
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.optimizer import make_optimizer, make_schedule
 from xjax.train.state import TrainState, with_rows

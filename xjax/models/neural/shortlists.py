@@ -15,9 +15,9 @@ from xjax.core.config_part import (
   kind_named,
 )
 from xjax.core.types import PAD
-from xjax.data.config import TfidfConfig
 from xjax.data.label_trees.levels import LabelLevels, LevelsConfig
 from xjax.data.schema import Corpus
+from xjax.data.tokens_config import TfidfConfig
 from xjax.models.contract import Config, Model, Run, StageToTrain
 from xjax.models.neural.level_stages import (
   COSTS,

@@ -5,13 +5,13 @@ import dataclasses
 from typing import Any
 
 from xjax.core.config_part import AT_LEAST_1, field
-from xjax.data.config import (
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.tokens_config import (
   TextVectorsConfig,
   TfidfConfig,
   TokensConfig,
   WordsConfig,
 )
-from xjax.data.label_trees.clusters import ClusterTree
 from xjax.models.contract import Config, Model
 from xjax.models.lookup.names import NamesModel
 from xjax.models.lookup.neighbours_model import NeighboursModel

@@ -10,13 +10,13 @@ from absl import logging
 
 from xjax.core.config_part import AT_LEAST_1, AT_LEAST_2, RATE, field
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import TokensConfig
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.files.faults import plural
 from xjax.data.folds import n_distinct
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus
+from xjax.data.tokens_config import TokensConfig
 from xjax.models.contract import (
   Config,
   Model,

@@ -23,10 +23,10 @@ from xjax.data.schema import Corpus
 from xjax.models.contract import Config, Run, StageToTrain
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.trees.joined_vectors import ENCODER, NoVectors, VectorsConfig
 from xjax.models.trees.sparse_model import SparseModel, SparseTrain
 from xjax.models.trees.training import Matcher
 from xjax.models.trees.tree_search import TreeSearch, matched_leaves
-from xjax.models.trees.vectors import ENCODER, NoVectors, VectorsConfig
 
 
 @dataclasses.dataclass

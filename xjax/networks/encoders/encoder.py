@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import RATE, ConfigPart, field
-from xjax.data.config import PaddedConfig, SubwordsConfig, WordsConfig
+from xjax.data.tokens_config import PaddedConfig, SubwordsConfig, WordsConfig
 from xjax.networks.pretrained.architecture import Architecture
 
 

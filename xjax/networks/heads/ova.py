@@ -64,7 +64,7 @@ def _draw_shard(size, dim, storage, key) -> dict[str, jax.Array]:
     block = first + i
     block_key = jax.random.fold_in(key, block)
     new = _draw_rows(block_key, block * size, size, dim, storage)
-    return chunks.Span(i * size, size).write(rows, new)
+    return chunks.RowSpan(i * size, size).write(rows, new)
 
   empty = jax.tree.map(
     lambda x: jnp.zeros((blocks * size, *x.shape[1:]), x.dtype),

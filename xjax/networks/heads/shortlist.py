@@ -50,7 +50,7 @@ def _shard_logits(graphdef, rows, shared, features, ids_BA):
   all_features, all_BA = chunks.all_documents((features, ids_BA), head.axes)
   places = places_of(all_BA, rows, head)
 
-  def body(logits_BA: jax.Array, span: chunks.Span) -> jax.Array:
+  def body(logits_BA: jax.Array, span: chunks.RowSpan) -> jax.Array:
     part = _cut(places, span)
     new_BA = _logits(parts, all_features, part.cut(rows), shared)
     new_BA = jnp.where(part.own_BA, new_BA, 0.0)
@@ -192,19 +192,21 @@ class ShortlistPass:
 
   lengths_B: Int32[Array, ' B']  # labels of each shortlist that a mean counts
 
-  def masked(self, logits_BC: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
+  def masked(
+    self, logits_BC: jax.Array, span: chunks.RowSpan
+  ) -> tuple[Any, ...]:
     """Returns logits, gold and weights; logits are -inf for other labels."""
     raise NotImplementedError
 
   def add(
-    self, normaliser: Normaliser, logits_BC: jax.Array, span: chunks.Span
+    self, normaliser: Normaliser, logits_BC: jax.Array, span: chunks.RowSpan
   ) -> Normaliser:
     logits_BC, gold_BC, weights_BC = self.masked(logits_BC, span)
     weights_BC = 1.0 if weights_BC is None else weights_BC
     return normaliser.plus(logits_BC, jnp.where(gold_BC, weights_BC, 0.0))
 
   def terms(
-    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.Span
+    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.RowSpan
   ) -> tuple[jax.Array, jax.Array]:
     masked = self.masked(logits_BC, span)
     return shortlist_terms(loss, *masked, self.lengths_B)
@@ -235,16 +237,18 @@ class ListedLabels(ShortlistPass):
       chunks.scan_chunks, rows=own_BA.shape[1], chunk=head.chunk
     )
 
-  def place(self, span: chunks.Span) -> ShortlistRows:
+  def place(self, span: chunks.RowSpan) -> ShortlistRows:
     return _cut(self.places, span)
 
-  def masked(self, logits_BA: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
+  def masked(
+    self, logits_BA: jax.Array, span: chunks.RowSpan
+  ) -> tuple[Any, ...]:
     entries = self.places.own_BA, self.gold_BA, self.weights_BA
     own_BA, gold_BA, weights_BA = _cut(entries, span)
     return jnp.where(own_BA, logits_BA, -jnp.inf), gold_BA, weights_BA
 
 
-def _cut(entries: Any, span: chunks.Span) -> Any:
+def _cut(entries: Any, span: chunks.RowSpan) -> Any:
   """Returns some consecutive entries of each shortlist."""
   return jax.tree.map(
     lambda x: lax.dynamic_slice_in_dim(x, *span, axis=1), entries

@@ -192,11 +192,11 @@ class AllLabelsPass:
       chunk=head.chunk,
     )
 
-  def place(self, span: chunks.Span) -> chunks.Span:
+  def place(self, span: chunks.RowSpan) -> chunks.RowSpan:
     return span
 
   def add(
-    self, normaliser: 'Normaliser', logits_BC: jax.Array, span: chunks.Span
+    self, normaliser: 'Normaliser', logits_BC: jax.Array, span: chunks.RowSpan
   ) -> 'Normaliser':
     learnt_BC, at_BP, inside_BP, weights = self._chunk(span)
     weight_BP = 1.0 if weights is None else weights.positive_L[at_BP]
@@ -204,7 +204,7 @@ class AllLabelsPass:
     return normaliser.plus(logits_BC, jnp.where(inside_BP, weight_BP, 0.0))
 
   def terms(
-    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.Span
+    self, loss: ChunkLoss, logits_BC: jax.Array, span: chunks.RowSpan
   ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss of a chunk, and its derivative by the logits."""
     # The losses of the B x P gold labels are computed separately, so that no

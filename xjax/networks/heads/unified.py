@@ -15,8 +15,8 @@ from xjax.core.config_part import AT_LEAST_0, RATE, field, kinds_that
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import full_precision
 from xjax.core.rng import host_generator
-from xjax.data.config import TokensConfig
 from xjax.data.labels import draw_labels
+from xjax.data.tokens_config import TokensConfig
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.heads.attend import attend, token_mask
 from xjax.networks.heads.head import (

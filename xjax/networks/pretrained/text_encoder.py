@@ -16,7 +16,7 @@ from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.networks.heads.head import DescriptorConfig, TokenFeatures
 from xjax.networks.pooling import Mean
-from xjax.networks.pretrained.descriptors import label_names
+from xjax.networks.pretrained.descriptor_encoder import label_names
 
 # The numbers of rows of a batch, so that the program is compiled for few shapes
 # and one text alone needs no large batch.

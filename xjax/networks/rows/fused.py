@@ -216,11 +216,13 @@ class _DistinctLabels(ShortlistPass):
       chunks.scan_chunks, rows=capacity, chunk=head.chunk, used=used
     )
 
-  def place(self, span: chunks.Span) -> chunks.PickedRows:
+  def place(self, span: chunks.RowSpan) -> chunks.PickedRows:
     row_C = lax.dynamic_slice_in_dim(self.row_Y, *span)
     return chunks.PickedRows(row_C)
 
-  def masked(self, logits_BC: jax.Array, span: chunks.Span) -> tuple[Any, ...]:
+  def masked(
+    self, logits_BC: jax.Array, span: chunks.RowSpan
+  ) -> tuple[Any, ...]:
     marks_BC, weights_BC = jax.tree.map(
       lambda x: lax.dynamic_slice_in_dim(x, *span, 1), self.entries
     )

@@ -36,7 +36,7 @@ def encoded_nodes(hierarchy: Hierarchy) -> np.ndarray:
   above = hierarchy.first_parents
   chosen = np.arange(len(hierarchy)) < hierarchy.n_labels
   front = np.arange(hierarchy.n_labels)
-  while len(front):
+  while len(front):  # ends, since a hierarchy has no cycles
     chosen[front] = True
     front = np.unique(above[front])
     front = front[front != PAD]

@@ -10,7 +10,7 @@ from xjax.core.atomic import write_json
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.metric import uses_propensities
-from xjax.report.comparison import RunComparison, SeedEstimate
+from xjax.report.run_comparison import RunComparison, SeedEstimate
 from xjax.report.table import MISSING, Cell, Table, number_cell, plain_text
 from xjax.report.terminal.judgement import recall_lines
 

@@ -22,10 +22,10 @@ from sklearn.utils.validation import (
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
-from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.in_memory import is_frame, labels_of
 from xjax.data.schema import Document
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm
 from xjax.judge.judge import score_threshold
 from xjax.judge.label_lists import LabelLists
 from xjax.models.contract import Config
@@ -33,7 +33,7 @@ from xjax.models.linear.dual import Loss
 from xjax.run.api.fitting import AUTO, config_of, fit_documents
 from xjax.run.api.model import score_matrix
 from xjax.run.auto import linear_parts
-from xjax.run.evaluate import saved_threshold
+from xjax.run.evaluate_split import saved_threshold
 
 _ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
 

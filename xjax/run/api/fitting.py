@@ -11,7 +11,6 @@ from typing import Any
 
 from xjax.core.console import log_in_context
 from xjax.core.errors import ConfigError
-from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.documents import SparseDocuments
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
@@ -24,8 +23,9 @@ from xjax.data.memory_folder import (
   write_folder,
 )
 from xjax.data.schema import Label
+from xjax.data.tokens_config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.models.contract import DATA, DEV, Config
-from xjax.models.copies import TemporaryFolder
+from xjax.models.run_copies import TemporaryFolder
 from xjax.run.api.model import Model
 from xjax.run.fit import FitResult, fit as fit_run
 from xjax.run.named_configs import named_config

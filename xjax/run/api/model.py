@@ -18,10 +18,15 @@ from xjax.data.schema import Document, Label, Labels
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.predict import predict
+from xjax.judge.make_predictions import predict
 from xjax.models.contract import Config
-from xjax.models.copies import TemporaryFolder, pack_run, save_run, unpack_run
-from xjax.run.evaluate import Threshold, saved_threshold
+from xjax.models.run_copies import (
+  TemporaryFolder,
+  pack_run,
+  save_run,
+  unpack_run,
+)
+from xjax.run.evaluate_split import Threshold, saved_threshold
 from xjax.run.open_run import ExplainedPrediction, OpenRun, Prediction, open_run
 from xjax.run.predict_file import labelled_split
 from xjax.train.workdir import Workdir

@@ -18,7 +18,7 @@ from xjax.data.load import read_zones
 from xjax.data.schema import Document
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.prediction_lines import prediction_line
-from xjax.run.evaluate import TUNED, Threshold
+from xjax.run.evaluate_split import TUNED, Threshold
 from xjax.run.open_run import OpenRun
 from xjax.run.predict_file import open_with_labels
 from xjax.version import __version__

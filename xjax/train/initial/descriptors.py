@@ -22,7 +22,7 @@ from xjax.networks.pretrained.convert import parameter_shapes
 from xjax.networks.pretrained.text_encoder import NameEncoder
 from xjax.networks.text_model import TextModelConfig
 from xjax.networks.views.label_encoder import encoded_nodes
-from xjax.train.initial.words import piece_rows, replace_rows, word_rows
+from xjax.train.initial.start_words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   CONCEPTS,
   DESCRIPTORS,

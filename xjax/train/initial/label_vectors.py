@@ -26,7 +26,7 @@ from xjax.data.text.subwords import Subwords
 from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.encoder import EncoderInputs
 from xjax.networks.heads.generation.hbgl import FirstVectors
-from xjax.networks.heads.generation.levels import Transform
+from xjax.networks.heads.generation.level_generation import Transform
 from xjax.networks.heads.generation.pretraining import (
   LabelPretraining,
   Segment,

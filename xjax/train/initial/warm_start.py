@@ -34,7 +34,7 @@ from xjax.data.text.words import Vocabulary
 from xjax.networks.heads.chunks import on_labels
 from xjax.train.checkpoint import read_some, saved_params
 from xjax.train.initial.descriptors import encoded_labels
-from xjax.train.initial.words import piece_rows, word_rows
+from xjax.train.initial.start_words import piece_rows, word_rows
 from xjax.train.parameters import (
   DESCRIPTORS,
   GRAPH,

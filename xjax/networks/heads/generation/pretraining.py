@@ -32,7 +32,7 @@ from xjax.data.label_trees.taxonomy import (
 from xjax.losses.bce import bce
 from xjax.networks.encoders.bert import Bert
 from xjax.networks.encoders.prefix import embed, run_layers
-from xjax.networks.heads.generation.levels import Transform
+from xjax.networks.heads.generation.level_generation import Transform
 
 _SEGMENT = 'config.model.head.pretraining.segment'
 

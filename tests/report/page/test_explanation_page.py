@@ -15,7 +15,7 @@ from xjax.judge.prediction_lines import (
   WeightedWord,
   weighted_words,
 )
-from xjax.report.page.explanations import explanation_page
+from xjax.report.page.explanation_page import explanation_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'
 

@@ -14,6 +14,12 @@ from xjax.data.files.file_set import read_mark
 from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
 from xjax.data.labels import known_left_out, read_left_out
 from xjax.data.schema import HELD_OUT
+from xjax.judge.files.document_labels import (
+  DocumentLabels,
+  best_labels,
+  cut_length,
+  without_pairs,
+)
 from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import name_columns, read_label_order
 from xjax.judge.files.matching import (
@@ -22,12 +28,6 @@ from xjax.judge.files.matching import (
   known_labels_of,
   match_documents,
   warn_of_unknown,
-)
-from xjax.judge.files.rows import (
-  DocumentLabels,
-  best_labels,
-  cut_length,
-  without_pairs,
 )
 from xjax.judge.files.scores import read_predictions
 from xjax.judge.label_lists import list_length

@@ -21,7 +21,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.calibration import Calibration
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.judged import (
+from xjax.judge.files.judge_files import (
   DEPTH,
   JudgeFiles,
   read_judged,
@@ -29,8 +29,8 @@ from xjax.judge.files.judged import (
 )
 from xjax.judge.judge import judge, need_gold, slices_without_lists
 from xjax.judge.label_lists import LabelLists
+from xjax.judge.make_predictions import popularity
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import popularity
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.models.contract import DEV

@@ -27,7 +27,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import choose_zones
 from xjax.data.schema import Document, Label, Labels, label_row
 from xjax.models.contract import Config
-from xjax.run.transfer.clusters import (
+from xjax.run.transfer.meta_labels import (
   MetaLabelTree,
   Relabelling,
   cluster_labels,

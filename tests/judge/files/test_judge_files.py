@@ -14,7 +14,7 @@ from tests.judge.files.given import given, read
 from tests.judge.systems import lists_of, system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.judge_files import JudgeFiles, read_judged
 from xjax.judge.predictions import Predictions
 
 INF = np.inf

@@ -7,7 +7,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Float32
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
-from xjax.data.config import FeatureFilesConfig
+from xjax.data.tokens_config import FeatureFilesConfig
 from xjax.networks.encoders.encoder import InputConfig
 from xjax.networks.encoders.layers import dropout
 

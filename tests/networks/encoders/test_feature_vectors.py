@@ -12,7 +12,7 @@ from xjax.core.types import PAD
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.encoder import NoEncoder
-from xjax.networks.encoders.features import Features, FeaturesConfig
+from xjax.networks.encoders.feature_vectors import Features, FeaturesConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.text_model import build

@@ -10,7 +10,7 @@ from tests.fixtures.kinds import KINDS
 from xjax.core.errors import DataError
 from xjax.data.documents import Documents
 from xjax.data.text.words import Vocabulary
-from xjax.models.trees.vectors import join
+from xjax.models.trees.joined_vectors import join
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 

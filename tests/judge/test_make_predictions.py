@@ -17,7 +17,7 @@ from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import NOTES, judge, tune_threshold
-from xjax.judge.predict import popularity, predict, recalls_of
+from xjax.judge.make_predictions import popularity, predict, recalls_of
 from xjax.judge.predictions import Predictions
 
 KS = (1, 3, 5)

@@ -10,7 +10,6 @@ from scipy import sparse
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
-from xjax.data.config import TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.label_trees.clustering import kmeans
@@ -21,6 +20,7 @@ from xjax.data.load import build_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import split_terms
+from xjax.data.tokens_config import TfidfConfig
 from xjax.models.contract import Config
 from xjax.models.features import DocumentTexts, TextFeaturiser
 

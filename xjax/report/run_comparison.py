@@ -9,10 +9,10 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.comparison import Comparison, best_systems, compare
-from xjax.judge.comparison_plan import ComparisonRequest
+from xjax.judge.comparison_request import ComparisonRequest
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.evaluation import read_value
-from xjax.judge.files.judged import DEPTH, JudgeFiles
+from xjax.judge.files.judge_files import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.metrics.metric import metric_kind
 from xjax.judge.metrics.protocols import XJAX

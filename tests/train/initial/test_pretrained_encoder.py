@@ -12,10 +12,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from tests.fixtures.encoders import SIZES, write_encoder, write_weights
 from tests.fixtures.first_states import first_state
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import LabelSpace
 from xjax.data.text.subwords import Subwords
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.neural import neural_training as neural
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
@@ -29,7 +29,7 @@ from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.plan.sizes import XLNET_BASE, assumed_sizes
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
-from xjax.train.initial.encoder import (
+from xjax.train.initial.pretrained_encoder import (
   check_encoder,
   first_encoder,
   planned_architecture,

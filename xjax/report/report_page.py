@@ -9,15 +9,10 @@ from absl import logging
 from xjax.core.errors import ConfigError
 from xjax.data.files.faults import plural
 from xjax.judge.criteria import USUAL_K
-from xjax.judge.files.judged import DEPTH, JudgeFiles
+from xjax.judge.files.judge_files import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import (
-  best_by_tests,
-  other_hierarchies,
-  why_not_tested,
-)
 from xjax.report.figures.figures import (
   binned_f1,
   frequency_picture,
@@ -28,6 +23,11 @@ from xjax.report.figures.figures import (
 from xjax.report.figures.plots import system_colours
 from xjax.report.page.page import Block, Collapsible, Page, Paragraph, Section
 from xjax.report.rejudging import judge_runs
+from xjax.report.run_comparison import (
+  best_by_tests,
+  other_hierarchies,
+  why_not_tested,
+)
 from xjax.report.runs import (
   SEED,
   JudgedRun,

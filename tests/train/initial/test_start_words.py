@@ -19,7 +19,7 @@ from xjax.run.fit import fit
 from xjax.train.batches.inputs import fit_vocabulary
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors
-from xjax.train.initial.words import (
+from xjax.train.initial.start_words import (
   piece_rows,
   replace_rows,
   start_words,

@@ -15,10 +15,14 @@ from xjax.data.files.file_set import writing_set
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files import evaluation
-from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.request import JudgeRequest, Similarity
 from xjax.report.sources import read_runs
-from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
+from xjax.run.evaluate_split import (
+  evaluate_files,
+  evaluate_split,
+  saved_threshold,
+)
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.workdir import Workdir

@@ -7,9 +7,9 @@ import pytest
 
 from tests.fixtures.shrink import shrink
 from xjax.core.errors import ConfigError
-from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
+from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
@@ -18,7 +18,7 @@ from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.pretrained.model_folder import ModelFolder
-from xjax.run.export import export_encoder
+from xjax.run.export_encoder import export_encoder
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.parameters import by_path

@@ -15,7 +15,6 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import best_by_tests
 from xjax.report.figures.figures import (
   binned_f1,
   frequency_picture,
@@ -31,7 +30,13 @@ from xjax.report.page.page import (
   render_markdown,
 )
 from xjax.report.rejudging import judge_runs
-from xjax.report.report import build_page, dataset_of, published_blocks, report
+from xjax.report.report_page import (
+  build_page,
+  dataset_of,
+  published_blocks,
+  report,
+)
+from xjax.report.run_comparison import best_by_tests
 from xjax.report.runs import SystemRuns
 from xjax.report.sources import read_runs
 from xjax.report.table import Table

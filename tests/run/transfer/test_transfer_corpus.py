@@ -10,21 +10,21 @@ from tests.fixtures.kills import kill
 from tests.run.tagging import write_rows
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.data.config import TfidfConfig
 from xjax.data.formats.htc import HtcData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.own import OwnData
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label, label_row
+from xjax.data.tokens_config import TfidfConfig
 from xjax.models.contract import Config
-from xjax.run.transfer import transfer as module
-from xjax.run.transfer.clusters import (
+from xjax.run.transfer import transfer_corpus as module
+from xjax.run.transfer.meta_labels import (
   MetaLabelTree,
   clustering_features,
   labels_to_cluster,
 )
-from xjax.run.transfer.transfer import KeptLabels, transfer
+from xjax.run.transfer.transfer_corpus import KeptLabels, transfer
 
 ALL, CLOSED, LEAVES = KeptLabels
 WORDS = ('reef', 'tide', 'loam', 'seed', 'ore', 'forge', 'choir', 'lute')

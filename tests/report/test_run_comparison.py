@@ -10,11 +10,11 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.judge.comparison_plan import ComparisonRequest
+from xjax.judge.comparison_request import ComparisonRequest
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
-from xjax.report.comparison import compare_runs, reorder_documents
+from xjax.report.run_comparison import compare_runs, reorder_documents
 
 PLAN = ComparisonRequest(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
 

@@ -9,7 +9,7 @@ from xjax.data.schema import Label
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import Vocabulary
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
-from xjax.networks.pretrained.descriptors import (
+from xjax.networks.pretrained.descriptor_encoder import (
   DescriptorEncoder,
   all_words,
   descriptor_words,
