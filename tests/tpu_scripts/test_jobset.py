@@ -32,8 +32,7 @@ def applied(cluster):
 
 
 @pytest.mark.parametrize(
-  ('codes', 'code', 'times'),
-  [((75, 143, 134, 0), 0, 4), ((75, 1, 0), 1, 2)],
+  ('codes', 'code', 'times'), [((75, 143, 134, 0), 0, 4), ((75, 1, 0), 1, 2)]
 )
 def test_a_jobset_starts_again_on_what_is_no_failure_of_its_own(
   codes, code, times, cluster, job, run, said, stumble

@@ -119,8 +119,7 @@ def test_setup_installs_on_all_workers_and_may_come_twice(
 
 
 @pytest.mark.parametrize(
-  ('codes', 'code', 'times'),
-  [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)],
+  ('codes', 'code', 'times'), [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)]
 )
 def test_run_starts_again_on_75_only(
   codes, code, times, cluster, job, run, said

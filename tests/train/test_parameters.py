@@ -2,11 +2,7 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.train.neural_train import NeuralTrain
-from xjax.train.parameters import (
-  check_groups,
-  in_group,
-  rate_factors,
-)
+from xjax.train.parameters import check_groups, in_group, rate_factors
 
 PATHS = [
   'encoder/embeddings/word',

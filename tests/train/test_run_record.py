@@ -47,11 +47,7 @@ def test_a_finished_run_is_not_new(home):
 
 
 @pytest.mark.parametrize(
-  ('field', 'value'),
-  [
-    ('seconds', '1'),
-    ('peak_memory', None),
-  ],
+  ('field', 'value'), [('seconds', '1'), ('peak_memory', None)]
 )
 def test_a_damaged_record_is_one_error(home, field, value):
   values = dataclasses.asdict(RunRecord()) | {field: value}

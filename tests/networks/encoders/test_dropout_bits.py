@@ -2,11 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.networks.encoders.layers import (
-  kept_entries,
-  seeded_dropout,
-  seeds_of,
-)
+from xjax.networks.encoders.layers import kept_entries, seeded_dropout, seeds_of
 
 SHAPE = 8, 64, 256
 SEEDS = seeds_of(jax.random.key(0))

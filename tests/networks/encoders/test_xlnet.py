@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.networks.encoders import xlnet as module
-from xjax.networks.encoders.xlnet import (
-  relative_attention,
-  relative_positions,
-)
+from xjax.networks.encoders.xlnet import relative_attention, relative_positions
 from xjax.networks.heads.head import TokenFeatures
 from xjax.networks.pooling import Cls, ClsConfig
 

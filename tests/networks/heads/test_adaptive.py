@@ -15,10 +15,7 @@ from xjax.core.types import PAD
 from xjax.data.label_trees.label_tree import by_frequency
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
-from xjax.networks.heads.adaptive import (
-  AdaptiveConfig,
-  logit_of_product,
-)
+from xjax.networks.heads.adaptive import AdaptiveConfig, logit_of_product
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.shortlist import shortlist_logits

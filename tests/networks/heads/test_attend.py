@@ -23,11 +23,7 @@ from tests.fixtures.heads import (
 )
 from tests.fixtures.networks import assert_close, equations, on_mesh
 from xjax.core.mesh import padded_labels
-from xjax.networks.heads.attend import (
-  attend,
-  attention_weights,
-  token_mask,
-)
+from xjax.networks.heads.attend import attend, attention_weights, token_mask
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.head import HeadInputs, TokenFeatures

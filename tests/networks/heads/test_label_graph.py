@@ -6,13 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.fixtures.head_programs import Program, gold
-from tests.fixtures.heads import (
-  KINDS,
-  REAL,
-  L,
-  built,
-  hidden_states,
-)
+from tests.fixtures.heads import KINDS, REAL, L, built, hidden_states
 from tests.fixtures.networks import on_mesh
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label

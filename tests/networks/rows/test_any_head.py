@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.head_programs import lists
-from tests.fixtures.heads import (
-  KINDS,
-  MEAN,
-  REAL,
-  B,
-  L,
-  hidden_states,
-)
+from tests.fixtures.heads import KINDS, MEAN, REAL, B, L, hidden_states
 from tests.fixtures.networks import on_mesh, thorough
 from xjax.core.mesh import padded_labels
 from xjax.losses.bce import bce

@@ -4,12 +4,7 @@ from flax import nnx
 import numpy as np
 import pytest
 
-from tests.fixtures.generation import (
-  KINDS,
-  SIZES,
-  hierarchy,
-  make_model,
-)
+from tests.fixtures.generation import KINDS, SIZES, hierarchy, make_model
 from tests.fixtures.networks import on_mesh
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords

@@ -174,8 +174,7 @@ def test_rows_that_are_not_trained_stay(described_config, described, caplog):
 
 
 @pytest.mark.parametrize(
-  'kind',
-  ['finished', pytest.param('described', marks=pytest.mark.thorough)],
+  'kind', ['finished', pytest.param('described', marks=pytest.mark.thorough)]
 )
 def test_descriptors_are_of_the_words_that_were_loaded(
   described_config, kind, request, tmp_path

@@ -8,14 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fixtures.generation import (
-  LEVELS,
-  L,
-  T,
-  batch,
-  hierarchy,
-  make_model,
-)
+from tests.fixtures.generation import LEVELS, L, T, batch, hierarchy, make_model
 from tests.fixtures.networks import on_mesh
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD

@@ -27,8 +27,7 @@ def written(row, levels, counts, order):
 
 
 @pytest.mark.parametrize(
-  ('order', 'counted'),
-  [(Order.ROOTS_FIRST, True), (Order.LEAVES_FIRST, False)],
+  ('order', 'counted'), [(Order.ROOTS_FIRST, True), (Order.LEAVES_FIRST, False)]
 )
 def test_random_documents(order, counted):
   """Labels may be repeated, be of no head, or be none."""
