@@ -5,9 +5,6 @@ levels. Bertalis et al. (2025) compare systems for hierarchical text
 classification with systems for extreme classification on such corpora. The
 encoder is all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957).
 
-  xjax train --config=arxiv \
-    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
-    --workdir=runs/arxiv_flat
   xjax train --config=arxiv:SYSTEM \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/arxiv_SYSTEM
@@ -37,9 +34,9 @@ neural systems read the first 128 pieces of a document.
 
 Data: arXiv abstracts, as JSON lines. Hardware: two CPU cores; hgclr needs 12 GB
 of memory. Expected on dev: the table in docs/hierarchies.md; cascadexml and
-radar are not run yet. Time: a step takes 1.1 seconds for flat and 1.9 seconds
-for hgclr, so training takes 21 and 38 minutes; hbgl takes less than 40 minutes,
-xr_transformer 8 minutes after flat, and xr_linear a minute.
+radar are not run yet. Time: training takes 21 minutes for flat and 38 for
+hgclr; hbgl takes less than 40 minutes, xr_transformer 8 minutes after flat, and
+xr_linear a minute.
 """
 
 import dataclasses

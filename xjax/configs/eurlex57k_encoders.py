@@ -90,10 +90,8 @@ def eurlex57k_minilm_lwan() -> Config:
 def eurlex57k_minilm_unified(system: str) -> Config:
   """Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
-  The head, with label-wise attention, also scores labels without training
-  documents. Each label has an embedding of its name. A label with training
-  documents also has trained weights, except 50 rare labels that training treats
-  as unseen (model.head.hidden_labels). The sentence encoder (Reimers and
+  The head, with label-wise attention, is as in eurlex57k_unified, so it also
+  scores labels without training documents. The sentence encoder (Reimers and
   Gurevych 2019, https://aclanthology.org/D19-1410) embeds documents and names.
   A label starts from the embedding of its name, so names can be compared with
   documents even before training.

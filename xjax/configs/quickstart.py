@@ -7,12 +7,10 @@ training documents.
   xjax train --config=quickstart \
     --workdir=runs/quickstart
 
-To train another system, for example the unified system:
+To train another system, SYSTEM, which is one of the variants below:
 
   xjax train --config=quickstart:SYSTEM \
     --workdir=runs/quickstart_SYSTEM
-
-SYSTEM is one of the variants below.
 
 Data: none, it is generated. Hardware: two CPU cores. Expected: dev RP@5 0.87.
 Time: about a minute.
@@ -186,9 +184,8 @@ def _levels() -> LevelsConfig:
 
 def _model(system: str) -> Model:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-  # These vectors are random and are never trained. So a word keeps the same
-  # vector in label descriptors and in documents. With more dimensions, the
-  # model could simply memorise the few labels.
+  # These vectors are never trained, so a word has the same vector in label
+  # descriptors and documents. With more dimensions, labels could be memorised.
   frozen = EmbeddingConfig(32, 0.1, 0.0, init_scale=1.0, frozen=True)
   bigru = BiGRUConfig(units=64, dropout=0.1)
   cnn = CNNConfig(filters=128)

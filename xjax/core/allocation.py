@@ -14,13 +14,10 @@ from xjax.core.errors import ConfigError, UserError
 # heap grows by 64 MiB at a time (-2).
 _MALLOPT = {-4: 0, -1: -1, -2: 64 << 20}
 
-# On machines with at most two cores, all threads share one arena. On two cores,
-# measurements show that one arena saves memory and costs no time. Quickstart
-# with 40 steps needs 963 MB and 51 s of CPU time (without this setting, 1082 MB
-# and 50 s). Two runs of label trees for Bibtex with 8 threads need 811 and 834
-# MB (without this setting, 887 and 902 MB), and 24 s each. With more cores,
-# threads could wait for one another. So on such machines, glibc chooses the
-# number of arenas.
+# On machines with at most two cores, all threads share one arena, which saves
+# memory and costs no time there: quickstart with 40 steps needs 963 MB and 51 s
+# of CPU time (without this setting, 1082 MB and 50 s). With more cores, threads
+# could wait for one another, so glibc chooses the number of arenas.
 _ONE_ARENA = {-8: 1}
 _MEASURED_CORES = 2
 
@@ -33,8 +30,8 @@ def keep_freed_memory() -> bool:
   quarter of a training step or more. With this setting, the process grows to
   its peak size and stays there. Call this function before anything else.
 
-  The function returns whether freed memory is kept now. This needs glibc. If
-  the user has set an environment variable MALLOC_*, nothing is changed.
+  Returns whether it is kept: not without glibc, nor if the user has set an
+  environment variable MALLOC_*.
   """
   set_by_user = any(name.startswith('MALLOC_') for name in os.environ)
   if set_by_user or platform.libc_ver()[0] != 'glibc':

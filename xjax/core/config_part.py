@@ -149,9 +149,8 @@ def _import_modules_with(text: str) -> None:
 def kinds(base: type) -> tuple[type, ...]:
   """Returns the kinds of an abstract part, sorted by name.
 
-  They are its subclasses in xjax and in imported modules of the user that are
-  not abstract. The tuple is empty if `base` is not an abstract part. Two kinds
-  of the same name raise a ConfigError.
+  The tuple is empty if `base` is not an abstract part. Two kinds of the same
+  name raise a ConfigError.
   """
   if not has_kinds(base):
     return ()

@@ -128,7 +128,6 @@ def writing_output() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-  """Sends the rest of standard output to the null device."""
   # At exit, Python writes the rest, and would fail again.
   with contextlib.suppress(OSError):  # a stream without a file
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

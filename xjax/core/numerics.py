@@ -1,10 +1,8 @@
 """Multiplies matrices at full precision, and sums fast on each platform.
 
-XLA fuses a sum with the operations that compute its terms. On GPUs and TPUs
-this saves memory traffic. On CPUs the fused loop is not vectorised. The
-computation of the terms, which is most of the work of a loss, then takes
-several times as long. So on CPUs the sum is written as a product with ones,
-which XLA does not fuse.
+XLA fuses a sum with the operations that compute its terms. On CPUs the fused
+loop is not vectorised, and a loss takes several times as long. So there, the
+sum is written as a product with ones, which XLA does not fuse.
 """
 
 import jax

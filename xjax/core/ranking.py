@@ -230,10 +230,7 @@ def best_cells(
 
 
 def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
-  """Returns lists from scores, float32 [N, L], of some of the labels.
-
-  Trees and networks make their own lists.
-  """
+  """Returns lists from scores, float32 [N, L], of some of the labels."""
   # A label without an entry is in no list. With weights, labels are ranked by
   # log weight + log sigmoid(a score + b).
   ids, keys, n = scores.indices, scores.data, scores.shape[0]

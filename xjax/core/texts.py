@@ -122,7 +122,6 @@ class TextPacker:
 
 
 def _narrow(offsets: np.ndarray) -> np.ndarray:
-  """Returns offsets as uint32 if they fit, else as int64."""
   return offsets.astype(np.uint32 if offsets[-1] < 2**32 else np.int64)
 
 

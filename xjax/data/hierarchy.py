@@ -21,8 +21,7 @@ class Hierarchy:
 
   The nodes are the L labels, in model order, and after them the other concepts
   of the taxonomy, such as ancestors that no document has. A node may have
-  several parents. A node without parents is a root, and there may be several
-  roots.
+  several parents, and there may be several roots.
   """
 
   labels: Labels  # V descriptors, one for each node

@@ -198,10 +198,9 @@ def slice_masks(
 class LabelSpace:
   """Holds labels in a fixed order: trained, held out, new, outside.
 
-  A label's index in `labels` identifies the label everywhere. If two labels
-  have the same score, the label with the smaller index comes first. New labels
-  were added by name after training. Outside labels are gold labels that no
-  model scores.
+  A label's index in `labels` identifies it everywhere; of equal scores, the
+  smaller index comes first. New labels were added by name after training.
+  Outside labels are gold labels that no model scores.
   """
 
   labels: Labels

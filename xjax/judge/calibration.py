@@ -5,8 +5,8 @@ equal weight, because readers see the probabilities of these entries. An entry
 of a document without gold counts as wrong. The calibration says nothing about
 labels that are not listed.
 
-A score often says less about labels that are not frequent. So frequent labels
-and other labels each have a correction of their own.
+Scores often say less about labels that are not frequent, so these and frequent
+labels each have a correction.
 
 Rankings, and metrics at a threshold such as micro-F1, are computed from the raw
 scores, so a calibration does not change them.

@@ -66,10 +66,8 @@ def bootstrap(
 def value_range(measure: Measure, values_R: np.ndarray) -> tuple[float, float]:
   """Returns the smallest and the largest possible value of a metric.
 
-  Some metrics can leave the range from 0 to 1: PSP-raw can be above 1, and a
-  metric with negative weights of the user can be below 0. So the limits are
-  moved to include all replicates. Entropy is not a share and has no upper
-  limit.
+  PSP-raw can be above 1, and a metric with negative weights of the user below
+  0, so the limits include all replicates. Entropy has no upper limit.
   """
   least = min(0.0, float(np.nanmin(values_R)))
   if not measure.metric.is_share:

@@ -24,10 +24,7 @@ from xjax.judge.slice import Slice
 from xjax.judge.slice_statistics import SliceStatistics
 
 PROTOCOL = XJAX.name
-# A result of judge has these keys in addition to the names of protocols. NOTES
-# says why a value is None. INTERVALS has the confidence interval of a value.
-# REASONS says why a value differs from the value under the first protocol.
-# RECALLS has the share of gold labels that each step of the search keeps.
+# Keys of a result of judge, in addition to the names of protocols (see judge).
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 RECALLS = 'recalls'
 LISTS = 'lists'  # key of the note that a slice has no lists of its own

@@ -83,7 +83,6 @@ class JudgeRequest:
     self._check_needs(kinds)
 
   def _check_needs(self, kinds: Sequence[str]) -> None:
-    """Checks that each requested metric has the flag that it needs."""
     has_similarity = self.similarity is not Similarity.NONE
     for need, flag, is_set in (
       (Needs.SIMILARITY, '--similarity', has_similarity),

@@ -82,9 +82,8 @@ def class_balanced(
 ) -> Float64[np.ndarray, ' L']:
   """Returns the weights (1 - beta) / (1 - beta^n_l), scaled to mean 1.
 
-  These are the weights of Cui et al. 2019; see ClassBalancedWeights. The mean
-  is over labels with training documents. A label without training documents
-  gets the weight of a label with one training document.
+  The mean is over labels with training documents. A label without training
+  documents gets the weight of a label with one training document.
   """
   counts_L = np.maximum(np.asarray(train_counts, np.float64), 1)
   weights_L = (1 - beta) / (1 - beta**counts_L)
@@ -98,9 +97,9 @@ def unbiased_positives(
 ) -> Float64[np.ndarray, ' L']:
   """Returns the weights 2 / p_l - 1 of gold labels.
 
-  Labels that are not gold have weight 1. If each gold label is recorded only
-  with probability p_l, binary cross entropy with these weights is the convex
-  upper bound of the unbiased binary cross entropy. The same is true for the
-  squared hinge (Qaraei et al. 2021, Section 3).
+  If each gold label is recorded only with probability p_l, binary cross entropy
+  with these weights is the convex upper bound of the unbiased binary cross
+  entropy. The same is true for the squared hinge (Qaraei et al. 2021, Section
+  3).
   """
   return 2 * inverse_propensities - 1

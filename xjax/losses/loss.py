@@ -112,10 +112,9 @@ class ChunkLoss:
   # A loss is hashable: it is part of the key of compiled training steps.
 
   # Whether the loss of a label depends on the logits of all labels. If so, a
-  # first pass over the labels computes their normaliser, and with_normaliser()
-  # returns the loss for the second pass. The derivative may need nothing but
-  # these sums: there is no third pass. Gold labels are also in weight_C, which
-  # a normalised loss must ignore.
+  # first pass over the labels computes their normaliser, from which alone
+  # with_normaliser() makes the loss of the second pass and its derivative. Gold
+  # labels are also in weight_C, which a normalised loss must ignore.
   normalised = False
   # The methods of this class always return sums. The functions that score
   # labels divide the sums.

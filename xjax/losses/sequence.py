@@ -55,9 +55,6 @@ class SequenceLoss(ChunkLoss):
   That code divides the sum over the symbols of a document by the padded length,
   which is the same for all documents of a batch. Here, it stays a sum, so that
   padding has no effect.
-
-  The loss is not computed in chunks of labels, so the methods `gold` and
-  `absent` are missing.
   """
 
   gamma: float = 2.0

@@ -43,8 +43,8 @@ class Softmax(ChunkLoss):
   document. With a_p = 1, this is the reduction "pick all labels" of Menon et
   al. (2019). If `averaged` is true, a_p = 1 / P for a document with P gold
   labels; this is the normalised form of the same reduction. If gold label p has
-  a label weight, a_p is also multiplied by this weight. Label weights of other
-  labels are ignored. A document without gold labels has loss 0.
+  a label weight, a_p is also multiplied by this weight. A document without gold
+  labels has loss 0.
   """
 
   averaged: bool = True

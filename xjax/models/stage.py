@@ -1,8 +1,7 @@
 """Trains or copies the models that a run uses, its stages.
 
-The files of a stage are a workdir of their own, in stages/ of the run's
-workdir. So the run needs no file of another run, and a killed stage resumes.
-Only one process can train a run with stages.
+A stage has a workdir of its own, in stages/ of the run's workdir, so a killed
+stage resumes. Only one process can train a run with stages.
 """
 
 from collections.abc import Iterator

@@ -14,10 +14,9 @@ from xjax.core.mesh import BATCH, DATA
 class Shortlist:
   """Holds the labels that each document of a batch is asked about.
 
-  In training, all gold labels of a document should be among them.
-
-  PAD fills ids_BA, and a document has each label at most once, in any order.
-  gold_BA is read only in training, and only where ids_BA is not PAD.
+  In training, all gold labels of a document should be among them. PAD fills
+  ids_BA, and a document has each label at most once, in any order. gold_BA is
+  read only in training, and only where ids_BA is not PAD.
   """
 
   ids_BA: jax.Array  # int32

@@ -11,10 +11,8 @@ from jaxtyping import Array, Float32, Int
 from xjax.core.types import PAD
 
 # A chunk of at least _LEAST labels is divided into blocks of _BLOCK labels.
-# Before labels are sorted, all scores are compared with the worst score of the
-# document's list. After the first chunks, usually at most _FEW blocks per
-# document have labels that enter the list. If so, only the labels of these
-# blocks are sorted.
+# After the first chunks, usually at most _FEW blocks per document have labels
+# that enter the list. If so, only the labels of these blocks are sorted.
 _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
@@ -74,10 +72,8 @@ def _add_exactly(best, scores_BC, first) -> BestLabels:
   scores_BC = jnp.pad(
     scores_BC, [(0, 0), (0, -size % _BLOCK)], constant_values=-jnp.inf
   )
-  # A label enters a list only if its score is above the list's last score. If
-  # the scores are equal, the label with the lower index wins, and this label is
-  # in the list already. The comparison is not written with `>`, because `>`
-  # would drop NaN.
+  # If scores are equal, the label with the lower index wins, and this label is
+  # in the list already. `>` would drop NaN.
   new_BC = ~(scores_BC <= best.scores[:, -1:])
   # With n blocks, block i has the labels i, i + n, i + 2n, ...
   new_by_block = new_BC.reshape(documents, _BLOCK, -1).any(axis=1)
@@ -101,10 +97,8 @@ def _add_few_blocks(best, scores_BC, first, new_by_block) -> BestLabels:
   _, chosen_blocks = lax.top_k(
     jnp.where(new_by_block, earliest, -jnp.inf), _FEW
   )
-  # _merge needs labels in ascending order. The blocks with new labels are in
-  # ascending order, so their labels are too. If there are fewer than _FEW such
-  # blocks, other blocks are added. Labels of the other blocks may be out of
-  # order, because they enter no list.
+  # _merge needs labels in ascending order, and so are the blocks with new
+  # labels. Others, if there are fewer than _FEW, need not: they enter no list.
   place_BC = chosen_blocks[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
   place_BC = place_BC.reshape(documents, -1)
   new_scores_BC = jnp.take_along_axis(scores_BC, place_BC, axis=1)

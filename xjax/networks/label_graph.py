@@ -95,23 +95,22 @@ class GraphLayers(GraphConfig):
 class LabelGraph(nnx.Module):
   """Computes one vector of each label from the label's place in a hierarchy.
 
-  This is the graph of Chalkidis et al. 2020 ("An Empirical Study on Large-Scale
-  Multi-Label Text Classification including Few and Zero-Shot Labels", EMNLP),
-  which follows Rios & Kavuluru 2018. The graph has V nodes: the L labels, and
-  the other concepts of the taxonomy. Let e_n be the frozen embedding of the
-  descriptor of node n. The two layers compute
+  This is the graph of Chalkidis et al. 2020
+  (https://aclanthology.org/2020.emnlp-main.607), which follows Rios & Kavuluru
+  2018. The graph has V nodes: the L labels, and the other concepts of the
+  taxonomy. Let e_n be the frozen embedding of the descriptor of node n. The two
+  layers compute
 
     f_n = tanh(W_s e_n + W_p mean e_parents + W_c mean e_children + b)
     g_n = tanh(W'_s f_n + W'_p mean f_parents + W'_c mean f_children + b')
 
   where the means are over the parents and over the children of n. The mean of
-  no vector is 0. All vectors are float32.
+  no vector is 0.
 
   If the head scales descriptors to length 1 (`unit`), the graph differs in two
   ways. It reads e that is scaled to length 1, like the head. And its result is
   R g, with a kernel R that starts at zero. So the head starts as without a
-  graph, and the scaled descriptors, which are aligned with the vectors of
-  tokens, are not disturbed.
+  graph.
   """
 
   def __init__(

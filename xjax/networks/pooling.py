@@ -108,9 +108,8 @@ class ClsConfig(PoolingConfig):
 class Cls(nnx.Module):
   """Pools tokens as BERT does (Devlin et al. 2019, Section 3).
 
-  Without a pooler, the result is the vector h of the token [CLS]. With a
-  pooler, the result is tanh(W h + b). XLNet's summary of a text is computed in
-  the same way.
+  The result is the vector h of the token [CLS], with a pooler tanh(W h + b).
+  XLNet's summary of a text is the same.
   """
 
   def __init__(self, dim: int, config: ClsConfig, *, rngs: nnx.Rngs):
@@ -146,14 +145,11 @@ class SelfAttention(nnx.Module):
     a = softmax of s over the document's tokens
     document = sum_t a_t h_t
 
-  Chalkidis et al. give no equation for s, and cite Xu et al. 2015. Xu et al.
-  also compute s by a network with one hidden layer, but that network also reads
-  the state of a decoder. Here, there is no decoder.
+  Chalkidis et al. give no equation for s, and cite Xu et al. 2015, whose
+  network also reads the state of a decoder.
 
-  For HAN, the code of Chalkidis et al. computes s as above. For BIGRU-ATT, the
-  code of Chalkidis et al. computes s = tanh(u . h + b) instead. This s is
-  between -1 and 1, so the weight of a token would be at most e^2 times the
-  weight of another token.
+  Their code computes s so for HAN, but for BIGRU-ATT s = tanh(u . h + b), with
+  which the weight of a token is at most e^2 times that of another.
   """
 
   def __init__(self, dim: int, *, rngs: nnx.Rngs):

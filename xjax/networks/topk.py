@@ -89,9 +89,8 @@ def restricted_topk(
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """Returns the k labels with the best scores of a head that scores a few.
 
-  Such a head chooses the labels that it scores. For each list, it chooses among
-  the labels that may be in the list (Head.narrowed). The filters of head_topk
-  would only remove labels from the choice among all labels.
+  For each list, the head chooses what it scores among the labels that may be in
+  the list (Head.narrowed), which filters could not do afterwards.
 
   The head has a shortlist_size, and `features` are the result of its `prepare`.
   The other arguments and the results are those of head_topk.

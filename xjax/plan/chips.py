@@ -37,10 +37,9 @@ class Chip:
 def _cpu(name: str, memory: float, cores: int) -> Chip:
   """Returns a CPU with estimated rates.
 
-  A core has two vector units of 256 bits, so it does 16 float32 multiplications
-  and 16 additions per cycle. It has 3e9 cycles per second. bfloat16 is
-  converted to float32. Two channels of DDR4-3200 memory together are read at
-  51 GB/s.
+  A core has two vector units of 256 bits, so 16 float32 multiplications and 16
+  additions (bfloat16 as float32) in each of 3e9 cycles per second. Two channels
+  of DDR4-3200 memory are read at 51 GB/s.
   """
   operations = cores * 2 * 16 * 3e9
   return Chip(name, Platform.CPU, memory, 51e9, operations, operations)

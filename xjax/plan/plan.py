@@ -2,8 +2,7 @@
 
 On a mesh, each device works on a part of the documents and of the label rows.
 This module traces the work of one device in a step. The trace uses abstract
-arrays, which need no memory. The step is compiled only on request, and only if
-this machine has devices of the platform that the run is planned for.
+arrays, which need no memory.
 """
 
 import dataclasses
@@ -166,10 +165,8 @@ def _memory(
       copied = parts[ROWS] * (chip.platform is Platform.TPU)
       parts['label rows, copied'] = copied
     if chip.platform is Platform.CPU and config.train.accumulate == 1:
-      # To compute the norm of a gradient on CPUs, XLA stores the squares of
-      # the gradient before it sums the squares. With micro-batches, the
-      # squares need no further memory, because they are written over the
-      # gradients of the last micro-batch.
+      # On CPUs, XLA stores the squares of a gradient to compute its norm; with
+      # micro-batches, over the gradients of the last micro-batch.
       temporary += max(gradients, default=0)
   parts[GRADIENTS] = min(sum(gradients), temporary)
   parts[ACTIVATIONS] = temporary - parts[GRADIENTS]
@@ -263,8 +260,7 @@ def traced_step(
   labels, frequent = sizes.labels, sizes.frequent // shards
   one_vs_all = config.model.head.on_all_devices
   if shards > 1 or one_vs_all:
-    # A device may hold padding rows. The program treats padding rows like
-    # other rows.
+    # The program treats padding rows like other rows.
     labels = padded_labels(labels) // shards
   hierarchy = sizes.hierarchy
   # Each device reads all labels for its views.

@@ -1,11 +1,11 @@
 """Estimates the cost of a traced program on any chip, without compiling it.
 
-XLA reports the cost of a program only for the platform for which XLA compiles
-the program. Also, XLA's cost_analysis() counts the body of a loop only once. So
-this module goes through the operations of a trace in order. It assumes that an
-element-wise operation is fused into the operations that read its result. Under
-this assumption, an array is stored in memory only if a product, a loop, a sort
-or a similar operation writes or reads the array.
+XLA reports the cost of a program only for the platform for which it compiles,
+and counts the body of a loop only once. So this module goes through the
+operations of a trace in order. It assumes that an element-wise operation is
+fused into the operations that read its result. Under this assumption, an array
+is stored in memory only if a product, a loop, a sort or a similar operation
+writes or reads the array.
 """
 
 from collections.abc import Iterator
@@ -88,9 +88,8 @@ def program_cost(
       sources[value] = {value} if value in arrays else read
     if not _is_fused(eqn) or arrays.intersection(outputs):
       last |= dict.fromkeys({*read, *outputs}, at)
-  # If no product or loop is between the step that writes an array and the last
-  # step that reads the array, both steps are fused, and the array needs no
-  # memory.
+  # The step that writes an array and the last one that reads it are fused, and
+  # the array needs no memory, if no product or loop is between them.
   whole = [*itertools.accumulate(_name(eqn) in _WHOLE for eqn, _, _ in steps)]
   temporary = {
     value

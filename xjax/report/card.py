@@ -169,7 +169,6 @@ def _metrics(result: FitResult) -> Iterator[str]:
 
 
 def _probabilities(result: FitResult) -> Iterator[str]:
-  """Yields Markdown on how good the probabilities are."""
   calibration = result.calibration
   if calibration is None or calibration.method is Method.NONE:
     yield 'Scores are not calibrated.'

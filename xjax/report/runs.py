@@ -96,8 +96,8 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[SystemRuns]:
   """Groups runs of the same split if their configs differ only in the seed.
 
   A run without a config is a group by itself. If two runs have the same config
-  and the same seed, the second run is a group by itself. The groups are in the
-  order of their first runs. The name of a group joins the names of its runs.
+  and the same seed, the second run is a group by itself. Groups are in the
+  order of their first runs.
   """
   groups: dict[str, list[JudgedRun]] = {}
   for number, run in enumerate(runs):

@@ -58,10 +58,10 @@ class MedianPruning:
   """Stops a trial if its best value so far is below the median of other trials.
 
   At the n-th judging (evaluation on dev during training), Optuna's rule
-  compares the best value of the trial so far with a median. The median is over
-  the values of complete trials at their n-th judging, not over their best
-  values so far. The judging at train.steps never stops a trial. With several
-  seeds, only the judgings of the first seed are compared.
+  compares the best value of the trial so far with the median of the values (not
+  the best so far) of complete trials at their n-th judging. The judging at
+  train.steps never stops a trial. With several seeds, only the judgings of the
+  first seed are compared.
   """
 
   startup_trials: int = 5  # no trial is stopped until so many are complete

@@ -120,8 +120,8 @@ def start_process(
 
   A command that trains a run is then asked to save and exit. Until it has
   ended, it keeps the file `lock` open, so that the folder of the sweep stays
-  locked. A command of a `job` is killed, and the job continues.
-  `device` is the only GPU that the command sees; '' shows all.
+  locked. A command of a `job` is killed, and the job continues. `device` is the
+  only GPU that the command sees; '' shows all.
   """
   shown = {'CUDA_VISIBLE_DEVICES': device} if device else {}
   told = []

@@ -32,9 +32,8 @@ _LOOK_EVERY = 0.2  # seconds between two checks of the running trials
 # - 75: xjax train has saved the run after SIGTERM.
 # - minus SIGTERM: SIGTERM came while the process did not handle the signal.
 _RESUMABLE = (75, -signal.SIGTERM)
-# Some launchers send a signal to a process, and also to the group of this
-# process. So the process gets the signal twice. A second signal within this
-# time is ignored.
+# Some launchers send a signal to a process and also to its group. So a second
+# signal within this time is ignored.
 _ECHO = 0.5  # seconds
 
 

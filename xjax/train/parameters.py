@@ -42,10 +42,7 @@ def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
 
 
 def filled(module: Any, params: Mapping[str, Any], prefix: str) -> Any:
-  """Returns an abstract module with the parameters whose paths have a prefix.
-
-  No parameter of the module is drawn first.
-  """
+  """Returns an abstract module with the parameters at paths of a prefix."""
   graphdef, like = nnx.split(module)
   leaves = {path: np.asarray(params[prefix + path]) for path in by_path(like)}
   return nnx.merge(graphdef, from_paths(like, leaves))

@@ -36,14 +36,12 @@ class Preemption(contextlib.AbstractContextManager):
   fifth call of `reached`, all processes vote, so that all processes get the
   same answer. So all processes must call `reached` equally often.
 
-  SIGTERM raises Preempted; programs then exit with 75, and launchers start the
-  run again. SIGINT raises Interrupted; programs then exit with 130, and
-  launchers do not start the run again. A second SIGINT raises
-  KeyboardInterrupt, and nothing is saved.
+  SIGTERM raises Preempted, after which launchers start the run again; SIGINT
+  raises Interrupted. A second SIGINT raises KeyboardInterrupt, and nothing is
+  saved.
 
-  JAX's own sync point is not used. The sync point is a step number that is sent
-  to all processes. If steps are fast, a process may take this step before it
-  receives the number.
+  JAX's own sync point is not used: a process may take the step that it names
+  before it receives the number.
   """
 
   def __init__(self) -> None:

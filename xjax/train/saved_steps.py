@@ -1,10 +1,8 @@
 """Says which checkpoints of a run are complete and intact, and which is best.
 
-The folder of a step holds the arrays that Orbax wrote, and checkpoint.json with
-the position of training and with the size and the CRC-32 of each array file.
-Orbax alone would not notice a changed bit: it restores other numbers. To verify
-a checkpoint, all its files must be read. So a checkpoint is verified only
-shortly before it is restored.
+checkpoint.json has the size and the CRC-32 of each array file, because Orbax
+would restore a file with a changed bit. All files must be read to verify a
+checkpoint, so this is done only shortly before it is restored.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ from xjax.train.state import StatePlan, TrainState
 
 @struct.dataclass
 class StepMetrics:
-  """Holds the numbers that a step reports, which show whether it has diverged.
+  """Holds the numbers that a step reports, which show divergence.
 
   If a parameter that the optimizer changes becomes infinite or NaN, the loss or
   the norm of that step is not finite. If a label row that the optimizer does
@@ -56,8 +56,7 @@ def make_train_step(
   so a resumed run draws the same numbers as an uninterrupted one. Call the step
   under jax.set_mesh(mesh). `accumulate` micro-batches are computed one after
   the other; their gradients are summed and divided by the rows of the batch.
-  So, without dropout, the result does not depend on their number. `weights` are
-  from place_weights.
+  So, without dropout, the result does not depend on their number.
   """
 
   def step(

@@ -40,9 +40,8 @@ class MetricWriter(contextlib.AbstractContextManager):
   A record is `{"kind": "train" | "judge", "step": int, ...}`. From each slice,
   TensorBoard gets only the main metrics and `best_metric`, 'slice/metric'.
 
-  If averaged weights are judged, `metrics` of a judge record belong to the
-  averaged weights, and `raw_metrics` to the raw weights. Otherwise, `metrics`
-  belong to the raw weights, and there are no `raw_metrics`.
+  If averaged weights are judged, `metrics` of a judge record belong to them,
+  and `raw_metrics` to the raw weights.
 
   Steps in the file never decrease. When a run is resumed at a step, the records
   that a killed run wrote after this step are removed.
@@ -124,7 +123,6 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._events.flush()
 
   def _main(self, slices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the main metrics of each slice, and the best metric."""
     slice_name, _, metric = self._best_metric.partition('/')
     return {
       name: {

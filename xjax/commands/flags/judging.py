@@ -158,7 +158,6 @@ def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
 
 
 def _fields(names: Iterable[str]) -> dict[str, Any]:
-  """Returns the values of flags, by the names of fields."""
   return {_FIELDS.get(name, name): flags.FLAGS[name].value for name in names}
 
 

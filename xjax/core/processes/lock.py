@@ -32,12 +32,11 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[int]:
 
   The context is the descriptor of the lock file. The operating system releases
   the lock when the process ends, however it ends, and all child processes that
-  have got the descriptor.
-  The lock file says who holds the lock; the file of a killed process locks
-  nobody out. It is removed when the context is left, and so is a folder that
-  was made here and is still empty. If another process holds the lock for `wait`
-  seconds, a ConfigError says who. A WriteError says that the folder cannot be
-  written, or was deleted or moved meanwhile.
+  have got the descriptor. The lock file says who holds the lock. It is removed
+  when the context is left, and so is a folder that was made here and is still
+  empty. If another process holds the lock for `wait` seconds, a ConfigError
+  says who. A WriteError says that the folder cannot be written, or was deleted
+  or moved meanwhile.
   """
   folder = pathlib.Path(folder)
   path, made = folder / NAME, not folder.exists()

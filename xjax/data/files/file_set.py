@@ -1,8 +1,7 @@
 """Writes files that belong together as one set, and checks such a set.
 
-A set has a mark, which is a JSON file in the same folder. The mark has the
-SHA-256 of each file of the set. So if all files are as the mark says, the set
-is complete, and all its files are from the same command.
+A set has a mark, a JSON file in the same folder with the SHA-256 of each file.
+If all files are as it says, the set is complete, and from one command.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -282,7 +282,6 @@ def _shuffle(rng: np.random.Generator, parts: list[list[str]]) -> list[str]:
 
 
 def _sentence(words: Sequence[str]) -> str:
-  """Joins words with spaces, with a capital first letter."""
   return ' '.join(words).capitalize()
 
 

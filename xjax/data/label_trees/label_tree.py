@@ -31,8 +31,7 @@ class LabelTree:
   Nodes are numbered by depth, and siblings have consecutive numbers. Node 0 is
   the root. The children of node v are the nodes from first_child[v] to
   first_child[v + 1] - 1; a leaf has no children. Every leaf has a label. An
-  inner node may also have a label. Such a node stands for its own label and for
-  all labels below the node.
+  inner node may also have a label.
   """
 
   first_child: np.ndarray  # int32 [nodes + 1]

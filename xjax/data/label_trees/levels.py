@@ -36,10 +36,9 @@ from xjax.data.tokens_config import TfidfConfig
 class LabelLevels:
   """Holds levels of nodes, from coarse to fine; the last nodes are the labels.
 
-  The nodes of a level are numbered from 0. A node of the last level is a label,
-  and its number is the label's index. The nodes of the other levels are
-  clusters of labels. A label that is not in the tree has no ancestor. Every
-  other label has one ancestor in each level.
+  The nodes of a level are numbered from 0; those of the last level are the
+  labels, the others clusters. A label in the tree has one ancestor in each
+  level, any other label none.
   """
 
   # For each level: int32 [nodes], the parent in the level above. PAD in level

@@ -1,8 +1,7 @@
 """Builds label trees that follow a taxonomy, and cuts them into parts.
 
-The parts are small enough for a label encoder (Bertalis et al., "Hierarchical
-Text Classification (HTC) vs. eXtreme Multilabel Classification (XML): Two Sides
-of the Same Medal", to which section numbers refer).
+The parts are small enough for a label encoder (Bertalis et al. 2025, to which
+section numbers refer).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,10 +73,9 @@ def taxonomy_tree(
   this node is trained, but the node is never predicted. An id that `parents`
   lacks is directly below the root.
 
-  A label P with other labels below it is predicted in one of two ways. If every
-  training document with a label below P also has P, then P is predicted at its
-  own node. If not, P is predicted at an additional leaf below its own node. A
-  DataError says that a label is its own ancestor.
+  A label P with other labels below it is predicted at its own node if every
+  training document with a label below P also has P, else at an additional leaf
+  below its own node. A DataError says that a label is its own ancestor.
   """
   numbers = {id_: i + 1 for i, id_ in enumerate(ids)}
   parent, label = [-1], [NO_LABEL]

@@ -1,8 +1,7 @@
 """Finds labels that occur together, by random walks over documents.
 
-Features of a label with few documents say little. A mean over the label's
-neighbours in a graph of co-occurrence says more (ECLARE, Mittal et al. 2021;
-CascadeXML, Kharbanda et al. 2022).
+For a label with few documents, a mean over them says more than its own features
+(ECLARE, Mittal et al. 2021; CascadeXML, Kharbanda et al. 2022).
 """
 
 from collections.abc import Iterator

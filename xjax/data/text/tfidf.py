@@ -43,14 +43,12 @@ def frequent_ngrams(
 ) -> dict[str, int]:
   """Selects frequent n-grams, and counts the texts that contain each n-gram.
 
-  The candidates are n-grams of min_ngram to max_ngram words. A candidate is in
-  at least min_count texts, and in at most the share max_share of the texts. The
-  max_features candidates that occur most often are selected; among equals, the
-  n-gram with fewer words, and then the n-gram that occurs first. The result is
-  sorted by code points.
+  The candidates, of min_ngram to max_ngram words, are in at least min_count
+  texts, and in at most the share max_share of them. The max_features candidates
+  that occur most often are selected; among equals, the n-gram with fewer words,
+  and then the n-gram that occurs first. The result is sorted by code points.
 
-  The function needs about 90 bytes of memory per word of the texts, whatever
-  max_ngram is. It reads the texts once.
+  Memory is about 90 bytes per word of the texts, for any max_ngram.
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
@@ -137,9 +135,8 @@ class Tfidf:
 
   The weight of an n-gram in a text is tf * (ln((1 + N) / (1 + d)) + 1), where d
   of the N training documents contain the n-gram. If the n-gram occurs c times
-  in the text, tf is c, or 1 + ln c if config.sublinear is set. Each row of
-  weights is divided by its Euclidean norm. These weights are equal to those of
-  scikit-learn's TfidfVectorizer.
+  in the text, tf is c, or 1 + ln c if config.sublinear is set. Rows have norm
+  1. The weights are those of scikit-learn's TfidfVectorizer.
   """
 
   config: TfidfConfig

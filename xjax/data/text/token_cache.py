@@ -1,8 +1,8 @@
 """Caches the token ids of a split in a file.
 
-The name of the file contains a digest of everything that decides the ids. The
-file has the ids of all documents, and then the number of ids of each document,
-all as little-endian int32.
+Its name contains a digest of everything that decides the ids. It has the ids of
+all documents, and then the number of ids of each document, all as little-endian
+int32.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

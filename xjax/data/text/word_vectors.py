@@ -85,7 +85,6 @@ def _find_layout(head: bytes, path: str | os.PathLike) -> _VectorFileLayout:
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
-  """Returns whether the rows after the first line are text."""
   # If the first row is valid text, or if there are only printable characters
   # where a binary row would have its numbers.
   row = rest.partition(b'\n')[0].rstrip().rsplit(b' ', dim)

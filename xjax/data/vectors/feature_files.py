@@ -37,11 +37,10 @@ def word_features(
 ) -> FeatureRows:
   """Makes vectors of N documents from random vectors of their words.
 
-  A word has the same vector in all documents. The entries of a word's vector
-  are drawn from the standard normal distribution. If max_tokens is 1, a
-  document has one vector: the sum of the vectors of its words, divided by the
-  square root of the number of words. Otherwise, a document has the vectors of
-  its first max_tokens words. A document without words has no vectors.
+  The entries of a word's vector are drawn from the standard normal
+  distribution. If max_tokens is 1, a document has one vector: the sum of the
+  vectors of its words, divided by the square root of the number of words.
+  Otherwise, a document has the vectors of its first max_tokens words.
   """
   vector = functools.cache(
     lambda word: host_generator(0, 'word_features', word).standard_normal(

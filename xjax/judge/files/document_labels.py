@@ -172,10 +172,10 @@ def cut_length(scored: DocumentLabels) -> int:
   """Guesses whether the rows are top-k lists; returns their length K, else 0.
 
   If a system writes its K best labels, many rows have length K and no row is
-  longer. With a threshold, or a tree with few candidates, rows have many
-  different lengths. So rows are top-k lists if they are `ranked`, or if K, the
-  length of the longest row, is below the number of labels, and at least half of
-  the non-empty rows have length K. Other rows have all predicted labels.
+  longer. With a threshold, rows have many different lengths. So rows are top-k
+  lists if they are `ranked`, or if K, the length of the longest row, is below
+  the number of labels, and at least half of the non-empty rows have length K.
+  Other rows have all predicted labels.
   """
   lengths = scored.rows.lengths
   longest = int(lengths.max(initial=0))

@@ -86,10 +86,7 @@ class Hit(DocumentMetric):
 
 
 class FullNDCG(DocumentMetric):
-  """Divides the DCG by that of k hits, even if g is smaller.
-
-  This is eq. 2 of Schultheis et al. 2022.
-  """
+  """Divides DCG by that of k hits for any g (Schultheis et al. 2022, eq. 2)."""
 
   name = 'nDCG-full@k'
 

@@ -2,9 +2,9 @@
 
 A metric per document extends DocumentMetric, a metric per label LabelMetric.
 The class says what each document (or label) adds to two sums, the numerator
-`over` and the denominator `under`, from which alone the value is computed.
-Intervals and significance tests only give other weights to the documents, so no
-metric needs extra code for them. Every imported subclass is a metric.
+`over` and the denominator `under`, from which alone the value is computed. So
+intervals and significance tests only give other weights to the documents. Every
+imported subclass is a metric.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,9 +41,7 @@ Value = Numbers | np.floating
 
 
 class PSnDCGVariant(enum.Enum):
-  """Says how a protocol computes PSnDCG@k from the PSDCG of all documents.
-
-  PSDCG is the propensity-scored DCG of a document.
+  """Says how PSnDCG@k comes from PSDCG, the propensity-scored DCG of documents.
 
   SUMS: the sum of PSDCG, divided by the sum of the largest possible PSDCG.
   MEANS: in both sums, a document's term is first divided by the sum of 1 /

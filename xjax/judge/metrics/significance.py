@@ -90,7 +90,7 @@ def paired_t_p(
   """Computes the two-sided p-value of the paired t-test of at least two values.
 
   With the F1 of labels, this is the macro t-test of Yang & Liu 1999, section
-  4.3. If all differences are equal, it is 1 for differences of 0, else 0.
+  4.3. Equal differences give 1 if they are 0, else 0.
   """
   difference_L = np.asarray(ours_L, np.float64) - theirs_L
   n = len(difference_L)

@@ -70,8 +70,7 @@ class Member:
 class EnsembleScorer(Scorer):
   """Ranks labels by the average of several models.
 
-  Each model lists its best labels, and the lists are joined. A label that a
-  model does not list counts 0 for this model.
+  A label that a model does not list counts 0 for this model.
 
   A label has one average for a document, whichever list it is in. If a model
   lists it among all labels, the average comes only from the lists over all

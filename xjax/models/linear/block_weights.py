@@ -1,12 +1,9 @@
 """Lays out sparse linear classifiers for scoring in blocks.
 
 A block is a set of classifiers that are scored together: the children of a node
-of a label tree, or all labels. The weights of a block are grouped by feature:
-each feature has a list of the classifiers that use it, with their weights.
-To score a document, trees/tree_search_loops.py reads only the weights of the
-document's own features.
-Etter et al. 2022 use this layout for masked products ("Accelerating Inference
-for Sparse Extreme Multi-Label Ranking Trees").
+of a label tree, or all labels. The weights of a block are grouped by feature,
+so that only those of a document's own features are read to score it (Etter et
+al. 2022).
 """
 
 from collections.abc import Iterable

@@ -15,16 +15,14 @@ positive_weight if document i has the label. There are two losses:
   models". Unlike Algorithm 4, the code solves for the logits of the dual
   variables.
 
-The solver trains a block of WIDTH = 16 labels together. It visits a document
-once for all labels of the block, and reads the document's features once. The 16
-weights of a feature are stored next to each other. A visit therefore takes a
-few wide additions per feature, instead of 16 passes over scattered weights.
+The solver visits a document once for all WIDTH = 16 labels of a block. The 16
+weights of a feature are stored next to each other, so a visit takes a few wide
+additions per feature.
 
 If the dual variables of a document hardly change, the document is left out
-until all other documents have converged (shrinking, as in LIBLINEAR). The
-training of a block ends after a pass over all documents in which the violation
-of the optimality conditions (measured as in LIBLINEAR) is at most eps. At the
-latest, training ends after max_epochs passes.
+until all other documents have converged (shrinking, as in LIBLINEAR). Training
+ends after a pass over all documents in which the violation of the optimality
+conditions (as in LIBLINEAR) is at most eps, or after max_epochs passes.
 """
 
 import dataclasses
@@ -302,7 +300,6 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Computes a document's scores, bias + the sum of values times weights."""
   scores[:] = bias
   whole = first + (last - first) // 8 * 8
   # With one feature at a time, the compiler would gather along features instead
@@ -326,7 +323,6 @@ def _score(indices, values, first, last, weights, bias, scores):
 
 @njit(**_JIT)
 def _add(indices, values, first, last, weights, bias, change):
-  """Adds the change to the bias, and value times change to the weights."""
   bias += change
   whole = first + (last - first) // 4 * 4
   for e in range(first, whole, 4):

@@ -57,8 +57,7 @@ class DescriptorMatcher:
 
   Every occurrence counts, also an occurrence inside a longer name. A label's
   score is n + w / (w + 1) if its names occur n times and the longest of these
-  names has w words. So labels are ranked by the number of occurrences. Labels
-  with equal numbers are ranked by w.
+  names has w words. So labels are ranked by n, and then by w.
   """
 
   def __init__(self, names: Sequence[Sequence[str]], max_words: int):

@@ -153,9 +153,6 @@ class NameCoverage:
   score of its names. Labels whose names share no unit with the text have no
   score. At most 1,000 labels of a text have scores: those with the largest
   scores, and then with the lowest numbers.
-
-  A text needs time for the names that share units with it, and memory for all
-  names.
   """
 
   def __init__(

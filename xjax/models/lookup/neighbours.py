@@ -38,13 +38,11 @@ class NearestDocuments:
   """Finds the nearest of N documents, by the cosine of their features.
 
   The search is exact. First, cosines are computed in float32, block by block of
-  documents. Columns that many documents have are stored in a dense matrix, and
-  are multiplied by BLAS. The other columns are read from lists of their
-  documents. These cosines are only used to skip documents that cannot be
-  listed, as bounds of rounding errors prove. The cosines of the few documents
-  that are left are computed in float64, in a fixed order, and only they decide.
-  So block sizes, the number of threads and the way in which columns are stored
-  never change a result.
+  documents. Columns that many documents have are a dense matrix for BLAS; the
+  others are lists of their documents. These cosines only skip documents that
+  cannot be listed, as bounds of rounding errors prove. The cosines of the few
+  others are computed in float64, in a fixed order, and only they decide. So
+  block sizes and the number of threads never change a result.
 
   In addition to the rows, memory holds the dense matrix, the lists of columns
   and, in each thread, at most 4 MiB of cosines and 4 bytes per column. In the

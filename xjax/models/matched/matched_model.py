@@ -113,9 +113,8 @@ class MatchedModel(SparseModel):
 
   The neural model is the matcher, a stage of the run. It learns which clusters
   of labels a document has. Then each label has a linear classifier, whose
-  features are a document's TF-IDF features and its vector, both of length 1. A
-  document's labels are ranked by their own classifiers, and only labels of
-  proposed clusters are ranked (Chang et al. 2020,
+  features are a document's TF-IDF features and its vector, both of length 1.
+  Only labels of proposed clusters are ranked (Chang et al. 2020,
   https://arxiv.org/abs/1905.02331, Section 3).
   """
 

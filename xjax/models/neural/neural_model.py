@@ -268,12 +268,9 @@ def _read_best(
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
   """Returns a mesh of this machine's devices for a loaded model.
 
-  - The mesh of the run is used if the devices fit it.
-  - Otherwise all devices share the documents of a batch.
-  - If batches do not divide evenly among the devices, the devices share the
-    labels instead.
-  - If label rows do not divide evenly among the devices, the last devices are
-    left out.
+  It is the mesh of the run if the devices fit it. Otherwise they share the
+  documents of a batch or, if these do not divide evenly, the labels; the last
+  devices are left out if label rows do not divide evenly either.
   """
   count = jax.device_count()
   if jax.process_count() > 1:

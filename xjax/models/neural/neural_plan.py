@@ -129,7 +129,6 @@ def check_start(run: Run) -> None:
 
 
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
-  """Checks that train.steps suits a run that has taken some steps."""
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(

@@ -233,7 +233,7 @@ class LevelShortlist(ShortlistConfig):
   level above proposes. It starts from the parameters of that model, but its
   label rows are fresh (AttentionXML, You et al. 2019, Section 3.2;
   XR-Transformer, Zhang et al. 2021, Section 3.1). The model of each level above
-  the labels is a stage of the run, in the folder stages/level.
+  the labels is a stage of the run.
   """
 
   room = 'kept'

@@ -98,10 +98,10 @@ class StackPairs:
     """Returns the pairs of a block of documents.
 
     A pair that is proposed among all labels has features that depend only on
-    the lists over all labels. So it has one score, whatever lists are asked
-    for. Slices do not change the features of pairs that are proposed among all
-    allowed labels either. The best labels of each slice, a mask, are proposed
-    too, and so are the best allowed labels.
+    the lists over all labels. So it has one score. Slices do not change the
+    features of pairs that are proposed among all allowed labels either. The
+    best labels of each slice, a mask, are proposed too, and so are the best
+    allowed labels.
     """
     lists = self._all_lists(documents, tuple(slices), allowed)
     return self.of_lists(lists, 2 if allowed is None else 3)

@@ -64,9 +64,7 @@ def fit_tree(
     matcher: finds the nodes that the trained part of the tree predicts for each
       document, among the parents of the deepest nodes. The deepest nodes then
       also learn from the documents for which their parent is predicted
-      (matcher-aware negatives; Zhang et al. 2021, "Fast Multi-Resolution
-      Transformer Fine-tuning for Extreme Multi-label Text Classification",
-      Section 3.2). None stands for teacher forcing alone.
+      (matcher-aware negatives; Zhang et al. 2021, Section 3.2). None: none do.
   """
   rows, workers = data.rows, data.workers
   documents = _documents(data.gold, tree, rows.shape[0])
@@ -132,7 +130,6 @@ def _laid_out(
 
 
 def _tree_above(tree: LabelTree) -> LabelTree:
-  """Returns the tree without its deepest nodes; leaves are their own labels."""
   n = int(tree.levels[-2])
   first_child = np.minimum(tree.first_child[: n + 1], n)
   nodes = np.arange(n, dtype=np.int32)

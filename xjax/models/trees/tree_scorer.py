@@ -178,11 +178,8 @@ def combine_trees(
   The combined score of a label is the logarithm of the mean over trees of
   exp(score). A tree that does not list the label adds 0 to the mean. There is a
   search for each array of log weights, but a label has only one combined score
-  for a document:
-
-  - If a tree lists the label in the first search, the score comes only from the
-    results of the first search.
-  - If not, the score comes from the results of all other searches.
+  for a document: from the first search if a tree lists the label there, else
+  from all other searches.
   """
   first, *others = lists
   cells, means = _mean_scores([[result] for result in first], n_labels)

@@ -1,12 +1,10 @@
 """Finds the best labels of a label tree, by beam search or exactly.
 
 A search goes from the root down, for all documents of a batch together. To open
-a node for a document means to score all children of the node. If several
-documents open the same node, the features of the children's classifiers are
-looked up only once. Searches of the same documents share the nodes that they
-open. A link is a function of a classifier's score (see Link).
-The score of a label is the sum of the links of the nodes on the label's path.
-If a label has a weight w, the label is ranked by log w + score.
+a node for a document means to score all children of the node. Searches of the
+same documents share the nodes that they open. The score of a label is the sum
+of the links (see Link) of the nodes on the label's path. If a label has a
+weight w, the label is ranked by log w + score.
 
 The bound of a node is the node's score plus the logarithm of the largest weight
 below the node. If a label is below the node, its log w + score is not above the
@@ -15,9 +13,8 @@ upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
 narrow beam search, which finds k labels. The floor is log w + score of the
-worst of these labels. After the beam search, exact search opens all nodes
-except the nodes whose bound is below the floor. No label below such a node can
-be better than the worst of the k labels.
+worst of them. Exact search then opens all nodes except those whose bound is
+below the floor: no label below can be among the k best.
 """
 
 from collections.abc import Sequence
@@ -47,7 +44,6 @@ from xjax.models.trees.tree_search_loops import (
 class Link(enum.Enum):
   """Chooses the link, a function of the score z of a node's classifier.
 
-  The score of a label is the sum of the links of the nodes on the label's path.
   Except for NONE, a link is at most 0, so that no label below a node has a
   better score than the node. PECOS ranks labels by the exponential of the sum
   of L3_HINGE (Yu et al. 2022).
@@ -166,9 +162,8 @@ class TreeSearch:
     The weight of a feature in a label is the sum of its weights in the
     classifiers of all nodes on the label's path. Without a link, the score of a
     label is exactly the sum of these weights times the document's features,
-    plus the bias of the label. With a link, this sum only approximates how
-    features influence the score: a link ascends with its classifier's score,
-    but is not linear. PAD and labels without a node have weights 0.
+    plus the bias. With a link, which is not linear, this is only approximate.
+    PAD and labels without a node have weights 0.
     """
     node_of, parent = self._nodes
     nodes, places = node_of[labels], np.arange(len(labels))

@@ -1,7 +1,5 @@
 """Compiles the loops of tree search.
 
-They score children, choose nodes, and sort lists.
-
 Some arguments are tuples of arrays:
 
 - documents: indptr, indices and values of the documents' features (CSR).

@@ -40,8 +40,7 @@ def self_attention(
 ) -> Float[Array, 'B T D']:
   """Computes softmax(q k^T / sqrt(d)) v for each head.
 
-  This is equation 1 of Vaswani et al. (2017). A head has d = D / heads
-  features.
+  This is equation 1 of Vaswani et al. (2017); d is D / heads.
 
   inputs_BTX has query, key and value side by side (X = 3D), and the features of
   the heads are side by side in each of them and in the result. A bool
@@ -105,18 +104,15 @@ def visible_tokens(segments_BT: Segments) -> Bool[Array, 'B _ T']:
   return same & (segments_BT != 0)[:, None, :]
 
 
-# The gradient is written by hand to save memory, not time. With this gradient,
-# a training step of two MiniLM layers at 512 tokens needs 0.94 GiB of temporary
-# memory. With JAX's gradient, the step needs 2.07 GiB, and each further layer
-# adds to the 2.07 GiB. The step takes the same time (1.00 times as long). If
-# jax.checkpoint computes the groups of heads again, the step needs a tenth more
-# memory than with this gradient, and takes 1.2 times as long.
+# The gradient is written by hand to save memory, not time. A training step of
+# two MiniLM layers at 512 tokens needs 0.94 GiB of temporary memory; with JAX's
+# gradient 2.07 GiB, to which each further layer adds. With jax.checkpoint, the
+# step needs a tenth more memory, and takes 1.2 times as long.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate):
   """Computes `self_attention` for one group of heads after the other.
 
-  One turn, numbered from 0, is the computation for one group. The third axis of
-  the inputs has query, key and value. `size` is (heads of a group, features).
+  `size` is (heads of a group, features).
   """
   return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 

@@ -117,11 +117,9 @@ STDDEV = 0.02  # standard deviation of fresh weights
 class Bert(Transformer):
   """Encodes text with BERT (Devlin et al. 2019) or RoBERTa (Liu et al. 2019).
 
-  The embeddings of tokens, positions and the token type are summed and
-  normalised. The layers follow. Each layer has two parts, self-attention and a
-  feed-forward network. Dropout, a residual connection and a layer norm follow
-  each part (Vaswani et al. 2017, Section 3). Parameters are float32. Products
-  are computed in dtype. Softmax and norms are computed in float32.
+  The layers are those of Vaswani et al. 2017, Section 3. Parameters are
+  float32. Products are computed in dtype. Softmax and norms are computed in
+  float32.
   """
 
   def __init__(

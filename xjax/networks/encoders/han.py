@@ -50,9 +50,8 @@ class HAN(nnx.Module):
 
   See Yang et al. 2016, and Chalkidis et al. 2019, Section 4. A BiGRU with
   self-attention reads each zone separately and computes one vector for the
-  zone. A second BiGRU reads the vectors of the zones. A pooling (HAN uses
-  self-attention) then computes the document's vector from the states of the
-  second BiGRU. Yang et al. use sentences instead of zones.
+  zone. A second BiGRU reads the vectors of the zones. A pooling then reads the
+  states of the second BiGRU. Yang et al. use sentences instead of zones.
   """
 
   def __init__(self, dim: int, config: HANConfig, *, rngs: nnx.Rngs):

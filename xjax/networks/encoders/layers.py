@@ -163,19 +163,15 @@ def kept_entries(
 ) -> Bool[Array, '...']:
   """Decides for each entry, independently, whether dropout keeps the entry.
 
-  A hash of the entry's place makes the decision, so the same arguments give the
-  same result.
-
-  A row runs along the last axis; there must be fewer than 2^32 rows. `rate` is
-  the probability of False, rounded to a multiple of 2^-32. `draw` is the index
-  of this draw, if several draws have the same seeds.
+  A hash of the entry's place decides. There must be fewer than 2^32 rows, along
+  the last axis. `rate` is the probability of False, rounded to a multiple of
+  2^-32. `draw` is the index of this draw, if several draws have the same seeds.
   """
-  # The hash takes a dozen instructions, and a compiler puts them into the loop
-  # that uses the decision. With jax.random.bernoulli instead, a training step
-  # of a transformer takes 1.15 times as long at 128 tokens and 1.7 times as
-  # long at 512 tokens (in processor seconds, on two CPU cores, with two of
-  # MiniLM's layers). The hash has two rounds of xor-shift and multiplication
-  # (Wellons 2018, "lowbias32"), and a 64-bit key for each row.
+  # A compiler puts the hash into the loop that uses the decision. With
+  # jax.random.bernoulli, a training step of two of MiniLM's layers takes 1.15
+  # times as long at 128 tokens and 1.7 times at 512 tokens (on two CPU cores).
+  # The hash has two rounds of xor-shift and multiplication (Wellons 2018,
+  # "lowbias32"), and a 64-bit key for each row.
   row = jnp.zeros((*shape[:-1], 1), jnp.uint32)
   for axis, size in enumerate(shape[:-1]):
     row = row * size + lax.broadcasted_iota(jnp.uint32, row.shape, axis)
@@ -209,8 +205,7 @@ def seeded_dropout(
   """Zeroes entries with probability `rate`, and scales up the other entries.
 
   Without seeds, x is unchanged. The gradient of attention, which is written by
-  hand, makes the same decisions again from the seeds. `draw` is the index of
-  this draw, if several draws have the same seeds.
+  hand, makes the same decisions again from the seeds.
   """
   if seeds is None or not rate:
     return x

@@ -145,8 +145,8 @@ def recurrence(
   """Computes all outputs of a recurrent network, 0 at padding.
 
   real_TB is 1 at tokens and 0 at padding. At padded steps, states are set to
-  the first ones. So a reversed pass reaches a document's last token with them,
-  however long the padding is.
+  the first ones, with which a reversed pass then reaches a document's last
+  token.
   """
   arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, vectors
   h_TBU = _states(cell, reverse, *arrays, keep=False)[0]
@@ -214,9 +214,8 @@ recurrence.defvjp(_forward, _backward)
 class Bidirectional(nnx.Module):
   """Reads tokens with one or more layers of a recurrent network.
 
-  In each layer, one network reads from the first token on, and another one
-  reads from the last token on; their states are side by side. Layers after the
-  first have a residual connection.
+  In each layer, the states of both directions are side by side. Layers after
+  the first have a residual connection.
   """
 
   direction: ClassVar[type[Direction]]  # class of the network of one direction

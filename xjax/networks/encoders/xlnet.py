@@ -1,10 +1,8 @@
 """Defines XLNet, a transformer whose tokens see how far apart they are.
 
 XLNet is by Yang et al. (2019). The attention with relative positions is that of
-Transformer-XL (Dai et al. 2019). XLNet learns to guess tokens in a random
-order, with a second stream of states and with a memory of earlier texts. Only
-the first stream is needed to encode a text, so this module has neither the
-second stream nor the memory.
+Transformer-XL (Dai et al. 2019). The second stream and the memory of earlier
+texts, with which XLNet learns to guess tokens, are left out.
 """
 
 import dataclasses
@@ -54,9 +52,8 @@ class XLNetConfig(PretrainedConfig):
 class XLNet(Transformer):
   """Encodes text with XLNet (Yang et al. 2019).
 
-  The layers read the embeddings of tokens. As in BERT, each layer has
-  self-attention and a feed-forward network, with dropout, a residual connection
-  and a layer norm after each of them. Positions matter only in attention.
+  The layers read the embeddings of tokens. They are as in BERT, but positions
+  matter only in attention.
 
   A text and its last token, [CLS], are two segments. So `__call__` needs no
   types of tokens. As attention depends on differences of positions only, the

@@ -1,8 +1,7 @@
 """Defines the adaptive head, whose rare labels have shorter rows (APLC).
 
-See Ye et al., "Pretrained Generalized Autoregressive Model with Adaptive
-Probabilistic Label Clusters for Extreme Multi-label Text Classification", ICML
-2020, Sections 3.2 and 3.3.
+See Ye et al., ICML 2020 (https://arxiv.org/abs/2007.02439), Sections 3.2 and
+3.3.
 """
 
 from collections.abc import Iterator, Mapping
@@ -124,13 +123,10 @@ class Adaptive(Head):
 
     sigmoid(x . r_i) sigmoid(h_i . w_l)
 
-  So rows of rare labels have fewer weights (Ye et al. 2020, Section 3.2). The
-  head gives the logits of these probabilities, so that scores of all labels can
-  be compared.
+  So rows of rare labels have fewer weights (Ye et al. 2020, Section 3.2).
 
-  The order of labels is not changed. A label row has only the label's place in
-  the order by frequency. The rows of a part are a shared parameter, in the
-  order of places. So each device has all weights of this head.
+  A label row has only the label's place in the order by frequency. The rows of
+  a part are a shared parameter, so each device has all weights of this head.
   """
 
   def __init__(

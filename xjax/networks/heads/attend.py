@@ -55,9 +55,8 @@ def attend(
 class AttentionHead(Head):
   """Scores labels that attend to the tokens of a document.
 
-  The head reads TokenFeatures. The attention weights of a label are the softmax
-  of hidden_t . query_l over a document's tokens. `logits` multiplies the
-  tokens' features by the attention weights.
+  The attention weights of a label are the softmax of hidden_t . query_l over a
+  document's tokens.
   """
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float[Array, 'C D']:
@@ -82,9 +81,8 @@ def attention_weights(
 ) -> Float32[Array, 'B K T']:
   """Returns the attention weights with which the given labels are scored.
 
-  The function gathers only the rows of the given labels from their shards, and
-  needs no [B, L, T] array. It runs under jit on the context mesh. The weights
-  sum to 1 over a document's tokens, and are 0 for ids that are PAD.
+  There is no [B, L, T] array. The function runs under jit on the context mesh.
+  The weights sum to 1 over a document's tokens, and are 0 for ids that are PAD.
   """
   graphdef, rows, shared = split_head(head)
   ids_X = jnp.where(ids_BK == PAD, 0, ids_BK).reshape(-1)

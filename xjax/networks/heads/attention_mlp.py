@@ -61,8 +61,7 @@ class AttentionMLP(AttentionHead):
     logit_l = MLP(v_l)
 
   The MLP has ReLU layers, then a layer with one output. Only a_l belongs to the
-  label. So labels with few documents profit from the MLP of all labels. But in
-  a document of one token, all labels have the same logit.
+  label, so in a document of one token, all labels have the same logit.
   """
 
   def __init__(
@@ -92,10 +91,9 @@ class AttentionMLP(AttentionHead):
     """Computes the products of tokens with the MLP's first kernel."""
     hidden_BTD = features.hidden_BTD
     # v_l W_1 = sum_t alpha_tl (h_t W_1), where W_1 is the MLP's first kernel.
-    # So h_t W_1 is computed once for all labels, and v_l is not needed. A chunk
-    # of C labels needs an array [B, C, U], where U is the size of the first
-    # layer, and T (D + U) multiplications per label and document, instead of
-    # (2 T + U) D.
+    # So h_t W_1 is computed once for all labels, and v_l is not needed. With U
+    # units in the first layer, a label and a document need T (D + U)
+    # multiplications, instead of (2 T + U) D.
     kernel_DU = self.kernels[0][...].astype(hidden_BTD.dtype)
     values_BTU = product(hidden_BTD, kernel_DU, (2, 0), into=hidden_BTD.dtype)
     return TokenFeatures(hidden_BTD, features.lengths_B, values_BTU=values_BTU)

@@ -277,11 +277,9 @@ class Cascade(Head):
     """Returns the weighted sum of the losses of all levels over documents.
 
     The loss of a level is the sum or the mean (loss.reduction) over its
-    candidates.
-
-    The candidates of a level are the children of the kept clusters. The gold
-    clusters are kept first, and then the clusters with the highest logits. The
-    gradient does not flow through the choice.
+    candidates. They are the children of the kept clusters. The gold clusters
+    are kept first, and then the clusters with the highest logits. The gradient
+    does not flow through the choice.
     """
     gold = self._gold(gold_of(positives_BP, mask_B))
     document_BX, total, ids_BA = features.document_BX, jnp.float32(0), None

@@ -21,9 +21,8 @@ def with_gradients(
 ) -> Any:
   """Returns the first of the two results of run(given, trained).
 
-  It is a loss, or a tuple whose first entry is a loss. The second result of
-  `run` is the loss's gradient by `trained`, which is computed with the loss
-  while a chunk of logits is in cache. The backward pass only scales it.
+  It is a loss, or a tuple whose first entry is a loss. The second result is the
+  loss's gradient by `trained`, which the backward pass only scales.
   """
   return run(given, trained)[0]
 

@@ -3,9 +3,8 @@
 A head is a module. Parameters with one row per label are called label rows.
 Label rows are created by label_rows, or with the sharding ((LABEL, DATA), ...)
 if `Head.axes` is chunks.ALL_DEVICES. They are padded to
-core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
-labels is scored. The loss (streaming.py) and the selection (networks/topk.py)
-cut the rows into chunks and mesh shards.
+core.mesh.padded_labels(n_labels) rows. The loss (streaming.py) and the
+selection (networks/topk.py) cut the rows into chunks and mesh shards.
 """
 
 import abc
@@ -317,10 +316,7 @@ class Head(nnx.Module):
     return features
 
   def prepare_loss(self, features: Any) -> Any:
-    """Computes the features that `loss` reads, which are those of `prepare`.
-
-    A head whose loss needs less than its scores replaces this method.
-    """
+    """Computes the features that `loss` reads, which are those of `prepare`."""
     return self.prepare(features)
 
   def narrowed(self, features: Any, logs: jax.Array) -> Any:

@@ -1,10 +1,9 @@
 """Scores and trains only the labels on a shortlist, with any head.
 
 Each document has a shortlist of its own. The label rows on it are gathered, and
-`Head.logits` scores them for this document alone (jax.vmap). So a head needs no
-code of its own for shortlists. On a mesh, label rows stay where they are: every
-device scores the labels whose rows it has, and the logits of all devices are
-added up.
+`Head.logits` scores them for this document alone (jax.vmap). On a mesh, label
+rows stay where they are: every device scores the labels whose rows it has, and
+the logits of all devices are added up.
 """
 
 import functools
@@ -84,8 +83,7 @@ def shortlist_loss(
 ) -> Float32[Array, '']:
   """Computes the loss over each document's shortlist, summed over documents.
 
-  If every shortlist has all labels, this is streaming.head_loss. The gradients
-  are computed in the forward pass; the backward pass only scales them.
+  If every shortlist has all labels, this is streaming.head_loss.
 
   PAD and labels that the head does not learn add nothing to the loss. A mean
   counts labels that are not learnt, but not PAD. shortlist.weights_BA has no

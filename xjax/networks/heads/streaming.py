@@ -3,8 +3,7 @@
 The logits, loss, derivative and gradients of a chunk are all computed while the
 chunk is in cache. So neither a [B, L] array nor a second forward pass for the
 gradient is needed. A normalised loss takes one more pass over the chunks. Renee
-(Jain et al. 2023, Section 4) uses this method for one-vs-all heads. Here, the
-method works for any head.
+(Jain et al. 2023, Section 4) does so for one-vs-all heads.
 """
 
 from collections.abc import Callable
@@ -40,15 +39,13 @@ def head_loss(
 ) -> Float32[Array, '']:
   """Computes the loss over all labels, summed over documents.
 
-  The function runs on the context mesh (`jax.set_mesh`). Documents are divided
-  over the data axis, and label rows over the head's axes. The gradients are
-  computed in the forward pass; the backward pass only scales them.
+  The function runs on the context mesh, with documents divided over the data
+  axis, and label rows over the head's axes.
 
   features are the result of the head's `prepare`, a pytree of arrays whose
   first axis is documents. positives_BP are gold labels, PAD elsewhere; only the
   head's labels count. mask_B is False for rows that only fill the batch and add
-  nothing. weights are given for each label row, with padding, or are None if
-  labels count equally.
+  nothing. weights are for label rows, with padding.
   """
   batch = positives_BP, mask_B
   summed = loss_over(AllLabelsPass, head, features, batch, loss, weights)

@@ -48,9 +48,8 @@ class ZeroShot(DescriptorHead):
     v_l = sum_t alpha_tl k_t
     logit_l = v_l . e_l + c
 
-  No label has parameters of its own. So labels without training documents are
-  scored like all other labels. The loss leaves out labels without training
-  documents.
+  No label has parameters of its own. The loss leaves out labels without
+  training documents.
 
   With a graph of labels (label_graph.LabelGraph), each label also has a vector
   g_l. There are two kinds of logits (Chalkidis et al. 2020, "add" and "concat"
@@ -81,8 +80,7 @@ class ZeroShot(DescriptorHead):
     self.bias = nnx.Param(jnp.zeros(size))
     # Rare labels need very negative logits. But v_l . e_l is at least minus the
     # sum of |e_l|, because each number in v_l is between -1 and 1, and training
-    # cannot change e_l. Attention also prefers tokens with a high k_t . e_l.
-    # With c, logits can be lower than this limit.
+    # cannot change e_l. With c, logits can be lower.
     # This head hides no labels for calibration, so training uses all labels
     # with training documents.
     self.offset = nnx.Param(jnp.float32(mean_bias(inputs)))

@@ -1,7 +1,6 @@
 """Converts Hugging Face's tensors of an encoder to our parameters, and back.
 
-Tensors and parameters are dicts that map names to arrays. There are four
-differences:
+They are dicts of arrays by name, with four differences:
 
 - Our parameters are named by path. Hugging Face's tensors are named as in
   transformers' BertModel, RobertaModel and XLNetModel.
@@ -148,8 +147,7 @@ def to_hugging_face(
 ) -> dict[str, np.ndarray]:
   """Converts our parameters to Hugging Face's tensors, by plain name.
 
-  Tensors are float32 and contiguous. Parameters outside of the encoder and of
-  pooling/dense are left out.
+  Tensors are float32. Only the encoder and pooling/dense are converted.
   """
   pairs = [*_encoder(architecture)]
   if any(path.startswith(_POOLER_PATH) for path in params):

@@ -2,9 +2,8 @@
 
 The rows of the distinct labels are gathered once. Each document reads its rows
 from there (shortlist.py), so their gradient has one row per distinct label. The
-rule then changes these rows, which are written back. All other rows, and what
-the rule remembers of them, stay as they are. For OneVsAll, fused.py does the
-same in chunks and takes less memory.
+rule then changes these rows, which are written back. For OneVsAll, fused.py
+does the same in chunks and takes less memory.
 """
 
 import functools

@@ -10,8 +10,8 @@ Section 4) has the same pass, but does not compute the loss. A normalised loss
 takes one more pass over the rows. Each device has rows of its own and reads all
 documents, so no part of a row is sent between devices.
 
-With shortlists, the pass reads only the rows of labels on them. All other rows,
-and what the rule remembers of them, stay as they are.
+With shortlists, the pass reads only the rows of labels on them. All other rows
+and their slots stay as they are.
 """
 
 import functools

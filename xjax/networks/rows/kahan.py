@@ -1,16 +1,14 @@
 """Changes bfloat16 rows of labels by Kahan summation, to keep rounding errors.
 
-Only labels with many documents are compensated. The rounding errors of a
-compensated row are stored, and are added to the next change of the row. The row
-then has the precision of numbers with 16 bits of fraction. ELMO (ICML 2025)
-compensates head labels in this way.
+Only labels with many documents are compensated. Their rounding errors are
+stored, and are added to the next change of the row, which then has the
+precision of 16 bits of fraction (ELMO, ICML 2025).
 
 The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. A place
-stores the rounding errors of one row. All blocks have the same number of
-places, so that the places can be sharded like the rows on any mesh. The block
-with the most compensated labels determines this number. If labels are sorted by
-frequency, one block may have only compensated labels. In this case there is
-a place for every row.
+stores the rounding errors of one row. All blocks have as many places as the
+block with the most compensated labels needs, so that the places can be sharded
+like the rows on any mesh. If labels are sorted by frequency, this may be a
+place for every row.
 """
 
 import jax

@@ -5,10 +5,9 @@ Only the stored weights are kept from step to step, without a float32 copy
 of numbers with few bits. Rounding to the nearest number would lose the change.
 
 Let a value x lie between two neighbouring representable numbers, a < b. It is
-rounded to b with probability (x - a) / (b - a), and to a otherwise. So the
-rounded value is right on average. The result does not depend on chunks and
-shards. Of labels with many documents, the rounding errors can be kept instead
-(Kahan summation, kahan.py).
+rounded to b with probability (x - a) / (b - a), and to a otherwise. So it is
+right on average. Of labels with many documents, the rounding errors can be kept
+instead (Kahan summation, kahan.py).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Defines rules that change label rows while their gradient is computed.
 
-A rule changes one chunk of rows at a time. The rule's memory (its slots) also
-has one row per label, on the same device as the label's row. The settings of a
-rule are the rule.
+A rule changes one chunk of rows at a time. Its slots also have one row per
+label, on the device of the label's row.
 """
 
 import abc

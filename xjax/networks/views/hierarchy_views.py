@@ -1,8 +1,7 @@
 """Defines further views of training documents, among them those of HGCLR.
 
-A view of a document is a changed copy of the document. Training compares the
-views of a document with each other and with the views of other documents.
-Predictions read only the documents themselves.
+A view is a changed copy of a document. Training compares the views of a
+document with each other and with those of others; predictions read none.
 """
 
 import abc

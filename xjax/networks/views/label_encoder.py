@@ -49,10 +49,8 @@ class TaxonomyParts:
 
   The nodes are those of `encoded_nodes`, numbered from 0. Each node is below
   its first parent. Nodes without a parent are below a root, which is no node.
-  The parts are the sub-trees of Bertalis et al. 2025 ("Hierarchical Text
-  Classification (HTC) vs. eXtreme Multilabel Classification (XML): Two Sides of
-  the Same Medal"), Section 3.3. A node that has children can be in several
-  parts.
+  The parts are the sub-trees of Bertalis et al. 2025, Section 3.3. A node that
+  has children can be in several parts.
   """
 
   nodes: np.ndarray  # int32 [parts, C], and PAD
@@ -104,8 +102,8 @@ _NORM_EPS = 1e-12  # BERT's
 class LabelEncoder(nnx.Module):
   """Computes a vector of each label with one layer of Graphormer.
 
-  This is the label encoder of HGCLR (Wang et al. 2022, "Incorporating Hierarchy
-  into Text Encoder"). Graphormer is by Ying et al. 2021.
+  This is the label encoder of HGCLR (Wang et al. 2022). Graphormer is by Ying
+  et al. 2021.
 
   The input of a node is the mean of the word vectors of its name, plus a
   learned vector of the node. All nodes of a part of the taxonomy attend to each
@@ -113,9 +111,9 @@ class LabelEncoder(nnx.Module):
 
     b_ij = distance[d] + (the sum of edge[e] over the edges e from i to j) / d
 
-  where d is the number of edges from i to j in the tree of the taxonomy. The
-  same bias is used by all heads. A residual connection and a layer norm follow.
-  As in the code of Wang et al., there is no feed-forward network.
+  where d is the number of edges from i to j in the tree of the taxonomy. All
+  heads use it. A residual connection and a layer norm follow. As in the code of
+  Wang et al., there is no feed-forward network.
 
   `pieces` are int32 [nodes, S], the words or pieces of each node's name, and
   PAD. A run sets them when it starts. edge[n] belongs to the edge above node n.

@@ -2,8 +2,8 @@
 
 Each label is a button. A click on the button shades the words to which the
 label attends, or, for a linear model, the words that raise or lower the score
-of the label. In a browser without JavaScript, only the words of each document's
-best label are shaded.
+of the label. Without JavaScript, only the words of each document's best label
+are shaded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,10 +129,10 @@ class _Article:
     """Returns how words are shaded that are shaded or underlined.
 
     `numbers` has the number of the word at (zone, (start, end)). The shade
-    depends on the share of a word times the number of words. If a label attends
-    to all words evenly, this product is 1 for each of them, and all of them get
-    the palest shade. The share of a contribution is its part in the sum of all
-    contributions without their signs.
+    depends on the share of a word times the number of words. The product is 1,
+    the palest shade, if a label attends to all words evenly. The share of a
+    contribution is its part in the sum of all contributions without their
+    signs.
     """
     weights_T = label.weights_T.astype(np.float64)
     sizes_T = np.abs(weights_T)

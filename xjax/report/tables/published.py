@@ -1,14 +1,14 @@
 """Compares systems with the results that are printed in papers.
 
 Each file in papers/ has the numbers of one paper. A file has a row per table,
-dataset, split, slice and system. It has a column per metric; metrics have the
-same names as in metrics.json. Values are the printed values, as fractions; they
-are neither averaged nor corrected. The column `<metric> se` has the standard
-errors that are printed with the values, and `<metric> sd` the standard
-deviations. A cell is empty if the paper has no value.
+dataset, split, slice and system, and a column per metric. Values are the
+printed values, as fractions; they are neither averaged nor corrected. The
+column `<metric> se` has the standard errors that are printed with the values,
+and `<metric> sd` the standard deviations. A cell is empty if the paper has no
+value.
 
-PSP and PSnDCG are divided by the best achievable value. The printed values are
-divided too, although the formulas in some papers leave out the division.
+PSP and PSnDCG are divided by the best achievable value, as the printed values
+are, although the formulas in some papers leave this out.
 """
 
 import collections

@@ -97,8 +97,8 @@ def write_judgement(
 
   The files are predictions.npz, metrics.json, metrics.csv, documents.jsonl,
   calibration.json if the scores are calibrated, and judged.json, which has the
-  digests of the other files. xjax compare and xjax report can read the folder.
-  `split` names the run's folder below eval/, if there is a calibration.
+  digests of the other files. `split` names the run's folder below eval/, if
+  there is a calibration.
   """
   mark = pathlib.Path(folder).expanduser() / MARK
   if calibration and calibration.reason:
@@ -165,7 +165,6 @@ def recall_lines(recalls: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
-  """Returns the names of the metrics to show."""
   # At k = 5, or else at the largest cut-off; P also at the smallest.
   ks = cut_offs(values)
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]

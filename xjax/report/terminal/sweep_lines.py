@@ -63,7 +63,6 @@ def _trials(session: SweepSession, trials: Sequence[FrozenTrial]) -> Table:
 
 
 def _deviation(trial: FrozenTrial) -> float | None:
-  """Returns the standard deviation over the seeds of a complete trial."""
   if trial.state is not TrialState.COMPLETE:
     return None
   return statistics.stdev(seed_values(trial))

@@ -1,8 +1,7 @@
 """Answers the documents of many requests together, in one thread.
 
-While a batch is computed, further requests wait in a queue. The next batch
-takes documents from all of them. So batches are large when there are many
-requests, and no request waits for a batch to become full.
+While a batch is computed, further requests wait, and the next batch takes
+documents from all of them. No request waits for a batch to become full.
 """
 
 import asyncio
@@ -96,7 +95,6 @@ class Batcher:
     self._task = None
 
   def _take(self) -> _Parts:
-    """Takes the questions of the next batch."""
     parts, room = [], self._batch_size
     while self._jobs and room:
       job = self._jobs.popleft()

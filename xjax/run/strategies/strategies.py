@@ -1,7 +1,7 @@
 """Defines strategies that decide which k labels are predicted for a document.
 
-These are the strategies that Schultheis et al. 2022 compare in Section 5.5.
-They work with any scorer, because they need only its lists.
+Schultheis et al. 2022 compare them in Section 5.5. They need only the lists of
+a scorer.
 
 The coverage strategy is greedy and visits one document after another. Algorithm
 1 of the paper needs all probabilities of a document. Here, short lists are
@@ -10,10 +10,9 @@ enough:
 - The scorer ranks labels for a window of documents at once, by the gains that
   labels have before the window. (See covering for gains.)
 - Later, gains can only fall. So the gain by which the last label of a list was
-  ranked is an upper bound for the gains of all labels that are not listed.
-- As long as the present gain of the k-th best listed label is above this bound,
-  the list is sufficient.
-- A new window starts at the first document whose list may not be sufficient.
+  ranked bounds the gains of all labels that are not listed. A list suffices
+  while the present gain of the k-th best listed label is above this bound; a
+  new window starts at the first document whose list may not suffice.
 
 If the scorer's lists are exact, the selected labels are the labels of Algorithm
 1, up to the rounding of float32 products.
@@ -345,8 +344,7 @@ class _WindowLists:
     if len(logs) < k:
       return bool(bound == -np.inf)
     rounding = _ROUNDING * (1 + abs(bound))
-    # If gains are equal, an unlisted label may have the lower index. So the
-    # gains must be above the bound by more than the rounding error. The list of
-    # the window's first document is up to date. So for this document, gains
-    # that are below the bound by less than the rounding error are enough.
+    # If gains are equal, an unlisted label may have the lower index, so gains
+    # must be above the bound by more than the rounding error. The list of the
+    # window's first document is up to date: there, gains may be below by less.
     return bool(logs[-1] > bound + (-rounding if place == 0 else rounding))

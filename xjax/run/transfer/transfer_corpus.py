@@ -143,7 +143,6 @@ def _flattened(raw: SourceCorpus, kept: KeptLabels) -> Relabelling:
 def _documents(
   raw: SourceCorpus, name: str, relabelling: Relabelling
 ) -> Iterator[dict]:
-  """Yields the records of a split."""
   split = raw.splits[name]
   with progress(split.documents, f'writing {name}') as shown:
     for row, document in enumerate(shown):

@@ -34,8 +34,7 @@ class TrainShortlists:
   """Makes the shortlists of training documents.
 
   Each document keeps some nodes: first the nodes of its gold labels, then the
-  proposed nodes. A node is a label, or a cluster whose children are labels. So
-  no gold label is ever lost.
+  proposed nodes. A node is a label, or a cluster whose children are labels.
   """
 
   # The proposed nodes of each document, best first, then PAD.
@@ -88,8 +87,7 @@ class TrainShortlists:
   def _length(self, gold_nodes_B: np.ndarray) -> int:
     """Returns the number of places for nodes of a document of a batch."""
     # One document with many gold labels must not make all shortlists longer.
-    # But each length needs a compiled program, so gold nodes get 8, 32, 128,
-    # ...
+    # But each length needs a compiled program: gold nodes get 8, 32, 128, ...
     room = 8
     while room < gold_nodes_B.max(initial=0):
       room *= 4

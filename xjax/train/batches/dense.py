@@ -3,11 +3,10 @@
 Buckets are the lengths to which documents are padded. A document goes to the
 smallest bucket that holds its tokens. All documents of a batch are in one
 bucket, so jit traces one program per bucket. If zones are kept apart, the
-length of a document is the length of its longest zone. All documents of a
-bucket are padded to the same number of zones. If documents are packed (several
-documents share a row), there is one bucket, and jit traces one program per
-number of rows. The content of a batch depends only on seed and index, not on
-the number of threads and processes.
+length is that of the longest zone. If documents are packed (several documents
+share a row), there is one bucket, and jit traces one program per number of
+rows. The content of a batch depends only on seed and index, not on the number
+of threads and processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -277,9 +276,9 @@ class TrainBatches(_Buckets):
 class EvalBatches(_Buckets):
   """Yields all documents once, in batches sorted by bucket, then by row.
 
-  doc_B tells which documents a batch has. All processes have the same number of
-  batches, with the same shapes. Each process gets only the rows of its share.
-  Rows without tokens have the contents that TrainBatches says.
+  All processes have the same number of batches, with the same shapes. Each
+  process gets only the rows of its share. Rows without tokens are as in
+  TrainBatches.
   """
 
   def __len__(self) -> int:

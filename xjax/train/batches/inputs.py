@@ -124,9 +124,8 @@ class TokenReader:
   def batches(self, documents: Documents) -> EvalBatches:
     """Returns batches with every document once; doc_B are rows of `documents`.
 
-    All processes have the same number of batches. A ConfigError says that the
-    documents have sparse features, or that vectors are missing, or have another
-    size.
+    A ConfigError says that the documents have sparse features, or that vectors
+    are missing, or have another size.
     """
     if documents.sparse is not None:
       raise ConfigError(

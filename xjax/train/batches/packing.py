@@ -1,9 +1,7 @@
 """Packs short documents of a batch into shared rows.
 
 Documents share rows only within a group. A group is the documents of one
-micro-batch on one device. In each group, documents are placed from the longest
-to the shortest. Each document goes to the first row with enough room
-(first-fit-decreasing bin packing).
+micro-batch on one device.
 """
 
 from collections.abc import Sequence

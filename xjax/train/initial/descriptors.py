@@ -48,9 +48,9 @@ def start_name_encoder(
   """Makes the encoder of label names for a new run, and saves its weights.
 
   `state` has the pretrained parameters. descriptor_run is the run whose head
-  this run continues to train, or None. If given, the encoder gets the weights
-  with which descriptor_run has embedded label names, not its final weights. A
-  piece that the tokenizer of descriptor_run lacks keeps the vector of this run.
+  this run continues to train, if any. The encoder gets the weights with which
+  that run has embedded label names, not its final weights. A piece that its
+  tokenizer lacks keeps the vector of this run.
   """
   weights = {
     path: np.asarray(param)

@@ -111,9 +111,8 @@ def first_encoder(
 def start_encoder(state: TrainState, model: TextModelConfig) -> TrainState:
   """Replaces the encoder's initial weights by pretrained weights.
 
-  A run without an encoder folder keeps its initial weights. Do not use the
-  encoder and pooler of `state` afterwards. Raises ConfigError if the config
-  needs a pooler that the folder lacks.
+  Do not use the encoder and pooler of `state` afterwards. Raises ConfigError if
+  the config needs a pooler that the folder lacks.
   """
   if not model.encoder.pretrained or not model.encoder.folder:
     return state

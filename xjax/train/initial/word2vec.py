@@ -39,9 +39,8 @@ def train_word_vectors(
 ) -> int:
   """Trains word vectors on the train split; returns the number of words.
 
-  The method is word2vec (Mikolov et al. 2013) with negative sampling. The L2V
-  vectors of Chalkidis and Kampas 2018 also come from word2vec. Training reads
-  the same zones and words as models do. Documents are not cut.
+  The method is word2vec (Mikolov et al. 2013) with negative sampling. Training
+  reads the same zones and words as models do. Documents are not cut.
 
   The output, a new file in word2vec's binary format, is written at the end.
   With one worker, repeated calls give the same result, bit for bit.

@@ -27,7 +27,7 @@ class EmittingHead(Head):
   """Is the base class of heads that emit labels step by step.
 
   `prepare` emits the labels of documents, and returns the scores of all label
-  rows, -inf for labels that are not ranked. `index` has the numbers of rows.
+  rows, -inf for labels that are not ranked.
   """
 
   def __init__(self, n_labels: int, chunk: int):

@@ -161,10 +161,10 @@ class HBGL(EmittingHead):
   document has no further level.
 
   The level of a label is its place among the levels that have labels (see
-  levels.label_levels). A document may have a gold label whose ancestors are not
-  gold. Then a level above may be empty: its vector is 0, and neither a label
-  nor [SEP] is to be predicted there. [SEP] belongs to the level after the
-  deepest gold label. A document without gold has [SEP] at the first level.
+  levels.label_levels). A level above a gold label may have none: its vector is
+  0, and neither a label nor [SEP] is to be predicted there. [SEP] belongs to
+  the level after the deepest gold label. A document without gold has [SEP] at
+  the first level.
 
   With Ranking.FULL, generation goes on after [SEP] is emitted. The probability
   of a label after the end is multiplied by the probability that [SEP] is

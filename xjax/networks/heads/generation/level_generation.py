@@ -92,8 +92,8 @@ def generate(
   """Asks for the labels of each level, from the first to the last.
 
   At each level, `emit` gets the level, the state [B, D] of the pseudo mask and
-  the results so far. It returns the vector of the labels that are emitted, [B,
-  D], and the new results.
+  the results so far, and returns the vector [B, D] of the emitted labels and
+  the new results.
   """
   encoder = prefix.encoder
   batch, (dim,) = len(prefix.lengths_B), mask_D.shape

@@ -136,16 +136,15 @@ class Radar(EmittingHead):
 
   In prediction, the head writes the most probable symbol, again and again, up
   to the end of the sequence or to most_symbols symbols. A label that is written
-  is not written again: the next best symbol takes its place. (In the public
-  code, a label can be repeated, and counts once.) The probabilities are those
-  of the softmax over all symbols, including labels that are already written.
+  is not written again: the next best symbol takes its place. The probabilities
+  are those of the softmax over all symbols, including labels that are already
+  written.
 
   A label that the head writes with probability p in its step has the score
 
     logit((1 + p) / 2)
 
-  which is above 0. So the labels whose probability (1 + p) / 2 is above 0.5 are
-  the labels that the head writes, and F1 judges these labels. (1 + p) / 2 is
+  which is above 0, so F1 judges the labels that the head writes. (1 + p) / 2 is
   the mean of p and of the decision, which is 1. Other labels have the score
   -inf or, with Ranking.FULL, the score
 
@@ -346,10 +345,8 @@ def label_ranks(
 ) -> Int32[np.ndarray, ' L']:
   """Returns the place of each label in the order of label sequences.
 
-  Labels are sorted by level, from 1 at the roots. Inside a level, frequent
-  labels come first, and labels of equal frequency, or without counts, are
-  sorted by index. This is the order of the public code of RADAr++, which
-  numbers labels by falling frequency.
+  Labels are sorted by level, from 1 at the roots, then by falling frequency (as
+  in the public code of RADAr++), then by index.
   """
   if counts_L is None:
     counts_L = np.zeros(len(levels_L), np.int64)
@@ -364,9 +361,8 @@ def label_ranks(
 class Sequences:
   """Holds the label sequences of a batch.
 
-  With L labels, the symbols 0 to L - 1 are the labels. The symbol L ends a
-  level. The symbol L + 1 starts a sequence in `inputs`, and ends it in
-  `targets`. All arrays are [B, steps].
+  With L labels, the symbols 0 to L - 1 are the labels, and L ends a level. The
+  symbol L + 1 starts a sequence in `inputs`, and ends it in `targets`.
   """
 
   inputs: jax.Array  # int32, the start and then the symbols before the end
@@ -384,10 +380,9 @@ def label_sequences(
   """Makes the label sequences of documents.
 
   A sequence has the gold labels of a document in the order of their ranks. The
-  labels of each level are followed by the symbol L. Levels without gold labels
-  have no symbol. So a document without gold labels has only the end. Repeated
-  labels count once, and labels from n_labels on are ignored. The sequences have
-  P + min(P, n_levels) + 1 steps.
+  symbol L follows the labels of each level that has some. Repeated labels count
+  once, and labels from n_labels on are ignored. The sequences have P + min(P,
+  n_levels) + 1 steps.
   """
   documents, most = positives_BP.shape
   steps = most + min(most, n_levels) + 1
