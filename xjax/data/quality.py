@@ -176,7 +176,7 @@ def measure_quality(corpus: Corpus) -> CorpusQuality:
     unit='feature' if sparse else 'word',
     train_counts=counts,
     unseen=np.flatnonzero(golden & (counts == 0)),
-    twins=find_similar_names(corpus.label_space),
+    similar_names=find_similar_names(corpus.label_space),
     overlaps=tuple(find_overlaps(corpus)),
   )
 
