@@ -155,7 +155,7 @@ sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
 folder, launcher = SweepFolder.at(folder), Launcher(launcher)
 session = SweepSession(sweep, config, folder, 1, launcher, train)
 with session.start() as lock:
-  workers.Workers(session, lock, n_workers).run()
+  workers.TrialWorkers(session, lock, n_workers).run()
 """
 
 
