@@ -36,7 +36,7 @@ def read(data: bytes, name: str = 'x.csv'):
     ('“quoted”'.encode('cp1252'), 'cp1252'),
     (b'\x81\xe9', 'latin-1'),
     ('é'.encode('utf-16'), 'utf-16'),
-    # By accident, two bytes are UTF-8.
+    # "É" and a space that keeps a line together are valid UTF-8 by accident.
     ('une É\xa0: été\n'.encode('cp1252'), 'cp1252'),
     # The only letter that is not ASCII is far from the start.
     (b'a' * (1 << 20) + b'\xe9', 'cp1252'),

@@ -153,7 +153,7 @@ def test_even_attention_is_pale():
 
 
 def test_words_that_lower_a_score_have_another_tint():
-  # As of a linear model, which does not read words of one letter.
+  # Linear models do not read words of one letter, so "x" is no word here.
   document = Document('d', {'text': 'fish and ham, fish x'})
   words = [WordPlace('text', *x) for x in ((0, 4), (5, 8), (9, 12), (14, 18))]
   weights_T = np.array([1.5, 0, -0.7, 0.5], np.float32)

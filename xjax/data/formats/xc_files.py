@@ -77,8 +77,8 @@ def check_width(
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
   path: str | os.PathLike
-  # Of a header (N, L), entries `index:value` are labels; of (N, D, L) or (),
-  # they are features.
+  # Documents, then features, then labels. Entries `index:value` are labels if
+  # the header is (N, L), and features if it is (N, D, L) or absent.
   header: tuple[int, ...]
   labels: Ragged  # those before the entries of a line, ascending
   entries: Ragged  # indices, in the order of the file

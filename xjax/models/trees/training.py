@@ -64,7 +64,8 @@ def fit_tree(
     matcher: finds the nodes that the trained part of the tree predicts for each
       document, among the parents of the deepest nodes. The deepest nodes then
       also learn from the documents for which their parent is predicted
-      (matcher-aware negatives; Zhang et al. 2021, Section 3.2). None: none do.
+      (matcher-aware negatives; Zhang et al. 2021, Section 3.2); None leaves
+      these documents out.
   """
   rows, workers = data.rows, data.workers
   documents = _documents(data.gold, tree, rows.shape[0])
