@@ -119,9 +119,10 @@ class Unified(DescriptorHead):
   it does so only with graph_queries. R starts at zero, so the head starts as
   the head without a graph. The hidden labels do not train the graph either.
 
-  `attention`, `output` and `bias` are a, o and c. `own` is m; it equals `seen`,
-  except in the head that with_dropout returns. The kernels are P, Q and q, and
-  `offset` is r. `graph_rows`, in the head that `ready` returns, are R g.
+  All arrays are float32. `attention` and `output` are a and o, [L, D]; `bias`
+  is c, [L]. `own` is m, [L]; it equals `seen`, except in the head that
+  with_dropout returns. The kernels are P and Q, [E, D], and q, [E]; `offset` is
+  r. `graph_rows`, in the head that `ready` returns, are R g, [L, E].
   """
 
   unit_descriptors = True
