@@ -295,7 +295,9 @@ def input_documents(
 ) -> Sequence[Document]:
   """Reads documents to be tagged; `name` is that of their source."""
   builder = CorpusBuilder(name, faults)
-  return builder.read('input', name, records, read, True, need_labels=False)
+  return builder.read(
+    'input', name, records, read, name_lines=True, need_labels=False
+  )
 
 
 def unknown_label(label: str) -> str:
