@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import os
 import shutil
 
@@ -109,7 +108,6 @@ def test_a_split_the_run_did_not_have(workdir, other_dir):
 def test_what_is_of_another_corpus_is_not_believed(
   read_config, read_run, workdir, caplog
 ):
-  caplog.set_level(logging.INFO)
   mark = json.loads(workdir.judged('dev').read_text())
   assert mark['step'] == read_run.best_step
   other = {**mark, 'digest': '0' * 64}
@@ -180,7 +178,6 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
 
 
 def test_another_step_has_a_folder_of_its_own(read_run, workdir, caplog):
-  caplog.set_level(logging.INFO)
   other = 6
   assert read_run.best_step != other
   before = contents(workdir.path)

@@ -287,7 +287,7 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
     # A checkpoint that is not the best is judged in a folder of its own.
     metrics = read_metrics(workdir, f'{DEV}.step_{step}', step, digest)
   if metrics is None:
-    logging.info(
+    logging.warning(
       'no tuned threshold: %s has no metrics of the dev split at step %d; to '
       'compute them, run xjax evaluate --split=dev (with --step if you '
       'use this flag here)',
