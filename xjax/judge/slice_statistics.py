@@ -166,27 +166,36 @@ class SliceStatistics:
     return Decisions(predicted, self._hits_NK[chosen_NK])
 
   @functools.cached_property
-  def _gold_L(self) -> Float[np.ndarray, ' L']:
-    return self._counts(self.part.gold.values)
+  def _seen_L(self) -> Bool[np.ndarray, ' L']:
+    # Few of millions of labels are listed or gold. Others add 0 to all sums.
+    seen_L, ids_NK = np.zeros(len(self.part.mask), bool), self.part.lists.ids
+    seen_L[ids_NK[ids_NK != PAD]] = seen_L[self.part.gold.values] = True
+    return seen_L
 
-  def _counts(self, labels: np.ndarray) -> Float[np.ndarray, ' L']:
-    counts_L = np.bincount(labels, minlength=len(self.part.mask))
-    return counts_L.astype(np.float64)
+  @functools.cached_property
+  def _places_L(self) -> Int[np.ndarray, ' L']:
+    return np.cumsum(self._seen_L, dtype=np.int32) - 1
 
-  def label_counts(self, end: str) -> LabelCounts:
-    """Counts the decisions of a set about each label."""
+  def _counts(self, labels: np.ndarray) -> Float[np.ndarray, ' S']:
+    n_seen = np.count_nonzero(self._seen_L)
+    counts_S = np.bincount(self._places_L[labels], minlength=n_seen)
+    return counts_S.astype(np.float64)
+
+  def _label_counts(self, end: str) -> LabelCounts:
+    """Counts the decisions of a set about each label that is seen."""
     decided = self.decisions(end)
     return LabelCounts(
       self._counts(decided.correct.values),
       self._counts(decided.predicted.values),
-      self._gold_L,
+      self._counts(self.part.gold.values),
       len(self.part),
     )
 
   def label_f1(self, end: str) -> Float[np.ndarray, ' L']:
     """Computes the F1 of each label for a set of decisions, such as `@5`."""
-    counts = self.label_counts(end)
-    return f_beta(counts.correct_L, counts.predicted_L, counts.gold_L)
+    f1_L = np.zeros(len(self.part.mask))
+    f1_L[self._seen_L] = f_beta(self._label_counts(end))
+    return f1_L
 
   @functools.cached_property
   def document_terms(
@@ -243,16 +252,21 @@ class SliceStatistics:
 
   @functools.cached_property
   def _label_sums(self) -> dict[str, dict[str, float]]:
+    bins = {name: bin_L[self._seen_L] for name, bin_L in self.bins.items()}
     return {
-      end: label_sums(self.label_counts(end), end, self.by_label, self.bins)
+      end: label_sums(self._label_counts(end), end, self.by_label, bins)
       for end in self.ends
     }
 
+  @functools.cached_property
+  def _upto_L(self) -> Int[np.ndarray, ' L']:
+    return np.cumsum(self.part.mask, dtype=np.int32)
+
   def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
     """Counts, for each document, the labels up to its largest index."""
-    upto_L, largest_N = np.cumsum(self.part.mask), np.zeros(len(self.part), int)
+    largest_N = np.zeros(len(self.part), int)
     for rows in (self.part.gold, self.decisions(end).predicted):
-      np.maximum.at(largest_N, rows.owners, upto_L[rows.values])
+      np.maximum.at(largest_N, rows.owners, self._upto_L[rows.values])
     return largest_N
 
   @functools.cached_property
@@ -260,7 +274,7 @@ class SliceStatistics:
     """Returns all sums over documents and over labels, by name."""
     sums = {n: float(row_N.sum()) for n, row_N in self.document_rows().items()}
     sums |= self.fixed
-    sums[GOLD_LABELS] = np.count_nonzero(self._gold_L)
+    sums[GOLD_LABELS] = np.count_nonzero(self._counts(self.part.gold.values))
     for end, by_name in self._label_sums.items():
       largest_N = self.up_to_largest(end)
       sums |= {**by_name, f'{UP_TO_LARGEST}{end}': largest_N.max(initial=0)}

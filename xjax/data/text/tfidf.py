@@ -48,7 +48,7 @@ def frequent_ngrams(
   that occur most often are selected; among equals, the n-gram with fewer words,
   and then the n-gram that occurs first. The result is sorted by code points.
 
-  Memory is about 90 bytes per word of the texts, for any max_ngram.
+  Memory is about 60 bytes per word of the texts, for any max_ngram.
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
@@ -59,22 +59,26 @@ def frequent_ngrams(
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
     at, keys = corpus.keys(numbers, n)
-    _, firsts, group, totals = np.unique(
-      keys, return_index=True, return_inverse=True, return_counts=True
-    )
-    # np.unique without an index hashes integers, which takes many times longer.
-    pairs = np.sort(group * len(texts) + corpus.docs[at])
-    pairs = pairs[np.diff(pairs, prepend=-1) > 0] // max(len(texts), 1)
-    documents = np.bincount(pairs, minlength=len(totals))
-    del keys, pairs
+    if not len(keys):
+      break
+    # Documents ascend, and the sort is stable, so those of a key ascend too.
+    order = np.argsort(keys, kind='stable')
+    keys, docs = keys[order], corpus.docs[at][order]
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))  # of equal keys
+    totals = np.diff(starts, append=len(keys))
+    is_new = np.diff(docs, prepend=-1) != 0
+    is_new[starts] = True
+    documents = np.add.reduceat(is_new, starts, dtype=np.int64)
+    del keys, docs
     often = documents >= config.min_count
     # An n-gram occurs in at most as many documents as each shorter n-gram that
     # it contains. So only frequent n-grams are extended by a word.
+    group_numbers = np.where(often, np.cumsum(often) - 1, _RARE)
     numbers = np.full_like(corpus.places, _RARE)
-    numbers[at] = np.where(often, np.cumsum(often) - 1, _RARE)[group]
+    numbers[at[order]] = np.repeat(group_numbers.astype(numbers.dtype), totals)
     if n >= config.min_ngram:
       chosen = often & (documents <= most)
-      firsts, documents = at[firsts[chosen]], documents[chosen]
+      firsts, documents = at[order[starts[chosen]]], documents[chosen]
       rows = -totals[chosen], np.full(len(firsts), n), firsts, documents
       kept = np.concatenate([kept, np.stack(rows)], axis=1)
       # lexsort sorts by its last key first, so the rows are reversed.

@@ -22,10 +22,7 @@ from xjax.judge.metrics.metric import (
 
 
 def f_beta(
-  correct_L: Float[np.ndarray, 'L ...'],
-  predicted_L: Float[np.ndarray, 'L ...'],
-  gold_L: Float[np.ndarray, 'L ...'],
-  beta: float = 1.0,
+  labels: LabelCounts, beta: float = 1.0
 ) -> Float[np.ndarray, 'L ...']:
   """Computes (1 + beta^2) TP / (beta^2 gold + predicted); 0 / 0 counts as 0.
 
@@ -34,15 +31,8 @@ def f_beta(
   eq. 1; else the F of Schultheis et al. 2022, section 3.2.
   """
   square = beta * beta
-  both_L = square * gold_L + predicted_L
-  some_L = np.where(both_L > 0, both_L, 1)
-  return (1 + square) * correct_L / some_L
-
-
-def _f_beta(
-  labels: LabelCounts, beta: float = 1.0
-) -> Float[np.ndarray, 'L ...']:
-  return f_beta(labels.correct_L, labels.predicted_L, labels.gold_L, beta)
+  both_L = square * labels.gold_L + labels.predicted_L
+  return (1 + square) * labels.correct_L / np.where(both_L > 0, both_L, 1)
 
 
 class MicroF1AtThreshold(LabelMetric):
@@ -70,7 +60,7 @@ class MacroF1AtThreshold(LabelMetric):
   only_correct = True
 
   def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
-    return _f_beta(labels)
+    return f_beta(labels)
 
 
 class WeightedF1(LabelMetric):
@@ -80,7 +70,7 @@ class WeightedF1(LabelMetric):
   only_correct = True
 
   def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
-    return _f_beta(labels) * labels.gold_L
+    return f_beta(labels) * labels.gold_L
 
   def under_names(self, protocol: Protocol, end: str) -> tuple[str, ...]:
     return (GOLD,)
@@ -134,7 +124,7 @@ class MacroFHalf(_Macro):
   name = 'macro-F0.5@k'
 
   def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
-    return _f_beta(labels, 0.5)
+    return f_beta(labels, 0.5)
 
 
 class MacroFTwo(_Macro):
@@ -143,7 +133,7 @@ class MacroFTwo(_Macro):
   name = 'macro-F2@k'
 
   def over(self, labels: LabelCounts) -> Float[np.ndarray, 'L ...']:
-    return _f_beta(labels, 2.0)
+    return f_beta(labels, 2.0)
 
 
 class Coverage(LabelMetric):
