@@ -82,7 +82,8 @@ LISTS = b''.join(
 )
 GOLD_LISTS = b''.join(b'{"id": "d%d", "labels": ["a"]}\n' % i for i in range(4))
 SWEEP = Sweep(Grid({'train.learning_rate': (0.5, 0.25)}))
-# Warnings of commands that go on without what a damaged file would say.
+# With these warnings, a command goes on without a damaged file, and its results
+# may differ.
 _WARNED = 'config.json: is not the file', 'no tuned threshold: '
 VECTORS = b'3 2\nthe 0.5 1\nof -1 2e-3\na 1 1\n'
 BINARY = b'2 1\nthe \0\0\0\x3fof \0\0\x80\x3f'

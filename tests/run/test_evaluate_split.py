@@ -177,7 +177,7 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
   assert contents(workdir.path / 'eval') == before
 
 
-def test_another_step_has_a_folder_of_its_own(read_run, workdir, caplog):
+def test_another_step_has_a_folder_of_its_own(read_run, workdir):
   other = 6
   assert read_run.best_step != other
   before = contents(workdir.path)

@@ -167,7 +167,8 @@ class SliceStatistics:
 
   @functools.cached_property
   def _seen_L(self) -> Bool[np.ndarray, ' L']:
-    # Few of millions of labels are listed or gold. Others add 0 to all sums.
+    # Often few of millions of labels are listed or gold. Others add nothing to
+    # sums over labels (check_adds_zero).
     seen_L, ids_NK = np.zeros(len(self.part.mask), bool), self.part.lists.ids
     seen_L[ids_NK[ids_NK != PAD]] = seen_L[self.part.gold.values] = True
     return seen_L
@@ -176,10 +177,10 @@ class SliceStatistics:
   def _places_L(self) -> Int[np.ndarray, ' L']:
     return np.cumsum(self._seen_L, dtype=np.int32) - 1
 
-  def _counts(self, labels: np.ndarray) -> Float[np.ndarray, ' S']:
+  def _counts(self, labels: np.ndarray) -> Float[np.ndarray, ' seen']:
     n_seen = np.count_nonzero(self._seen_L)
-    counts_S = np.bincount(self._places_L[labels], minlength=n_seen)
-    return counts_S.astype(np.float64)
+    counts = np.bincount(self._places_L[labels], minlength=n_seen)
+    return counts.astype(np.float64)
 
   def _label_counts(self, end: str) -> LabelCounts:
     """Counts the decisions of a set about each label that is seen."""

@@ -59,8 +59,6 @@ def frequent_ngrams(
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
     at, keys = corpus.keys(numbers, n)
-    if not len(keys):
-      break
     # Documents ascend, and the sort is stable, so those of a key ascend too.
     order = np.argsort(keys, kind='stable')
     keys, docs = keys[order], corpus.docs[at][order]
