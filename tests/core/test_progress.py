@@ -78,6 +78,7 @@ def test_a_line_at_least_every_ten_seconds(clock, lines):
     assert lines()[1:] == ['nodes: 1,010 of 5,000 nodes'] and clock.now == 20
     clock.passes()
     assert len(lines()) == 3 and clock.now == 30
+  assert lines()[3:] == ['nodes: 1,010 of 5,000 nodes; ended after 30 s']
 
 
 def test_a_line_that_is_said_delays_the_next(clock, lines):

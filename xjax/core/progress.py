@@ -117,11 +117,15 @@ class Progress(contextlib.AbstractContextManager):
     Progress._spoke = time.monotonic()
 
   def _repeat(self) -> None:
-    """Writes log lines until the work ends."""
-    start = time.monotonic()
+    """Writes log lines until the work ends; after lines, also a last one."""
+    start, any_line = time.monotonic(), False
     while not self._ended.wait(max(self._until_due(), _LOOK)):
       if self._open[-1:] == [self] and self._until_due() <= 0:
         self.say(self._line(time.monotonic() - start))
+        any_line = True
+    if any_line and self.has_bar:
+      seconds = time.monotonic() - start
+      self.say(f'{self._line(seconds)}; ended after {seconds:.0f} s')
 
   def _until_due(self) -> float:
     return self._spoke + _SILENCE - time.monotonic()
@@ -135,10 +139,7 @@ class Progress(contextlib.AbstractContextManager):
 
 
 class Heartbeat(Progress):
-  """Writes a line if nothing else was written for ten seconds."""
-
-  # It is open around all work of a program, for parts that show no progress of
-  # their own; in a terminal, too.
+  """Writes a line, also to a terminal, after ten silent seconds of a program."""
 
   has_bar = False
 
