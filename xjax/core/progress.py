@@ -139,7 +139,7 @@ class Progress(contextlib.AbstractContextManager):
 
 
 class Heartbeat(Progress):
-  """Writes a line, also to a terminal, after ten silent seconds of a program."""
+  """Writes a line, also to a terminal, in a program that is silent for long."""
 
   has_bar = False
 
