@@ -76,7 +76,7 @@ def sizes_with(arrays, **sizes):
 
 
 WORD = 'encoder/embeddings/word'
-# What the error must say -> how the saved arrays are damaged.
+# A part of the error message -> a function that damages the saved arrays.
 DAMAGE = {
   f'{WORD}: missing': lambda x: {name: x[name] for name in x if name != WORD},
   f'{WORD}: is float32 ': lambda x: x | {WORD: x[WORD][:, 1:]},

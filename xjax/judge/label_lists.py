@@ -53,13 +53,13 @@ class LabelLists:
 
   def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
     """Returns which entries are gold, bool [N, K]."""
-    # A document and a label are one integer, which is no PAD's: hence the + 1.
-    # np.isin would sort all listed pairs, which takes far longer.
+    # A pair of document and label is one integer. With a width of n_labels + 1,
+    # no PAD is such a pair. np.isin would sort the lists, which takes longer.
     width = np.int64(n_labels + 1)
     pairs = np.sort(gold.cells(width))
     cells_NK = np.arange(len(gold))[:, None] * width + self.ids
     found_NK = np.append(pairs, -2)[np.searchsorted(pairs, cells_NK)]
-    return found_NK == cells_NK  # which are at least -1
+    return found_NK == cells_NK  # cells are at least -1
 
   def cut(self, mask: np.ndarray) -> 'LabelLists':
     """Keeps the entries whose labels are in a mask [L]; PAD and -inf follow."""
