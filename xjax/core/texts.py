@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import operator
+import re
 from typing import Any, Self
+import unicodedata
 import zlib
 
 import numpy as np
@@ -14,6 +16,18 @@ from xjax.core.types import Ragged, offsets_of
 
 _ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
+# Zero-width space, word joiner, byte order mark, soft hyphen: nobody sees them.
+# The joiners U+200C and U+200D are not here: they change words of Persian and
+# of Indian languages.
+_UNSEEN = re.compile('[\u200b\u2060\ufeff\xad]')
+
+
+def plain_name(name: str) -> str:
+  """Returns a name in one form: NFC, single spaces, no invisible characters."""
+  if name.isascii() and name.isprintable() and '  ' not in name:
+    return name.strip()
+  name = _UNSEEN.sub('', unicodedata.normalize('NFC', name))
+  return ' '.join(name.split())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
