@@ -49,7 +49,9 @@ class _ModelChoice:
   why: str  # says why it fits
 
 
-def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
+def resolve(
+  config: Config, workdir: Workdir, log: bool = True
+) -> tuple[Config, Corpus | None]:
   """Replaces AutoModel in a config; also returns the corpus if it was read.
 
   If the workdir has a run, its model is taken. The fields that the config sets
@@ -62,7 +64,7 @@ def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
   if workdir.config.exists():
     return _resumed(config, load_config(workdir.config)), None
   leave_out = config.eval.leave_out
-  corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
+  corpus = load_corpus(config.data, config.seed, leave_out=leave_out, log=log)
   corpus.split(TRAIN)  # refuses a corpus without it
   choice = choose(config, corpus.label_space)
   for line in (choice.what, choice.why):
