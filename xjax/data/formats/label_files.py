@@ -42,6 +42,7 @@ _COLUMNS = {
   'parents': 'parents parent broader parentid parentids',
   'description': 'description definition scopenote',
 }
+_BRACKETED = re.compile(r'<[^<>\s]+://[^<>\s]+>')  # an IRI, as in Turtle
 _SEPARATORS = '|;\n'  # of the values in a cell; of parents also a comma
 
 
@@ -218,9 +219,7 @@ def _text(value: Any) -> str:
     return ''
   is_whole = isinstance(value, float) and value.is_integer()
   text = str(int(value) if is_whole else value).strip()
-  if _is_iri(text) and text.startswith('<') and text.endswith('>'):
-    return text[1:-1]
-  return text
+  return text[1:-1] if _BRACKETED.fullmatch(text) else text
 
 
 def _separator(cells: Sequence[Any], field: str) -> str | None:

@@ -191,6 +191,9 @@ class OwnData(DataConfig):
     test split, only dev is drawn. If there is a dev split, nothing is drawn.
     """
     layout = find_layout(self.dir, self.label_file)
+    for path in layout.unread:
+      flag = f'--config.data.label_file={shlex.quote(str(path))}'
+      logging.info('%s is not read; %s names labels by it', path, flag)
     builder = self.builder()
     language = self.label_language
     describe = functools.partial(read_descriptors, language=language)
@@ -319,6 +322,7 @@ class CorpusFiles:
   # has all documents.
   divided: bool = True
   labels: Sequence[pathlib.Path] = ()  # files of descriptors
+  unread: Sequence[pathlib.Path] = ()  # those beside a file of documents
 
 
 def find_layout(source: str, label_file: str = '') -> CorpusFiles:
@@ -326,8 +330,11 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():
-    labels = _find_label_file(label_file, path.parent) if label_file else ()
-    return CorpusFiles({TRAIN: [path]}, divided=False, labels=labels)
+    splits, near = {TRAIN: [path]}, path.parent
+    if not label_file:
+      return CorpusFiles(splits, divided=False, unread=find_labels(near))
+    labels = _find_label_file(label_file, near)
+    return CorpusFiles(splits, divided=False, labels=labels)
   files = find_files(path, _ENDINGS)
   files.pop(LABELS, None)
   labels = find_labels(path)
