@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import logging
 
-from xjax.core.errors import DataError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.texts import plain_name
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
@@ -46,9 +46,23 @@ _BRACKETED = re.compile(r'<[^<>\s]+://[^<>\s]+>')  # an IRI, as in Turtle
 _SEPARATORS = '|;\n'  # of the values in a cell; of parents also a comma
 
 
-def find_labels(folder: pathlib.Path) -> Sequence[pathlib.Path]:
-  """Returns the files of a folder that describe labels: labels.jsonl etc."""
-  return find_files(folder, _ENDINGS).get(LABELS, ())
+def find_labels(
+  folder: pathlib.Path, chosen: str = ''
+) -> Sequence[pathlib.Path]:
+  """Returns the files that describe labels: labels.jsonl etc. of a folder.
+
+  If one is `chosen` (data.label_file), it is anywhere, or in the folder.
+  """
+  if not chosen:
+    return find_files(folder, _ENDINGS).get(LABELS, ())
+  path = pathlib.Path(chosen).expanduser()
+  for place in (path, folder / path):
+    if place.is_file():
+      return [place]
+  raise ConfigError(
+    f'data.label_file={chosen!r}: there is no such file in the current folder '
+    'or beside the documents'
+  )
 
 
 def is_table(path: str | os.PathLike) -> bool:

@@ -25,7 +25,7 @@ from typing import Any, Self
 from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   STREAM,
@@ -330,19 +330,14 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():
-    splits, near = {TRAIN: [path]}, path.parent
-    if not label_file:
-      return CorpusFiles(splits, divided=False, unread=find_labels(near))
-    labels = _find_label_file(label_file, near)
-    return CorpusFiles(splits, divided=False, labels=labels)
+    key = 'labels' if label_file else 'unread'
+    labels = {key: find_labels(path.parent, label_file)}
+    return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
   files = find_files(path, _ENDINGS)
   files.pop(LABELS, None)
-  labels = find_labels(path)
+  labels = find_labels(path, label_file)
   if label_file:
-    labels = _find_label_file(label_file, path)
-    for stem, paths in [*files.items()]:
-      if any(path.samefile(labels[0]) for path in paths):
-        del files[stem]
+    files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
   if files:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
@@ -362,17 +357,6 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
       return CorpusFiles(splits, by_label=True, labels=labels)
   splits = {TRAIN: [path]}
   return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
-
-
-def _find_label_file(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
-  path = pathlib.Path(name).expanduser()
-  for place in (path, folder / path):
-    if place.is_file():
-      return [place]
-  raise ConfigError(
-    f'data.label_file={name!r}: there is no such file in the current folder or '
-    'beside the documents'
-  )
 
 
 def name_splits(
