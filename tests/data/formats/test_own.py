@@ -337,15 +337,3 @@ def test_a_folder_without_documents_is_one_error(tmp_path):
   assert 'no such file or folder' in error_text(read, tmp_path / 'none.csv')
   with pytest.raises(ConfigError, match='data.dir=FILE_OR_FOLDER'):
     OwnData().read()
-
-
-def test_unknown_labels_are_one_line_each(tmp_path):
-  rows = [{'text': f'text {i}', 'label': 'qz'[i % 2]} for i in range(30)]
-  write_csv(tmp_path / 'train.csv', rows)
-  (tmp_path / 'labels.jsonl').write_text('{"id": "z"}\n')
-  lines = error_text(read, tmp_path, folder=tmp_path).splitlines()
-  assert lines[0] == (
-    "train.csv:2: unknown label 'q': it has no descriptor "
-    '(the first of 15 such faults)'
-  )
-  assert len(lines) == 2

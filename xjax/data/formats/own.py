@@ -7,7 +7,8 @@ The contents of data.dir tell its form:
 - a folder per label with text files: DIR/<label>/*.txt, or
   DIR/<split>/<label>/*.txt.
 
-A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
+A folder may have a file with descriptors of labels (label_files.py): JSON lines
+as in jsonl.py, a table or SKOS, named labels.jsonl, labels.csv, labels.ttl etc.
 Splits that the source lacks are drawn from train.
 """
 
@@ -61,8 +62,11 @@ from xjax.data.formats.corpus_builder import (
 )
 from xjax.data.formats.data_config import DataConfig, read_document, source_name
 from xjax.data.formats.drawing import divided, missing_shares
-from xjax.data.formats.jsonl import LABELS
-from xjax.data.formats.label_files import read_descriptors
+from xjax.data.formats.label_files import (
+  LABELS,
+  find_labels,
+  read_descriptors,
+)
 from xjax.data.schema import Document
 
 _ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
@@ -95,6 +99,17 @@ class OwnData(DataConfig):
     '',
     'The column of ids. If empty, a column id, doc_id or document_id is read, '
     'or else the id is line-N.',
+  )
+  label_file: str = field(
+    '',
+    'The file that names labels: JSON lines, a table or SKOS. If empty, it is '
+    'labels.jsonl, labels.csv, labels.ttl etc. in the folder of the corpus.',
+    may_change=True,
+  )
+  label_language: str = field(
+    '',
+    'The language of names of labels, such as en or fi, if the file of labels '
+    'has several. If empty, English, or else the language of most names.',
   )
   dev_share: float = field(
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
@@ -146,7 +161,7 @@ class OwnData(DataConfig):
 
   def _guessed_columns(self) -> Columns | None:
     """Returns the columns of the train file, guessed from its first rows."""
-    layout = find_layout(self.dir)
+    layout = find_layout(self.dir, self.label_file)
     if layout.by_label or TRAIN not in layout.splits:
       return None
     path = layout.splits[TRAIN][0]
@@ -175,9 +190,14 @@ class OwnData(DataConfig):
     If there is neither a dev nor a test split, both are drawn. If there is a
     test split, only dev is drawn. If there is a dev split, nothing is drawn.
     """
-    layout = find_layout(self.dir)
+    layout = find_layout(self.dir, self.label_file)
+    for path in layout.unread:
+      flag = f'--config.data.label_file={shlex.quote(str(path))}'
+      logging.info('%s is not read; %s names labels by it', path, flag)
     builder = self.builder()
-    builder.describe(read_descriptors, layout.labels)
+    language = self.label_language
+    describe = functools.partial(read_descriptors, language=language)
+    builder.describe(describe, layout.labels)
     shares = {'dev': self.dev_share, 'test': self.test_share}
     names, drawn = [TRAIN], {}
     if layout.divided:
@@ -302,16 +322,22 @@ class CorpusFiles:
   # has all documents.
   divided: bool = True
   labels: Sequence[pathlib.Path] = ()  # files of descriptors
+  unread: Sequence[pathlib.Path] = ()  # those beside a file of documents
 
 
-def find_layout(source: str) -> CorpusFiles:
-  """Finds the documents of a corpus, in a file or a folder."""
+def find_layout(source: str, label_file: str = '') -> CorpusFiles:
+  """Finds the documents of a corpus, in a file or a folder, and its labels."""
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():
-    return CorpusFiles({TRAIN: [path]}, divided=False)
+    key = 'labels' if label_file else 'unread'
+    labels = {key: find_labels(path.parent, label_file)}
+    return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
   files = find_files(path, _ENDINGS)
-  labels = files.pop(LABELS, ())
+  files.pop(LABELS, None)
+  labels = find_labels(path, label_file)
+  if label_file:
+    files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
   if files:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
