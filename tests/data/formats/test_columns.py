@@ -2,11 +2,12 @@
 
 import pytest
 
+from xjax.data.files.cells import guess_separator
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.columns import (
   Columns,
   choose_columns,
-  guess_separator,
+
   read_row,
 )
 

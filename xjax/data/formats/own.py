@@ -11,7 +11,8 @@ A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
 Splits that the source lacks are drawn from train.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import collections
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -25,7 +26,8 @@ from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.cells import LIST, are_flags, is_missing
+from xjax.data.files.faults import Fault, Faults, Grouped
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
@@ -45,12 +47,14 @@ from xjax.data.files.tables import (
   table_format,
 )
 from xjax.data.formats.columns import (
-  LIST,
-  SPLIT_NAMES,
+  NO_SPLIT,
   Columns,
   choose_columns,
+  flagged,
   read_row,
+  split_columns,
   split_of,
+  splits_of,
 )
 from xjax.data.formats.corpus_builder import (
   TRAIN,
@@ -83,18 +87,25 @@ class OwnData(DataConfig):
   labels: str = field(
     '',
     'The column of labels. If empty, a column with a usual name is read, such '
-    'as labels or tags.',
+    'as labels or tags. Or several columns, separated by commas, each of a '
+    'label, with 0 or 1; if empty, such columns are found too.',
   )
   label_separator: str = field(
     '',
     "The characters between the labels of a cell; 'none' if a cell has one "
-    "label, 'list' if a cell has a list in brackets. If empty, ; | , a list or "
-    'none is guessed.',
+    "label, 'list' if a cell has a list in brackets. If empty, it is guessed, "
+    'and data that leave it open are an error.',
   )
   id: str = field(
     '',
     'The column of ids. If empty, a column id, doc_id or document_id is read, '
     'or else the id is line-N.',
+  )
+  split: str = field(
+    '',
+    'The column that names the split of each document. If empty, a column with '
+    "a usual name is read, such as split or set, if it names splits; 'none' "
+    'reads none.',
   )
   dev_share: float = field(
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
@@ -208,14 +219,17 @@ class OwnData(DataConfig):
     with open_text(path) as file:
       table = read_table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
-      read, split_in_column = read_document, None
-      if columns is not None:
-        read = functools.partial(read_row, columns)
-        if columns.split and not divided:
-          logging.info(
-            '%s: the column %s names the splits', path, columns.split
-          )
-          split_in_column = functools.partial(_split_in_column, columns.split)
+      usual = columns or _USUAL_FIELDS
+      lists = [row.get(usual.labels) for row in table.sample]
+      lists = [x for x in lists if isinstance(x, list)]
+      if usual.indicators or are_flags(lists):
+        _check_names(builder.labels, f'{path}: {usual.labels}')
+        usual = dataclasses.replace(
+          usual, indicators=True, names=tuple(builder.labels)
+        )
+      read = functools.partial(read_row, usual)
+      if columns is None:
+        read = functools.partial(_read_usual, usual)
       records = with_faults(table.rows, builder.faults, path)
       builder.read(
         name,
@@ -223,9 +237,42 @@ class OwnData(DataConfig):
         records,
         read,
         name_lines=True,
-        split_of=split_in_column,
+        split_of=self._split_of(name, path, table, usual, divided),
         may_skip=bool(builder.splits),
       )
+
+  def _split_of(
+    self,
+    name: str,
+    path: pathlib.Path,
+    table: TableReader,
+    columns: Columns,
+    divided: bool,
+  ) -> Callable[[Fields], str] | None:
+    """Returns what tells the split of a row, None if no column does."""
+    names = split_columns(self.split, table.columns, columns, str(path))
+    if divided:
+      return functools.partial(_check_split, name, names)
+    # All rows count, not only the first ones.
+    counts = {column: collections.Counter() for column in names}
+    with open_text(path) as file:
+      rows = read_table(file, str(path), Faults(self.on_error)).rows
+      for _, row in rows if names else ():
+        for column, count in counts.items():
+          count[_text_in(row, column)] += 1
+    for column, count in counts.items():
+      splits = splits_of(count)
+      values = ', '.join(f'{v!a} {n:,} times' for v, n in count.most_common(5))
+      if column == self.split or any(splits.values()):
+        logging.info(
+          '%s: the column %s names the splits: %s', path, column, values
+        )
+        return functools.partial(_split_in_column, column, splits)
+      logging.info(
+        '%s: the column %s is ignored: it has no name of a split, but %s',
+        *(path, column, values),
+      )
+    return None
 
   def is_record(self, fields: Fields) -> bool:
     if self.text and all(name in fields for name in self.text):
@@ -267,17 +314,83 @@ class OwnData(DataConfig):
         read = functools.partial(read_row, columns)
       return input_documents(name, records, read, faults)
 
+  def read_input_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool = False
+  ) -> Document:
+    for name in ('labels', self.label_field):
+      value = fields.row.get(name)
+      # The places of zeros and ones are not known here, so labels are unknown.
+      if isinstance(value, list) and are_flags([value]):
+        fields.row = {k: v for k, v in fields.row.items() if k != name}
+    return super().read_input_record(fields, default_id, need_labels)
+
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
 
 
-def _split_in_column(column: str, fields: Fields) -> str:
-  value = fields.row.get(column)
-  if split := split_of(value):
+# Of JSON lines that JsonlData reads.
+_USUAL_FIELDS = Columns(('text', 'zones'), 'labels', LIST, 'id')
+
+
+def _check_names(labels: Sequence, where: str) -> None:
+  if not labels:
+    raise DataError(
+      f'{where} has lists of zeros and ones, such as [0, 1, 0], with a place '
+      'for each label, but no names of labels: put a file labels.jsonl beside '
+      'the documents, with a line for each label in the order of the lists, or '
+      'make a column of zeros and ones for each label'
+    )
+
+
+def _read_usual(
+  columns: Columns,
+  fields: Fields,
+  default_id: str | None,
+  need_labels: bool = True,
+) -> Document:
+  """Reads a line of JsonlData, whose labels may be zeros and ones."""
+  labels = fields.row.get(columns.labels)
+  if columns.indicators and isinstance(labels, list):
+    where = [f'{columns.labels}[{i}]' for i in range(len(labels))]
+    names = flagged(labels, columns.names, where, fields)
+    fields.row = {**fields.row, columns.labels: names}
+  return read_document(fields, default_id, need_labels)
+
+
+def _text_in(row: dict[str, Any], column: str) -> str:
+  return '' if is_missing(value := row.get(column)) else str(value)
+
+
+def _split_in_column(
+  column: str, splits: dict[str, str], fields: Fields
+) -> str:
+  value = _text_in(fields.row, column)
+  if split := splits[value]:
     return split
   # A document with a fault is added to no split, so any name will do.
-  fields.faults.append(f'{column} is {value!a}, not train, dev or test')
+  fields.faults.append(
+    Grouped(
+      f'the column {column} has {value!a}, which is not train, dev, test or '
+      'another name of these. Correct it, or ignore the column with '
+      f'--config.data.split={NO_SPLIT}'
+    )
+  )
   return TRAIN
+
+
+def _check_split(name: str, columns: Sequence[str], fields: Fields) -> str:
+  """Returns the split of a file; a column that names another is a fault."""
+  for column in columns:
+    value = fields.row.get(column)
+    if split_of(value) not in ('', name):
+      fields.faults.append(
+        Grouped(
+          f'the column {column} has {value!a}, but this is a file of {name}. '
+          'Correct it, or ignore the column with '
+          f'--config.data.split={NO_SPLIT}'
+        )
+      )
+  return name
 
 
 def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:
@@ -316,7 +429,7 @@ def find_layout(source: str) -> CorpusFiles:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
     splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    return CorpusFiles(splits, divided=not is_one, labels=labels)
+    return CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
   folders = label_folders(path)
   if not folders:
     raise DataError(
@@ -343,8 +456,8 @@ def name_splits(
   separated by `_`, `-`, `.` or spaces.
   """
   splits: dict[str, list[pathlib.Path]] = {}
-  for stem, paths in files.items():
-    splits.setdefault(SPLIT_NAMES.get(stem, stem), []).extend(paths)
+  for stem, name in splits_of(files).items():
+    splits.setdefault(name or stem, []).extend(files[stem])
   for first in (-1, 0) if TRAIN not in splits else ():
     named: dict[str, list[pathlib.Path]] = {}
     for stem, paths in files.items():
