@@ -8,6 +8,8 @@ import re
 from typing import Any
 import warnings
 
+import numpy as np
+
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
 _USUAL = ';|,；，、،؛'
@@ -42,10 +44,17 @@ _TAGS = re.compile(r'(?:<[^<>]+>\s*)+')  # <http://x/1> <http://x/2>
 
 
 def is_missing(value: Any) -> bool:
-  """Returns whether a cell is missing, as pandas writes, prints or has it."""
+  """Returns whether a value is None, NaN or the missing value of pandas."""
   if value is None or type(value).__name__ in ('NAType', 'NaTType'):
     return True
-  return value in _MISSING if isinstance(value, str) else value != value
+  return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def is_empty(cell: Any) -> bool:
+  """Returns whether a cell is missing or blank, or says so as pandas does."""
+  if isinstance(cell, str):
+    return not cell.strip() or cell.strip() in _MISSING
+  return is_missing(cell)
 
 
 def as_flag(value: Any) -> bool | None:
@@ -79,7 +88,7 @@ def parse_list(text: str) -> list[Any] | None:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
       continue
     if isinstance(values, list):
-      return [v for v in values if isinstance(v, str) or not is_missing(v)]
+      return [value for value in values if not is_missing(value)]
   return None
 
 
@@ -115,8 +124,7 @@ def guess_separator(cells: Iterable[Any]) -> str:
   often it occurs. If most cells differ, codes need not be in several cells.
   Cells that are not texts are ignored.
   """
-  texts = [cell.strip() for cell in cells if isinstance(cell, str)]
-  texts = [text for text in texts if text and not is_missing(text)]
+  texts = [x.strip() for x in cells if isinstance(x, str) and not is_empty(x)]
   if 2 * sum(parse_list(text) is not None for text in texts) > len(texts):
     return LIST
   distinct = set(texts)

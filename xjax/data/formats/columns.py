@@ -17,6 +17,7 @@ from xjax.data.files.cells import (
   as_flag,
   divisible,
   guess_separator,
+  is_empty,
   is_missing,
   parse_list,
   split_cell,
@@ -41,15 +42,15 @@ _SPLIT_NAMES = {
   name: split
   for split, names in {
     'train': 'train training trn',
-    'dev': 'dev devel development val valid validation eval evaluation',
+    'dev': 'dev devel development val valid validation',
     'test': 'test testing tst',
   }.items()
   for name in names.split()
 }
-# Some call their test split so. They are dev only if nothing else is dev.
-_UNSURE_DEV = ('eval', 'evaluation')
+_UNSURE_DEV = ('eval', 'evaluation')  # some call their test split so
 NO_SPLIT = 'none'  # no column names splits
-_WHOLE = re.compile(r'-?\d+\.0+')
+# pandas writes integers so if a cell of their column is missing.
+_WHOLE = re.compile(r'(-?\d+)\.0+')
 _SHOWN = 30  # names of columns in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
@@ -85,7 +86,7 @@ def choose_columns(
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
-  labels, flags = _label_columns(wanted.labels, names, rows, need_labels)
+  labels, flags = _label_columns(wanted.labels, names, need_labels)
   for field, chosen in (
     ('text', wanted.text),
     ('labels', flags or [wanted.labels] if wanted.labels else ()),
@@ -101,6 +102,18 @@ def choose_columns(
     for name in names
     if name.lower() in _TEXTS and name not in (labels, *flags)
   )
+  hint = ''
+  if text and need_labels and not labels:
+    flags = tuple(_flag_columns(names, rows))
+    line = io.StringIO()
+    csv.writer(line, lineterminator='').writerow(flags)
+    usual = *_TEXTS, *_IDS, *_SPLITS
+    other = {x for x in names if x.lower() not in usual} - {*text, *flags}
+    # Other columns may be the labels, and flags something else.
+    if len(flags) > 1 and not other:
+      labels, text = line.getvalue(), tuple(x for x in text if x not in flags)
+    elif flags:
+      hint = f'. Columns with only 0 and 1 are {line.getvalue()}'
   if not text or need_labels and not labels:
     missing = ' and '.join(
       what
@@ -108,9 +121,9 @@ def choose_columns(
       if not known
     )
     raise DataError(
-      f'{where}: cannot tell which columns hold {missing}{has}. Name them: '
-      '--config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN (or '
-      'COLUMN,COLUMN,... with 0 or 1 each)'
+      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name '
+      'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
+      '(or COLUMN,COLUMN,... with 0 or 1 each)'
     )
   cells = [row.get(labels) for row in rows] if labels and not flags else []
   separator = wanted.separator or guess_separator(cells)
@@ -133,7 +146,6 @@ def choose_columns(
 def _label_columns(
   wanted: str,
   names: Sequence[str],
-  rows: Sequence[Mapping[str, Any]],
   need_labels: bool,
 ) -> tuple[str, tuple[str, ...]]:
   """Returns the fields `labels` and `flags` of Columns."""
@@ -141,25 +153,22 @@ def _label_columns(
     return wanted, ()
   if wanted:
     flags = tuple(next(csv.reader([wanted])))
-    there = need_labels or names and {*flags} <= {*names}
+    there = need_labels or {*flags} <= {*names}
     return (wanted, flags) if len(flags) > 1 and there else ('', ())
-  if labels := _usual_labels(names):
-    return labels, ()
-  several = [name for name in names if name.lower() in _LABELS]
-  if several or not need_labels:
-    return '', ()
-  flags = [
+  return _usual_labels(names), ()
+
+
+def _flag_columns(
+  names: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> list[str]:
+  """Returns the columns that have only 0 or 1, or true or false."""
+  return [
     name
     for name in names
     if name.lower() not in (*_IDS, *_SPLITS)
-    and (cells := [row[name] for row in rows if not _is_empty(row.get(name))])
+    and (cells := [row[name] for row in rows if not is_empty(row.get(name))])
     and all(as_flag(cell) is not None for cell in cells)
   ]
-  if len(flags) < 2:
-    return '', ()
-  line = io.StringIO()
-  csv.writer(line, lineterminator='').writerow(flags)
-  return line.getvalue(), tuple(flags)
 
 
 def _tell_unsure(cells: Sequence[Any], where: str, refuse: bool) -> None:
@@ -210,16 +219,21 @@ def split_columns(
 
 def split_of(value: Any) -> str:
   """Returns train, dev or test for the usual names of a split, else ''."""
-  word = re.sub(r'[\W_]*(set|split|data)$', '', str(value).strip().lower())
-  return _SPLIT_NAMES.get(word, '')
+  return _SPLIT_NAMES.get(_word(value), '')
+
+
+def _word(value: Any) -> str:
+  return re.sub(r'[\W_]*(set|split|data)$', '', str(value).strip().lower())
 
 
 def splits_of(values: Iterable[Any]) -> dict[Any, str]:
-  """Returns the split that each value names, '' if it names none."""
+  """Returns the split that each value names, '' if it names none.
+
+  eval and evaluation are dev if no other value is.
+  """
   splits = {value: split_of(value) for value in values}
-  unsure = {v for v in splits if str(v).strip().lower() in _UNSURE_DEV}
-  if 'dev' in (split for value, split in splits.items() if value not in unsure):
-    splits |= dict.fromkeys(unsure, '')
+  if 'dev' not in splits.values():
+    splits |= {value: 'dev' for value in splits if _word(value) in _UNSURE_DEV}
   return splits
 
 
@@ -239,12 +253,12 @@ def read_row(
   id_ = default_id
   if columns.id and (need_labels or row.get(columns.id) is not None):
     value = row.get(columns.id)
-    value = '' if is_missing(value) else _id_value(value, False)
+    value = '' if is_missing(value) else _stripped(value)
     id_ = fields.as_id(value, columns.id)
-  values = [_id_value(v, columns.whole) for v in _label_values(columns, fields)]
+  values = map(_stripped, _label_values(columns, fields))
   ids = (fields.as_id(v, columns.labels) for v in values if v != '')
   labels = tuple(dict.fromkeys(filter(None, ids)))
-  known = need_labels or not all(map(_is_empty, map(row.get, columns.flags)))
+  known = need_labels or not all(map(is_empty, map(row.get, columns.flags)))
   return Document(id_, zones, labels if labels or known else None)
 
 
@@ -252,7 +266,7 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   name, cell = columns.labels, fields.row.get(columns.labels)
   if columns.flags:
     cells = [fields.row.get(name) for name in columns.flags]
-    cells = [False if _is_empty(cell) else cell for cell in cells]
+    cells = [False if is_empty(cell) else cell for cell in cells]
     return flagged(cells, columns.flags, columns.flags, fields)
   values = _values(cell, columns.separator)
   if values is None:
@@ -267,6 +281,8 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   if columns.indicators:
     where = [f'{name}[{i}]' for i in range(len(values))]
     return flagged(values, columns.names, where, fields)
+  if columns.whole:
+    return [_WHOLE.sub(r'\1', v) if isinstance(v, str) else v for v in values]
   return values
 
 
@@ -297,7 +313,7 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
   """Returns the values of a cell; None if it should be a list, but is not."""
   if isinstance(cell, list):
     return [value for value in cell if not is_missing(value)]
-  if _is_empty(cell):
+  if is_empty(cell):
     return []
   if not isinstance(cell, str) or separator == NO_SEPARATOR:
     return [cell]
@@ -305,22 +321,13 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
   return parse_list(cell) if separator == LIST else split_cell(cell, separator)
 
 
-def _id_value(value: Any, whole: bool) -> Any:
-  """Returns a value without spaces around it, and 1.0 as 1."""
-  # pandas has integers as floats if a cell of their column is missing.
-  if isinstance(value, float) and value.is_integer():
-    return int(value)
-  text = value.strip() if isinstance(value, str) else value
-  return text.partition('.')[0] if whole and _WHOLE.fullmatch(text) else text
-
-
-def _is_empty(cell: Any) -> bool:
-  return is_missing(cell) or isinstance(cell, str) and not cell.strip()
+def _stripped(value: Any) -> Any:
+  return value.strip() if isinstance(value, str) else value
 
 
 def _plain(value: Any) -> Any:
   """Returns a cell as text: numbers are written out, lists have lines."""
-  if value is None or value != value:
+  if is_missing(value):
     return ''
   if isinstance(value, list) and all(isinstance(v, str) for v in value):
     return '\n'.join(value)
