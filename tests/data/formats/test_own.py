@@ -15,7 +15,7 @@ from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import make_rows, write_csv
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.formats.own import OwnData
-from xjax.data.load import load_corpus
+from xjax.data.load import load_corpus, read_input
 from xjax.data.tokens_config import OnError
 
 ROWS = make_rows(40, 6)
@@ -168,8 +168,7 @@ def test_splits_do_not_depend_on_the_order_of_the_file(news):
   rows = [{**row, 'id': f'n{i}'} for i, row in enumerate(ROWS)]
   first = read(news(rows))
   assert list(first.splits) == SPLITS and first.drawn == tuple(SPLITS)
-  sizes = [len(split.ids) for split in first.splits.values()]
-  assert sizes == [32, 4, 4]
+  assert list(sizes(first).values()) == [32, 4, 4]
   path = news(rows[::-1])
   again = read(path)
   for name in SPLITS:
@@ -217,9 +216,7 @@ def test_a_split_without_documents_is_not_there(news):
   """Neither train, if every row is of test, nor a dev with only faulty rows."""
   path = news([{**row, 'split': 'test'} for row in ROWS])
   raw = OwnData(dir=str(path)).read(('test',), usual=False)
-  assert {name: len(split) for name, split in raw.splits.items()} == {
-    'test': 40
-  }
+  assert sizes(raw) == {'test': 40}
   rows = [
     {'text': f'text {i}', 'tag': 'a', 'split': 'train'} for i in range(40)
   ]
@@ -247,9 +244,123 @@ def test_a_file_without_documents_may_be_skipped(tmp_path, logged, row, says):
   )
 
 
-def test_a_column_of_numbers_names_no_splits(news):
-  rows = [{**row, 'fold': i % 5} for i, row in enumerate(ROWS)]
-  assert read(news(rows)).drawn == tuple(SPLITS)
+def sizes(raw):
+  return {name: len(split) for name, split in raw.splits.items()}
+
+
+def with_splits(names, column='split', n=40):
+  return [
+    {'text': f'text {i}', 'labels': 'ab'[i % 2], column: names[i % len(names)]}
+    for i in range(n)
+  ]
+
+
+@pytest.mark.parametrize(
+  ('column', 'names'),
+  [
+    ('split', ['train', 'Development', 'TESTING', 'trn']),
+    ('Set', ['Training Set', 'dev_set', 'TST', 'train']),
+    ('partition', ['TRAIN', 'evaluation', ' test ', 'training data']),
+  ],
+)
+def test_usual_names_of_splits_are_read(news, column, names):
+  raw = read(news(with_splits(names, column)))
+  assert sizes(raw) == {'train': 20, 'dev': 10, 'test': 10}
+
+
+@pytest.mark.parametrize(
+  ('names', 'wrong'),
+  [
+    (['train', 'train', 'test', 'unlabeled'], "'unlabeled'"),
+    (['train', 'valid', 'TEST', 'eval'], "'eval'"),  # two kinds of dev?
+    (['train', 'Dev', 'test', ''], "''"),
+    (['train', 'test', 'test', '2'], "'2'"),
+  ],
+)
+def test_an_unknown_split_is_one_error_with_the_ways_out(news, names, wrong):
+  path = news(with_splits(names))
+  first, last = error_text(read, path, folder=path.parent).splitlines()
+  assert first.startswith(f'news.csv:5: the column split has {wrong}, which is')
+  assert '--config.data.split=none (the first of 10 such faults)' in first
+  assert last.startswith('10 faults in all') and 'on_error=skip' in last
+  assert read(path, split='none').drawn == tuple(SPLITS)
+  assert sum(sizes(read(path, on_error=OnError.SKIP)).values()) == 30
+
+
+@pytest.mark.parametrize('form', ['jsonl', 'parquet'])
+def test_all_rows_of_every_form_tell_the_splits(tmp_path, form):
+  """An unknown value after the first 1,000 rows counts too."""
+  rows = with_splits(['7'], n=1001) + with_splits(['train', 'test', None], n=60)
+  path = tmp_path / f'news.{form}'
+  if form == 'parquet':
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+  else:
+    rows = [{**row, 'labels': [row['labels']]} for row in rows]
+    path.write_text('\n'.join(map(json.dumps, rows)))
+  message = error_text(read, path)
+  assert "has '7'" in message and '(the first of 1001 such' in message
+  assert "has ''" in message and '(the first of 20 such' in message
+
+
+@pytest.mark.parametrize('values', ['12345', ['red', 'blue'], ['2024-01', '']])
+def test_a_column_of_other_values_names_no_splits(news, logged, values):
+  path = news(with_splits(values, 'set'))
+  assert read(path).drawn == tuple(SPLITS)
+  assert 'the column set is ignored: it has no name of a split' in logged.text
+  assert repr(values[1]) in logged.text
+  assert repr(values[0]) in error_text(read, path, split='set')
+
+
+def test_a_column_of_splits_can_be_named(news):
+  path = news(with_splits(['train', 'test'], 'usage'))
+  assert read(path).drawn == tuple(SPLITS)
+  assert read(path, split='usage').drawn == ('train', 'dev')
+  assert "no column 'use' (data.split)" in error_text(read, path, split='use')
+
+
+def test_a_column_of_splits_must_agree_with_the_files(tmp_path):
+  rows = with_splits(['train', 'test'])
+  write_csv(tmp_path / 'Train.csv', rows)
+  assert len(read(tmp_path).splits['test']) == 20  # one file is any file
+  write_csv(tmp_path / 'TEST_set.csv', rows[1::2])
+  message = error_text(read, tmp_path, folder=tmp_path)
+  assert "Train.csv:3: the column split has 'test', but this is a" in message
+  raw = read(tmp_path, split='none')
+  assert len(raw.splits['test']) == 20 and raw.drawn == ('train', 'dev')
+
+
+@pytest.mark.parametrize('form', ['csv', 'numpy', 'parquet', 'jsonl', 'zones'])
+def test_lists_of_zeros_and_ones_need_names(tmp_path, form):
+  hot = [[int(i % 3 == 0), 1, 0, i % 2] for i in range(40)]
+  rows = [{'text': f'text {i}', 'labels': x} for i, x in enumerate(hot)]
+  if form == 'parquet':
+    rows = [{**row, 'labels': [x == 1 for x in row['labels']]} for row in rows]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / 'news.parquet')
+  elif form in ('jsonl', 'zones'):
+    if form == 'zones':
+      rows = [{'zones': {'a': x['text']}, 'labels': x['labels']} for x in rows]
+    (tmp_path / 'train.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+  else:
+    for row in rows if form == 'numpy' else ():
+      row['labels'] = str(row['labels']).replace(',', '.')
+    write_csv(tmp_path / 'news.csv', rows)
+  message = error_text(read, tmp_path)
+  assert 'labels has lists of zeros and ones' in message
+  assert 'labels.jsonl' in message
+  names = ''.join(json.dumps({'id': name}) + '\n' for name in 'zyxw')
+  (tmp_path / 'labels.jsonl').write_text(names)
+  documents = documents_of(tmp_path, **WHOLE)
+  assert [labels for _, labels in documents.values()][:4] == [
+    *(('z', 'y'), ('y', 'w'), ('y',), ('z', 'y', 'w'))
+  ]
+  # Labels of new documents are unknown, since their places are.
+  data = OwnData(dir=str(tmp_path)).with_guesses()
+  (path,) = tmp_path.glob('[nt]*')
+  assert {document.labels for document in read_input(data, str(path))} == {None}
+  (tmp_path / 'labels.jsonl').write_text(names[:-12])
+  assert '4 zeros and ones, but there are 3 labels' in error_text(
+    read, tmp_path
+  )
 
 
 def test_a_folder_with_a_table_per_split(tmp_path):
@@ -285,9 +396,14 @@ def test_integers_are_ids_in_every_form(tmp_path, name):
     assert documents_of(path, **WHOLE)['3'] == ('t 1', ('7',))
 
 
-def test_labels_that_parquet_has_as_decimals_are_one_error(tmp_path):
-  table = pa.table({'text': ['a', 'b'], 'label': [3.0, None]})
-  parquet.write_table(table, tmp_path / 'news')
+def test_integers_that_parquet_has_as_decimals(tmp_path):
+  """pandas writes them so if a cell is missing; 2.5 is no label."""
+  for number in 3.0, 2.5:
+    table = pa.table({'text': ['a', 'b'], 'label': [number, None]})
+    parquet.write_table(table, tmp_path / 'news')
+    if number == 3:
+      labels = [x[1] for x in documents_of(tmp_path / 'news', **WHOLE).values()]
+      assert labels == [('3',), ()]
   with pytest.raises(DataError, match='news:1: label is a decimal number, not'):
     documents_of(tmp_path / 'news')
 

@@ -12,7 +12,8 @@ import numpy as np
 
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
-_USUAL = ';|,；，、،؛'
+_USUAL = ';|；؛,，、،'
+_RARE_IN_NAMES = ';|；؛'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
 _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
 # A word with a digit, or with a mark that words seldom have.
@@ -121,7 +122,8 @@ def guess_separator(cells: Iterable[Any]) -> str:
 
   A usual character separates labels if most of the parts between it are in
   several different cells. So "oil, gas" as one label is not divided, however
-  often it occurs. If most cells differ, codes need not be in several cells.
+  often it occurs. If most cells differ, codes need not be in several cells, nor
+  names between semicolons or vertical bars.
   Cells that are not texts are ignored.
   """
   texts = [x.strip() for x in cells if isinstance(x, str) and not is_empty(x)]
@@ -170,7 +172,9 @@ def _divides(separator: str, cells: set[str], many: bool) -> bool:
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
   codes = all(map(_CODE.fullmatch, uses))
   if not parts or separator in _USUAL:
-    return bool(parts) and (shared or codes and many)
+    plain = codes or separator in _RARE_IN_NAMES
+    several = 2 * len(several) > len(rows)
+    return bool(parts) and (shared or many and several and plain)
   first = {row[0] for row in several}
   later = {part for row in several for part in row[1:]}
   if codes and separator != '/' and (many or shared and separator == ' '):

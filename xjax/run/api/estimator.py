@@ -49,22 +49,26 @@ _ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
 
 def _targets(y: Any) -> Any:
   """Returns y as an array, a CSR matrix, or a list of tuples of ids."""
-  if sparse.issparse(y):  # scikit-learn reads one column as two classes
-    return y.toarray() if y.shape[1] == 1 else y
-  items = y if isinstance(y, np.ndarray) or is_frame(y) else list(y)
-  if isinstance(items, list) and any(map(is_list, items)):
-    if not are_matrix(items):
-      rows = labels_of(items, name='y').rows
-      ids = [id_ for row in items for id_ in row]
+  if sparse.issparse(y):
+    if y.shape[1] > 1:
+      return y
+    y = y.toarray()  # scikit-learn reads one column as two classes
+  is_series = hasattr(y, 'to_numpy') and not is_frame(y)
+  if is_series or isinstance(y, list | tuple):
+    y = list(y)
+    if any(map(is_list, y)) and not are_matrix(y):
+      rows = labels_of(y, name='y').rows
+      ids = (id_ for row in y for id_ in row)
       if all(isinstance(id_, numbers.Integral) for id_ in ids):
-        return [tuple(map(int, row)) for row in rows]
+        rows = [tuple(map(int, row)) for row in rows]
       return rows
   y = np.asarray(y)
-  if y.dtype.kind == 'O' and y.ndim == 2 and (flags_of(y) < 2).all():
+  # The nullable types of pandas become objects.
+  if y.ndim == 2 and y.dtype.kind in 'OUT' and (flags_of(y) < 2).all():
     y = flags_of(y).astype(int)
-  elif y.dtype.kind == 'O':
+  elif y.ndim == 1 and y.dtype.kind == 'O':
     values = y.tolist()
-    if y.size and all(isinstance(value, numbers.Integral) for value in values):
+    if values and all(isinstance(value, numbers.Integral) for value in values):
       y = np.array(values)
   return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
 
