@@ -1,7 +1,5 @@
 """Columns and labels in cells are guessed only where they are plain."""
 
-import logging
-
 import pytest
 
 from tests.fixtures.error_text import error_text
@@ -129,12 +127,6 @@ def test_labels_that_numpy_left_out_are_a_fault():
     'stands for labels that are lost'
     in read(Columns(('t',), 'tags', 'list'), {'t': 'x', 'tags': cell})[1][0]
   )
-
-
-@pytest.fixture
-def logged(caplog):
-  caplog.set_level(logging.INFO, logger='absl')
-  return caplog
 
 
 @pytest.mark.parametrize('separator', [', ', '、', ' ', '/'])

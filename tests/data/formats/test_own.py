@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 import os
 import pathlib
 import sys
@@ -15,7 +14,7 @@ from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import make_rows, write_csv
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.formats.own import OwnData
-from xjax.data.load import load_corpus, read_input
+from xjax.data.load import load_corpus
 from xjax.data.tokens_config import OnError
 
 ROWS = make_rows(40, 6)
@@ -33,23 +32,6 @@ def documents_of(path, **fields) -> dict[str, tuple]:
     for split in read(path, **fields).splits.values()
     for document in split.documents
   }
-
-
-@pytest.fixture
-def news(tmp_path):
-  """A function that writes rows to news.csv, and returns its path."""
-
-  def write(rows):
-    write_csv(tmp_path / 'news.csv', rows)
-    return tmp_path / 'news.csv'
-
-  return write
-
-
-@pytest.fixture
-def logged(caplog):
-  caplog.set_level(logging.INFO, logger='absl')
-  return caplog
 
 
 WHOLE = {'dev_share': 0.0, 'test_share': 0.0}
@@ -168,7 +150,8 @@ def test_splits_do_not_depend_on_the_order_of_the_file(news):
   rows = [{**row, 'id': f'n{i}'} for i, row in enumerate(ROWS)]
   first = read(news(rows))
   assert list(first.splits) == SPLITS and first.drawn == tuple(SPLITS)
-  assert list(sizes(first).values()) == [32, 4, 4]
+  sizes = [len(split.ids) for split in first.splits.values()]
+  assert sizes == [32, 4, 4]
   path = news(rows[::-1])
   again = read(path)
   for name in SPLITS:
@@ -204,27 +187,6 @@ def test_too_few_documents_are_one_error(news):
   assert len(documents_of(path, **WHOLE)) == 9
 
 
-def test_a_column_names_the_splits(news, logged):
-  names = ['train', 'Validation', 'test', 'train']
-  rows = [{**row, 'split': names[i % 4]} for i, row in enumerate(ROWS)]
-  raw = read(news(rows))
-  assert [len(raw.splits[name].ids) for name in SPLITS] == [20, 10, 10]
-  assert raw.drawn == () and 'the column split names the splits' in logged.text
-
-
-def test_a_split_without_documents_is_not_there(news):
-  """Neither train, if every row is of test, nor a dev with only faulty rows."""
-  path = news([{**row, 'split': 'test'} for row in ROWS])
-  raw = OwnData(dir=str(path)).read(('test',), usual=False)
-  assert sizes(raw) == {'test': 40}
-  rows = [
-    {'text': f'text {i}', 'tag': 'a', 'split': 'train'} for i in range(40)
-  ]
-  path = news([*rows, {'text': '', 'tag': 'a', 'split': 'dev'}])
-  raw = read(path, on_error=OnError.SKIP)
-  assert [len(raw.splits[name]) for name in SPLITS] == [32, 4, 4]
-
-
 @pytest.mark.parametrize(
   ('row', 'says'),
   [('', 'dev.csv: no document in it'), (',a\n', 'dev.csv:2: the document has')],
@@ -241,125 +203,6 @@ def test_a_file_without_documents_may_be_skipped(tmp_path, logged, row, says):
   (tmp_path / 'train.csv').write_text('text,tags\n')
   assert 'train.csv: no document in it' in error_text(
     read, tmp_path, on_error=OnError.SKIP
-  )
-
-
-def sizes(raw):
-  return {name: len(split) for name, split in raw.splits.items()}
-
-
-def with_splits(names, column='split', n=40):
-  return [
-    {'text': f'text {i}', 'labels': 'ab'[i % 2], column: names[i % len(names)]}
-    for i in range(n)
-  ]
-
-
-@pytest.mark.parametrize(
-  ('column', 'names'),
-  [
-    ('split', ['train', 'Development', 'TESTING', 'trn']),
-    ('Set', ['Training Set', 'dev_set', 'TST', 'train']),
-    ('partition', ['TRAIN', 'evaluation', ' test ', 'training data']),
-  ],
-)
-def test_usual_names_of_splits_are_read(news, column, names):
-  raw = read(news(with_splits(names, column)))
-  assert sizes(raw) == {'train': 20, 'dev': 10, 'test': 10}
-
-
-@pytest.mark.parametrize(
-  ('names', 'wrong'),
-  [
-    (['train', 'train', 'test', 'unlabeled'], "'unlabeled'"),
-    (['train', 'valid', 'TEST', 'eval'], "'eval'"),  # two kinds of dev?
-    (['train', 'Dev', 'test', ''], "''"),
-    (['train', 'test', 'test', '2'], "'2'"),
-  ],
-)
-def test_an_unknown_split_is_one_error_with_the_ways_out(news, names, wrong):
-  path = news(with_splits(names))
-  first, last = error_text(read, path, folder=path.parent).splitlines()
-  assert first.startswith(f'news.csv:5: the column split has {wrong}, which is')
-  assert '--config.data.split=none (the first of 10 such faults)' in first
-  assert last.startswith('10 faults in all') and 'on_error=skip' in last
-  assert read(path, split='none').drawn == tuple(SPLITS)
-  assert sum(sizes(read(path, on_error=OnError.SKIP)).values()) == 30
-
-
-@pytest.mark.parametrize('form', ['jsonl', 'parquet'])
-def test_all_rows_of_every_form_tell_the_splits(tmp_path, form):
-  """An unknown value after the first 1,000 rows counts too."""
-  rows = with_splits(['7'], n=1001) + with_splits(['train', 'test', None], n=60)
-  path = tmp_path / f'news.{form}'
-  if form == 'parquet':
-    parquet.write_table(pa.Table.from_pylist(rows), path)
-  else:
-    rows = [{**row, 'labels': [row['labels']]} for row in rows]
-    path.write_text('\n'.join(map(json.dumps, rows)))
-  message = error_text(read, path)
-  assert "has '7'" in message and '(the first of 1001 such' in message
-  assert "has ''" in message and '(the first of 20 such' in message
-
-
-@pytest.mark.parametrize('values', ['12345', ['red', 'blue'], ['2024-01', '']])
-def test_a_column_of_other_values_names_no_splits(news, logged, values):
-  path = news(with_splits(values, 'set'))
-  assert read(path).drawn == tuple(SPLITS)
-  assert 'the column set is ignored: it has no name of a split' in logged.text
-  assert repr(values[1]) in logged.text
-  assert repr(values[0]) in error_text(read, path, split='set')
-
-
-def test_a_column_of_splits_can_be_named(news):
-  path = news(with_splits(['train', 'test'], 'usage'))
-  assert read(path).drawn == tuple(SPLITS)
-  assert read(path, split='usage').drawn == ('train', 'dev')
-  assert "no column 'use' (data.split)" in error_text(read, path, split='use')
-
-
-def test_a_column_of_splits_must_agree_with_the_files(tmp_path):
-  rows = with_splits(['train', 'test'])
-  write_csv(tmp_path / 'Train.csv', rows)
-  assert len(read(tmp_path).splits['test']) == 20  # one file is any file
-  write_csv(tmp_path / 'TEST_set.csv', rows[1::2])
-  message = error_text(read, tmp_path, folder=tmp_path)
-  assert "Train.csv:3: the column split has 'test', but this is a" in message
-  raw = read(tmp_path, split='none')
-  assert len(raw.splits['test']) == 20 and raw.drawn == ('train', 'dev')
-
-
-@pytest.mark.parametrize('form', ['csv', 'numpy', 'parquet', 'jsonl', 'zones'])
-def test_lists_of_zeros_and_ones_need_names(tmp_path, form):
-  hot = [[int(i % 3 == 0), 1, 0, i % 2] for i in range(40)]
-  rows = [{'text': f'text {i}', 'labels': x} for i, x in enumerate(hot)]
-  if form == 'parquet':
-    rows = [{**row, 'labels': [x == 1 for x in row['labels']]} for row in rows]
-    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / 'news.parquet')
-  elif form in ('jsonl', 'zones'):
-    if form == 'zones':
-      rows = [{'zones': {'a': x['text']}, 'labels': x['labels']} for x in rows]
-    (tmp_path / 'train.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-  else:
-    for row in rows if form == 'numpy' else ():
-      row['labels'] = str(row['labels']).replace(',', '.')
-    write_csv(tmp_path / 'news.csv', rows)
-  message = error_text(read, tmp_path)
-  assert 'labels has lists of zeros and ones' in message
-  assert 'labels.jsonl' in message
-  names = ''.join(json.dumps({'id': name}) + '\n' for name in 'zyxw')
-  (tmp_path / 'labels.jsonl').write_text(names)
-  documents = documents_of(tmp_path, **WHOLE)
-  assert [labels for _, labels in documents.values()][:4] == [
-    *(('z', 'y'), ('y', 'w'), ('y',), ('z', 'y', 'w'))
-  ]
-  # Labels of new documents are unknown, since their places are.
-  data = OwnData(dir=str(tmp_path)).with_guesses()
-  (path,) = tmp_path.glob('[nt]*')
-  assert {document.labels for document in read_input(data, str(path))} == {None}
-  (tmp_path / 'labels.jsonl').write_text(names[:-12])
-  assert '4 zeros and ones, but there are 3 labels' in error_text(
-    read, tmp_path
   )
 
 

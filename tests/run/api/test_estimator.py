@@ -104,6 +104,8 @@ def test_integers_and_indicators_as_pandas_has_them(texts, hot, kind):
   if kind is object:
     model = clone(model).fit(texts, hot[:, 0].astype(kind))
     assert model.classes_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match='y contains NaN'):
+      model.fit(texts[:3], ['a', 'b', None])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from xjax.data.files.cells import (
   split_cell,
 )
 from xjax.data.files.json_lines import Fields
+from xjax.data.files.split_names import SPLIT_COLUMNS
+from xjax.data.formats.data_config import read_document
 from xjax.data.schema import Document
 
 _TEXTS = frozenset(
@@ -37,18 +39,6 @@ _LABELS = (
   'subjects genres genre codes'
 ).split()
 _IDS = ('id', 'doc_id', 'document_id')
-_SPLITS = 'split fold set subset partition dataset data_split'.split()
-_SPLIT_NAMES = {
-  name: split
-  for split, names in {
-    'train': 'train training trn',
-    'dev': 'dev devel development val valid validation',
-    'test': 'test testing tst',
-  }.items()
-  for name in names.split()
-}
-_UNSURE_DEV = ('eval', 'evaluation')  # some call their test split so
-NO_SPLIT = 'none'  # no column names splits
 # pandas writes integers so if a cell of their column is missing.
 _WHOLE = re.compile(r'(-?\d+)\.0+')
 _SHOWN = 30  # names of columns in a message
@@ -86,7 +76,7 @@ def choose_columns(
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
-  labels, flags = _label_columns(wanted.labels, names, need_labels)
+  labels, flags, hint = _label_columns(wanted, names, rows, need_labels)
   for field, chosen in (
     ('text', wanted.text),
     ('labels', flags or [wanted.labels] if wanted.labels else ()),
@@ -102,18 +92,6 @@ def choose_columns(
     for name in names
     if name.lower() in _TEXTS and name not in (labels, *flags)
   )
-  hint = ''
-  if text and need_labels and not labels:
-    flags = tuple(_flag_columns(names, rows))
-    line = io.StringIO()
-    csv.writer(line, lineterminator='').writerow(flags)
-    usual = *_TEXTS, *_IDS, *_SPLITS
-    other = {x for x in names if x.lower() not in usual} - {*text, *flags}
-    # Other columns may be the labels, and flags something else.
-    if len(flags) > 1 and not other:
-      labels, text = line.getvalue(), tuple(x for x in text if x not in flags)
-    elif flags:
-      hint = f'. Columns with only 0 and 1 are {line.getvalue()}'
   if not text or need_labels and not labels:
     missing = ' and '.join(
       what
@@ -144,31 +122,63 @@ def choose_columns(
 
 
 def _label_columns(
-  wanted: str,
+  wanted: Columns,
   names: Sequence[str],
+  rows: Sequence[Mapping[str, Any]],
   need_labels: bool,
-) -> tuple[str, tuple[str, ...]]:
-  """Returns the fields `labels` and `flags` of Columns."""
-  if wanted in names:
-    return wanted, ()
-  if wanted:
-    flags = tuple(next(csv.reader([wanted])))
-    there = need_labels or {*flags} <= {*names}
-    return (wanted, flags) if len(flags) > 1 and there else ('', ())
-  return _usual_labels(names), ()
-
-
-def _flag_columns(
-  names: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> list[str]:
-  """Returns the columns that have only 0 or 1, or true or false."""
-  return [
+) -> tuple[str, tuple[str, ...], str]:
+  """Returns the fields `labels` and `flags` of Columns, and a hint for both."""
+  if wanted.labels in names:
+    return wanted.labels, (), ''
+  if wanted.labels:
+    flags = tuple(next(csv.reader([wanted.labels])))
+    if len(flags) > 1 and (need_labels or {*flags} <= {*names}):
+      return wanted.labels, flags, ''
+    return '', (), ''
+  labels = _usual_labels(names)
+  if labels or not need_labels:
+    return labels, (), ''
+  usual = *_IDS, *SPLIT_COLUMNS
+  flags = tuple(
     name
     for name in names
-    if name.lower() not in (*_IDS, *_SPLITS)
+    if name.lower() not in usual
     and (cells := [row[name] for row in rows if not is_empty(row.get(name))])
     and all(as_flag(cell) is not None for cell in cells)
-  ]
+  )
+  line = io.StringIO()
+  csv.writer(line, lineterminator='').writerow(flags)
+  known = {wanted.id, *wanted.text, *flags}
+  # Other columns may be the labels, and flags something else.
+  if len(flags) > 1 and all(
+    name in known or name.lower() in (*_TEXTS, *usual) for name in names
+  ):
+    return line.getvalue(), flags, ''
+  hint = f'. Columns with only 0 and 1 are {line.getvalue()}'
+  return '', (), hint if flags else ''
+
+
+def with_names(
+  columns: Columns,
+  rows: Sequence[Mapping[str, Any]],
+  labels: Iterable[str],
+  where: str,
+) -> Columns:
+  """Returns columns with the labels, if lists have 0 or 1 for each of them."""
+  lists = [row.get(columns.labels) for row in rows]
+  lists = [values for values in lists if isinstance(values, list)]
+  if not columns.indicators and not are_flags(lists):
+    return columns
+  names = tuple(labels)
+  if not names:
+    raise DataError(
+      f'{where}: {columns.labels} has lists of zeros and ones, such as '
+      '[0, 1, 0], with a place for each label, but no names of labels: put a '
+      'file labels.jsonl beside the documents, with a line for each label in '
+      'the order of the lists, or make a column of zeros and ones for each '
+      'label'
+    )
+  return dataclasses.replace(columns, indicators=True, names=names)
 
 
 def _tell_unsure(cells: Sequence[Any], where: str, refuse: bool) -> None:
@@ -204,39 +214,6 @@ def _usual_labels(names: Sequence[str]) -> str:
   return usual[0] if len(usual) == 1 else ''
 
 
-def split_columns(
-  wanted: str, names: Sequence[str], columns: Columns, where: str
-) -> list[str]:
-  """Returns the columns that may name splits: the wanted one, or usual ones."""
-  if wanted:
-    if wanted not in (*names, NO_SPLIT):
-      raise DataError(f'{where}: there is no column {wanted!a} (data.split)')
-    return [wanted] if wanted in names else []
-  taken = {*columns.text, columns.labels, columns.id, *columns.flags}
-  free = [name for name in names if name not in taken]
-  return [name for usual in _SPLITS if (name := _first([usual], free))]
-
-
-def split_of(value: Any) -> str:
-  """Returns train, dev or test for the usual names of a split, else ''."""
-  return _SPLIT_NAMES.get(_word(value), '')
-
-
-def _word(value: Any) -> str:
-  return re.sub(r'[\W_]*(set|split|data)$', '', str(value).strip().lower())
-
-
-def splits_of(values: Iterable[Any]) -> dict[Any, str]:
-  """Returns the split that each value names, '' if it names none.
-
-  eval and evaluation are dev if no other value is.
-  """
-  splits = {value: split_of(value) for value in values}
-  if 'dev' not in splits.values():
-    splits |= {value: 'dev' for value in splits if _word(value) in _UNSURE_DEV}
-  return splits
-
-
 def read_row(
   columns: Columns, fields: Fields, default_id: str, need_labels: bool = True
 ) -> Document:
@@ -262,12 +239,25 @@ def read_row(
   return Document(id_, zones, labels if labels or known else None)
 
 
+def read_usual(
+  names: Sequence[str],
+  fields: Fields,
+  default_id: str | None,
+  need_labels: bool = True,
+) -> Document:
+  """Reads a line of JsonlData; with names, its labels are zeros and ones."""
+  labels = fields.row.get('labels')
+  if names and isinstance(labels, list):
+    fields.row = {**fields.row, 'labels': _flagged(labels, names, fields)}
+  return read_document(fields, default_id, need_labels)
+
+
 def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   name, cell = columns.labels, fields.row.get(columns.labels)
   if columns.flags:
     cells = [fields.row.get(name) for name in columns.flags]
     cells = [False if is_empty(cell) else cell for cell in cells]
-    return flagged(cells, columns.flags, columns.flags, fields)
+    return _flagged(cells, columns.flags, fields)
   values = _values(cell, columns.separator)
   if values is None:
     fields.faults.append(f'{name} is {cell[:40]!a}, not a list in brackets')
@@ -279,34 +269,30 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
     )
     return []
   if columns.indicators:
-    where = [f'{name}[{i}]' for i in range(len(values))]
-    return flagged(values, columns.names, where, fields)
+    return _flagged(values, columns.names, fields)
   if columns.whole:
     return [_WHOLE.sub(r'\1', v) if isinstance(v, str) else v for v in values]
   return values
 
 
-def flagged(
-  values: Sequence[Any],
-  names: Sequence[str],
-  where: Sequence[str],
-  fields: Fields,
+def _flagged(
+  values: Sequence[Any], names: Sequence[str], fields: Fields
 ) -> list[str]:
   """Returns the names that have a 1; other values than 0 and 1 are faults.
 
-  Without any names, there are no labels; `where` are the places of the values.
+  If the names are not known, no label is.
   """
   if names and len(values) != len(names):
     fields.faults.append(
       f'{len(values)} zeros and ones, but there are {len(names)} labels'
     )
-  flags = [as_flag(value) for value in values]
+  flags = [(name, value, as_flag(value)) for name, value in zip(names, values)]
   fields.faults += [
-    f'{place} is {value!a}, not 0 or 1'
-    for place, value, flag in zip(where, values, flags)
+    f'{name} is {value!a}, not 0 or 1'
+    for name, value, flag in flags
     if flag is None
   ]
-  return [name for name, flag in zip(names, flags) if flag]
+  return [name for name, _, flag in flags if flag]
 
 
 def _values(cell: Any, separator: str) -> list[Any] | None:

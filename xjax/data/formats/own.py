@@ -11,8 +11,7 @@ A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
 Splits that the source lacks are drawn from train.
 """
 
-import collections
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -26,8 +25,8 @@ from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
-from xjax.data.files.cells import LIST, are_flags, is_missing
-from xjax.data.files.faults import Fault, Faults, Grouped
+from xjax.data.files.cells import LIST, are_flags
+from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
@@ -39,6 +38,13 @@ from xjax.data.files.json_lines import (
   read_records,
   with_faults,
 )
+from xjax.data.files.split_names import (
+  find_splits,
+  split_columns,
+  split_in_row,
+  split_of,
+  splits_of,
+)
 from xjax.data.files.tables import (
   TableFormat,
   TableReader,
@@ -47,14 +53,11 @@ from xjax.data.files.tables import (
   table_format,
 )
 from xjax.data.formats.columns import (
-  NO_SPLIT,
   Columns,
   choose_columns,
-  flagged,
   read_row,
-  split_columns,
-  split_of,
-  splits_of,
+  read_usual,
+  with_names,
 )
 from xjax.data.formats.corpus_builder import (
   TRAIN,
@@ -219,17 +222,22 @@ class OwnData(DataConfig):
     with open_text(path) as file:
       table = read_table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
-      usual = columns or _USUAL_FIELDS
-      lists = [row.get(usual.labels) for row in table.sample]
-      lists = [x for x in lists if isinstance(x, list)]
-      if usual.indicators or are_flags(lists):
-        _check_names(builder.labels, f'{path}: {usual.labels}')
-        usual = dataclasses.replace(
-          usual, indicators=True, names=tuple(builder.labels)
-        )
+      usual = columns or Columns(('text', 'zones'), 'labels', LIST, 'id')
+      usual = with_names(usual, table.sample, builder.labels, str(path))
       read = functools.partial(read_row, usual)
       if columns is None:
-        read = functools.partial(_read_usual, usual)
+        read = functools.partial(read_usual, usual.names)
+      taken = {*usual.text, usual.labels, usual.id, *usual.flags}
+      names = [x for x in table.columns if x not in taken or x == self.split]
+      names = split_columns(self.split, names, path)
+      split_in_file = None
+      if divided:
+        split_in_file = functools.partial(split_in_row, names, split_of, name)
+      elif names:
+        with open_text(path) as again:  # all rows count, not only the first
+          rows = read_table(again, str(path), Faults(self.on_error)).rows
+          rows = (row for _, row in rows)
+          split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
       builder.read(
         name,
@@ -237,42 +245,9 @@ class OwnData(DataConfig):
         records,
         read,
         name_lines=True,
-        split_of=self._split_of(name, path, table, usual, divided),
+        split_of=split_in_file,
         may_skip=bool(builder.splits),
       )
-
-  def _split_of(
-    self,
-    name: str,
-    path: pathlib.Path,
-    table: TableReader,
-    columns: Columns,
-    divided: bool,
-  ) -> Callable[[Fields], str] | None:
-    """Returns what tells the split of a row, None if no column does."""
-    names = split_columns(self.split, table.columns, columns, str(path))
-    if divided:
-      return functools.partial(_check_split, name, names)
-    # All rows count, not only the first ones.
-    counts = {column: collections.Counter() for column in names}
-    with open_text(path) as file:
-      rows = read_table(file, str(path), Faults(self.on_error)).rows
-      for _, row in rows if names else ():
-        for column, count in counts.items():
-          count[_text_in(row, column)] += 1
-    for column, count in counts.items():
-      splits = splits_of(count)
-      values = ', '.join(f'{v!a} {n:,} times' for v, n in count.most_common(5))
-      if column == self.split or any(splits.values()):
-        logging.info(
-          '%s: the column %s names the splits: %s', path, column, values
-        )
-        return functools.partial(_split_in_column, column, splits)
-      logging.info(
-        '%s: the column %s is ignored: it has no name of a split, but %s',
-        *(path, column, values),
-      )
-    return None
 
   def is_record(self, fields: Fields) -> bool:
     if self.text and all(name in fields for name in self.text):
@@ -326,71 +301,6 @@ class OwnData(DataConfig):
 
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
-
-
-# Of JSON lines that JsonlData reads.
-_USUAL_FIELDS = Columns(('text', 'zones'), 'labels', LIST, 'id')
-
-
-def _check_names(labels: Sequence, where: str) -> None:
-  if not labels:
-    raise DataError(
-      f'{where} has lists of zeros and ones, such as [0, 1, 0], with a place '
-      'for each label, but no names of labels: put a file labels.jsonl beside '
-      'the documents, with a line for each label in the order of the lists, or '
-      'make a column of zeros and ones for each label'
-    )
-
-
-def _read_usual(
-  columns: Columns,
-  fields: Fields,
-  default_id: str | None,
-  need_labels: bool = True,
-) -> Document:
-  """Reads a line of JsonlData, whose labels may be zeros and ones."""
-  labels = fields.row.get(columns.labels)
-  if columns.indicators and isinstance(labels, list):
-    where = [f'{columns.labels}[{i}]' for i in range(len(labels))]
-    names = flagged(labels, columns.names, where, fields)
-    fields.row = {**fields.row, columns.labels: names}
-  return read_document(fields, default_id, need_labels)
-
-
-def _text_in(row: dict[str, Any], column: str) -> str:
-  return '' if is_missing(value := row.get(column)) else str(value)
-
-
-def _split_in_column(
-  column: str, splits: dict[str, str], fields: Fields
-) -> str:
-  value = _text_in(fields.row, column)
-  if split := splits[value]:
-    return split
-  # A document with a fault is added to no split, so any name will do.
-  fields.faults.append(
-    Grouped(
-      f'the column {column} has {value!a}, which is not train, dev, test or '
-      'another name of these. Correct it, or ignore the column with '
-      f'--config.data.split={NO_SPLIT}'
-    )
-  )
-  return TRAIN
-
-
-def _check_split(name: str, columns: Sequence[str], fields: Fields) -> str:
-  """Returns the split of a file; a column that names another is a fault."""
-  for column in columns:
-    value = fields.row.get(column)
-    if split_of(value) not in ('', name):
-      fields.faults.append(
-        Grouped(
-          f'the column {column} has {value!a}, but this is a file of {name}. '
-          'Correct it, or ignore the column with '
-          f'--config.data.split={NO_SPLIT}'
-        )
-      )
-  return name
 
 
 def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:

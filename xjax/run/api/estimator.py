@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
+from xjax.data.files.cells import is_missing
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.in_memory import (
   are_matrix,
@@ -62,6 +63,8 @@ def _targets(y: Any) -> Any:
       if all(isinstance(id_, numbers.Integral) for id_ in ids):
         rows = [tuple(map(int, row)) for row in rows]
       return rows
+    if any(map(is_missing, y)):
+      raise ValueError('y contains NaN, or another missing value')
   y = np.asarray(y)
   # The nullable types of pandas become objects.
   if y.ndim == 2 and y.dtype.kind in 'OUT' and (flags_of(y) < 2).all():
@@ -177,7 +180,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     self._dtype = getattr(y, 'dtype', int)
     self.classes_ = self._binarizer.classes_
     matrix = sparse.csr_array(self._binarizer.transform(y)).astype(bool)
-    self.model_, self.threshold_ = None, 0.0
+    self.model_, self.threshold_, self._n_columns = None, 0.0, matrix.shape[1]
     if not matrix.nnz:
       warnings.warn('y has no label, so none is ever assigned', stacklevel=2)
       return self
@@ -238,11 +241,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   def _has_indicators(self) -> bool:
     y_type = getattr(self._binarizer, 'y_type_', 'multilabel-indicator')
     return y_type == 'multilabel-indicator'
-
-  @property
-  def _n_columns(self) -> int:
-    n_labels = len(self.classes_)
-    return n_labels if self._has_indicators or n_labels > 2 else 1
 
   def _full_config(self, shape: tuple[int, int], is_text: bool) -> Config:
     """Returns the config with the parameters c and scale."""
