@@ -179,7 +179,7 @@ def labels_of(
   ):
     return _of_matrix(labels, known, name)
   items = items_of(labels, name, _LABELS)
-  if are_matrix(items):
+  if _are_matrix(items):
     return _of_matrix(np.array(items, object), known, name)
   lists = _id_lists(items, name)
   if known is None:
@@ -239,7 +239,7 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
   return lists
 
 
-def are_matrix(items: Sequence[Any]) -> bool:
+def _are_matrix(items: Sequence[Any]) -> bool:
   """Returns whether lists are rows of zeros and ones, and cannot be labels."""
   rows = all(isinstance(item, list | tuple | np.ndarray) for item in items)
   return rows and len({*map(len, items)}) == 1 and are_flags(items)

@@ -96,6 +96,16 @@ def test_lists_of_ids_are_labels(texts, lists, hot, first):
   assert model.predict_proba(texts).shape == hot.shape
 
 
+def test_lists_of_zeros_and_ones_are_a_matrix(texts, hot):
+  """Also if none has a value twice; lists of one class are a column."""
+  y = np.stack([hot[:, 0], 1 - hot[:, 0]], 1)
+  model = xjax.XMCClassifier().fit(texts, y.tolist())
+  np.testing.assert_array_equal(model.predict(texts), y)
+  with pytest.warns(DataConversionWarning):
+    model.fit(texts, [['ab'[i]] for i in hot[:, 0]])
+  assert model.classes_.tolist() == ['a', 'b']
+
+
 @pytest.mark.parametrize('kind', [object, str])
 def test_integers_and_indicators_as_pandas_has_them(texts, hot, kind):
   """Columns of its nullable types become arrays of objects."""

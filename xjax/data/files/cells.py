@@ -19,12 +19,8 @@ _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
 # A word with a digit, or with a mark that words seldom have.
 _CODE = re.compile(r'(?=\S*\w)\S*[\d_:.#@-]\S*')
 _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
-_FLAGS = {'1': True, '1.0': True, '1.': True, 'true': True} | {
-  '0': False,
-  '0.0': False,
-  '0.': False,
-  'false': False,
-}
+_FLAGS = dict.fromkeys(('1', '1.0', '1.', 'true'), True)
+_FLAGS |= dict.fromkeys(('0', '0.0', '0.', 'false'), False)
 # An item of a list, as Python, NumPy and pandas print it.
 _TEXT = r"""[bu]?(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 _ITEM = (
@@ -123,8 +119,8 @@ def guess_separator(cells: Iterable[Any]) -> str:
   A usual character separates labels if most of the parts between it are in
   several different cells. So "oil, gas" as one label is not divided, however
   often it occurs. If most cells differ, codes need not be in several cells, nor
-  names between semicolons or vertical bars.
-  Cells that are not texts are ignored.
+  names between semicolons or vertical bars. Cells that are not texts are
+  ignored.
   """
   texts = [x.strip() for x in cells if isinstance(x, str) and not is_empty(x)]
   if 2 * sum(parse_list(text) is not None for text in texts) > len(texts):
@@ -163,7 +159,7 @@ def split_cell(text: str, separator: str) -> list[str]:
 def _divides(separator: str, cells: set[str], many: bool) -> bool:
   """Returns whether a character separates the labels of different cells.
 
-  `many` says that there are almost as many different cells as cells.
+  `many` says that most cells differ.
   """
   rows = {tuple(split_cell(cell, separator)) for cell in cells}
   uses = collections.Counter(part for row in rows for part in set(row))
@@ -171,10 +167,11 @@ def _divides(separator: str, cells: set[str], many: bool) -> bool:
   parts = [part for row in several for part in row]
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
   codes = all(map(_CODE.fullmatch, uses))
-  if not parts or separator in _USUAL:
-    plain = codes or separator in _RARE_IN_NAMES
-    several = 2 * len(several) > len(rows)
-    return bool(parts) and (shared or many and several and plain)
+  if not parts:
+    return False
+  if separator in _USUAL:
+    usual = many and 2 * len(several) > len(rows)
+    return shared or usual and (codes or separator in _RARE_IN_NAMES)
   first = {row[0] for row in several}
   later = {part for row in several for part in row[1:]}
   if codes and separator != '/' and (many or shared and separator == ' '):

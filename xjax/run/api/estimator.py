@@ -24,10 +24,9 @@ from sklearn.utils.validation import (
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
-from xjax.data.files.cells import is_missing
+from xjax.data.files.cells import as_flag, is_missing
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.in_memory import (
-  are_matrix,
   documents_of,
   flags_of,
   is_frame,
@@ -57,7 +56,7 @@ def _targets(y: Any) -> Any:
   is_series = hasattr(y, 'to_numpy') and not is_frame(y)
   if is_series or isinstance(y, list | tuple):
     y = list(y)
-    if any(map(is_list, y)) and not are_matrix(y):
+    if any(map(is_list, y)) and not _is_matrix(y):
       rows = labels_of(y, name='y').rows
       ids = (id_ for row in y for id_ in row)
       if all(isinstance(id_, numbers.Integral) for id_ in ids):
@@ -74,6 +73,15 @@ def _targets(y: Any) -> Any:
     if values and all(isinstance(value, numbers.Integral) for value in values):
       y = np.array(values)
   return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+
+
+def _is_matrix(rows: list[Any]) -> bool:
+  """Returns whether lists are a column, or rows of zeros and ones."""
+  if not all(map(is_list, rows)) or len({*map(len, rows)}) > 1:
+    return False
+  return len(rows[0]) == 1 or all(
+    as_flag(x) is not None for y in rows for x in y
+  )
 
 
 def _fitted_binarizer(y: Any) -> LabelBinarizer | MultiLabelBinarizer:
