@@ -26,6 +26,7 @@ from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
+from xjax.data.files.cells import LIST, are_flags
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   STREAM,
@@ -38,6 +39,13 @@ from xjax.data.files.json_lines import (
   read_records,
   with_faults,
 )
+from xjax.data.files.split_names import (
+  find_splits,
+  split_columns,
+  split_in_row,
+  split_of,
+  splits_of,
+)
 from xjax.data.files.tables import (
   TableFormat,
   TableReader,
@@ -46,12 +54,11 @@ from xjax.data.files.tables import (
   table_format,
 )
 from xjax.data.formats.columns import (
-  LIST,
-  SPLIT_NAMES,
   Columns,
   choose_columns,
   read_row,
-  split_of,
+  read_usual,
+  with_names,
 )
 from xjax.data.formats.corpus_builder import (
   TRAIN,
@@ -87,13 +94,14 @@ class OwnData(DataConfig):
   labels: str = field(
     '',
     'The column of labels. If empty, a column with a usual name is read, such '
-    'as labels or tags.',
+    'as labels or tags. Or several columns, separated by commas, each of a '
+    'label, with 0 or 1; if empty, such columns are found too.',
   )
   label_separator: str = field(
     '',
     "The characters between the labels of a cell; 'none' if a cell has one "
-    "label, 'list' if a cell has a list in brackets. If empty, ; | , a list or "
-    'none is guessed.',
+    "label, 'list' if a cell has a list in brackets. If empty, it is guessed, "
+    'and data that leave it open are an error.',
   )
   id: str = field(
     '',
@@ -110,6 +118,12 @@ class OwnData(DataConfig):
     '',
     'The language of names of labels, such as en or fi, if the file of labels '
     'has several. If empty, English, or else the language of most names.',
+  )
+  split: str = field(
+    '',
+    'The column that names the split of each document. If empty, a column with '
+    "a usual name is read, such as split or set, if it names splits; 'none' "
+    'reads none.',
   )
   dev_share: float = field(
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
@@ -228,14 +242,22 @@ class OwnData(DataConfig):
     with open_text(path) as file:
       table = read_table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
-      read, split_in_column = read_document, None
-      if columns is not None:
-        read = functools.partial(read_row, columns)
-        if columns.split and not divided:
-          logging.info(
-            '%s: the column %s names the splits', path, columns.split
-          )
-          split_in_column = functools.partial(_split_in_column, columns.split)
+      usual = columns or Columns(('text', 'zones'), 'labels', LIST, 'id')
+      usual = with_names(usual, table.sample, builder.labels, str(path))
+      read = functools.partial(read_row, usual)
+      if columns is None:
+        read = functools.partial(read_usual, usual.names)
+      taken = {*usual.text, usual.labels, usual.id, *usual.flags}
+      names = [x for x in table.columns if x not in taken or x == self.split]
+      names = split_columns(self.split, names, path)
+      split_in_file = None
+      if divided:
+        split_in_file = functools.partial(split_in_row, names, split_of, name)
+      elif names:
+        with open_text(path) as again:  # all rows count, not only the first
+          rows = read_table(again, str(path), Faults(self.on_error)).rows
+          rows = (row for _, row in rows)
+          split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
       builder.read(
         name,
@@ -243,7 +265,7 @@ class OwnData(DataConfig):
         records,
         read,
         name_lines=True,
-        split_of=split_in_column,
+        split_of=split_in_file,
         may_skip=bool(builder.splits),
       )
 
@@ -287,17 +309,18 @@ class OwnData(DataConfig):
         read = functools.partial(read_row, columns)
       return input_documents(name, records, read, faults)
 
+  def read_input_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool = False
+  ) -> Document:
+    for name in ('labels', self.label_field):
+      value = fields.row.get(name)
+      # The places of zeros and ones are not known here, so labels are unknown.
+      if isinstance(value, list) and are_flags([value]):
+        fields.row = {k: v for k, v in fields.row.items() if k != name}
+    return super().read_input_record(fields, default_id, need_labels)
+
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
-
-
-def _split_in_column(column: str, fields: Fields) -> str:
-  value = fields.row.get(column)
-  if split := split_of(value):
-    return split
-  # A document with a fault is added to no split, so any name will do.
-  fields.faults.append(f'{column} is {value!a}, not train, dev or test')
-  return TRAIN
 
 
 def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:
@@ -342,7 +365,7 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
     splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    return CorpusFiles(splits, divided=not is_one, labels=labels)
+    return CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
   folders = label_folders(path)
   if not folders:
     raise DataError(
@@ -369,8 +392,8 @@ def name_splits(
   separated by `_`, `-`, `.` or spaces.
   """
   splits: dict[str, list[pathlib.Path]] = {}
-  for stem, paths in files.items():
-    splits.setdefault(SPLIT_NAMES.get(stem, stem), []).extend(paths)
+  for stem, name in splits_of(files).items():
+    splits.setdefault(name or stem, []).extend(files[stem])
   for first in (-1, 0) if TRAIN not in splits else ():
     named: dict[str, list[pathlib.Path]] = {}
     for stem, paths in files.items():
