@@ -57,8 +57,8 @@ class Predictions:
   left_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
-  # The scorer assigns labels with scores above this number; if None, those with
-  # probabilities above 0.5, which margins do not have.
+  # The scorer assigns labels with at least this score; if None, those with at
+  # least probability 0.5, which margins do not have.
   assigned_above: float | None = None
   # The strategy that chose the lists of `all`, with its margins as scores; ''
   # for the highest scores, which the lists of other slices always have.

@@ -80,9 +80,9 @@ class Slice:
     """Returns which lists have all labels that can be listed, bool [N]."""
     return np.isneginf(self.floor)
 
-  def hides_above(self, threshold: float) -> np.ndarray:
-    """Returns which lists may lack labels with scores above a threshold."""
-    return self.floor.astype(np.float64) > threshold
+  def hides_from(self, threshold: float) -> np.ndarray:
+    """Returns which lists may lack labels with at least a score."""
+    return self.floor.astype(np.float64) >= threshold
 
   def hides_up_to(self, k: int) -> np.ndarray:
     """Returns which lists have fewer than k labels, but not all."""
@@ -127,15 +127,15 @@ class Slice:
       2 * correct / (np.arange(1, len(ranked) + 1) + len(self.gold.values))
     )
     # A threshold is halfway between a score and the next lower score. The last
-    # threshold is just below the lowest score.
+    # threshold is the lowest score.
     below = np.append(ranked[1:], -np.inf)
     floor = self.floor.max(initial=_NONE)
     micro[(below == ranked) | (below < floor)] = -1
     best = int(np.argmax(micro))
     if micro[best] < 0:
-      return float(floor)
+      return float(np.nextafter(floor, np.float32(np.inf)))
     if best == len(ranked) - 1:
-      return float(np.nextafter(ranked[-1], -np.inf))
+      return float(ranked[-1])
     return float((ranked[best] + below[best]) / 2)
 
 

@@ -334,17 +334,10 @@ class Threshold:
 
   def keep(self, lists: LabelLists, run: OpenRun) -> LabelLists:
     """Puts PAD after the last label that is assigned."""
-    scores_NK = lists.scores
+    shown_NK = None
     if not self.is_raw:
-      scores_NK = run.readable(lists.ids, lists.scores)
-    keep_NK = (scores_NK >= self.least) & (lists.ids != PAD)
-    order = np.argsort(~keep_NK, axis=1, kind='stable')
-    ids = np.where(keep_NK, lists.ids, PAD)
-    scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
-    return LabelLists(
-      np.take_along_axis(ids, order, axis=1),
-      np.take_along_axis(scores, order, axis=1),
-    )
+      shown_NK = run.readable(lists.ids, lists.scores)
+    return lists.keep(lists.at_least(self.least, shown_NK))
 
 
 def _probability(threshold: str | float) -> float:
