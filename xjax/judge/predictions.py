@@ -66,6 +66,9 @@ class Predictions:
   # The search for the highest scores: `exact`, `beam=10`, `recall=0.95`,
   # `shortlist=500`, `trees=3`, `runs=3`, `proposers=3`, or '' if not recorded.
   selected_by: str = ''
+  # Whether the scorer knows something of labels without training documents;
+  # None if not recorded.
+  ranks_unseen: bool | None = None
   # Slice -> step of the search, such as `shortlist recall@500` -> mean share of
   # gold labels that the step keeps, over documents with gold in the slice.
   recalls: Mapping[str, Mapping[str, float]] = dataclasses.field(
@@ -301,6 +304,8 @@ class Predictions:
       arrays['left_out/labels'] = np.asarray(self.left_out, np.int32)
     if self.assigned_above is not None:
       arrays['assigned_above'] = np.float64(self.assigned_above)
+    if self.ranks_unseen is not None:
+      arrays['ranks_unseen'] = np.bool_(self.ranks_unseen)
     if self.strategy:
       arrays['strategy'] = np.str_(self.strategy)
     if self.selected_by:

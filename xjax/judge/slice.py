@@ -35,6 +35,7 @@ class Slice:
   n_scored: int  # only labels below it can be listed
   hierarchy: Hierarchy | None  # None if no label has a parent
   left_out: Sequence[str]  # ids left out of judging, also Predictions.dropped
+  unknown: str = ''  # why the system cannot tell the labels apart, if it cannot
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
@@ -58,6 +59,7 @@ class Slice:
       n_scored=predictions.n_scored,
       hierarchy=predictions.hierarchy,
       left_out=predictions.all_left_out,
+      unknown=_why_unknown(predictions, mask, lists),
     )
 
   def __len__(self) -> int:
@@ -137,6 +139,30 @@ class Slice:
     if best == len(ranked) - 1:
       return float(ranked[-1])
     return float((ranked[best] + below[best]) / 2)
+
+
+def _why_unknown(
+  predictions: Predictions, mask: np.ndarray, lists: LabelLists
+) -> str:
+  """Says why a system cannot rank labels without training documents, or ''.
+
+  Their places would be the order of the labels: chance, which is no skill.
+  """
+  counts = predictions.train_counts[mask]
+  if not predictions.n_train or not len(counts) or counts.any():
+    return ''
+  n_listable = int(mask[: predictions.n_scored].sum())
+  if not n_listable:
+    return 'the system cannot predict any of these labels'
+  knows = predictions.ranks_unseen
+  if knows is None and n_listable > 1:
+    # Lists without a gap, of equal scores, are in the order of the labels.
+    full = lists.lengths == min(n_listable, lists.ids.shape[1])
+    last = np.where(lists.ids == PAD, np.inf, lists.scores).min(1)
+    knows = not (full & (lists.scores[:, 0] == last)).all()
+  return '' if knows is not False else (
+    'the system has learned nothing about labels without training documents'
+  )
 
 
 def _cut_lists(

@@ -364,6 +364,8 @@ class SliceStatistics:
     """Returns why a metric has no value, or '' if it has a value."""
     if not self.part.n_with_gold:
       return _NO_GOLD
+    if self.part.unknown:
+      return self.part.unknown
     if any(name not in self.sums for name in measure.sums):
       need = measure.metric.needs
       if need is Needs.HIERARCHY and self.hierarchy is None:

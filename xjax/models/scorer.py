@@ -44,6 +44,14 @@ class Scorer(abc.ABC):
   attends: bool = False  # whether the weights of explaining words are attention
   reads_vectors: bool = False  # other models refuse documents with vectors
 
+  @property
+  def ranks_unseen(self) -> bool:
+    """Returns whether it knows something of labels without training documents.
+
+    If not, they come last, or are not listed, and have no figures.
+    """
+    return not self.fixed_labels
+
   @abc.abstractmethod
   def rank(self, documents: Documents, query: Query) -> Lists:
     """Returns the best labels of each document, among all labels and per slice.
