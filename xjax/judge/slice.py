@@ -160,8 +160,12 @@ def _why_unknown(
     full = lists.lengths == min(n_listable, lists.ids.shape[1])
     last = np.where(lists.ids == PAD, np.inf, lists.scores).min(1)
     knows = not (full & (lists.scores[:, 0] == last)).all()
-  return '' if knows is not False else (
-    'the system has learned nothing about labels without training documents'
+  return (
+    ''
+    if knows is not False
+    else (
+      'the system has learned nothing about labels without training documents'
+    )
   )
 
 

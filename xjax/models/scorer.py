@@ -31,8 +31,8 @@ class Scorer(abc.ABC):
 
   n_labels: int  # only labels with an index below this number are ranked
   score_kind: ScoreKind
-  # A label with at least this score is assigned; None: with at least probability
-  # 0.5 (margins have no probability).
+  # A label with at least this score is assigned; None: with a probability of at
+  # least 0.5 (margins have no probability).
   assigned_above: float | None = None
   # How the best labels are searched for: `exact`, `beam=10`, `recall=0.95`,
   # `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.

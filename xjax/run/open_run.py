@@ -100,6 +100,10 @@ class OpenRun:
   def selected_by(self) -> str:
     return self.scorer.selected_by
 
+  @property
+  def ranks_unseen(self) -> bool:
+    return self.scorer.ranks_unseen
+
   def has_probabilities(self) -> bool:
     calibrated = self.calibration and self.calibration.method is not Method.NONE
     return bool(calibrated) or self.score_kind is not ScoreKind.MARGIN

@@ -67,11 +67,11 @@ def test_an_empty_filter_filters_nothing(files, data):
 
 def test_a_pair_outside_of_the_scores_is_an_error(files):
   npz(files['scores'], sparse.csr_array([[3.0, 1, 2], [1, 0, 0]]))
-  for text, message in (
+  for pairs, message in (
     ('0 1\n\n0 3\n', 'filter:3: label 3 is not in 0..2'),
     ('2 1\n', 'filter:1: document 2 is not in 0..1'),
   ):
-    files['filter'].write_text(text)
+    files['filter'].write_text(pairs)
     assert refused(files, 'filter') == message
 
 
