@@ -292,6 +292,14 @@ def readable_scores(
   return sigmoid(scores) if kind is ScoreKind.LOGIT else scores
 
 
+def by_shown(ids_NK: np.ndarray, shown_NK: np.ndarray) -> np.ndarray:
+  """Returns the places of entries by the scores that readers see, PAD last.
+
+  The best comes first; equal scores keep their order.
+  """
+  return np.argsort(np.where(ids_NK == PAD, np.inf, -shown_NK), -1, 'stable')
+
+
 def _resolved(method: Method, n_correct: int) -> Method:
   if method is not Method.AUTO:
     return method

@@ -122,9 +122,14 @@ class LabelLists:
 
   def keep(self, kept: np.ndarray) -> 'LabelLists':
     """Keeps the entries where `kept` is True; PAD and -inf follow."""
-    order = np.argsort(~kept, axis=-1, kind='stable')
     ids = np.where(kept, self.ids, PAD)
     scores = np.where(kept, self.scores, np.float32(-np.inf))
+    order = np.argsort(~kept, axis=-1, kind='stable')
+    return LabelLists(ids, scores).take(order)
+
+  def take(self, order_NK: np.ndarray) -> 'LabelLists':
+    """Returns the entries at these places of each list."""
     return LabelLists(
-      np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
+      np.take_along_axis(self.ids, order_NK, -1),
+      np.take_along_axis(self.scores, order_NK, -1),
     )

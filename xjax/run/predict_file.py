@@ -177,6 +177,8 @@ def predict_file(
     from xjax.run.evaluate_split import Threshold
 
     lists = Threshold.of(threshold, run).keep(lists, run)
+  if not strategy:  # which has an order of its own
+    lists = run.shown(lists)
   predicted = PredictedDocuments(run, lists, split, space)
   whys = predicted.explanations(explain, _SHOWN) if explain else None
   if output == STREAM:

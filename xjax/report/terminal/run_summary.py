@@ -11,7 +11,7 @@ from xjax.core.console import command_words
 from xjax.core.types import PAD
 from xjax.data.documents import SparseDocuments
 from xjax.data.schema import Label, Split
-from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.calibration import Calibration, by_shown, readable_scores
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
@@ -62,11 +62,13 @@ def _example(
   lists, inside_L = predictions.lists[ALL], predictions.masks[ALL]
   gold = {i for i in split.gold[row].tolist() if inside_L[i]}
   kind = predictions.score_kind
-  counts_K = predictions.train_counts[lists.ids[row, :k]]
-  scores_K = readable_scores(lists.scores[row, :k], kind, calibration, counts_K)
+  ids_K, scores_K = lists.ids[row, :k], lists.scores[row, :k]
+  counts_K = predictions.train_counts[ids_K]
+  shown_K = readable_scores(scores_K, kind, calibration, counts_K)
+  order = by_shown(ids_K, shown_K)
   predicted = [
     f'{_name(labels[i])} {score:.2f}{"*" if i in gold else ""}'
-    for i, score in zip(lists.ids[row, :k].tolist(), scores_K, strict=True)
+    for i, score in zip(ids_K[order].tolist(), shown_K[order], strict=True)
     if i != PAD
   ]
   text = f'{split.ids[row]}: {split.documents[row].text()}'
