@@ -203,11 +203,15 @@ def test_lists_that_people_read_are_sorted_by_what_they_show(
     workdir.calibration.write_text(json.dumps(values))
   run, split = open_run(workdir.path), load_corpus(config.data, 0).split('dev')
   documents = [split.documents[row] for row in range(len(split))]
-  ids, scores = (x[:, :5] for x in (dev.lists['all'].ids, dev.lists['all'].scores))
+  ids, scores = (
+    x[:, :5] for x in (dev.lists['all'].ids, dev.lists['all'].scores)
+  )
   shown = run.readable(ids, scores)
   assert (np.diff(shown) > 0).any()
   order = np.argsort(-shown, axis=1, kind='stable')
-  wanted = [[dev.labels[i] for i in row] for row in np.take_along_axis(ids, order, 1)]
+  wanted = [
+    [dev.labels[i] for i in row] for row in np.take_along_axis(ids, order, 1)
+  ]
   found = run.predict(documents, 5)
   assert [[x.id for x in row] for row in found] == wanted
   output = tag(workdir.path, tmp_path, rows_of(documents), 5)
