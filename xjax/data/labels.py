@@ -12,7 +12,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
-from xjax.core.texts import Texts
+from xjax.core.texts import Texts, known_name, plain_name
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults, plural
 from xjax.data.files.json_lines import numbered_lines, open_text, read_records
@@ -117,9 +117,10 @@ def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
           f"data.labels={data.labels!r}: must be 'corpus', 'all' or a file in "
           'the current folder or in data.dir'
         )
-      ids = tuple(read_ids(path, faults, described=described))
+      ids = read_ids(path, faults, described=described)
       faults.raise_or_log()
-      return raw.labels.with_ids(ids)
+      ids = dict.fromkeys(known_name(id_, described) for id_ in ids)
+      return raw.labels.with_ids(tuple(ids))
 
 
 def _find_label_list(
@@ -181,6 +182,7 @@ def known_left_out(
   id is a label, a DataError is raised. Messages name the `source` of the ids,
   and `where` labels are.
   """
+  ids = [id_ if id_ in concepts else known_name(id_, labels) for id_ in ids]
   known = tuple(id_ for id_ in ids if id_ in labels or id_ in concepts)
   unknown = [id_ for id_ in ids if id_ not in labels and id_ not in concepts]
   if ids and not any(id_ in labels for id_ in known):
@@ -283,7 +285,7 @@ def read_new_labels(
     for _, fields in read_records(file, faults, path, plain):
       name = fields.text('name')
       if not fields.faults:
-        fields.row.setdefault('id', name.strip())
+        fields.row.setdefault('id', plain_name(name))
         labels.append(read_label(fields))
   if not labels:
     faults.add_empty(path, 'label', 0)

@@ -9,6 +9,7 @@ from typing import Any
 import warnings
 
 from xjax.core.errors import DataError
+from xjax.core.texts import plain_name
 from xjax.data.files.json_lines import Fields
 from xjax.data.schema import Document
 
@@ -187,7 +188,8 @@ def read_row(
     value = _stripped(row.get(columns.id))
     id_ = fields.as_id('' if _is_missing(value) else value, columns.id)
   values = map(_stripped, _label_values(columns, fields))
-  ids = (fields.as_id(v, columns.labels) for v in values if v != '')
+  seen = (v for v in values if plain_name(str(v)))  # others are no label
+  ids = (fields.as_id(v, columns.labels) for v in seen)
   labels = tuple(dict.fromkeys(filter(None, ids)))
   return Document(id_, zones, labels if labels or need_labels else None)
 

@@ -125,7 +125,9 @@ class _Splitter:
       'O': rf'[{_ODD}](?<=[^\W\d_])',
     }
     full = re.sub('[LMJAO]', lambda part: parts[part[0]], self.full)
-    return re.compile(rf'(?=\w)(?:{full})')
+    # Most words are before others than these, and are found sooner.
+    ascii_ = rf'(?a:{self.plain})(?![^\x00-\x7f])'
+    return re.compile(rf'(?=\w)(?:{ascii_}|{full})')
 
   def prepare(self, text: str) -> tuple[re.Pattern[str], str]:
     """Returns the pattern for a text, and the text in lower case and NFC."""
@@ -146,16 +148,16 @@ class _Splitter:
     if pattern is not self.full_pattern:  # no character changes its place
       return spans
     starts, ends = origins(text, _normal)
-    return [(starts[start], ends[end - 1]) for start, end in spans]
+    return [(starts[start], ends[end]) for start, end in spans]
 
 
-_WORD = _Splitter(r'[^\W_]+', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*|\d+')
+_WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*|\d+')
 # In plain texts, this is the pattern of scikit-learn's TfidfVectorizer.
 _TERM = _Splitter(
   r'\w\w++', rf'[^\W{_ALONE}]', r'L{2,}+(?:J+L*)*|L(?:J+L*)+|OM*|\d{2,}'
 )
 # Letters and digits without anything between them, whether they stand alone.
-_RUN = _Splitter(r'[^\W_]+', r'[^\W_]', r'L+(?:J+L*)*')
+_RUN = _Splitter(r'[^\W_]++', r'[^\W_]', r'L+(?:J+L*)*')
 _CHARACTER = _Splitter(r'[^\W_]', r'[^\W_]', r'LJ*')
 # By what TF-IDF counts: the units whose places explain labels.
 _SPLITTERS = {
@@ -168,17 +170,17 @@ _SPLITTERS = {
 def origins(
   text: str, form: Callable[[str], str]
 ) -> tuple[list[int], list[int]]:
-  """Returns from which characters each character of form(text) comes.
+  """Returns from where in a text the characters of form(text) come.
 
-  They are those from a start to an end. `form` brings texts to NFC, and may
-  change characters one by one.
+  Those of [start, end) come from [starts[start], ends[end]). `form` brings a
+  text to NFC, and may change its characters one by one.
   """
-  starts, ends = [], []
+  starts, ends = [], [0]
   for part in _composed().finditer(text):
     size = len(form(part[0]))
     starts += [part.start()] * size
     ends += [part.end()] * size
-  return starts, ends
+  return [*starts, len(text)], ends
 
 
 @functools.cache
