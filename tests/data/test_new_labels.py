@@ -52,7 +52,7 @@ def test_json_lines(read):
   text = ''.join(json.dumps(row) + '\n' for row in rows)
   expected = (
     Label('7', 'fish', ('cod',), ('c',)),
-    Label('law', ' law '),
+    Label('law', 'law'),
     Label('n', 'name', description='of it'),
   )
   assert read(text) == read(text, 'x.jsonl') == expected

@@ -285,8 +285,11 @@ def read_new_labels(
     for _, fields in read_records(file, faults, path, plain):
       name = fields.text('name')
       if not fields.faults:
-        fields.row.setdefault('id', plain_name(name))
-        labels.append(read_label(fields))
+        has_id = 'id' in fields
+        fields.row.setdefault('id', name.strip())
+        label = read_label(fields)
+        id_ = label.id if has_id else plain_name(label.id)
+        labels.append(dataclasses.replace(label, id=id_))
   if not labels:
     faults.add_empty(path, 'label', 0)
   faults.raise_or_log()
