@@ -230,16 +230,17 @@ class Tfidf:
   def word_shares(self, document: Document) -> WordShares:
     """Divides the features of document.text() among the document's words.
 
-    If n-grams of characters may reach over words, the letters share them.
+    If n-grams of characters may reach over words, the letters share them. Then
+    each letter counts as another word, since equal letters mean nothing.
     """
     text, parts = document.text(), []
-    units, terms = self._units(text), []
-    if self.config.analyzer is Analyzer.CHARACTERS_IN_WORDS:
-      ends = [unit == BREAK for unit in units]
+    terms = units = self._units(text)
+    within = self.config.analyzer is Analyzer.CHARACTERS_IN_WORDS
+    ends = [unit == BREAK if within else unit != ' ' for unit in units]
+    if within:
       terms = [word.strip() for word in ''.join(units).split(BREAK) if word]
-    else:
-      ends = [unit != ' ' for unit in units]
-      terms = list(itertools.compress(units, ends))
+    elif self.config.analyzer is Analyzer.CHARACTERS:
+      terms = range(sum(ends))
     # The number of words or letters that end before each unit.
     before = np.append(0, np.cumsum(ends, dtype=np.int64))
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)

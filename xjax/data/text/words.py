@@ -15,7 +15,7 @@ single letters of alphabets such as the Latin one do not count.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -357,7 +357,8 @@ class WordShares:
   have several shares in the same feature.
   """
 
-  terms: Sequence[str]  # T words, as compared, such as in lower case
+  # T words, as compared, such as in lower case. Equal words are listed once.
+  terms: Sequence[Hashable]
   features: np.ndarray  # int [D], the text's features, ascending
   words: np.ndarray
   places: np.ndarray
@@ -366,7 +367,7 @@ class WordShares:
   @classmethod
   def of(
     cls,
-    terms: Sequence[str],
+    terms: Sequence[Hashable],
     occurrences: tuple[np.ndarray, np.ndarray, np.ndarray],
     values_D: np.ndarray,
   ) -> Self:
