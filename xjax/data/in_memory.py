@@ -10,7 +10,7 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.texts import ODD_SPACES, known_name, plain_name
 from xjax.data.documents import SparseDocuments
-from xjax.data.files.json_lines import Fields
+from xjax.data.files.json_lines import Fields, repeated
 from xjax.data.schema import Document, Label
 
 _TEXTS = (
@@ -238,8 +238,7 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
       )
     values = [item] if single else list(item)
     ids = [_id_of(v, f'{where}[{i}]') for i, v in enumerate(values)]
-    if len(set(ids)) < len(ids):
-      twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+    if twice := next(repeated(map(str, values)), ''):
       raise DataError(f'{where}: the label {twice!a} occurs twice')
     lists.append(tuple(ids))
   return lists
