@@ -96,9 +96,7 @@ def test_a_run_on_characters_is_said_saved_and_resumed(tmp_path, caplog):
 def test_stacks_explain_by_the_words_around_characters():
   texts, labels = corpus(*HINDI)
   config = named_config('own_best')
-  tokens = TfidfConfig(
-    analyzer=Analyzer.CHARACTERS_IN_WORDS, min_ngram=2, max_ngram=4
-  )
+  tokens = TfidfConfig(analyzer=CHARACTERS, min_ngram=2, max_ngram=4)
   for part in config.data, *config.model.proposers:
     if isinstance(part.tokens, TfidfConfig):
       part.tokens = tokens
