@@ -221,7 +221,7 @@ def split_units(text: str, analyzer: Analyzer, first: int = 0) -> list[str]:
   units = []
   within = analyzer is Analyzer.CHARACTERS_IN_WORDS
   for run in _RUN.split(text)[: within and first or None]:
-    letters = list(run) if run.isascii() else _CHARACTER.split(run)
+    letters = _CHARACTER.full_pattern.findall(run)
     units += [' ', *letters, ' ', BREAK] if within else [*letters, ' ']
   letters = [at for at, unit in enumerate(units) if unit != ' ']
   if within or not first or len(letters) <= first:
