@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.fixtures.frames import Column
+from tests.fixtures.frames import Column, Frame
 from xjax.core.errors import DataError
 from xjax.data.in_memory import labels_of
 from xjax.data.memory_folder import labelled_documents, write_folder
 from xjax.data.schema import Label
+
+
+class NAType:
+  """Stands for pandas.NA, which cannot be compared."""
+
+  def __eq__(self, other):
+    return self
+
+  def __bool__(self):
+    raise TypeError('boolean value of NA is ambiguous')
+
 
 GOLD = [('a', 'c'), (), ('b',)]
 HOT = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
@@ -30,9 +41,18 @@ def test_lists_of_every_form_give_the_same_labels(given):
 
 
 @pytest.mark.parametrize(
-  'given', [*map(HOT.astype, (int, bool, float, 'O')), sparse.coo_array(HOT)]
+  'given',
+  [
+    *map(HOT.astype, (int, bool, float, 'O', str)),
+    HOT.astype(float).astype(str),
+    HOT.astype(bool).astype(str),
+    sparse.coo_array(HOT),
+    HOT.tolist(),
+    [[1, '0', True], (False, 0.0, 'false'), np.array([0, 1, 0])],
+  ],
 )
 def test_an_indicator_matrix_has_a_column_for_each_label(given):
+  """Zeros and ones in any spelling; lists with a value twice are no ids."""
   gold = labels_of(given, ['a', 'b', 'c'])
   assert gold.rows == GOLD
   assert [label.id for label in gold.labels] == ['a', 'b', 'c']
@@ -45,12 +65,22 @@ def test_an_indicator_matrix_has_a_column_for_each_label(given):
     (['b', 'a'], [('b',), ('a',)]),  # one label for each document
     (np.array([10, 9]), [('10',), ('9',)]),
     ([[3, '3x'], [np.int32(3)]], [('3', '3x'), ('3',)]),
+    # pandas has integers as floats if one is missing.
+    (Column(3.0, float('nan'), np.float32(7)), [('3',), (), ('7',)]),
+    ([None, 'a', NAType()], [(), ('a',), ()]),
+    ([[1.0, 2], []], [('1', '2'), ()]),
+    ([[0, 1], [1, 0]], [('0', '1'), ('0', '1')]),  # ids
   ],
 )
 def test_one_label_is_a_list_and_an_integer_stands_for_its_digits(
   given, wanted
 ):
   assert labels_of(given).rows == wanted
+
+
+def test_a_frame_of_texts_is_an_indicator_matrix():
+  gold = labels_of(Frame(a=['0', '1'], b=['1', 'True']))
+  assert gold.rows == [('b',), ('a', 'b')]
 
 
 def test_given_labels_keep_their_order_and_names():
@@ -71,7 +101,7 @@ def test_given_labels_keep_their_order_and_names():
     ([['a'], 'b'], None, r'labels\[1\] is one text, but labels\[0\] is'),
     (['a', ['b']], None, r'labels\[1\] is of type list, but labels\[0\]'),
     ([['a', None]], None, r'labels\[0\]\[1\] is None; a label must be'),
-    ([['a', 1.0]], None, r'labels\[0\]\[1\] is of type float'),
+    ([['a', 1.5]], None, r'labels\[0\]\[1\] is of type float'),
     ([[True]], None, r'labels\[0\]\[0\] is of type bool'),
     ([['a', '']], None, r'labels\[0\]\[1\] is empty'),
     ([['a', 'b ']], None, r"labels\[0\]\[1\] 'b ' has spaces around it"),
@@ -80,7 +110,9 @@ def test_given_labels_keep_their_order_and_names():
     ([['a']], ['a', 'a'], r"label_names\[1\]: 'a' occurs twice"),
     ([['a']], [], 'label_names is empty'),
     (HOT, ['a'], 'labels has 3 columns, but label_names has 1 labels'),
-    (HOT * 0.5, None, 'labels has other values than 0 and 1'),
+    (HOT * 0.5, None, 'other values than 0 and 1, such as 0.5 in row 0;'),
+    (Frame(a=[1, 0], b=[0, NAType()]), None, 'such as <.*NAType.* in row 1'),
+    ([[0, 1, 0], [1, 1]], None, r"labels\[0\]: the label '0' occurs twice"),
     (sparse.csr_array(HOT * 3), None, 'labels has other values than 0 and 1'),
     (np.array([['a', 'b']]), None, r'labels is an array of shape \(1, 2\)'),
     (np.zeros((2, 2, 2)), None, r'labels is an array of shape \(2, 2, 2\)'),

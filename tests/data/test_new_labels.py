@@ -59,6 +59,34 @@ def test_json_lines(read):
   assert read(text, 'x.jsonl.gz', zipped=True) == expected
 
 
+SKOS = """\
+@prefix : <http://www.w3.org/2004/02/skos/core#> .
+<http://x.org/1> a :Concept ; :prefLabel "fish"@en, "kala"@fi .
+<http://x.org/2> a :Concept ; :prefLabel "old"@en ;
+  <http://www.w3.org/2002/07/owl#deprecated> true .
+"""
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'expected'),
+  [
+    (
+      'new.csv',
+      'id,name,alt,parent\n7,fish,cod|hake,c\nn,Öl,,\n',
+      (Label('7', 'fish', ('cod', 'hake'), ('c',)), Label('n', 'Öl')),
+    ),
+    ('new.tsv', 'name\tdefinition\n fish\tswims\n',
+     (Label('fish', 'fish', description='swims'),)),
+    ('new.ttl', SKOS, (Label('http://x.org/1', 'fish'),)),
+    ('new.csv', 'fish, frozen\nsea\n',
+     (Label('fish, frozen', 'fish, frozen'), Label('sea', 'sea'))),
+  ],
+)  # fmt: skip
+def test_tables_and_skos(read, name, text, expected):
+  assert read(text, name) == expected
+  assert read(text, f'{name}.gz', zipped=True) == expected
+
+
 def test_what_a_run_wrote_is_read(tmp_path):
   SPACE.save(tmp_path / 'labels.jsonl')
   other = LabelSpace((Label('z', 'zed'),), np.zeros(1, np.int32), 1, 1)

@@ -70,6 +70,16 @@ def test_row_numbers_are_not_taken_for_shared_ids(form):
   assert not find_overlaps(corpus_of(train=train, dev=dev))
 
 
+@pytest.mark.parametrize('form', ['line-{}', 'sport/{}.txt', '法律/0_{}'])
+def test_numbers_of_lines_and_files_are_no_ids_of_the_user(form):
+  """Even if they are large, as those of rows with line breaks are."""
+  train = [(form.format(1 + 9 * i), f'train {i}') for i in range(30)]
+  test = [(form.format(1 + 9 * i), f'test {i}') for i in range(9)]
+  corpus = corpus_of(train=[*train, ('x', 'one')], test=[*test, ('x', 'two')])
+  (overlap,) = find_overlaps(corpus)
+  assert overlap.id_examples == ('x',)
+
+
 def test_large_numbers_are_ids_not_rows():
   train = [(str(9000 + i), f'train {i}') for i in range(30)]
   dev = [(str(9000 + i), f'dev {i}') for i in range(9)]

@@ -145,7 +145,7 @@ def test_rank_weights_that_do_not_fit(tmp_path, array, message):
     criteria(JudgeRequest(ks=(1, 5), rank_weights=str(path)))
 
 
-def test_descriptors_of_three_kinds_of_files(tmp_path):
+def test_descriptors_of_all_kinds_of_files(tmp_path):
   rows = {'id': 'a', 'name': 'air'}, {'id': 'b', 'name': 'b', 'parents': ['a']}
   concepts = {
     'a': {'label': 'air', 'alt_labels': [], 'parents': []},
@@ -156,6 +156,8 @@ def test_descriptors_of_three_kinds_of_files(tmp_path):
     'labels.jsonl': '\n'.join(map(json.dumps, rows)),
     'eurovoc_en.json': json.dumps(concepts),
     'taxonomy.txt': 'Root\ta\na\tb\n',
+    'taxonomy.tsv': 'Root\ta\na\tb\n',
+    'labels.tsv': 'id\tname\tparent\na\tair\t\nb\t\ta\n',
   }.items():
     (tmp_path / name).write_text(text)
     found[name] = read_described(tmp_path / name)

@@ -30,9 +30,10 @@ from xjax.models.trees.tree_model import (
   TreeTrain,
 )
 from xjax.run import fit as fit_module
-from xjax.run.auto import choose
+from xjax.run.auto import choose, stack_advice
 from xjax.run.fit import FitResult, fit
 from xjax.run.predict_file import predict_file
+from xjax.train.workdir import Workdir
 
 ROWS = make_rows(220, 12)
 
@@ -174,15 +175,52 @@ def test_other_tokens_cannot_resume_a_run(run, table):
     fit(config, run.workdir)
 
 
-def test_the_choice_is_told_in_two_lines(table, tmp_path, caplog, monkeypatch):
+def test_the_choice_and_a_stack_are_told(table, tmp_path, caplog, monkeypatch):
   caplog.set_level(logging.INFO, logger='absl')
   kill(monkeypatch, fit_module, 'prior_metrics')  # after the choice
   with pytest.raises(Preempted):
     fit(own_config(table), tmp_path / 'run')
   told = [r.message for r in caplog.records if r.message.startswith('auto:')]
-  assert len(told) == 2
   assert 'LinearModel' in told[0] and '176 training documents' in told[1]
+  (advice,) = told[2:]
+  flags = (
+    f'--config=own_best --config.data.dir={table} --workdir={tmp_path}/run'
+  )
+  assert 'rare or unseen' in advice and f'{flags}_best' in advice
+  assert 'about 1 minute on two cores' in advice
   assert f'{table}: guessed: --config.data.text=' in caplog.text
+
+
+def labels_of(names):
+  """Labels with ids l0, l1, ..., or with these names as ids."""
+  return Labels.of(
+    Label(
+      name.removeprefix('=') if name[0] == '=' else f'l{i}', name.strip('=')
+    )
+    for i, name in enumerate(names)
+  )
+
+
+@pytest.mark.parametrize(
+  ('n_train', 'counts', 'names', 'minutes'),
+  [
+    (4000, [60, 49], ['Fish', 'Birds'], '2 minutes'),
+    (45_000, [900, 0], ['=fishing rights', '=Vögel'], '26 minutes'),
+    (100, [9, 9], ['=漁業権', '魚'], '1 minute'),
+    (4000, [60, 50], ['Fish', 'Birds'], ''),  # none is rare
+    (4000, [60, 1], ['=T1059', '=http://x.org/y'], ''),  # codes
+    (99, [9, 9], ['Fish', 'Birds'], ''),  # too few documents
+    (200_000, [9, 9], ['Fish', 'Birds'], ''),  # hours
+  ],
+)
+def test_a_stack_is_named_for_rare_labels_with_names(
+  n_train, counts, names, minutes
+):
+  counts = np.array(counts, np.int32)
+  space = LabelSpace(labels_of(names), counts, n_train, len(names))
+  advice = [*stack_advice(choose(auto(), space), space, Workdir.at('runs/a'))]
+  assert len(advice) == bool(minutes)
+  assert all(f'about {minutes} on two' in line for line in advice)
 
 
 def test_features_may_need_a_tree():

@@ -5,7 +5,8 @@
 
 DIR is a file or folder of your own documents, in a format that the config
 own_linear reads. With --config, the corpus of another config is checked. The
-exit code is 1 if a run would refuse the corpus.
+checks are those of a run, of its model too. The exit code is 1 if a run would
+refuse the corpus.
 """
 
 import re
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> None:
 
   if arguments != ['check']:
     raise ConfigError(_USAGE)
-  text, accepted = check_data(_CONFIG.value.data, _CONFIG.value.seed)
+  text, accepted = check_data(_CONFIG.value)
   show(text)
   if not accepted:
     sys.exit(program.EXIT_USER_ERROR)

@@ -10,6 +10,7 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.texts import ODD_SPACES, known_name, plain_name
 from xjax.data.documents import SparseDocuments
+from xjax.data.files.cells import are_flags, as_flag, is_missing
 from xjax.data.files.json_lines import Fields, repeated
 from xjax.data.schema import Document, Label
 
@@ -72,13 +73,6 @@ def text_of(value: Any, where: str) -> str:
 def is_frame(values: Any) -> bool:
   """Returns whether a value looks like a DataFrame (pandas or Polars)."""
   return hasattr(values, 'columns') and hasattr(values, 'to_numpy')
-
-
-def is_missing(value: Any) -> bool:
-  """Returns whether a value is None, NaN or the missing value of pandas."""
-  if value is None or type(value).__name__ in ('NAType', 'NaTType'):
-    return True
-  return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def type_name(value: Any) -> str:
@@ -171,23 +165,29 @@ def labels_of(
 
   `labels` is a list, tuple, generator, array or Series, whose items are lists,
   tuples, sets or arrays of ids, or each a document's only id; or an indicator
-  matrix [N, L] of zeros and ones: an array, a sparse matrix or a DataFrame. An
-  integer id stands for its digits. `label_names` are all labels, or those of
-  the columns; by default, those that occur. Ids are names in their one form
-  (plain_name), unless they are ids of Labels or in `known_ids`. `name` is for
-  the DataError of a fault.
+  matrix [N, L] of zeros and ones, also as lists: an array, a sparse matrix or a
+  DataFrame. An integer id stands for its digits, and so does 3.0. Of single
+  ids, a missing one is a document without labels. `label_names` are all labels,
+  or those of the columns; by default, those that occur. Ids are names in their
+  one form (plain_name), unless they are ids of Labels or in `known_ids`. `name`
+  is for the DataError of a fault.
   """
   if is_frame(labels):
     if label_names is None:
       label_names = [str(column) for column in labels.columns]
     labels = labels.to_numpy()
   known = _known(label_names)
-  if getattr(labels, 'ndim', 1) == 2 and labels.dtype.kind in 'biufO':
+  if getattr(labels, 'ndim', 1) == 2 and (
+    labels.dtype.kind in 'biufO' or (flags_of(labels) < 2).all()
+  ):
     return _of_matrix(labels, known, name)
+  items = items_of(labels, name, _LABELS)
+  if _are_matrix(items):
+    return _of_matrix(np.array(items, object), known, name)
   index = {label.id: i for i, label in enumerate(known or ())}
   lists = [
     dict.fromkeys(known_name(id_, index or known_ids) for id_ in ids)
-    for ids in _id_lists(items_of(labels, name, _LABELS), name)
+    for ids in _id_lists(items, name)
   ]
   if known is None:
     return MemoryLabels([tuple(sorted(ids)) for ids in lists], None)
@@ -221,18 +221,21 @@ def _known(
 
 
 def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
-  single = bool(items) and not _is_list(items[0])
+  first = next((item for item in items if not is_missing(item)), [])
+  single = not is_list(first)
   lists = []
   for row, item in enumerate(items):
     where = f'{name}[{row}]'
+    if is_missing(item) and single:
+      lists.append(())
+      continue
     if is_missing(item):
       raise DataError(
         f'{where} is {type_name(item)}; use [] for a document without labels'
       )
-    if _is_list(item) == single:
+    if is_list(item) == single:
       raise DataError(
-        f'{where} is {type_name(item)}, but {name}[0] is '
-        f'{type_name(items[0])}; '
+        f'{where} is {type_name(item)}, but {name}[0] is {type_name(first)}; '
         'give a list of labels for every document, or one label for every '
         'document'
       )
@@ -244,12 +247,30 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
   return lists
 
 
-def _is_list(item: Any) -> bool:
+def _are_matrix(items: Sequence[Any]) -> bool:
+  """Returns whether lists are rows of zeros and ones, and cannot be labels."""
+  rows = all(isinstance(item, list | tuple | np.ndarray) for item in items)
+  return rows and len({*map(len, items)}) == 1 and are_flags(items)
+
+
+def flags_of(matrix: np.ndarray) -> np.ndarray:
+  """Returns 0 or 1 for each value, in any spelling; 2 for other values."""
+  if matrix.dtype.kind in 'biuf':
+    return np.where(np.isin(matrix, (0, 1)), matrix, 2).astype(np.int8)
+  numbers = {False: 0, True: 1, None: 2}
+  read = np.frompyfunc(lambda value: numbers[as_flag(value)], 1, 1)
+  return read(matrix).astype(np.int8)
+
+
+def is_list(item: Any) -> bool:
+  """Returns whether a value is a list, tuple, set or array of labels."""
   return isinstance(item, list | tuple | set | frozenset | np.ndarray)
 
 
 def _id_of(value: Any, where: str) -> str:
   """Returns a label id; an integer becomes its decimal digits."""
+  if isinstance(value, float | np.floating) and value.is_integer():
+    value = int(value)  # pandas has integers so if one is missing
   if isinstance(value, int | np.integer) and not isinstance(value, bool):
     return str(value)
   if not isinstance(value, str):
@@ -266,12 +287,17 @@ def _id_of(value: Any, where: str) -> str:
 def _of_matrix(
   matrix: Any, known: tuple[Label, ...] | None, name: str
 ) -> MemoryLabels:
-  if not sparse.issparse(matrix):  # 2 is refused below, like other values
-    matrix = np.where(np.isin(matrix, (0, 1)), matrix, 2).astype(np.int8)
-  gold = sparse.csr_array(matrix, copy=True)  # the caller's may be read-only
+  flags = matrix if sparse.issparse(matrix) else flags_of(matrix)
+  gold = sparse.csr_array(flags, copy=True)  # the caller's may be read-only
   gold.sum_duplicates()
-  if not np.isin(gold.data, (0, 1)).all():
-    raise DataError(f'{name} has other values than 0 and 1; {_LABELS}')
+  is_flag = np.isin(gold.data, (0, 1))
+  if not is_flag.all():
+    row, column = (axis[np.argmin(is_flag)] for axis in gold.tocoo().coords)
+    value = (gold if flags is matrix else matrix)[row, column]
+    raise DataError(
+      f'{name} has other values than 0 and 1, such as {value} in row {row}; '
+      + _LABELS
+    )
   n_labels = gold.shape[1]
   if known is None:
     known = tuple(Label(str(i), str(i)) for i in range(n_labels))

@@ -1,6 +1,6 @@
 """Makes label spaces: orders, holds out, leaves out and adds labels."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 import dataclasses
 import hashlib
 import os
@@ -15,10 +15,20 @@ from xjax.core.rng import host_generator
 from xjax.core.texts import Texts, known_name, plain_name
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults, plural
-from xjax.data.files.json_lines import numbered_lines, open_text, read_records
+from xjax.data.files.json_lines import (
+  Fields,
+  numbered_lines,
+  open_text,
+  read_records,
+)
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.label_files import read_ids
+from xjax.data.formats.label_files import (
+  is_retired,
+  is_table,
+  label_records,
+  read_ids,
+)
 from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
 
@@ -272,24 +282,21 @@ def read_new_labels(
 
   Every line of the file, plain or gzipped, is a name; or every line is a JSON
   object as in labels.jsonl, where only `name` is required, and is the default
-  id. A DataError tells of faulty lines, or as add_new_labels does.
+  id; or it is a table of labels or SKOS. A DataError tells of faulty lines, or
+  as add_new_labels does.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
   labels = []
-  with open_text(path) as file:
-    first = next((x for _, x in numbered_lines(file, path) if x.strip()), b'')
-    is_json = path.removesuffix('.gz').endswith('.jsonl') or _JSON.match(first)
-    file.seek(0)
-    plain = '' if is_json else 'name'
-    for _, fields in read_records(file, faults, path, plain):
-      name = fields.text('name')
-      if not fields.faults:
-        has_id = 'id' in fields
-        fields.row.setdefault('id', name.strip())
-        label = read_label(fields)
-        id_ = label.id if has_id else plain_name(label.id)
-        labels.append(dataclasses.replace(label, id=id_))
+  records = label_records if is_table(path) else _named_records
+  for _, fields in records(path, faults):
+    name = fields.text('name')
+    if not fields.faults and not is_retired(fields):
+      has_id = 'id' in fields
+      fields.row.setdefault('id', name.strip())
+      label = read_label(fields)
+      id_ = label.id if has_id else plain_name(label.id)
+      labels.append(dataclasses.replace(label, id=id_))
   if not labels:
     faults.add_empty(path, 'label', 0)
   faults.raise_or_log()
@@ -298,6 +305,14 @@ def read_new_labels(
   except DataError as error:
     raise DataError(f'{path}: {error}') from error
   return tuple(labels)
+
+
+def _named_records(path: str, faults: Faults) -> Iterator[tuple[int, Fields]]:
+  with open_text(path) as file:
+    first = next((x for _, x in numbered_lines(file, path) if x.strip()), b'')
+    is_json = path.removesuffix('.gz').endswith('.jsonl') or _JSON.match(first)
+    file.seek(0)
+    yield from read_records(file, faults, path, '' if is_json else 'name')
 
 
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import re
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.data.text.words import split_words
 
 _QUICK = 1_000_000  # so many names are compared in about a second
-_NUMBERED = 'line-'  # prefix of the id of a document without an id
+# Ids that are no ids of the user: of lines, and numbers of files in a folder.
+_NUMBERED = re.compile(r'line-\d+|.+/[\d_-]+(?:\.txt)?')
 _SHOWN = 3  # examples of each kind
 
 
@@ -89,7 +91,9 @@ def _compare(split: Split, other: Split) -> Overlap:
   shared = [
     id_
     for row, id_ in enumerate(other.ids)
-    if id_ in row_of and ours[row_of[id_]] != theirs[row]
+    if id_ in row_of
+    and ours[row_of[id_]] != theirs[row]
+    and not _NUMBERED.fullmatch(id_)
   ]
   if shared and _has_numbers(split.ids) and _has_numbers(other.ids):
     shared = []
@@ -105,13 +109,12 @@ def _compare(split: Split, other: Split) -> Overlap:
 
 
 def _has_numbers(ids: Sequence[str]) -> bool:
-  """Returns whether the ids look like row or line numbers of a split."""
-  # Numbers, perhaps after `line-`, up to twice the number of documents.
+  """Returns whether the ids look like row numbers of a split."""
+  # Numbers up to twice the number of documents.
   largest = 2 * len(ids)
-  numbers = [id_.removeprefix(_NUMBERED) for id_ in ids]
   return all(
     n.isdecimal() and len(n) <= len(str(largest)) and int(n) <= largest
-    for n in numbers
+    for n in ids
   )
 
 

@@ -14,6 +14,7 @@ from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.types import MOST_RANKS, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.label_files import (
+  is_table,
   read_concepts,
   read_descriptors,
   read_taxonomy,
@@ -201,11 +202,11 @@ def _hierarchy(ids: Sequence[str], described: Mapping[str, Label]) -> Hierarchy:
 
 
 def read_described(path: pathlib.Path) -> dict[str, Label]:
-  """Reads descriptors from labels.jsonl, EuroVoc's .json, or a taxonomy."""
+  """Reads descriptors (read_descriptors), EuroVoc's .json, or a taxonomy."""
   faults = Faults(on_error=None)
   if path.suffixes[-1:] == ['.json']:
     labels = read_concepts(path, faults)
-  elif '.jsonl' in path.suffixes:
+  elif '.jsonl' in path.suffixes or is_table(path):
     labels = read_descriptors(path, faults)
   else:
     labels = read_taxonomy(path, faults)

@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import itertools
 import pathlib
 
 import numpy as np
@@ -13,11 +14,12 @@ from xjax.core.progress import Progress, progress
 from xjax.core.ranking import Lists, Query
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.files.faults import plural
+from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Split
-from xjax.data.text.tfidf import Tfidf
+from xjax.data.text.tfidf import Tfidf, frequent_ngrams
 from xjax.data.text.words import TextFeatures, WordPlace, WordShares
 from xjax.data.tokens_config import (
   GivenFeaturesConfig,
@@ -35,6 +37,7 @@ GIVE_ENCODER = (
 )
 # Files of features of texts, which do not depend on labels.
 FEATURE_FILES = 'features/tfidf.npz', 'features/text_vectors.npz'
+_FIRST = 100  # training documents that mostly show that TF-IDF has n-grams
 _CHUNK = 512  # documents whose features are computed at a time
 
 
@@ -84,7 +87,7 @@ class FeaturesModel(Model, abstract=True):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     super().check(corpus, run)
-    check_features(run)
+    check_features(corpus, run)
     check_train_labels(corpus)
 
 
@@ -307,12 +310,21 @@ def features_file(run: Run) -> pathlib.Path:
   return run.folder.tfidf
 
 
-def check_features(run: Run) -> None:
+def check_features(corpus: Corpus, run: Run) -> None:
   """Raises a ConfigError or DataError if features cannot be computed."""
   tokens = run.config.data.tokens
-  if not isinstance(tokens, TextVectorsConfig) or features_file(run).exists():
+  if tokens.sparse or features_file(run).exists():
     return
-  if tokens.folder:
+  if isinstance(tokens, TfidfConfig):
+    documents = corpus.splits[TRAIN].documents
+    first = [
+      document.text() for document in itertools.islice(documents, _FIRST)
+    ]
+    # An n-gram of the first texts is usable in all, unless there may be too
+    # many of it. So seldom all texts are read twice.
+    if tokens.max_share < 1 or not frequent_ngrams(first, tokens):
+      Tfidf.fit(DocumentTexts(documents), tokens)
+  elif tokens.folder:
     from xjax.models.text_vectors import check_folder  # loads JAX
 
     check_folder(tokens)

@@ -57,24 +57,13 @@ def fit(
     UserError: a loss in training is not finite, or the memory is full.
     Preempted: SIGTERM or Ctrl-C came; another call resumes the run.
   """
-  check_config(config)
   folder = Workdir.at(workdir)
   with Preemption() as preemption, folder.locked():
-    config = dataclasses.replace(config, data=config.data.with_guesses())
-    config, corpus = resolve(config, folder)
-    _check_profile(profile, config.train.steps)
-    model, run = config.model, Run(config, folder, preemption, profile)
     # All checks come before the first write, so that a wrong config leaves no
     # files.
-    check_resumable(config, folder)
-    if model.has_steps:
-      make_mesh(config.mesh)  # refuses a mesh before a large corpus is read
-    if corpus is None:
-      leave_out = config.eval.leave_out
-      corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
-    corpus.split(TRAIN)  # refuses a corpus without it
-    prior = prior_metrics(corpus, config.eval)
-    model.check(corpus, run)
+    run, corpus = read_for_run(Run(config, folder, preemption, profile))
+    config, model = run.config, run.config.model
+    prior = check_corpus(run, corpus)
     run.begin(corpus)
     with RunClock(folder) as clock:
       model.fit(corpus, run)
@@ -102,6 +91,36 @@ def fit(
       corpus=corpus,
       calibration=saved_calibration(folder, method, best, kind)[0],
     )
+
+
+def read_for_run(run: Run, log: bool = True) -> tuple[Run, Corpus]:
+  """Reads the corpus of a run, and completes its config; writes nothing.
+
+  An error says that the run, new or resumed, cannot have this config or corpus.
+  """
+  config, folder = run.config, run.folder
+  check_config(config)
+  config = dataclasses.replace(config, data=config.data.with_guesses())
+  config, corpus = resolve(config, folder, log)
+  _check_profile(run.profile, config.train.steps)
+  check_resumable(config, folder)
+  if config.model.has_steps:
+    make_mesh(config.mesh)  # refuses a mesh before a large corpus is read
+  if corpus is None:
+    leave_out = config.eval.leave_out
+    corpus = load_corpus(config.data, config.seed, leave_out=leave_out, log=log)
+  corpus.split(TRAIN)  # refuses a corpus without it
+  return dataclasses.replace(run, config=config), corpus
+
+
+def check_corpus(run: Run, corpus: Corpus) -> dict[str, Metrics]:
+  """Raises an error if the model of a run cannot learn from its corpus.
+
+  Returns the metrics of the popularity prior by split.
+  """
+  prior = prior_metrics(corpus, run.config.eval)
+  run.config.model.check(corpus, run)
+  return prior
 
 
 def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:

@@ -1,37 +1,14 @@
-"""Columns and separators are guessed only where they are plain."""
+"""Columns and labels in cells are guessed only where they are plain."""
 
 import pytest
 
+from tests.fixtures.error_text import error_text
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.columns import (
   Columns,
   choose_columns,
-  guess_separator,
   read_row,
 )
-
-
-@pytest.mark.parametrize(
-  ('cells', 'separator'),
-  [
-    (['a;b', 'a;c', 'b'], ';'),
-    (['x|y', 'y|x|z', 'z'], '|'),
-    # One label with a separator in it may be frequent.
-    (['R&D; ops'] * 3 + ['sales'], 'none'),
-    (['x|y'] * 3, 'none'),
-    (['grain,oil', 'oil,wheat', 'grain', 'wheat,oil'], ','),
-    # The parts of these labels are in no other cell.
-    (['Health, Fitness', 'Arts, Music', 'Law', 'Law', 'Arts, Music'], 'none'),
-    (['["a", "b"]', '[]'], 'list'),
-    (["['a', 'b']"], 'list'),
-    (['[a]', 'b'], 'none'),
-    (['one', 'two', ''], 'none'),
-    ([['a'], None, 3], 'none'),
-    ([], 'none'),
-  ],
-)
-def test_the_separator_is_guessed(cells, separator):
-  assert guess_separator(cells) == separator
 
 
 def test_usual_names_are_guessed_in_any_case():
@@ -83,6 +60,87 @@ def test_a_cell_that_is_no_list_is_a_fault():
   assert document.labels == ('a', "b'c")
 
 
-def test_nothing_in_a_cell_is_run():
-  cell = "[__import__('os').getcwd()]"
-  assert guess_separator([cell]) == 'none'
+TOXIC = ['id', 'comment_text', 'toxic', 'a, b', 'question']
+
+
+@pytest.mark.parametrize('one', ['1', True, 1.0, 'TRUE', '1.0'])
+def test_a_column_of_zeros_and_ones_is_a_label(one):
+  """As in Kaggle's toxic comments; an empty cell is 0."""
+  rows = [dict(zip(TOXIC, ['x', 'y', one, '0', one])), dict.fromkeys(TOXIC, '')]
+  columns = choose_columns(Columns(()), TOXIC, rows, 'x')
+  assert columns.text == ('comment_text',)
+  assert columns.labels == 'toxic,"a, b",question'
+  assert read(columns, rows[0])[0].labels == ('toxic', 'question')
+  wanted = Columns((), columns.labels)
+  again = choose_columns(wanted, TOXIC, [], 'x', need_labels=False)
+  assert again.flags == columns.flags
+  # New documents may have no labels, or no columns of labels.
+  row = {'comment_text': 'y'}
+  assert read(again, row, need_labels=False)[0].labels is None
+  names = list(row)
+  bare = choose_columns(wanted, names, [row], 'x', need_labels=False)
+  assert (bare.labels, bare.flags) == ('', ())
+  assert read(columns, {**rows[0], 'toxic': -1})[1] == [
+    'toxic is -1, not 0 or 1'
+  ]
+
+
+def test_zeros_and_ones_beside_other_columns_may_be_no_labels():
+  names = ['text', 'mood', 'is_reply', 'verified']
+  rows = [dict(zip(names, ['x', 'sad', '0', '1']))]
+  message = error_text(choose_columns, Columns(()), names, rows, 'x')
+  assert 'Columns with only 0 and 1 are is_reply,verified' in message
+  wanted = Columns((), 'verified,is_reply')
+  columns = choose_columns(wanted, names, rows, 'x')
+  assert read(columns, {**rows[0], 'text': 'x'})[0].labels == ('verified',)
+  message = error_text(
+    choose_columns, Columns((), 'verified,a'), names, rows, 'x'
+  )
+  assert "no column 'a' (data.labels)" in message
+
+
+def labels_in(cells, separator=''):
+  rows = [{'text': 'x', 'tags': cell} for cell in cells]
+  wanted = Columns((), separator=separator)
+  columns = choose_columns(wanted, ['text', 'tags'], rows, 'x')
+  return [read(columns, row)[0].labels for row in rows]
+
+
+@pytest.mark.parametrize(
+  ('cells', 'wanted'),
+  [
+    (['1.0', '', 'nan', '2.0'], [('1',), (), (), ('2',)]),
+    (['1.0;-7.0', '<NA>', '1.0;-7.0'], [('1', '-7'), (), ('1', '-7')]),
+    ([3.0, float('nan'), None], [('3',), (), ()]),
+    ([[1.0, None], [2.0, float('nan')]], [('1',), ('2',)]),
+    (['[1.0, nan]', '[]'], [('1',), ()]),
+    (['2.0', '2.1', '3.0'], [('2.0',), ('2.1',), ('3.0',)]),  # versions
+  ],
+)
+def test_integers_of_a_column_with_missing_cells(cells, wanted):
+  assert labels_in(cells, separator=';' * (';' in str(cells[0]))) == wanted
+
+
+def test_labels_that_numpy_left_out_are_a_fault():
+  cell = "['a' 'b' ...\n 'z']"
+  assert (
+    'stands for labels that are lost'
+    in read(Columns(('t',), 'tags', 'list'), {'t': 'x', 'tags': cell})[1][0]
+  )
+
+
+@pytest.mark.parametrize('separator', [', ', '、', ' ', '/'])
+def test_a_separator_that_is_not_clear_is_one_error(separator):
+  names = [f'{chr(97 + i % 26)}x{chr(97 + i // 26)}' for i in range(600)]
+  cells = [separator.join(names[i : i + 3]) for i in range(0, 600, 3)]
+  message = error_text(labels_in, cells)
+  assert 'column tags: the first 200 cells have 200 different' in message
+  assert f'such as {cells[0]!a}' in message
+  assert '--config.data.label_separator=' in message
+  assert labels_in(cells, separator='none')[0] == (cells[0],)
+  assert len(labels_in(cells, separator=separator)[0]) > 2
+
+
+def test_cells_that_are_kept_whole_are_said(logged):
+  labels_in(['R&D; ops', 'sales', 'R&D; ops'])
+  assert "3 cells have 2 different texts, such as 'R&D; ops'" in logged.text

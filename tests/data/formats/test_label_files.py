@@ -1,15 +1,19 @@
 """Files about labels: descriptors, taxonomies, names of columns."""
 
+import dataclasses
 import gzip
 import tracemalloc
 
 import hypothesis
 from hypothesis import strategies as st
+import pyarrow as pa
+from pyarrow import parquet
 import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.data.files.faults import Faults
 from xjax.data.formats.label_files import (
+  is_table,
   read_columns,
   read_descriptors,
   read_taxonomy,
@@ -17,7 +21,6 @@ from xjax.data.formats.label_files import (
 from xjax.data.schema import Label
 
 READERS = {
-  'labels.jsonl': read_descriptors,
   'taxonomy': read_taxonomy,
   'Y.txt': lambda path, faults: read_columns(path, faults, plain=True),
   'lbl.json': read_columns,
@@ -26,7 +29,8 @@ READERS = {
 
 def read(path):
   faults = Faults()
-  labels = READERS[path.name.removesuffix('.gz')](path, faults)
+  name = path.name.removesuffix('.gz')
+  labels = READERS.get(name, read_descriptors)(path, faults)
   faults.raise_or_log()
   return labels
 
@@ -41,6 +45,91 @@ def test_descriptors_have_all_fields(tmp_path):
     Label('b', 'B', ('bee',), ('a',), 'letter'),
     Label('a', 'a'),
   ]
+
+
+ANIMAL = Label('2', 'animal')
+FISH = Label('1', 'fish', ('fishes', 'Pisces, plural'), ('2',), 'swims; eats')
+IRIS = {'1': 'http://x.org/1', '2': 'http://x.org/2'}
+
+
+def as_iri(label):
+  parents = tuple(IRIS[parent] for parent in label.parents)
+  return dataclasses.replace(label, id=IRIS[label.id], parents=parents)
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'labels'),
+  [
+    (
+      'labels.csv',
+      'id,name,alt,parents,description\n'
+      '1,fish,"fishes|Pisces, plural",2,swims; eats\n2,animal,,,\n',
+      [FISH, ANIMAL],
+    ),
+    (
+      'labels.tsv',
+      'uri\tskos:prefLabel@fi\tskos:prefLabel@en\taltLabel\tbroader\t'
+      'definition\n<http://x.org/1>\tkala\tfish\tfishes;Pisces, plural\t'
+      '<http://x.org/2>\tswims; eats\n<http://x.org/2>\teläin\tanimal\t\t\t\n',
+      [as_iri(FISH), as_iri(ANIMAL)],
+    ),
+    (  # parents by name, lists in cells
+      'labels.csv',
+      'code;Pref Label;synonyms;Parent\n'
+      '1;魚;"[""a"", ""b;c""]";動物\n2;動物;;\n',
+      [Label('1', '魚', ('a', 'b;c'), ('2',)), Label('2', '動物')],
+    ),
+    (  # Annif's vocabularies
+      'labels.tsv',
+      '<http://x.org/2>\tanimal\n<http://x.org/1>\tfish\n',
+      [as_iri(ANIMAL), Label('http://x.org/1', 'fish')],
+    ),
+    (
+      'labels.csv',
+      'uri,label_fi,label_en,notation\nhttp://x.org/2,eläin,animal,590\n',
+      [as_iri(ANIMAL)],
+    ),
+    ('labels.csv', 'label,title\n2,animal\n', [ANIMAL]),
+    ('labels.csv', 'code,libellé\n2,animal\n', [ANIMAL]),
+    ('labels.csv', 'label\nfish\n', [Label('fish', 'fish')]),
+    (
+      'labels.tsv',
+      'id\tparents\na\thttp://x.org/1 http://x.org/2\n'
+      'http://x.org/1\t\nhttp://x.org/2\t\n',
+      [Label('a', 'a', parents=tuple(IRIS.values()))]
+      + [Label(id_, id_) for id_ in IRIS.values()],
+    ),
+    (  # a parent whose id has a comma, and two parents
+      'labels.csv',
+      'id,parents\na,"b, c"\n"b, c",\nd,"a,e"\ne,\n',
+      [
+        Label('a', 'a', parents=('b, c',)),
+        Label('b, c', 'b, c'),
+        Label('d', 'd', parents=('a', 'e')),
+        Label('e', 'e'),
+      ],
+    ),
+  ],
+)
+def test_tables_of_labels(tmp_path, name, text, labels):
+  path = tmp_path / name
+  path.write_text(text)
+  assert is_table(path) and list(read(path).values()) == labels
+
+
+def test_a_table_of_labels_may_be_parquet(tmp_path):
+  columns = {'id': [1.0, 2.0], 'name': ['fish', 'animal']}
+  columns |= {'alt': [['fishes', 'Pisces, plural'], None]}
+  columns |= {'parent': [2.0, None], 'scope note': ['swims; eats', None]}
+  path = tmp_path / 'labels.parquet'
+  parquet.write_table(pa.table(columns), path)
+  assert list(read(path).values()) == [FISH, ANIMAL]
+
+
+def test_plain_names_are_no_table(tmp_path):
+  path = tmp_path / 'names.csv'
+  path.write_text('fish, frozen\nbirds, dead\n')
+  assert not is_table(path) and not is_table(tmp_path / 'names.txt')
 
 
 def test_labels_of_a_taxonomy_are_in_order(tmp_path):
@@ -75,6 +164,20 @@ OWN = 'is its own ancestor, through its parent'
       '{"id": "a", "parents": ["a"]}\n',
       f"1: label 'a' {OWN} 'a'",
     ),
+    ('labels.csv', 'id,name\n1,a\n1,b\n', "3: duplicate label '1'"),
+    ('labels.csv', 'id,name\n1,a\n,b\n', '3: id is empty'),
+    (
+      'labels.tsv',
+      'id\tbroader\n1\t2\n',
+      "2: label '1' has the unknown parent '2'",
+    ),
+    (
+      'labels.csv',
+      'id,name,parent\n1,a,b\n2,b,\n3,b,\n',
+      "2: label '1' has the unknown parent, the name of several labels, 'b'",
+    ),
+    ('labels.csv', 'id,parent\n1,2\n2,1\n', f"3: label '2' {OWN} '1'"),
+    ('labels.csv', 'foo,bar,x\n1,2,3\n', ' cannot tell which column holds'),
     ('taxonomy', '', ' no label in it'),
     ('taxonomy', 'Root\n', ' no label in it'),
     ('taxonomy', 'a\tb\n', f' {ROOT}'),

@@ -35,6 +35,11 @@ def test_every_form(tmp_path):
   path = tmp_path / 'labels.jsonl'
   space.save(path)
   assert read_label_order(path).labels == ('b', 'a')
+  path = tmp_path / 'labels.csv'
+  path.write_text('id,name\nlaw,Law\nsea,Sea\n')
+  assert read_label_order(path).labels == ('law', 'sea')
+  path.write_text('law\nsea\n')  # without a header that names a column
+  assert read_label_order(path).labels == ('law', 'sea')
 
 
 def test_columns_are_named():

@@ -2,17 +2,30 @@
 
 import re
 
+import pytest
+
 from tests.fixtures.vector_files import json_lines
+from xjax.configs.own_documents import auto, own_best, own_linear
+from xjax.core.errors import UserError
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.tokens_config import GivenFeaturesConfig
+from xjax.data.tokens_config import GivenFeaturesConfig, TfidfConfig
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.trees.tree_model import LinearModel, LinearTrain
 from xjax.report.terminal.data_check import check_data
+from xjax.run.fit import fit
+from xjax.train.train_config import NoTrain
 
 
 def write(folder, name, *documents):
   json_lines(folder / f'{name}.jsonl', documents)
-  return JsonlData(dir=str(folder))
+  return JsonlData(dir=str(folder), tokens=TfidfConfig(min_count=1))
+
+
+def check(data):
+  return check_data(Config(data=data, model=LinearModel(), train=LinearTrain()))
 
 
 def document(id_, text, *labels):
@@ -28,7 +41,9 @@ def rows_of(text, first):
 
 
 def test_a_sound_corpus_is_accepted_without_a_duplicate():
-  text, would_run = check_data(SyntheticData(n_train=90, n_dev=9, n_test=9))
+  text, would_run = check(
+    SyntheticData(n_train=90, n_dev=9, n_test=9, tokens=TfidfConfig())
+  )
   assert would_run and text.endswith('A run would accept these data.')
   assert 'no text is in two splits, or twice in one split' in text
   assert max(map(len, text.splitlines())) <= 80 and text.isascii()
@@ -46,7 +61,7 @@ def test_counts_of_a_small_corpus(tmp_path):
     document('v', 'not so short'),
   )
   data = write(tmp_path, 'dev', document('d', 'one two three', 'new', 'rare'))
-  text, would_run = check_data(data)
+  text, would_run = check(data)
   assert would_run
   splits = rows_of(text, 'split')
   assert splits['train'] == ['12', '1', '1.00', '2', '18', '18', '18', '0', '1']
@@ -72,7 +87,7 @@ def test_warnings_say_what_to_do(tmp_path):
     document('t3', 'other', 'x'),
   )
   data = write(tmp_path, 'test', document('t3', 'a text', 'x'))
-  text, would_run = check_data(data)
+  text, would_run = check(data)
   told = ' '.join(text.split())
   assert would_run
   assert "same text as a document of train, such as 't3' and 't1'" in told
@@ -91,20 +106,22 @@ def test_faults_are_listed_and_refused(tmp_path):
     document('t1', 'b text', 'b'),
     {'id': 't3', 'text': 'c'},
   )
-  text, would_run = check_data(data)
+  text, would_run = check(data)
   assert not would_run and text.endswith('A run would refuse these data.')
   assert "train.jsonl:2: duplicate id 't1'" in text
   assert 'train.jsonl:3: no field' in text and '2 faults in all' in text
 
 
 def test_data_that_cannot_be_read_or_learned_from_are_refused(tmp_path):
-  text, would_run = check_data(JsonlData(dir=str(tmp_path / 'absent')))
+  text, would_run = check(
+    JsonlData(dir=str(tmp_path / 'absent'), tokens=TfidfConfig())
+  )
   assert not would_run and 'absent' in text
   data = write(tmp_path, 'dev', document('d', 'a text', 'a'))
-  text, would_run = check_data(data)
+  text, would_run = check(data)
   assert not would_run and "no split 'train'; it has: dev" in text
   write(tmp_path, 'train', document('t', 'b text'))
-  text, would_run = check_data(data)
+  text, would_run = check(data)
   assert not would_run and 'nothing to learn' in text
   assert rows_of(text, 'split')['train'][:2] == ['1', '1']
 
@@ -113,8 +130,65 @@ def test_files_of_features_have_no_words(tmp_path):
   (tmp_path / 'train.txt').write_text('2 3 2\n0,1 0:1 2:1\n1 1:1\n')
   (tmp_path / 'test.txt').write_text('1 3 2\n0 0:1 2:1\n')
   data = XcFeaturesData(dir=str(tmp_path), tokens=GivenFeaturesConfig())
-  text, would_run = check_data(data)
+  text, would_run = check(data)
   assert would_run and 'words' not in text and 'two splits' not in text
   splits = rows_of(text, 'split')
   assert splits['train'] == ['2', '0', '1.50', '2', '2', '2', '2', '0']
   assert rows_of(text, 'features')['2-3'][:2] == ['2', '67%']
+
+
+def chinese(i):
+  return ''.join(chr(0x4E00 + (i * 97 + j * 31) % 2000) for j in range(9))
+
+
+def numbered(i):
+  return f'word word{i % 4} only{i}'
+
+
+def own_names() -> Config:
+  config = own_linear('large')
+  config.data.tokens = ExactMatchModel.reads[0]()
+  config.model, config.train = ExactMatchModel(), NoTrain()
+  return config
+
+
+def one_fold():
+  config = own_best()
+  config.model.folds = 30
+  return config
+
+
+@pytest.mark.parametrize(
+  ('config', 'text', 'label', 'message'),
+  [
+    (lambda: own_linear('large'), chinese, 'abcd', 'no usable n-gram'),
+    (auto, lambda i: f'{i % 9} {i % 7}', 'abcd', 'no usable n-gram'),
+    (own_best, lambda i: f'only{i}', 'abcd', 'no usable n-gram'),
+    (own_best, numbered, 'a', 'every label that the proposers may list is'),
+    (own_best, numbered, 'a' + 50 * ' ', 'too few documents have labels'),
+    (one_fold, numbered, 'abcd', 'config.model.folds=30: must be at most'),
+    (own_names, numbered, '1234', 'contains a letter'),
+    (own_best, numbered, 'abcd', ''),
+    (auto, numbered, 'a', ''),
+  ],
+)
+def test_a_run_refuses_what_the_check_refuses(
+  tmp_path, config, text, label, message
+):
+  rows = [
+    document(f'd{i}', text(i), *label[i % len(label)].split())
+    for i in range(48)
+  ]
+  for name in ('train', 'dev', 'test'):
+    write(tmp_path, name, *rows)
+  config = config()
+  config.data.dir = str(tmp_path)
+  told, would_run = check_data(config)
+  assert would_run == (not message) and message in told
+  if message:
+    assert rows_of(told, 'split')['train'][0] == '48'
+    with pytest.raises(UserError, match=re.escape(message)):
+      fit(config, tmp_path / 'run')
+    assert not (tmp_path / 'run').exists()
+  else:
+    fit(config, tmp_path / 'run')

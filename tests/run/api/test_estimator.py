@@ -83,6 +83,55 @@ def test_one_class_for_each_document(texts, hot):
   assert model.classes_.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize('first', [0, 'l'])
+def test_lists_of_ids_are_labels(texts, lists, hot, first):
+  """Of texts or integers, as xjax.fit takes them."""
+  rows = [
+    [type(first)(x.strip('l')) if first == 0 else x for x in ids]
+    for ids in lists
+  ]
+  model = xjax.XMCClassifier().fit(texts, rows)
+  assert list(model.classes_) == ([*range(6)] if first == 0 else LABELS)
+  assert [*map(set, model.predict(texts))] == [*map(set, rows)]
+  assert model.predict_proba(texts).shape == hot.shape
+
+
+def test_lists_of_zeros_and_ones_are_a_matrix(texts, hot):
+  """Also if none has a value twice; lists of one class are a column."""
+  y = np.stack([hot[:, 0], 1 - hot[:, 0]], 1)
+  model = xjax.XMCClassifier().fit(texts, y.tolist())
+  np.testing.assert_array_equal(model.predict(texts), y)
+  with pytest.warns(DataConversionWarning):
+    model.fit(texts, [['ab'[i]] for i in hot[:, 0]])
+  assert model.classes_.tolist() == ['a', 'b']
+
+
+@pytest.mark.parametrize('kind', [object, str])
+def test_integers_and_indicators_as_pandas_has_them(texts, hot, kind):
+  """Columns of its nullable types become arrays of objects."""
+  model = xjax.XMCClassifier().fit(texts, hot.astype(kind))
+  np.testing.assert_array_equal(model.predict(texts), hot)
+  if kind is object:
+    model = clone(model).fit(texts, hot[:, 0].astype(kind))
+    assert model.classes_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match='y contains NaN'):
+      model.fit(texts[:3], ['a', 'b', None])
+
+
+@pytest.mark.parametrize(
+  'form', [np.asarray, sparse.csr_array, np.ndarray.tolist]
+)
+def test_labels_that_no_document_has_are_never_assigned(texts, hot, form):
+  with pytest.warns(UserWarning, match='y has no label'):
+    model = xjax.XMCClassifier().fit(texts, form(0 * hot))
+  model = pickle.loads(pickle.dumps(model))
+  for scores in model.predict(texts), model.predict_proba(texts):
+    assert scores.shape == hot.shape and not scores.sum()
+  assert (model.decision_function(texts) < 0).all()
+  model.fit(texts, hot * [1, 1, 1, 1, 1, 0])
+  np.testing.assert_array_equal(model.predict(texts), hot * [1, 1, 1, 1, 1, 0])
+
+
 def test_a_label_is_assigned_if_its_decision_is_above_0(fitted, texts):
   decision = fitted.decision_function(texts)
   assert decision.shape == (len(texts), len(LABELS))

@@ -161,7 +161,7 @@ def test_lists_of_integers_are_labels(train):
   ids = {str(number) for row in numbers for number in row}
   assert {label.id for label in model.labels} == ids
   with pytest.raises(DataError, match=r'labels\[0\]\[0\] is of type float'):
-    xjax.fit(texts, [[1.0]] * len(texts), verbose=False)
+    xjax.fit(texts, [[1.5]] * len(texts), verbose=False)
 
 
 def test_the_log_of_fit_is_shown_only_if_wanted(train, capfd):

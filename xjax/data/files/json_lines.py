@@ -312,8 +312,9 @@ class Fields:
 
   def as_id(self, value: Any, name: str) -> str:
     """Returns an id, or adds a fault and returns ''; integers are ids, too."""
-    if type(value) is int:
-      return str(value)
+    # pandas has integers as 1.0 if a cell of their column is missing.
+    if type(value) is int or type(value) is float and value.is_integer():
+      return str(int(value))
     if not isinstance(value, str):
       kind = _json_type(value)
       self.faults.append(f'{name} is {kind}, not text or an integer')

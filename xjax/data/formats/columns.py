@@ -1,45 +1,49 @@
 """Chooses the columns of text and labels, and reads documents from rows."""
 
-import ast
-import collections
 from collections.abc import Iterable, Mapping, Sequence
+import csv
 import dataclasses
-import json
+import io
+import re
 from typing import Any
-import warnings
+
+from absl import logging
 
 from xjax.core.errors import DataError
 from xjax.core.texts import plain_name
+from xjax.data.files.cells import (
+  LIST,
+  NO_SEPARATOR,
+  are_flags,
+  as_flag,
+  divisible,
+  guess_separator,
+  is_empty,
+  is_missing,
+  parse_list,
+  split_cell,
+)
 from xjax.data.files.json_lines import Fields
+from xjax.data.files.split_names import SPLIT_COLUMNS
+from xjax.data.formats.data_config import read_document
 from xjax.data.schema import Document
 
 _TEXTS = frozenset(
   'title headline heading subject summary abstract description text body '
   'content contents document article sentence message review comment question '
-  'full_text fulltext'.split()
+  'full_text fulltext comment_text'.split()
 )
-# The first two names are certain; of the others, a table may have only one.
-_CERTAIN = ('labels', 'label')
+# The first names are certain; of the others, a table may have only one.
+_CERTAIN = ('labels', 'label', 'subject_uris')
 _LABELS = (
   'tags tag topics topic categories category classes class keywords keyword '
   'subjects genres genre codes'
 ).split()
 _IDS = ('id', 'doc_id', 'document_id')
-_SPLITS = ('split', 'fold', 'set')
-SPLIT_NAMES = {
-  'train': 'train',
-  'training': 'train',
-  'dev': 'dev',
-  'val': 'dev',
-  'valid': 'dev',
-  'validation': 'dev',
-  'test': 'test',
-  'testing': 'test',
-}
-NO_SEPARATOR = 'none'  # a cell has one label
-LIST = 'list'  # a cell has a list in brackets
-_SEPARATORS = ';|,'
+# pandas writes integers so if a cell of their column is missing.
+_WHOLE = re.compile(r'(-?\d+)\.0+')
 _SHOWN = 30  # names of columns in a message
+_SHOWN_CELL = 60  # characters of a cell in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +51,15 @@ class Columns:
   """Says what the columns of a table hold."""
 
   text: tuple[str, ...]  # columns of text, which become zones
-  labels: str = ''  # '' if the table has none
+  # The column of labels, or columns with 0 or 1 as a row of CSV; '' if the
+  # table has none.
+  labels: str = ''
   separator: str = NO_SEPARATOR  # of the labels in a cell, or LIST
   id: str = ''  # '' if the table has none
-  split: str = ''  # '' if the table has none
+  flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
+  whole: bool = False  # labels are integers, written as 1.0
+  indicators: bool = False  # lists have 0 or 1 for each label
+  names: tuple[str, ...] = ()  # of the labels that `indicators` are about
 
 
 def choose_columns(
@@ -63,24 +72,26 @@ def choose_columns(
   """Returns the columns of a table; those that are not wanted are guessed.
 
   The separator is guessed from the first `rows`. A DataError lists the columns
-  if one does not exist, or cannot be guessed.
+  if one does not exist, or cannot be guessed, or says why labels in a cell
+  cannot be told apart.
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
+  labels, flags, hint = _label_columns(wanted, names, rows, need_labels)
   for field, chosen in (
     ('text', wanted.text),
-    ('labels', [wanted.labels] if wanted.labels and need_labels else ()),
-    ('id', [wanted.id] if wanted.id and need_labels else ()),
+    ('labels', flags or [wanted.labels] if wanted.labels else ()),
+    ('id', [wanted.id] if wanted.id else ()),
   ):
     for name in chosen:
-      if name not in names:
+      if name not in names and (need_labels or field == 'text'):
         raise DataError(
           f'{where}: there is no column {name!a} (data.{field}){has}'
         )
-  labels = wanted.labels if wanted.labels in names else ''
-  labels = labels or ('' if wanted.labels else _usual_labels(names))
   text = wanted.text or tuple(
-    name for name in names if name.lower() in _TEXTS and name != labels
+    name
+    for name in names
+    if name.lower() in _TEXTS and name not in (labels, *flags)
   )
   if not text or need_labels and not labels:
     missing = ' and '.join(
@@ -89,17 +100,105 @@ def choose_columns(
       if not known
     )
     raise DataError(
-      f'{where}: cannot tell which columns hold {missing}{has}. Name them: '
-      '--config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN'
+      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name '
+      'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
+      '(or COLUMN,COLUMN,... with 0 or 1 each)'
     )
-  cells = [row.get(labels) for row in rows] if labels else []
+  cells = [row.get(labels) for row in rows] if labels and not flags else []
+  separator = wanted.separator or guess_separator(cells)
+  if not separator or not wanted.separator and separator == NO_SEPARATOR:
+    _tell_unsure(cells, f'{where}: column {labels}', not separator)
+  separator = separator or NO_SEPARATOR
+  lists = [_values(cell, separator) or [] for cell in cells]
+  texts = [v for values in lists for v in values if isinstance(v, str)]
   return Columns(
     text=tuple(text),
     labels=labels,
-    separator=wanted.separator or guess_separator(cells),
+    separator=separator,
     id=_first([wanted.id] if wanted.id else _IDS, names),
-    split=_split_column(names, rows, {*text, labels}),
+    flags=flags,
+    whole=bool(texts) and all(map(_WHOLE.fullmatch, texts)),
+    indicators=are_flags(lists),
   )
+
+
+def _label_columns(
+  wanted: Columns,
+  names: Sequence[str],
+  rows: Sequence[Mapping[str, Any]],
+  need_labels: bool,
+) -> tuple[str, tuple[str, ...], str]:
+  """Returns the fields `labels` and `flags` of Columns, and a hint for both."""
+  if wanted.labels in names:
+    return wanted.labels, (), ''
+  if wanted.labels:
+    flags = tuple(next(csv.reader([wanted.labels])))
+    if len(flags) > 1 and (need_labels or {*flags} <= {*names}):
+      return wanted.labels, flags, ''
+    return '', (), ''
+  labels = _usual_labels(names)
+  if labels or not need_labels:
+    return labels, (), ''
+  usual = *_IDS, *SPLIT_COLUMNS
+  flags = tuple(
+    name
+    for name in names
+    if name.lower() not in usual
+    and (cells := [row[name] for row in rows if not is_empty(row.get(name))])
+    and all(as_flag(cell) is not None for cell in cells)
+  )
+  line = io.StringIO()
+  csv.writer(line, lineterminator='').writerow(flags)
+  known = {wanted.id, *wanted.text, *flags}
+  # Other columns may be the labels, and flags something else.
+  if len(flags) > 1 and all(
+    name in known or name.lower() in (*_TEXTS, *usual) for name in names
+  ):
+    return line.getvalue(), flags, ''
+  hint = f'. Columns with only 0 and 1 are {line.getvalue()}'
+  return '', (), hint if flags else ''
+
+
+def with_names(
+  columns: Columns,
+  rows: Sequence[Mapping[str, Any]],
+  labels: Iterable[str],
+  where: str,
+) -> Columns:
+  """Returns columns with the labels, if lists have 0 or 1 for each of them."""
+  lists = [row.get(columns.labels) for row in rows]
+  lists = [values for values in lists if isinstance(values, list)]
+  if not columns.indicators and not are_flags(lists):
+    return columns
+  names = tuple(labels)
+  if not names:
+    raise DataError(
+      f'{where}: {columns.labels} has lists of zeros and ones, such as '
+      '[0, 1, 0], with a place for each label, but no names of labels: put a '
+      'file labels.jsonl beside the documents, with a line for each label in '
+      'the order of the lists, or make a column of zeros and ones for each '
+      'label'
+    )
+  return dataclasses.replace(columns, indicators=True, names=names)
+
+
+def _tell_unsure(cells: Sequence[Any], where: str, refuse: bool) -> None:
+  """Says that cells that could be several labels are one label each."""
+  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+  could = divisible(texts)
+  if not could:
+    return
+  message = (
+    f'{where}: the first {len(texts):,} cells have {len({*texts}):,} different '
+    f'texts, such as {could[0][:_SHOWN_CELL]!a}'
+  )
+  if refuse:
+    raise DataError(
+      f'{message}, and it is not clear what separates labels in them. Say it: '
+      "--config.data.label_separator=',' (or another text, ' ' for a space), "
+      'or none if each text is one label'
+    )
+  logging.info('%s; each of them is read as one label', message)
 
 
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:
@@ -114,60 +213,6 @@ def _usual_labels(names: Sequence[str]) -> str:
     return certain
   usual = [name for name in names if name.lower() in _LABELS]
   return usual[0] if len(usual) == 1 else ''
-
-
-def _split_column(
-  names: Sequence[str], rows: Sequence[Mapping[str, Any]], taken: set[str]
-) -> str:
-  """Returns the column that names the split of each row; '' if none does."""
-  name = _first(_SPLITS, [name for name in names if name not in taken])
-  values = {split_of(row.get(name)) for row in rows} if name else set()
-  # A column such as `fold` may have numbers instead.
-  return name if values and '' not in values else ''
-
-
-def split_of(value: Any) -> str:
-  """Returns train, dev or test for the usual names of a split, else ''."""
-  return SPLIT_NAMES.get(str(value).strip().lower(), '')
-
-
-def guess_separator(cells: Iterable[Any]) -> str:
-  """Guesses what stands between labels: ';', '|', ',', LIST or NO_SEPARATOR.
-
-  A character separates labels if most of the parts between it are in several
-  different cells. So "oil, gas" as one label is not divided, however often it
-  occurs. Cells that are not texts are ignored.
-  """
-  texts = [cell.strip() for cell in cells if isinstance(cell, str)]
-  texts = [text for text in texts if text]
-  if texts and all(parse_list(text) is not None for text in texts):
-    return LIST
-  for separator in _SEPARATORS:
-    distinct = {tuple(_parts(text, separator)) for text in texts}
-    uses = collections.Counter(part for row in distinct for part in set(row))
-    parts = [part for row in distinct if len(row) > 1 for part in row]
-    if parts and 2 * sum(uses[part] > 1 for part in parts) >= len(parts):
-      return separator
-  return NO_SEPARATOR
-
-
-def _parts(text: str, separator: str) -> list[str]:
-  return [part for part in map(str.strip, text.split(separator)) if part]
-
-
-def parse_list(text: str) -> list[Any] | None:
-  """Reads a list in brackets, of JSON or pandas; None if it is none."""
-  if not (text.startswith('[') and text.endswith(']')):
-    return None
-  for parse in (json.loads, ast.literal_eval):
-    try:
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore', SyntaxWarning)  # odd escapes
-        values = parse(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-      continue
-    return values if isinstance(values, list) else None
-  return None
 
 
 def read_row(
@@ -185,47 +230,95 @@ def read_row(
   fields.check_text(zones.values())
   id_ = default_id
   if columns.id and (need_labels or row.get(columns.id) is not None):
-    value = _stripped(row.get(columns.id))
-    id_ = fields.as_id('' if _is_missing(value) else value, columns.id)
+    value = row.get(columns.id)
+    value = '' if is_missing(value) else _stripped(value)
+    id_ = fields.as_id(value, columns.id)
   values = map(_stripped, _label_values(columns, fields))
   seen = (v for v in values if plain_name(str(v)))  # others are no label
   ids = (fields.as_id(v, columns.labels) for v in seen)
   labels = tuple(dict.fromkeys(filter(None, ids)))
-  return Document(id_, zones, labels if labels or need_labels else None)
+  known = need_labels or not all(map(is_empty, map(row.get, columns.flags)))
+  return Document(id_, zones, labels if labels or known else None)
+
+
+def read_usual(
+  names: Sequence[str],
+  fields: Fields,
+  default_id: str | None,
+  need_labels: bool = True,
+) -> Document:
+  """Reads a line of JsonlData; with names, its labels are zeros and ones."""
+  labels = fields.row.get('labels')
+  if names and isinstance(labels, list):
+    fields.row = {**fields.row, 'labels': _flagged(labels, names, fields)}
+  return read_document(fields, default_id, need_labels)
 
 
 def _label_values(columns: Columns, fields: Fields) -> list[Any]:
-  value = _stripped(fields.row.get(columns.labels))
-  if isinstance(value, list):
-    return value
-  if _is_missing(value) or value == '':
-    return []
-  if not isinstance(value, str) or columns.separator == NO_SEPARATOR:
-    return [value]
-  if columns.separator != LIST:
-    return value.split(columns.separator)
-  values = parse_list(value)
+  name, cell = columns.labels, fields.row.get(columns.labels)
+  if columns.flags:
+    cells = [fields.row.get(name) for name in columns.flags]
+    cells = [False if is_empty(cell) else cell for cell in cells]
+    return _flagged(cells, columns.flags, fields)
+  values = _values(cell, columns.separator)
   if values is None:
-    message = f'{columns.labels} is {value[:40]!a}, not a list in brackets'
-    fields.faults.append(message)
-  return values or []
+    fields.faults.append(f'{name} is {cell[:40]!a}, not a list in brackets')
+    return []
+  if Ellipsis in values:
+    fields.faults.append(
+      f'{name} is {cell[:_SHOWN_CELL]!a}, where ... stands for labels that are '
+      'lost; write all labels, as in values.tolist()'
+    )
+    return []
+  if columns.indicators:
+    return _flagged(values, columns.names, fields)
+  if columns.whole:
+    return [_WHOLE.sub(r'\1', v) if isinstance(v, str) else v for v in values]
+  return values
 
 
-def _is_missing(value: Any) -> bool:
-  """Returns whether a cell is missing; pandas writes NaN for such cells."""
-  return value is None or value != value
+def _flagged(
+  values: Sequence[Any], names: Sequence[str], fields: Fields
+) -> list[str]:
+  """Returns the names that have a 1; other values than 0 and 1 are faults.
+
+  If the names are not known, no label is.
+  """
+  if names and len(values) != len(names):
+    fields.faults.append(
+      f'{len(values)} zeros and ones, but there are {len(names)} labels'
+    )
+  flags = [(name, value, as_flag(value)) for name, value in zip(names, values)]
+  fields.faults += [
+    f'{name} is {value!a}, not 0 or 1'
+    for name, value, flag in flags
+    if flag is None
+  ]
+  return [name for name, _, flag in flags if flag]
+
+
+def _values(cell: Any, separator: str) -> list[Any] | None:
+  """Returns the values of a cell; None if it should be a list, but is not."""
+  if isinstance(cell, list):
+    return [value for value in cell if not is_missing(value)]
+  if is_empty(cell):
+    return []
+  if not isinstance(cell, str) or separator == NO_SEPARATOR:
+    return [cell]
+  cell = cell.strip()
+  return parse_list(cell) if separator == LIST else split_cell(cell, separator)
+
+
+def _stripped(value: Any) -> Any:
+  return value.strip() if isinstance(value, str) else value
 
 
 def _plain(value: Any) -> Any:
   """Returns a cell as text: numbers are written out, lists have lines."""
-  if _is_missing(value):
+  if is_missing(value):
     return ''
   if isinstance(value, list) and all(isinstance(v, str) for v in value):
     return '\n'.join(value)
   if isinstance(value, int | float) and not isinstance(value, bool):
     return str(value)
   return value
-
-
-def _stripped(value: Any) -> Any:
-  return value.strip() if isinstance(value, str) else value

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import errno
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -12,17 +13,20 @@ import tempfile
 from typing import IO, Any
 import weakref
 
+from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError, UserError
 from xjax.core.texts import known_name
 from xjax.core.types import Ragged
-from xjax.data.files.faults import Faults, Grouped
+from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.json_lines import Fields, only_file, read_records
+from xjax.data.formats.label_files import Descriptors
 from xjax.data.schema import Document, Label, Labels, Split, nfc
 from xjax.data.tokens_config import OnError
 
 TRAIN = 'train'
+_SHOWN = 3  # labels in a message
 USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order
 
 # Reads a document from the fields of a JSON object, and adds faults to
@@ -172,6 +176,9 @@ class CorpusBuilder:
     self.labels: dict[str, Label] = {}  # descriptors
     # The labels that documents may have; None for any labels.
     self._known: Mapping[str, Label] | None = None
+    # A file that describes some labels, and the ids that names stand for.
+    self._partial: tuple[pathlib.Path, Descriptors] | None = None
+    self._renamed: dict[str, str] = {}
     self.splits: dict[str, _SplitBuilder] = {}
     self._index: dict[str, int] = {}  # of label ids, in order of first use
     self._zones: dict[str, None] = {}  # in order of first use
@@ -181,14 +188,21 @@ class CorpusBuilder:
     read: Callable[[pathlib.Path, Faults], dict[str, Label]],
     paths: Sequence[pathlib.Path],
   ) -> None:
-    """Reads descriptors, if any; all labels of documents must have one."""
+    """Reads descriptors, if any.
+
+    All labels of documents must have one, unless `read` returns Descriptors:
+    then the others are named by their ids, and a name stands for its id.
+    """
     if not paths:
       return
-    before = self.faults.count
-    self.labels = read(only_file(paths, self.faults), self.faults)
+    before, path = self.faults.count, only_file(paths, self.faults)
+    self.labels = read(path, self.faults)
     # If faults are an error, labels without their faulty line are no further.
     if self.faults.count == before or self.faults.on_error is OnError.SKIP:
-      self._known = self.labels
+      if isinstance(self.labels, Descriptors):
+        self._partial = path, self.labels
+      else:
+        self._known = self.labels
 
   def split(self, name: str) -> '_SplitBuilder':
     """Returns a split, which begins at its first use."""
@@ -244,8 +258,8 @@ class CorpusBuilder:
     self, document: Document, faults: list[str]
   ) -> Document:
     """Returns a document whose labels are names in their one form, or known."""
-    known = self._known or ()
-    labels = dict.fromkeys(known_name(x, known) for x in document.labels)
+    names = (known_name(label, self.labels) for label in document.labels)
+    labels = dict.fromkeys(names)
     if '' in labels and not faults:
       faults.append('a label has only characters that nobody sees')
     return dataclasses.replace(document, labels=tuple(labels))
@@ -261,12 +275,56 @@ class CorpusBuilder:
         for label in document.labels or ()
         if label and label not in self._known
       ]
+    if self._partial and document.labels:
+      ids = [self._meant(label, faults) for label in document.labels]
+      document = dataclasses.replace(document, labels=(*dict.fromkeys(ids),))
     if document.id in split.ids:
       faults.append(f'duplicate id {document.id!a}')
     if faults:
       return False
     split.records.append(self.note(split, document))
     return True
+
+  def _meant(self, label: str, faults: list[str]) -> str:
+    """Returns the id that a label of a document stands for."""
+    ids = self.labels.meant(label)
+    if len(ids) > 1:
+      shown = ', '.join(map(ascii, ids[:_SHOWN]))
+      faults.append(
+        Grouped(f'{label!a} is the name of several labels ({shown}): give ids')
+      )
+    if ids and ids[0] != label:
+      self._renamed[label] = ids[0]
+    return ids[0] if ids else label
+
+  def _described(self) -> Iterable[Label]:
+    """Returns the descriptors, and those of labels that have none, by id."""
+    if not self._partial:
+      return self.labels.values()
+    path, labels = self._partial
+    others = sorted(id_ for id_ in self._index if id_ not in labels)
+    if self._renamed:
+      name, id_ = next(iter(self._renamed.items()))
+      n = plural(len(self._renamed), 'label')
+      logging.info('%s: %s of documents by name: %a is %a', path, n, name, id_)
+    if others:
+      message = (
+        f'{path}: has {len(self._index) - len(others)} of the '
+        f'{plural(len(self._index), "label")} of documents, which have '
+        f'{", ".join(map(ascii, others[:_SHOWN]))}; the file has '
+        f'{", ".join(map(ascii, itertools.islice(labels, _SHOWN)))}'
+      )
+      if len(others) == len(self._index) and TRAIN in self.splits:
+        raise DataError(
+          f'{message}. Give the file of these labels, or take it away'
+        )
+      few = 2 * len(others) > len(self._index)
+      logging.log(
+        logging.WARNING if few else logging.INFO,
+        '%s. The others are named by their ids',
+        message,
+      )
+    return [*labels.used(self._index), *(Label(id_, id_) for id_ in others)]
 
   def note(self, split: '_SplitBuilder', document: Document) -> bytes:
     """Adds a document, and returns the record that its split may keep."""
@@ -292,7 +350,7 @@ class CorpusBuilder:
     return SourceCorpus(
       source=self.source,
       left_out=self.faults.raise_or_log(),
-      labels=self.labels.values() if labels is None else labels,
+      labels=self._described() if labels is None else labels,
       label_ids=tuple(self._index),
       splits={name: split.done() for name, split in self.splits.items()},
       zones=tuple(self._zones),

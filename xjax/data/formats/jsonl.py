@@ -6,10 +6,10 @@ Each line is a JSON object:
 - A label is {"id", "name", "alt": [...], "parents": [ids], "description"}. Only
   the id is required.
 
-Other fields are ignored. The file labels.jsonl is optional. Without this file,
-a label's id is its name. With this file, all labels of documents must be in the
-file. The usual splits are train, dev and test. Any other split is read only if
-it is requested.
+Other fields are ignored. The file labels.jsonl is optional, and may also be a
+table or SKOS (label_files.py). A label without a line in it is named by its id.
+The usual splits are train, dev and test. Any other split is read only if it is
+requested.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,11 @@ from xjax.core.errors import DataError
 from xjax.data.files.json_lines import find_files, find_source
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig, read_document
-from xjax.data.formats.label_files import read_descriptors
-
-LABELS = 'labels'  # the file of labels; no split can have this name
+from xjax.data.formats.label_files import (
+  LABELS,
+  find_labels,
+  read_descriptors,
+)
 
 
 @dataclasses.dataclass
@@ -33,12 +35,13 @@ class JsonlData(DataConfig):
   ) -> SourceCorpus:
     folder = find_source(self.dir)
     files = {} if folder.is_file() else find_files(folder)
-    if not files:
+    if not files.keys() - {LABELS}:
       raise DataError(
         f'{folder}: is not a folder with JSON lines, such as train.jsonl; '
         '--config=own_linear reads files, tables and text files'
       )
     builder = self.builder()
-    builder.describe(read_descriptors, files.pop(LABELS, ()))
+    files.pop(LABELS, None)
+    builder.describe(read_descriptors, find_labels(folder))
     builder.read_files(files, splits, usual, read_document)
     return builder.corpus()

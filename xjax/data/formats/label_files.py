@@ -1,31 +1,257 @@
 """Reads files about labels: descriptors, names of columns, and taxonomies."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 import dataclasses
+import functools
 import graphlib
+import itertools
 import os
 import pathlib
+import re
 from typing import Any
 
+from absl import logging
+
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.texts import plain_name
+from xjax.data.files.cells import parse_list
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
+  find_files,
+  open_text,
   parse_object,
   read_records,
   repeated,
   with_faults,
 )
+from xjax.data.files.tables import TableFormat, read_table, table_format
+from xjax.data.formats import skos
 from xjax.data.schema import Label, Labels, read_label
 
 ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
+LABELS = 'labels'  # the file of labels; no split can have this name
+_TABLES = 'csv|tsv|parquet'
+_ENDINGS = f'jsonl|ndjson|json|{_TABLES}|{skos.ENDINGS}'
+# What columns of a table of labels are called, without case, spaces, `_`, `-`
+# and what stands before a colon. If there is no id, a label is its own id.
+_COLUMNS = {
+  'id': 'id uri iri labelid conceptid identifier code notation',
+  'name': 'name preflabel preferredlabel labelname title term label',
+  'alt': 'alt altlabel altlabels synonyms synonym aliases alias',
+  'parents': 'parents parent broader parentid parentids',
+  'description': 'description definition scopenote',
+}
+_BRACKETED = re.compile(r'<[^<>\s]+://[^<>\s]+>')  # an IRI, as in Turtle
+_SEPARATORS = '|;\n'  # of the values in a cell; of parents also a comma
+
+
+def find_labels(
+  folder: pathlib.Path, chosen: str = ''
+) -> Sequence[pathlib.Path]:
+  """Returns the files that describe labels: labels.jsonl etc. of a folder.
+
+  If one is `chosen` (data.label_file), it is anywhere, or in the folder.
+  """
+  if not chosen:
+    return find_files(folder, _ENDINGS).get(LABELS, ())
+  path = pathlib.Path(chosen).expanduser()
+  for place in (path, folder / path):
+    if place.is_file():
+      return [place]
+  raise ConfigError(
+    f'data.label_file={chosen!r}: there is no such file in the current folder '
+    'or beside the documents'
+  )
+
+
+def is_table(path: str | os.PathLike) -> bool:
+  """Returns whether a file has SKOS, or a table with usual columns of labels.
+
+  Only the ending of its name and the header count.
+  """
+  if _ends(path, skos.ENDINGS):
+    return True
+  if not _ends(path, _TABLES):
+    return False
+  with open_text(path) as file:
+    if table_format(file, str(path)) is TableFormat.JSON_LINES:
+      return False
+    try:
+      table = read_table(file, str(path), Faults(on_error=None))
+    except DataError:  # such as a header of numbers
+      return False
+    return bool(_label_columns(table.columns, ''))
+
+
+def _ends(path: str | os.PathLike, endings: str) -> bool:
+  return bool(re.search(rf'\.({endings})(\.gz)?$', os.fspath(path), re.I))
+
+
+class Descriptors(dict[str, Label]):
+  """Holds the labels of a file by id, and finds those that a text means."""
+
+  def __init__(self):
+    super().__init__()
+    self.retired: set[str] = set()  # left out unless documents have them
+
+  def used(self, ids: Collection[str]) -> list[Label]:
+    """Returns the labels without the retired ones that documents lack."""
+    gone = {id_ for id_ in self.retired if id_ not in ids}
+    if not gone:
+      return list(self.values())
+    kept = (label for label in self.values() if label.id not in gone)
+    return [
+      dataclasses.replace(
+        label, parents=tuple(p for p in label.parents if p not in gone)
+      )
+      for label in kept
+    ]
+
+  def meant(self, text: str) -> Sequence[str]:
+    """Returns the ids of the labels that a text means: several, one or none.
+
+    It is an id, an id in <>, the name of labels, or the end of an IRI.
+    """
+    return (text,) if text in self else self._ids.get(plain_name(text), ())
+
+  @functools.cached_property
+  def _ids(self) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {f'<{id_}>': [id_] for id_ in self}
+    ends: dict[str, list[str]] = {}
+    for label in self.values():
+      if label.id not in self.retired:
+        ids.setdefault(plain_name(label.name), []).append(label.id)
+        if '://' in label.id:
+          ends.setdefault(re.split('[/#]', label.id)[-1], []).append(label.id)
+    return ends | ids
 
 
 def read_descriptors(
-  path: str | os.PathLike, faults: Faults
-) -> dict[str, Label]:
-  """Reads labels.jsonl[.gz], by id, and collects the faults of its lines."""
-  return _described(read_records(path, faults), path, faults)
+  path: str | os.PathLike, faults: Faults, language: str = ''
+) -> Descriptors:
+  """Reads a file of labels, by id, and collects the faults of its lines."""
+  return _described(label_records(path, faults, language), path, faults)
+
+
+def label_records(
+  path: str | os.PathLike, faults: Faults, language: str = ''
+) -> Iterator[tuple[int | None, Fields]]:
+  """Yields the labels of a file as records that read_label reads.
+
+  The file has JSON lines (labels.jsonl), a table with usual names of columns,
+  or SKOS. A vocabulary in several languages is read in `language` (read_skos).
+  """
+  if _ends(path, skos.ENDINGS):
+    rows = ((None, row) for row in skos.read_skos(path, language))
+    yield from with_faults(rows, faults, path)
+    return
+  with open_text(path) as file:
+    is_lines = _ends(path, 'jsonl|ndjson')
+    if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
+      yield from read_records(file, faults, str(path))
+      return
+    table = read_table(file, str(path), faults)
+    rows = _label_rows(table.columns, table.rows, path, language)
+    yield from with_faults(rows, faults, path)
+
+
+def is_retired(fields: Fields) -> bool:
+  """Returns whether a record is left out unless documents have the label."""
+  return fields.row.get('deprecated') is True
+
+
+def _label_rows(
+  names: Sequence[str],
+  rows: Iterable[tuple[int, dict[str, Any]]],
+  path: str | os.PathLike,
+  language: str,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+  """Yields the lines of a table of labels, as rows of labels.jsonl."""
+  columns, rows = _label_columns(names, language), list(rows)
+  if not columns:
+    raise DataError(
+      f'{path}: cannot tell which column holds the labels; the columns are: '
+      f'{", ".join(map(ascii, names))}. Name them id, name, alt, parents and '
+      'description'
+    )
+  if _is_iri(columns['id']):  # the first line is a label
+    rows.insert(0, (1, dict(zip(names, names))))
+  shown = ', '.join(f'{field} is {name!a}' for field, name in columns.items())
+  logging.info('%s: columns of labels: %s', path, shown)
+  ids = {_text(row[columns['id']]) for _, row in rows}
+  separators = {
+    field: _separator([row[columns[field]] for _, row in rows], field)
+    for field in ('alt', 'parents')
+    if field in columns
+  }
+  for line, cells in rows:
+    row = {'name': ''}
+    row |= {field: _text(cells[name]) for field, name in columns.items()}
+    for field, separator in separators.items():
+      row[field] = _values(cells[columns[field]], separator, ids)
+    yield line, row
+
+
+def _label_columns(names: Sequence[str], language: str) -> dict[str, str]:
+  """Returns the columns of a table of labels by field; {} if none has ids.
+
+  In a vocabulary of Annif, which has no header, the first two are id and name.
+  """
+  if _is_iri(names[0]):
+    return dict(zip(('id', 'name'), names))
+  found: dict[tuple[str, str], str] = {}  # by plain name and language
+  for name in names:
+    base = name.rpartition(':')[2].lower()
+    found.setdefault((re.sub(r'[\W_]', '', base), ''), name)
+    if tagged := re.fullmatch(r'(.+?)[@_ (]+(?!id)([a-z]{2,3})\)?', base):
+      found.setdefault((re.sub(r'[\W_]', '', tagged[1]), tagged[2]), name)
+  tags = [language.lower() or skos.LANGUAGE, '', *(tag for _, tag in found)]
+  columns: dict[str, str] = {}
+  for field, usual in _COLUMNS.items():
+    keys = itertools.product(usual.split(), tags)
+    fitting = (found[key] for key in keys if key in found)
+    fitting = (name for name in fitting if name not in columns.values())
+    if name := next(fitting, ''):
+      columns[field] = name
+  left = [name for name in names if name not in columns.values()]
+  if 'id' not in columns and 'name' in columns:
+    own = found.get(('label', ''), '')
+    columns = {'id': own if own in left else columns['name'], **columns}
+  elif 'id' in columns and 'name' not in columns and len(left) == 1:
+    columns['name'] = left[0]
+  return columns if 'id' in columns else {}
+
+
+def _is_iri(text: str) -> bool:
+  return '://' in text
+
+
+def _text(value: Any) -> str:
+  """Returns a cell as text; an IRI loses its <>."""
+  if value is None or value != value:  # pandas writes NaN
+    return ''
+  is_whole = isinstance(value, float) and value.is_integer()
+  text = str(int(value) if is_whole else value).strip()
+  return text[1:-1] if _BRACKETED.fullmatch(text) else text
+
+
+def _separator(cells: Sequence[Any], field: str) -> str | None:
+  """Returns what stands between the values of a cell; None for white space."""
+  texts = [x for x in cells if isinstance(x, str) and parse_list(x) is None]
+  usual = _SEPARATORS + ',' * (field == 'parents')
+  return next((x for x in usual if any(x in text for text in texts)), None)
+
+
+def _values(cell: Any, separator: str | None, ids: set[str]) -> list[str]:
+  text, values = _text(cell), cell
+  if not isinstance(cell, list):
+    values = parse_list(text)
+  if values is None:
+    values = [text]
+    if text not in ids and (separator or _is_iri(text)):
+      values = text.split(separator)
+  return [*dict.fromkeys(filter(None, map(_text, values)))]
 
 
 def read_ids(
@@ -61,7 +287,8 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
     line = error.line if isinstance(error, Fault) else None
     faults.add(path, line, f'cannot be read: {error}', fatal=True)
     return {}
-  return _described(_concept_records(rows, path, faults), path, faults)
+  # Not Descriptors: the documents of EUR-Lex have no other labels.
+  return dict(_described(_concept_records(rows, path, faults), path, faults))
 
 
 def _concept_records(
@@ -81,8 +308,8 @@ def _described(
   records: Iterable[tuple[int | None, Fields]],
   path: str | os.PathLike,
   faults: Faults,
-) -> dict[str, Label]:
-  labels: dict[str, Label] = {}
+) -> Descriptors:
+  labels = Descriptors()
   lines: dict[str, int | None] = {}
   before = faults.count
   for line, fields in records:
@@ -92,16 +319,20 @@ def _described(
     elif label.id:  # of a faulty descriptor, only the id is kept
       labels[label.id] = Label(label.id, label.id) if fields.faults else label
       lines[label.id] = line
+      if is_retired(fields):
+        labels.retired.add(label.id)
   if not labels:
     faults.add_empty(path, 'label', before)
   if faults.count == before:  # otherwise, a parent may be on a faulty line
     for id_, label in labels.items():
-      for parent in label.parents:
-        if parent not in labels:
-          message = f'label {id_!a} has the unknown parent {parent!a}'
+      parents = [labels.meant(parent) for parent in label.parents]
+      for parent, ids in zip(label.parents, parents):
+        if len(ids) != 1:
+          what = 'parent, the name of several labels,' if ids else 'parent'
+          message = f'label {id_!a} has the unknown {what} {parent!a}'
           faults.add(path, lines[id_], message)
-      parents = tuple(p for p in label.parents if p in labels)
-      labels[id_] = dataclasses.replace(label, parents=parents)
+      known = dict.fromkeys(ids[0] for ids in parents if len(ids) == 1)
+      labels[id_] = dataclasses.replace(label, parents=tuple(known))
   _check_cycles(labels, lines, path, faults)
   return labels
 

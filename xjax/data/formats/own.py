@@ -7,7 +7,8 @@ The contents of data.dir tell its form:
 - a folder per label with text files: DIR/<label>/*.txt, or
   DIR/<split>/<label>/*.txt.
 
-A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
+A folder may have a file with descriptors of labels (label_files.py): JSON lines
+as in jsonl.py, a table or SKOS, named labels.jsonl, labels.csv, labels.ttl etc.
 Splits that the source lacks are drawn from train.
 """
 
@@ -25,6 +26,7 @@ from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
+from xjax.data.files.cells import LIST, are_flags
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   STREAM,
@@ -37,6 +39,13 @@ from xjax.data.files.json_lines import (
   read_records,
   with_faults,
 )
+from xjax.data.files.split_names import (
+  find_splits,
+  split_columns,
+  split_in_row,
+  split_of,
+  splits_of,
+)
 from xjax.data.files.tables import (
   TableFormat,
   TableReader,
@@ -45,12 +54,11 @@ from xjax.data.files.tables import (
   table_format,
 )
 from xjax.data.formats.columns import (
-  LIST,
-  SPLIT_NAMES,
   Columns,
   choose_columns,
   read_row,
-  split_of,
+  read_usual,
+  with_names,
 )
 from xjax.data.formats.corpus_builder import (
   TRAIN,
@@ -61,8 +69,11 @@ from xjax.data.formats.corpus_builder import (
 )
 from xjax.data.formats.data_config import DataConfig, read_document, source_name
 from xjax.data.formats.drawing import divided, missing_shares
-from xjax.data.formats.jsonl import LABELS
-from xjax.data.formats.label_files import read_descriptors
+from xjax.data.formats.label_files import (
+  LABELS,
+  find_labels,
+  read_descriptors,
+)
 from xjax.data.schema import Document
 
 _ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
@@ -83,18 +94,36 @@ class OwnData(DataConfig):
   labels: str = field(
     '',
     'The column of labels. If empty, a column with a usual name is read, such '
-    'as labels or tags.',
+    'as labels or tags. Or several columns, separated by commas, each of a '
+    'label, with 0 or 1; if empty, such columns are found too.',
   )
   label_separator: str = field(
     '',
     "The characters between the labels of a cell; 'none' if a cell has one "
-    "label, 'list' if a cell has a list in brackets. If empty, ; | , a list or "
-    'none is guessed.',
+    "label, 'list' if a cell has a list in brackets. If empty, it is guessed, "
+    'and data that leave it open are an error.',
   )
   id: str = field(
     '',
     'The column of ids. If empty, a column id, doc_id or document_id is read, '
     'or else the id is line-N.',
+  )
+  label_file: str = field(
+    '',
+    'The file that names labels: JSON lines, a table or SKOS. If empty, it is '
+    'labels.jsonl, labels.csv, labels.ttl etc. in the folder of the corpus.',
+    may_change=True,
+  )
+  label_language: str = field(
+    '',
+    'The language of names of labels, such as en or fi, if the file of labels '
+    'has several. If empty, English, or else the language of most names.',
+  )
+  split: str = field(
+    '',
+    'The column that names the split of each document. If empty, a column with '
+    "a usual name is read, such as split or set, if it names splits; 'none' "
+    'reads none.',
   )
   dev_share: float = field(
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
@@ -146,7 +175,7 @@ class OwnData(DataConfig):
 
   def _guessed_columns(self) -> Columns | None:
     """Returns the columns of the train file, guessed from its first rows."""
-    layout = find_layout(self.dir)
+    layout = find_layout(self.dir, self.label_file)
     if layout.by_label or TRAIN not in layout.splits:
       return None
     path = layout.splits[TRAIN][0]
@@ -175,9 +204,14 @@ class OwnData(DataConfig):
     If there is neither a dev nor a test split, both are drawn. If there is a
     test split, only dev is drawn. If there is a dev split, nothing is drawn.
     """
-    layout = find_layout(self.dir)
+    layout = find_layout(self.dir, self.label_file)
+    for path in layout.unread:
+      flag = f'--config.data.label_file={shlex.quote(str(path))}'
+      logging.info('%s is not read; %s names labels by it', path, flag)
     builder = self.builder()
-    builder.describe(read_descriptors, layout.labels)
+    language = self.label_language
+    describe = functools.partial(read_descriptors, language=language)
+    builder.describe(describe, layout.labels)
     shares = {'dev': self.dev_share, 'test': self.test_share}
     names, drawn = [TRAIN], {}
     if layout.divided:
@@ -208,14 +242,22 @@ class OwnData(DataConfig):
     with open_text(path) as file:
       table = read_table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
-      read, split_in_column = read_document, None
-      if columns is not None:
-        read = functools.partial(read_row, columns)
-        if columns.split and not divided:
-          logging.info(
-            '%s: the column %s names the splits', path, columns.split
-          )
-          split_in_column = functools.partial(_split_in_column, columns.split)
+      usual = columns or Columns(('text', 'zones'), 'labels', LIST, 'id')
+      usual = with_names(usual, table.sample, builder.labels, str(path))
+      read = functools.partial(read_row, usual)
+      if columns is None:
+        read = functools.partial(read_usual, usual.names)
+      taken = {*usual.text, usual.labels, usual.id, *usual.flags}
+      names = [x for x in table.columns if x not in taken or x == self.split]
+      names = split_columns(self.split, names, path)
+      split_in_file = None
+      if divided:
+        split_in_file = functools.partial(split_in_row, names, split_of, name)
+      elif names:
+        with open_text(path) as again:  # all rows count, not only the first
+          rows = read_table(again, str(path), Faults(self.on_error)).rows
+          rows = (row for _, row in rows)
+          split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
       builder.read(
         name,
@@ -223,7 +265,7 @@ class OwnData(DataConfig):
         records,
         read,
         name_lines=True,
-        split_of=split_in_column,
+        split_of=split_in_file,
         may_skip=bool(builder.splits),
       )
 
@@ -267,17 +309,18 @@ class OwnData(DataConfig):
         read = functools.partial(read_row, columns)
       return input_documents(name, records, read, faults)
 
+  def read_input_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool = False
+  ) -> Document:
+    for name in ('labels', self.label_field):
+      value = fields.row.get(name)
+      # The places of zeros and ones are not known here, so labels are unknown.
+      if isinstance(value, list) and are_flags([value]):
+        fields.row = {k: v for k, v in fields.row.items() if k != name}
+    return super().read_input_record(fields, default_id, need_labels)
+
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
-
-
-def _split_in_column(column: str, fields: Fields) -> str:
-  value = fields.row.get(column)
-  if split := split_of(value):
-    return split
-  # A document with a fault is added to no split, so any name will do.
-  fields.faults.append(f'{column} is {value!a}, not train, dev or test')
-  return TRAIN
 
 
 def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:
@@ -302,21 +345,27 @@ class CorpusFiles:
   # has all documents.
   divided: bool = True
   labels: Sequence[pathlib.Path] = ()  # files of descriptors
+  unread: Sequence[pathlib.Path] = ()  # those beside a file of documents
 
 
-def find_layout(source: str) -> CorpusFiles:
-  """Finds the documents of a corpus, in a file or a folder."""
+def find_layout(source: str, label_file: str = '') -> CorpusFiles:
+  """Finds the documents of a corpus, in a file or a folder, and its labels."""
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():
-    return CorpusFiles({TRAIN: [path]}, divided=False)
+    key = 'labels' if label_file else 'unread'
+    labels = {key: find_labels(path.parent, label_file)}
+    return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
   files = find_files(path, _ENDINGS)
-  labels = files.pop(LABELS, ())
+  files.pop(LABELS, None)
+  labels = find_labels(path, label_file)
+  if label_file:
+    files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
   if files:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not _split_in(*files)
     splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    return CorpusFiles(splits, divided=not is_one, labels=labels)
+    return CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
   folders = label_folders(path)
   if not folders:
     raise DataError(
@@ -343,8 +392,8 @@ def name_splits(
   separated by `_`, `-`, `.` or spaces.
   """
   splits: dict[str, list[pathlib.Path]] = {}
-  for stem, paths in files.items():
-    splits.setdefault(SPLIT_NAMES.get(stem, stem), []).extend(paths)
+  for stem, name in splits_of(files).items():
+    splits.setdefault(name or stem, []).extend(files[stem])
   for first in (-1, 0) if TRAIN not in splits else ():
     named: dict[str, list[pathlib.Path]] = {}
     for stem, paths in files.items():

@@ -15,7 +15,11 @@ from xjax.data.files.json_lines import (
   numbered_lines,
   open_text,
 )
-from xjax.data.formats.label_files import read_descriptors, read_ids
+from xjax.data.formats.label_files import (
+  is_table,
+  read_descriptors,
+  read_ids,
+)
 from xjax.judge.files.document_labels import DocumentLabels
 
 _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
@@ -68,7 +72,7 @@ def name_columns(
 
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
-  """Reads the label id of each column from JSON lines or lines of plain ids.
+  """Reads the label id of each column: a file of labels, or plain ids.
 
   Ids that are column numbers must ascend: otherwise, the column could be the id
   or the place of the line.
@@ -77,7 +81,7 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
   with open_text(path) as file:
     _, first = next(numbered_lines(file, path), (0, b''))
   faults = Faults(on_error=None)
-  if first.lstrip().startswith(b'{'):
+  if first.lstrip().startswith(b'{') or is_table(path):
     labels = tuple(read_descriptors(path, faults))
   else:
     lines = read_ids(path, faults)

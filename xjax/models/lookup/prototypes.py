@@ -181,7 +181,7 @@ class PrototypesModel(FeaturesModel):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
-    check_features(run)
+    check_features(corpus, run)
     if self.names:
       space = corpus.label_space
       check_letters([label.name] for label in space.labels[: space.n_inside])

@@ -91,6 +91,35 @@ class RankerTraining:
   def proposers(self) -> list[ProposerConfig]:
     return [self.run.config.model.proposers[number] for number in self.numbers]
 
+  def check(self) -> None:
+    """Raises a DataError if no list can teach the ranker; trains nothing."""
+    gold = self.corpus.trained_gold
+    n = self.corpus.label_space.n_trained
+    counts = np.bincount(gold.values, minlength=n)
+    has_gold = has_other = False
+    for fold in self._folds():
+      inside = gold.take(fold.rows)
+      seen = counts > np.bincount(inside.values, minlength=n)
+      if not seen[np.setdiff1d(np.arange(n), fold.hidden)].any():
+        raise DataError(
+          'too few documents have labels: without a fold of the '
+          f'{self.run.config.model.folds}, there is nothing to learn'
+        )
+      listed = counts > 0 if self._names_are_read else seen
+      right = inside.keep(listed[inside.values])
+      has_gold |= bool(len(right.values))
+      has_other |= bool((right.lengths < listed.sum()).any())
+    if not (has_gold and has_other):
+      every = 'no' if has_other else 'every'
+      raise DataError(
+        f'the ranker has nothing to learn: {every} label that the proposers '
+        'may list is right; give more documents per label, or more labels'
+      )
+
+  @property
+  def _names_are_read(self) -> bool:
+    return any(map(self._reads_names, self.proposers))
+
   def data(self, n_labels: int) -> RankerPairs:
     """Returns the pairs that the ranker learns from.
 
@@ -128,12 +157,8 @@ class RankerTraining:
   def _folds(self) -> list[Fold]:
     model = self.run.config.model
     # Hidden labels teach the ranker nothing if no proposer can list them.
-    readable = any(map(self._reads_names, self.proposers))
-    share = model.hidden if readable else None
-    folds = make_folds(self.corpus, model.folds, share, self.run.config.seed)
-    hidden = plural(len(folds[0].hidden), 'label')
-    logging.info('%d folds; %s hidden in each', len(folds), hidden)
-    return folds
+    share = model.hidden if self._names_are_read else None
+    return make_folds(self.corpus, model.folds, share, self.run.config.seed)
 
   def _rows(self, fold: Fold) -> np.ndarray:
     most = -(-self.run.config.model.documents // self.run.config.model.folds)
@@ -220,7 +245,10 @@ class RankerTraining:
       StackMember(None, x.depth, x.scored, self._reads_names(x))
       for x in self.proposers
     ]
-    for fold in self._folds():
+    folds = self._folds()
+    hidden = plural(len(folds[0].hidden), 'label')
+    logging.info('%d folds; %s hidden in each', len(folds), hidden)
+    for fold in folds:
       kept = self._rows(fold)
       lists = self._fold_lists(fold, kept)
       gold = self.corpus.trained_gold.take(kept)

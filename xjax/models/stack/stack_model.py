@@ -160,6 +160,7 @@ class StackModel(Model):
       raise ConfigError(
         'config.model.proposers: none of them can be trained on this corpus'
       )
+    RankerTraining(run, corpus, tuple(chosen)).check()
 
   def _check_folds(self, corpus: Corpus) -> None:
     n = n_distinct(corpus.splits[TRAIN])

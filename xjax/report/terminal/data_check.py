@@ -1,24 +1,25 @@
 """Checks the data of a run, and shows what is in them as text."""
 
 from collections.abc import Iterator, Sequence
+import tempfile
 
 import numpy as np
 
 from xjax.core.errors import UserError
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.formats.data_config import DataConfig
-from xjax.data.load import load_corpus
 from xjax.data.quality import (
   CorpusQuality,
   SplitQuality,
-  check_train_labels,
   measure_quality,
   pairs_text,
   share_text,
 )
 from xjax.data.schema import Label, Labels
+from xjax.models.contract import Config, Run
 from xjax.report.table import Table, list_item, plain_text
+from xjax.run.fit import check_corpus, read_for_run
+from xjax.train.workdir import Workdir
 
 _SHORT = 3  # a text with fewer words is very short
 _WIDTH = 80
@@ -30,21 +31,21 @@ _BINS = ((0, 0), (1, 1), (2, 4), (5, 9), (10, 49), (50, None))
 _QUANTILES = (10, 25, 50, 75, 90)
 
 
-def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
-  """Describes a corpus, and returns whether a run would accept it."""
-  # If not, the text says why. The seed decides which labels are held out.
-  try:
-    data = data.with_guesses()
-    corpus = load_corpus(data, seed, log=False)
-    corpus.split(TRAIN)  # refuses a corpus without it
-  except UserError as error:
-    return f'{error}\n\nA run would refuse these data.', False
-  text = quality_text(measure_quality(corpus), corpus.label_space.labels)
-  try:
-    check_train_labels(corpus)
-  except UserError as error:
-    return f'{text}\n\n{error}\n\nA run would refuse these data.', False
-  return f'{text}\n\nA run would accept these data.', True
+def check_data(config: Config) -> tuple[str, bool]:
+  """Describes the corpus of a config, and returns whether a run accepts it."""
+  # If not, the text says why. A run in a new folder is checked; it has none of
+  # the files that a resumed run trusts.
+  text, refused = '', '\n\nA run would refuse these data.'
+  with tempfile.TemporaryDirectory() as folder:
+    run = Run(config, Workdir.at(folder))
+    try:
+      run, corpus = read_for_run(run, log=False)
+      labels = corpus.label_space.labels
+      text = quality_text(measure_quality(corpus), labels) + '\n\n'
+      check_corpus(run, corpus)
+    except UserError as error:
+      return f'{text}{error}{refused}', False
+  return f'{text}A run would accept these data.', True
 
 
 def quality_text(quality: CorpusQuality, labels: Labels) -> str:

@@ -1,12 +1,14 @@
 """Defines a scikit-learn estimator around the models of xjax."""
 
 import dataclasses
+import numbers
 from typing import Any, Self
+import warnings
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.preprocessing import LabelBinarizer
+from sklearn.preprocessing import LabelBinarizer, MultiLabelBinarizer
 from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
@@ -22,8 +24,15 @@ from sklearn.utils.validation import (
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
+from xjax.data.files.cells import as_flag, is_missing
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.data.in_memory import is_frame, labels_of
+from xjax.data.in_memory import (
+  documents_of,
+  flags_of,
+  is_frame,
+  is_list,
+  labels_of,
+)
 from xjax.data.schema import Document
 from xjax.data.tokens_config import GivenFeaturesConfig, Norm
 from xjax.judge.judge import score_threshold
@@ -38,11 +47,50 @@ from xjax.run.evaluate_split import saved_threshold
 _ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
 
 
-def _fitted_binarizer(y: Any) -> LabelBinarizer:
+def _targets(y: Any) -> Any:
+  """Returns y as an array, a CSR matrix, or a list of tuples of ids."""
+  if sparse.issparse(y):
+    if y.shape[1] > 1:
+      return y
+    y = y.toarray()  # scikit-learn reads one column as two classes
+  is_series = hasattr(y, 'to_numpy') and not is_frame(y)
+  if is_series or isinstance(y, list | tuple):
+    y = list(y)
+    if any(map(is_list, y)) and not _is_matrix(y):
+      rows = labels_of(y, name='y').rows
+      ids = (id_ for row in y for id_ in row)
+      if all(isinstance(id_, numbers.Integral) for id_ in ids):
+        rows = [tuple(map(int, row)) for row in rows]
+      return rows
+    if any(map(is_missing, y)):
+      raise ValueError('y contains NaN, or another missing value')
+  y = np.asarray(y)
+  # The nullable types of pandas become objects.
+  if y.ndim == 2 and y.dtype.kind in 'OUT' and (flags_of(y) < 2).all():
+    y = flags_of(y).astype(int)
+  elif y.ndim == 1 and y.dtype.kind == 'O':
+    values = y.tolist()
+    if values and all(isinstance(value, numbers.Integral) for value in values):
+      y = np.array(values)
+  return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+
+
+def _is_matrix(rows: list[Any]) -> bool:
+  """Returns whether lists are a column, or rows of zeros and ones."""
+  if not all(map(is_list, rows)) or len({*map(len, rows)}) > 1:
+    return False
+  return len(rows[0]) == 1 or all(
+    as_flag(x) is not None for y in rows for x in y
+  )
+
+
+def _fitted_binarizer(y: Any) -> LabelBinarizer | MultiLabelBinarizer:
   """Returns what turns labels into indicators [N, L]; with two classes, L is 1.
 
   It knows the classes, and in which form the labels are given and returned.
   """
+  if isinstance(y, list):
+    return MultiLabelBinarizer(sparse_output=True).fit(y)
   if sparse.issparse(y) or type_of_target(y) == 'multilabel-indicator':
     labels_of(y, name='y')  # checks that all values are 0 or 1
     return LabelBinarizer(sparse_output=True).fit(y)
@@ -55,7 +103,7 @@ def _fitted_binarizer(y: Any) -> LabelBinarizer:
 
 
 def _can_give_probabilities(estimator: 'XMCClassifier') -> bool:
-  if hasattr(estimator, 'model_'):
+  if getattr(estimator, 'model_', None):
     return estimator.model_.run.has_probabilities()
   return True
 
@@ -69,7 +117,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   - an indicator matrix [N, L] of zeros and ones, a dense array or CSR, which
     scikit-learn's MultiLabelBinarizer makes of lists of labels;
-  - an array with one class for each document.
+  - an array with one class for each document;
+  - for each document, a list of ids, texts or integers. predict returns tuples.
 
   If there are more than 1,000 labels, only the config.eval.depth (usually 50)
   best labels of a document are scored. The other labels count as not assigned.
@@ -134,14 +183,15 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     if not is_text:
       X = validate_data(self, X, accept_sparse='csr')
     check_consistent_length(X, y)
-    if sparse.issparse(y) and y.shape[1] == 1:
-      y = y.toarray()  # scikit-learn reads one column as two classes
-    if not sparse.issparse(y):
-      y = np.asarray(y)
-      y = y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
-    self._binarizer, self._dtype = _fitted_binarizer(y), y.dtype
+    y = _targets(y)
+    self._binarizer = _fitted_binarizer(y)
+    self._dtype = getattr(y, 'dtype', int)
     self.classes_ = self._binarizer.classes_
     matrix = sparse.csr_array(self._binarizer.transform(y)).astype(bool)
+    self.model_, self.threshold_, self._n_columns = None, 0.0, matrix.shape[1]
+    if not matrix.nnz:
+      warnings.warn('y has no label, so none is ever assigned', stacklevel=2)
+      return self
     self.model_, _ = fit_documents(
       X,
       matrix,
@@ -161,7 +211,10 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     assigned_NK = lists.scores > self.threshold_
     kept = LabelLists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
     ones = np.ones(kept.ids.shape, self._dtype)
-    return self._formed(score_matrix(kept, ones, len(self.classes_)))
+    assigned = score_matrix(kept, ones, len(self.classes_))
+    if isinstance(self._binarizer, MultiLabelBinarizer):
+      return self._binarizer.inverse_transform(assigned)
+    return self._formed(assigned)
 
   @available_if(_can_give_probabilities)
   def predict_proba(self, X: Any) -> Any:
@@ -170,9 +223,11 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     They are CSR if y was CSR, and else a dense array. If y was one class per
     document, the probabilities of a document sum to 1.
     """
-    lists, run = self._lists(X), self.model_.run
-    scores_NK = run.readable(lists.ids, lists.scores)
-    matrix = score_matrix(lists, scores_NK, run.n_labels)
+    lists = self._lists(X)
+    scores_NK = lists.scores
+    if self.model_:
+      scores_NK = self.model_.run.readable(lists.ids, scores_NK)
+    matrix = score_matrix(lists, scores_NK, self._n_columns)
     if self._has_indicators:
       return self._formed(matrix)
     dense_NL = matrix.toarray()
@@ -192,7 +247,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   @property
   def _has_indicators(self) -> bool:
-    return self._binarizer.y_type_ == 'multilabel-indicator'
+    y_type = getattr(self._binarizer, 'y_type_', 'multilabel-indicator')
+    return y_type == 'multilabel-indicator'
 
   def _full_config(self, shape: tuple[int, int], is_text: bool) -> Config:
     """Returns the config with the parameters c and scale."""
@@ -229,6 +285,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     check_is_fitted(self)
     if not _is_text(X):
       X = validate_data(self, X, accept_sparse='csr', reset=False)
+    if not self.model_:
+      none = np.zeros((len(documents_of(X)), 0))
+      return LabelLists(none.astype(int), none)
     run = self.model_.run
     k = run.n_labels
     k = k if k <= _ALL_LISTED else self.model_.config.eval.depth
@@ -239,7 +298,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     real_NK = lists.ids != PAD
     lowest_N = np.where(real_NK, lists.scores, np.inf).min(axis=1, initial=0)
     lowest_N = np.minimum(lowest_N - self.threshold_, 0) - 1
-    shape = len(lists.ids), self.model_.run.n_labels
+    shape = len(lists.ids), self._n_columns
     scores_NL = np.broadcast_to(lowest_N[:, None], shape).astype(np.float64)
     rows = np.nonzero(real_NK)[0]
     listed = lists.scores[real_NK].astype(np.float64)
@@ -247,7 +306,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return scores_NL
 
   def _formed(self, matrix: sparse.csr_array) -> Any:
-    return matrix if self._binarizer.sparse_input_ else matrix.toarray()
+    is_sparse = getattr(self._binarizer, 'sparse_input_', False)
+    return matrix if is_sparse else matrix.toarray()
 
 
 def _is_text(X: Any) -> bool:

@@ -22,7 +22,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import plural
 from xjax.data.files.json_lines import write_json_lines
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
-from xjax.data.formats.jsonl import LABELS
+from xjax.data.formats.label_files import LABELS
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import choose_zones
 from xjax.data.schema import Document, Label, Labels, label_row

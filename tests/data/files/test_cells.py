@@ -1,0 +1,118 @@
+"""Lists in cells are read as programs print them; separators are guessed."""
+
+import numpy as np
+import pytest
+
+from xjax.data.files.cells import are_flags, guess_separator, parse_list
+
+PRINTED = [
+  *("['fish' 'law']", "['fish'\n 'law']", "['fish', 'law']", '["fish","law"]'),
+  *("('fish', 'law')", "{'fish', 'law'}", "frozenset({'fish', 'law'})"),
+  *("array(['fish', 'law'], dtype='<U4')", "[u'fish', u'law']"),
+  *("array(['fish', 'law'],\n      dtype=object)", "[b'fish' b'law']"),
+  *("Index(['fish', 'law'], dtype='object', name='x')", '[fish, law]'),
+  *("[np.str_('fish'), np.str_('law')]", '{fish,law}', '{"fish",law}'),
+  *("<StringArray>\n['fish', 'law']\nLength: 2, dtype: string", '<fish><law>'),
+  *("['fish', 'law']\nCategories (2, object): ['fish', 'law']", '<fish> <law>'),
+]
+
+
+@pytest.mark.parametrize('text', PRINTED)
+def test_a_printed_list_has_its_labels(text):
+  assert parse_list(text) == ['fish', 'law']
+  assert guess_separator([text, '[]']) == 'list'
+
+
+@pytest.mark.parametrize(
+  ('text', 'values'),
+  [
+    ('[ 1  2 10]', [1, 2, 10]),
+    ('[0. 1.]', [0.0, 1.0]),
+    ('[007, 12]', ['007', 12]),
+    ("['a', nan, None]", ['a']),
+    ("['a' ... 'z']", ['a', Ellipsis, 'z']),
+    ("['हिन्दी'\n 'ภาษา ไทย']", ['हिन्दी', 'ภาษา ไทย']),
+    (str(np.array(["it's", 'a "b"'])), ["it's", 'a "b"']),
+    ("['a\\'b']", ["a'b"]),
+    *(
+      (empty, []) for empty in ('[]', '()', 'set()', 'array([], dtype=object)')
+    ),
+    # These are no lists of labels.
+    ('Smith (John)', None),
+    ('(a, b)', None),
+    ('f(x)', None),
+    ("{'a': 1}", None),
+    ("[__import__('os').getcwd()]", None),
+    ('[1', None),
+    ('a <b>', None),
+  ],
+)
+def test_what_is_in_brackets_is_read_and_never_run(text, values):
+  assert parse_list(text) == values
+
+
+def test_zeros_and_ones_are_told_from_ids():
+  assert are_flags([[0, 1, 0], ['0', 'true'], [1.0]])
+  assert not are_flags([[0, 1], [1, 0]])  # two ids
+  assert not are_flags([[0, 0, 2]]) and not are_flags([])
+
+
+@pytest.mark.parametrize(
+  ('cells', 'separator'),
+  [
+    (['a;b', 'a;c', 'b'], ';'),
+    (['x|y', 'y|x|z', 'z'], '|'),
+    # One label with a separator in it may be frequent.
+    (['R&D; ops'] * 3 + ['sales'], 'none'),
+    (['x|y'] * 3, 'none'),
+    (['grain,oil', 'oil,wheat', 'grain', 'wheat,oil'], ','),
+    # The parts of these labels are in no other cell.
+    (['Health, Fitness', 'Arts, Music', 'Law', 'Law', 'Arts, Music'], 'none'),
+    (['["a", "b"]', '[]'], 'list'),
+    (["['a', 'b']"], 'list'),
+    (['[a]', 'b'], 'none'),
+    (['one', 'two', ''], 'none'),
+    ([['a'], None, 3], 'none'),
+    ([], 'none'),
+  ],
+)
+def test_the_separator_is_guessed(cells, separator):
+  assert guess_separator(cells) == separator
+
+
+IDS = np.random.default_rng(0).integers(5000, size=(1000, 3))
+
+
+@pytest.mark.parametrize(
+  'separator', [',', ' ', ';', ' | ', ' / ', '\n', '\t', '、']
+)
+@pytest.mark.parametrize('form', ['{}', 'B00{}X', 'http://yso/{}', 'cs.{}'])
+def test_rare_codes_are_divided(separator, form):
+  """Most of them are in no other cell."""
+  cells = [separator.join(map(form.format, row)) for row in IDS]
+  guessed = guess_separator(cells)
+  assert guessed.strip() == separator.strip()
+  assert all(len(cell.split(guessed)) == 3 for cell in cells)
+
+
+@pytest.mark.parametrize(
+  ('cells', 'separator'),
+  [
+    # Tags in any order are fewer than their combinations.
+    ([f'{a} {b}' for a in 'qwertzuiop' for b in 'qwertzuiop'], ' '),
+    ([f'{a}/{b}' for a in 'qwertzuiop' for b in 'qwertzuiop'], '/'),
+    # The words of names, the levels of a path and the halves of codes have
+    # their places.
+    ([f'{a} {b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
+    ([f'{a}/{b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
+    ([f'G{a}F {b}/{c}' for a in '123' for b in '12' for c in '45'] * 9, 'none'),
+    # Names that are all rare: nobody knows.
+    ([f'name {i}, x{chr(97 + i)}' for i in range(26)], ''),
+    ([f'name {i} ; x{chr(97 + i)}' for i in range(26)], ';'),
+    ([f'own label {chr(97 + i)}' for i in range(26)], ''),
+    ([f'own label {chr(97 + i)}' for i in range(9)], 'none'),
+    (['own label', 'other label', 'third', 'fourth'] * 9, 'none'),
+  ],
+)
+def test_words_of_a_name_are_kept_together(cells, separator):
+  assert guess_separator(cells) == separator

@@ -1,0 +1,130 @@
+"""Corpora of one's own with a file of labels: a table, SKOS or JSON lines."""
+
+import pytest
+
+from tests.fixtures.error_text import error_text
+from tests.fixtures.own_corpus import write_csv
+from xjax.core.errors import ConfigError
+from xjax.data.formats.own import OwnData
+from xjax.data.load import load_corpus
+
+
+def read(path, **fields):
+  return OwnData(dir=str(path), **fields).read()
+
+
+@pytest.fixture
+def logged(caplog):
+  caplog.set_level('INFO', logger='absl')
+  return caplog
+
+
+NAMES = {'q': 'Quartz', 'z': 'Zinc', 'r': 'Rutile'}
+TABLE = 'id,name\n' + ''.join(f'{id_},{NAMES[id_]}\n' for id_ in NAMES)
+SKOS = '@prefix : <http://www.w3.org/2004/02/skos/core#> .\n' + ''.join(
+  f'<http://x.org/{id_}> a :Concept ; :prefLabel "{name}"@en .\n'
+  for id_, name in NAMES.items()
+)
+IRIS = tuple(f'http://x.org/{id_}' for id_ in 'qrz')
+
+
+def write_labelled(folder, labels):
+  """Writes 30 rows, which have the labels in turn."""
+  rows = [
+    {'text': f'text {i}', 'label': labels[i % len(labels)]} for i in range(30)
+  ]
+  write_csv(folder / 'train.csv', rows)
+
+
+@pytest.mark.parametrize(
+  ('file', 'text', 'labels', 'ids', 'said'),
+  [
+    ('labels.csv', TABLE, 'qz', tuple(NAMES), ''),
+    ('labels.csv', TABLE, 'zqxu', (*NAMES, 'u', 'x'), 'has 2 of the 4 labels'),
+    ('labels.csv', 'id,name\nz,Zinc\n', 'qz', ('z', 'q'), 'has 1 of the 2'),
+    (
+      'labels.tsv',
+      TABLE.replace(',', '\t'),
+      [*NAMES.values()],
+      tuple(NAMES),
+      "3 labels of documents by name: 'Quartz' is 'q'",
+    ),
+    ('labels.ttl', SKOS, [f'<{iri}>' for iri in IRIS], IRIS, 'by name'),
+    ('labels.ttl', SKOS, IRIS, IRIS, ''),
+    ('labels.ttl', SKOS, 'qz', IRIS, "'q' is 'http://x.org/q'"),
+    (
+      'labels.jsonl',
+      '{"id": "e", "name": "e\u0301te\u0301 "}',
+      ['\xe9t\xe9'],
+      ('e',),
+      'by name',
+    ),
+  ],
+)
+def test_documents_and_a_file_of_labels(
+  tmp_path, logged, file, text, labels, ids, said
+):
+  write_labelled(tmp_path, labels)
+  (tmp_path / file).write_text(text)
+  space = load_corpus(OwnData(dir=str(tmp_path)), 0).label_space
+  assert space.ids == ids and space.train_counts.sum() == 24
+  assert said in logged.text and ('of documents' in logged.text) == bool(said)
+
+
+@pytest.mark.parametrize(
+  ('text', 'label', 'message'),
+  [
+    (
+      TABLE,
+      'http://x.org/1',
+      'labels.csv: has 0 of the 1 label of documents, which have '
+      "'http://x.org/1'; the file has 'q', 'z', 'r'. Give the file",
+    ),
+    (TABLE, 'quartz', 'labels.csv: has 0 of the 1 label of documents'),
+    (
+      TABLE + 'y,Zinc\n',
+      'Zinc',
+      "train.csv:2: 'Zinc' is the name of several labels ('z', 'y'): give ids "
+      '(the first of 30 such faults)',
+    ),
+  ],
+)
+def test_a_file_of_other_labels_is_one_error(tmp_path, text, label, message):
+  write_labelled(tmp_path, [label])
+  (tmp_path / 'labels.csv').write_text(text)
+  error = error_text(read, tmp_path, folder=tmp_path)
+  assert error.startswith(message)
+
+
+def test_a_file_of_few_labels_is_a_warning(tmp_path, logged):
+  write_labelled(tmp_path, '01234')
+  (tmp_path / 'labels.csv').write_text('id,name\n4,four\nx1,odd\n')
+  read(tmp_path)
+  (warning,) = [x for x in logged.records if x.levelname == 'WARNING']
+  told = (
+    "has 1 of the 5 labels of documents, which have '0', '1', '2'; the file"
+  )
+  assert told in warning.getMessage()
+
+
+def test_a_file_of_labels_may_be_anywhere(tmp_path, logged):
+  write_labelled(tmp_path, 'qz')
+  far = tmp_path / 'far'
+  far.mkdir()
+  skos, beside = far / 'minerals.ttl', tmp_path / 'names.csv'
+  skos.write_text(SKOS)
+  beside.write_text(TABLE)
+  for source in (tmp_path / 'train.csv', tmp_path):
+    for chosen in (str(skos), 'names.csv'):
+      labels = read(source, label_file=chosen).labels
+      assert {label.name for label in labels} == {*NAMES.values()}
+  with pytest.raises(
+    ConfigError, match="label_file='no.csv': there is no such"
+  ):
+    read(tmp_path, label_file='no.csv')
+  with pytest.raises(ConfigError, match="label_language='fi': .* names in en"):
+    read(tmp_path, label_file=str(skos), label_language='fi')
+  beside.rename(tmp_path / 'labels.csv')
+  logged.clear()
+  assert not read(tmp_path / 'train.csv').labels
+  assert 'labels.csv is not read; --config.data.label_file=' in logged.text

@@ -1,0 +1,184 @@
+"""Reads what cells hold: lists, labels and what divides them, 0 and 1."""
+
+import ast
+import collections
+from collections.abc import Iterable, Sequence
+import json
+import re
+from typing import Any
+import warnings
+
+import numpy as np
+
+NO_SEPARATOR = 'none'  # a cell has one label
+LIST = 'list'  # a cell has a list in brackets
+_USUAL = ';|；؛,，、،'
+_RARE_IN_NAMES = ';|；؛'
+_UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
+_FEWEST = 20  # cells of which so many differ that labels cannot be the cells
+# A word with a digit, or with a mark that words seldom have.
+_CODE = re.compile(r'(?=\S*\w)\S*[\d_:.#@-]\S*')
+_MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
+_FLAGS = dict.fromkeys(('1', '1.0', '1.', 'true'), True)
+_FLAGS |= dict.fromkeys(('0', '0.0', '0.', 'false'), False)
+# An item of a list, as Python, NumPy and pandas print it.
+_TEXT = r"""[bu]?(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+_ITEM = (
+  rf'(?:np\.\w+\()?(?:{_TEXT}|-?\d++(?:\.\d*+)?|\.\.\.|True|False|None'
+  r'|nan|NaN|<NA>)\)?'
+)
+_BARE = r"""[^\s,'"\[\](){}][^,'"\[\](){}]*"""
+_IN_SPACES = re.compile(rf'\s*+(?:{_ITEM}(?:\s*+,\s*+|\s++|$))*+')
+_IN_COMMAS = re.compile(rf'\s*+(?:(?:{_ITEM}|{_BARE})\s*(?:,\s*+|$))*+')
+_PARTS = re.compile(rf'({_ITEM})(?=[\s,]|$)|({_BARE})')
+# Brackets, perhaps as in `array([...], dtype=object)` or `frozenset({...})`.
+_LIST = re.compile(
+  r'(?:<\w+>\s+)?(?:[\w.]+\()?(?:\[(.*?)\]|\{(.*?)\})(?:,\s*\w+=[^][(){}]*)*\)?'
+  r'(?:\s+(?:Length|Categories)\b.*)?|\((.*)\)|(?:frozen)?set\(\)',
+  re.DOTALL,
+)
+_TAGS = re.compile(r'(?:<[^<>]+>\s*)+')  # <http://x/1> <http://x/2>
+
+
+def is_missing(value: Any) -> bool:
+  """Returns whether a value is None, NaN or the missing value of pandas."""
+  if value is None or type(value).__name__ in ('NAType', 'NaTType'):
+    return True
+  return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def is_empty(cell: Any) -> bool:
+  """Returns whether a cell is missing or blank, or says so as pandas does."""
+  if isinstance(cell, str):
+    return not cell.strip() or cell.strip() in _MISSING
+  return is_missing(cell)
+
+
+def as_flag(value: Any) -> bool | None:
+  """Returns what 0, 1, true or false means, in any spelling; else None."""
+  return _FLAGS.get(str(value).strip().lower())
+
+
+def are_flags(rows: Iterable[Sequence[Any]]) -> bool:
+  """Returns whether lists have 0 or 1 for each label, instead of labels.
+
+  So it is if they have nothing else, and a list has a value twice.
+  """
+  rows = list(rows)
+  repeats = any(len({*map(str, row)}) < len(row) for row in rows)
+  return repeats and all(as_flag(x) is not None for row in rows for x in row)
+
+
+def parse_list(text: str) -> list[Any] | None:
+  """Reads a list in brackets, of JSON, Python, NumPy etc.; None if it is none.
+
+  Missing items are left out. An Ellipsis stands for labels that NumPy left out.
+  """
+  if _TAGS.fullmatch(text):
+    return re.findall('<([^<>]+)>', text)
+  match = _LIST.fullmatch(text)
+  for parse in (json.loads, _printed, ast.literal_eval) if match else ():
+    try:
+      with warnings.catch_warnings():
+        warnings.simplefilter('ignore', SyntaxWarning)  # odd escapes
+        values = parse(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+      continue
+    if isinstance(values, list):
+      return [value for value in values if not is_missing(value)]
+  return None
+
+
+def _printed(text: str) -> list[Any] | None:
+  match = _LIST.fullmatch(text)
+  inner = next((x for x in match.groups() if x is not None), '')
+  if not _IN_SPACES.fullmatch(inner):
+    # Words without quotes are no list in (...), which is common in names.
+    if match[3] is not None or not _IN_COMMAS.fullmatch(inner):
+      return None
+  return [
+    _item(item) if item else bare.strip()
+    for item, bare in _PARTS.findall(inner)
+  ]
+
+
+def _item(text: str) -> Any:
+  text = re.sub(r'^np\.\w+\(|(?<=.)\)$', '', text)
+  if text == '...' or text in _MISSING:
+    return Ellipsis if text == '...' else None
+  try:
+    value = ast.literal_eval(text)
+  except SyntaxError:  # a number such as 007
+    return text
+  return value.decode() if isinstance(value, bytes) else value
+
+
+def guess_separator(cells: Iterable[Any]) -> str:
+  """Guesses what stands between labels, or LIST or NO_SEPARATOR; '' if unsure.
+
+  A usual character separates labels if most of the parts between it are in
+  several different cells. So "oil, gas" as one label is not divided, however
+  often it occurs. If most cells differ, codes need not be in several cells, nor
+  names between semicolons or vertical bars. Cells that are not texts are
+  ignored.
+  """
+  texts = [x.strip() for x in cells if isinstance(x, str) and not is_empty(x)]
+  if 2 * sum(parse_list(text) is not None for text in texts) > len(texts):
+    return LIST
+  distinct = set(texts)
+  many = len(texts) >= _FEWEST and 2 * len(distinct) > len(texts)
+  for separator in _USUAL:
+    if _divides(separator, distinct, many):
+      return separator
+  for separator in '\n\t':  # no label can have these
+    if any(separator in text for text in distinct):
+      return separator
+  for separator in _UNSURE:
+    if _divides(separator, distinct, many):
+      return separator
+  if not many:
+    return NO_SEPARATOR
+  # Names may have spaces, so single labels may explain all but nearly every
+  # cell.
+  rare = 10 * len(distinct) >= 9 * len(texts)
+  could = divisible(distinct, spaces=rare)
+  return '' if 2 * len(could) >= len(distinct) else NO_SEPARATOR
+
+
+def divisible(cells: Iterable[str], spaces: bool = True) -> list[str]:
+  """Returns the cells that may have several labels."""
+  marks = (*_USUAL, *(_UNSURE if spaces else ()))
+  return [cell for cell in cells if any(mark in cell for mark in marks)]
+
+
+def split_cell(text: str, separator: str) -> list[str]:
+  """Returns the labels of a cell, without those that are empty."""
+  return [part for part in map(str.strip, text.split(separator)) if part]
+
+
+def _divides(separator: str, cells: set[str], many: bool) -> bool:
+  """Returns whether a character separates the labels of different cells.
+
+  `many` says that most cells differ.
+  """
+  rows = {tuple(split_cell(cell, separator)) for cell in cells}
+  uses = collections.Counter(part for row in rows for part in set(row))
+  several = [row for row in rows if len(row) > 1]
+  parts = [part for row in several for part in row]
+  shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
+  codes = all(map(_CODE.fullmatch, uses))
+  if not parts:
+    return False
+  if separator in _USUAL:
+    usual = many and 2 * len(several) > len(rows)
+    return shared or usual and (codes or separator in _RARE_IN_NAMES)
+  first = {row[0] for row in several}
+  later = {part for row in several for part in row[1:]}
+  if codes and separator != '/' and (many or shared and separator == ' '):
+    # In codes with a space, such as `G06F 17/30`, the halves have two forms.
+    forms = ({re.sub(r'\d+', '9', p) for p in x} for x in (first, later))
+    return not set.isdisjoint(*forms)
+  # Words of names, and levels of a path, are seldom fewer than the names, and
+  # have their places.
+  moves = 2 * len(first & later) >= len({*parts})
+  return 2 * len(uses) <= len(rows) and moves
