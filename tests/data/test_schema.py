@@ -69,6 +69,22 @@ def test_labels_are_found_and_joined():
   assert found == [Label('a', 'Animal'), Label('q', 'q')]
 
 
+@pytest.mark.parametrize(
+  ('first', 'second', 'shown'),
+  [
+    ('tax', 'tax', ['tax (a)', 'tax (b)']),
+    ('sant\xe9', 'sante\u0301', ['sant\xe9 (a)', 'sant\xe9 (b)']),
+    ('\u7a0e', ' \u7a0e\u200b', ['\u7a0e (a)', '\u7a0e (b)']),
+    ('b', '', ['b (a)', 'b']),  # the id of a label without a name
+    ('tax', 'Tax', ['tax', 'Tax']),
+    ('', '', ['a', 'b']),
+  ],
+)
+def test_ids_stand_beside_equal_names(first, second, shown):
+  labels = Labels.of([Label('a', first), Label('b', second), Label('c', 'c')])
+  assert [labels.shown(row) for row in range(3)] == [*shown, 'c']
+
+
 def test_labels_take_few_bytes_beside_their_text(tmp_path):
   n, path = 5_000, tmp_path / 'labels.jsonl'
   labels = Labels.of(

@@ -272,3 +272,51 @@ def test_no_documents(tmp_path):
   assert cross_fitted(empty, Method.AUTO).shape == (0, K)
   calibration.save(tmp_path / 'c.json')
   assert Calibration.load(tmp_path / 'c.json') == calibration
+
+
+@pytest.mark.parametrize(
+  ('count', 'ranks_unseen'),
+  # A label of no training document, of few ones, or of one that is ranked by
+  # its name.
+  [(0, False), (3, False), (0, True), (0, None)],
+)
+@pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.MARGIN])
+def test_a_label_of_all_documents_that_training_did_not_see(
+  count, ranks_unseen, kind
+):
+  """Checks that the other labels are calibrated as if it were not listed."""
+  found = predictions(kind)
+  counts = np.append(np.full(L, 60, np.int32), count)
+  plain = dataclasses.replace(
+    found, train_counts=counts[:-1], ranks_unseen=ranks_unseen
+  )
+  lists = found.lists['all']
+  ids, scores = (
+    np.full((N, K + 1), end, part.dtype)
+    for end, part in ((PAD, lists.ids), (-np.inf, lists.scores))
+  )
+  ids[:, :K], scores[:, :K] = lists.ids, lists.scores
+  at = np.arange(N), lists.lengths
+  ids[at], scores[at] = L, lists.scores[lists.scores > -np.inf].min() - 9
+  rows = [[*row.tolist(), L] for row in found.gold]
+  changed = dataclasses.replace(
+    system(ids, scores, rows, counts, score_kind=kind),
+    ranks_unseen=ranks_unseen,
+  )
+  ours, theirs = (calibrate(x, Method.AUTO, 1, 'd') for x in (changed, plain))
+  for name in ('method', 'a', 'b', 'knots', 'frequent', 'n_decisions'):
+    assert getattr(ours, name) == getattr(theirs, name)
+  assert ours.method is Method.ISOTONIC and ours.reason is None
+  shown_NK, theirs_NK = (cross_fitted(x, Method.AUTO) for x in (changed, plain))
+  np.testing.assert_array_equal(shown_NK[:, 0], theirs_NK[:, 0])
+  assert (shown_NK[at] < 0.05).all()
+
+
+def test_a_document_without_gold_does_not_stop_the_calibration():
+  found = predictions()
+  rows = [row.tolist() if i % 2 else [] for i, row in enumerate(found.gold)]
+  found = dataclasses.replace(found, gold=Ragged.of(rows))
+  assert calibrate(found, Method.AUTO, 1, 'd').reason is None
+  none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
+  reason = calibrate(none, Method.AUTO, 1, 'd').reason
+  assert reason == 'every listed label is wrong'

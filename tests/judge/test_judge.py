@@ -1,6 +1,7 @@
 """Checks every metric under every protocol against the slow definitions."""
 
 import dataclasses
+import operator
 
 import hypothesis
 from hypothesis import strategies as st
@@ -10,13 +11,13 @@ import scipy.sparse
 
 from tests.judge.reference import metrics as reference
 from tests.judge.systems import system
-from xjax.core.types import PAD
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria, main_metrics
 from xjax.judge.judge import NOTES, judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.metric import MetricSettings
-from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
+from xjax.judge.metrics.protocols import LIBMULTILABEL, LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
 
 L, K = 14, 8
@@ -63,6 +64,8 @@ def expected(predictions, mask, protocol, criteria):
   ids, scores = predictions.lists['all'].ids, predictions.lists['all'].scores
   rows = [[i for i in row if i in labels] for row in ids.tolist()]
   vectors = criteria.vectors_LD.toarray()
+  # Many scores are exactly 0, the threshold.
+  assigned = operator.ge if protocol.assigns_equal else operator.gt
   ranked = reference.Problem(
     lists=rows,
     golds=[
@@ -72,7 +75,7 @@ def expected(predictions, mask, protocol, criteria):
     weights=propensity_weights(COUNTS, predictions.n_train),
     train_counts=COUNTS,
     decisions=[
-      [i for i, z in zip(row, values, strict=True) if z > 0 and i in labels]
+      [i for i, z in zip(row, values) if assigned(z, 0) and i in labels]
       for row, values in zip(ids.tolist(), scores.tolist(), strict=True)
     ],
     similarity=lambda a, b: float(vectors[a] @ vectors[b]),
@@ -185,3 +188,32 @@ def test_metrics_that_are_shown_first():
   ]
   assert main_metrics(['n_docs', 'micro-F1']) == ['micro-F1']
   assert main_metrics([]) == []
+
+
+@pytest.mark.parametrize(
+  ('kind', 'own', 'score', 'is_assigned'),
+  [
+    (ScoreKind.PROBABILITY, None, 0.5, True),
+    (ScoreKind.LOGIT, None, 0.0, True),
+    (ScoreKind.LOGIT, None, -0.0, True),
+    (ScoreKind.MARGIN, -1.0, -1.0, True),
+    # As float32, 0.1 is a little more, and 0.7 a little less.
+    (ScoreKind.PROBABILITY, 0.1, 0.1, None),
+    (ScoreKind.PROBABILITY, 0.7, 0.7, False),
+  ],
+)
+def test_a_score_at_the_threshold_is_assigned(kind, own, score, is_assigned):
+  """Checks it for all protocols; None if they agree on an assigned label."""
+  scores = [[0.9, score]]
+  predictions = system([[0, 1]], scores, [[0, 1]], [1, 1], score_kind=kind)
+  predictions = dataclasses.replace(predictions, assigned_above=own)
+  protocols = XJAX, LMTC, LIBMULTILABEL
+  metrics = judge(predictions, Criteria((1,), protocols=protocols))
+  ours, *theirs = (metrics[x.name]['all']['micro-F1'] for x in protocols)
+  assert ours == (2 / 3 if is_assigned is False else 1)
+  assert theirs == [2 / 3 if is_assigned else ours] * 2
+  for name in ('lmtc', 'libmultilabel') if is_assigned else ():
+    assert metrics['reasons'][name]['all']['micro-F1'] == (
+      'a score of exactly the threshold is assigned in xjax, not assigned in '
+      + name
+    )

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fixtures.dense_lists import Table, rows_of
 from tests.judge.reference.metrics import judge_scores, rank
+from tests.judge.systems import system
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
@@ -116,14 +117,15 @@ def test_how_labels_were_searched_is_recorded():
   found = predict(scorer, make_split(20), SPACE, 12)
   said = 'beam search of width 3; labels of high score may be missing'
   assert judge(found)[NOTES]['all'] == {'search': said}
-  assert NOTES not in judge(dataclasses.replace(found, selected_by='exact'))
+  exact = judge(dataclasses.replace(found, selected_by='exact'))
+  assert 'all' not in exact[NOTES]
 
 
 @pytest.mark.parametrize('depth', [12, 9])
 def test_judge_against_the_definitions(depth):
   predictions, scores, golds = predicted(depth=depth)
   metrics = judge(predictions, Criteria(KS), threshold=-0.75)
-  assert list(metrics) == ['xjax']
+  assert list(metrics) == ['xjax', 'notes']
   assert list(metrics['xjax']) == ['all', 'frequent', 'few', 'zero', 'held_out']
   for name, mask in predictions.masks.items():
     labels = np.flatnonzero(mask).tolist()
@@ -136,21 +138,83 @@ def test_judge_against_the_definitions(depth):
     for kind in ('micro-F1', 'macro-F1', 'weighted-F1'):
       expected[f'{kind}-tuned'] = tuned[kind]
     found = {metric: values[metric] for metric in expected}
-    assert found == pytest.approx(expected, abs=1e-14)
+    if name == 'held_out':  # no label of it is scored
+      assert set(found.values()) == {None}
+      assert set(metrics['notes'][name].values()) == {
+        'the system cannot predict any of these labels'
+      }
+    else:
+      assert found == pytest.approx(expected, abs=1e-14)
   assert metrics['xjax']['all']['threshold-tuned'] == -0.75
+
+
+def unseen(scores, ranks_unseen=None, counts=(9, 0, 0)):
+  """A system of three labels, of which two have no training documents."""
+  rows = np.argsort(-np.array(scores), axis=1, kind='stable')
+  ranked = np.take_along_axis(np.array(scores), rows, 1)
+  gold = [[1], [2]]
+  return system(rows, ranked, gold, counts, ranks_unseen=ranks_unseen)
+
+
+@pytest.mark.parametrize(
+  ('ranks_unseen', 'scores', 'has_figures'),
+  [
+    (True, [[9, 1, 2], [9, 1, 2]], True),
+    (False, [[9, 1, 2], [9, 1, 2]], False),
+    # Of a system of which nothing is recorded, ties are in the labels' order.
+    (None, [[9, -1, -1], [9, -2, -2]], False),
+    (None, [[9, -1, -1], [9, -2, -1]], True),
+    (True, [[9, -1, -1], [9, -2, -2]], True),
+  ],
+)
+def test_labels_that_a_system_does_not_know_have_no_figures(
+  tmp_path, ranks_unseen, scores, has_figures
+):
+  predictions = unseen(scores, ranks_unseen)
+  criteria = Criteria((1,), replicates=9)
+  metrics = judge(predictions, criteria)
+  zero = metrics['xjax']['zero']
+  assert (zero['n_docs'], zero['n_labels']) == (2, 2)
+  names = 'P@1', 'nDCG@1', 'R-Precision', 'micro-F1', 'macro-F1@1'
+  assert {zero[x] is not None for x in names} == {has_figures}
+  assert set(names) <= metrics.get('intervals', {})['xjax']['all'].keys()
+  why = 'the system has learned nothing about labels without training documents'
+  noted = {*metrics.get('notes', {}).get('zero', {}).values()}
+  assert noted == (set() if has_figures else {why})
+  # They are misses among all labels.
+  assert metrics['xjax']['all']['P@1'] == 0
+  predictions.save(tmp_path / 'p.npz')
+  assert judge(Predictions.load(tmp_path / 'p.npz'), criteria) == metrics
+
+
+def test_figures_that_need_no_more_than_is_known():
+  # Without training counts, no label is known to be unseen.
+  bare = dataclasses.replace(unseen([[9, -1, -1]] * 2), n_train=0)
+  assert list(judge(bare)['xjax']) == ['all']
+  # With one label, or labels that are not listed, ties say nothing.
+  one = judge(unseen([[9, -1, -1]] * 2, counts=(9, 1, 0)))['xjax']
+  assert one['zero']['R-Precision'] == 1
+  short = unseen([[9, 5, -np.inf], [9, -np.inf, 5]])
+  ids = np.where(np.isinf(short.lists['all'].scores), PAD, [[0, 1, 2]])
+  lists = dataclasses.replace(short.lists['all'], ids=ids)
+  short = dataclasses.replace(short, lists={'all': lists})
+  assert judge(short)['xjax']['zero']['R-Precision'] == 0.5
+  # The prior knows nothing of labels without training documents.
+  prior = judge(popularity(SPACE, make_split(6), 5))['xjax']
+  assert prior['zero']['P@1'] is None and prior['few']['P@1'] is not None
 
 
 def test_lists_that_are_too_short_are_refused_with_the_count():
   predictions, scores, golds = predicted(depth=2)
-  metrics = judge(predictions, Criteria((1, 3)), threshold=2.0)
+  metrics = judge(predictions, Criteria((1, 3)), threshold=2.01)
   values, notes = metrics['xjax']['all'], metrics['notes']['all']
   missing = {name for name, value in values.items() if value is None}
   assert missing == set(notes)
   deep = sum(len(gold) > 2 for gold in golds)
   assert notes['R-Precision'].startswith(f'{deep} of {values["n_docs"]} ')
-  above = ((scores > 0).sum(1) > 2).sum()
+  above = ((scores >= 0).sum(1) > 2).sum()
   # A list may be known to be whole only where its last score is low enough.
-  ends = (np.sort(scores, 1)[:, -2] > 0).sum()
+  ends = (np.sort(scores, 1)[:, -2] >= 0).sum()
   assert ends >= above
   assert notes['micro-F1'].startswith(f'{ends} of 37 ')
   # 2.0 is the highest score: nothing is above it.

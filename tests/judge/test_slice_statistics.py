@@ -52,10 +52,10 @@ def test_a_list_that_may_hide_decisions_is_counted():
   scores = np.array([[3, 1], [3, -np.inf], [3, 1]], np.float32)
   golds = [[0, 2], [0, 3], [0]]
   predicted = system(ids, scores, golds, [1] * 4)
-  every = statistics(predicted, (1, 3), {'': 0.5, '-tuned': 1.0})
+  every = statistics(predicted, (1, 3), {'': 1.0, '-tuned': 1.01})
   counts = {name: n for name, (n, _) in every.short.items()}
-  # Up to 3, and above a half, the first list and the last may go on; nothing
-  # more is above 1. All gold labels of the last document are listed.
+  # Up to 3, and from 1 on, the first list and the last may go on; nothing more
+  # is above 1. All gold labels of the last document are listed.
   for name, n in {'@1': 0, '@3': 2, '': 2, '-tuned': 0}.items():
     assert counts.get(f'predicted{name}', 0) == n
     assert counts.get(f'correct{name}', 0) == n // 2

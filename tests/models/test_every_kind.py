@@ -20,7 +20,7 @@ from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
-from xjax.models.contract import load_config
+from xjax.models.contract import SCORES_NAMES, load_config
 from xjax.report.terminal.run_summary import run_summary
 from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
@@ -336,3 +336,14 @@ def test_it_is_served(kind, opened):
   wanted = run.predict(texts, 3)
   for answer, labels in zip(answers, wanted, strict=True):
     assert [x['id'] for x in answer['labels']] == [x.id for x in labels]
+
+
+@EVERY
+def test_unseen_labels_have_figures_if_the_model_knows_them(
+  kind, fitted, opened
+):
+  run, _ = opened(kind)
+  known = run.config.model.about_unseen(run.config) == SCORES_NAMES
+  zero = fitted(kind).metrics['dev']['xjax']['zero']
+  assert zero['n_docs'] > 0 and run.ranks_unseen == known
+  assert {zero[x] is not None for x in ('RP@5', 'macro-F1@5')} == {known}

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -23,9 +24,11 @@ from xjax.judge.calibration import (
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
+from xjax.report.terminal.run_summary import example_text
 from xjax.run.evaluate_split import evaluate_split
 from xjax.run.judging import calibrate_run
 from xjax.run.open_run import load_calibration, open_run
+from xjax.run.serve.service import Service
 from xjax.train.workdir import Workdir
 
 
@@ -185,3 +188,44 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   (shown,) = predictor.predict(['nipa'], 3)
   workdir.calibration.unlink()
   assert open_run(workdir.path).predict(['nipa'], 3) == [shown]
+
+
+def test_lists_that_people_read_are_sorted_by_what_they_show(
+  config, workdir, dev, tmp_path, monkeypatch
+):
+  """Checks Python, files, the service and the summary; npz keeps its order."""
+  values = json.loads(workdir.calibration.read_text())
+  # Rare labels become far likelier than frequent ones of the same score.
+  counts = dev.train_counts.max()
+  monkeypatch.setattr('xjax.judge.calibration.FREQUENT_FROM', counts)
+  values |= {'frequent': (1.0, -3.0), 'others': (1.0, 3.0)}
+  with workdir.recording(workdir.calibration):
+    workdir.calibration.write_text(json.dumps(values))
+  run, split = open_run(workdir.path), load_corpus(config.data, 0).split('dev')
+  documents = [split.documents[row] for row in range(len(split))]
+  ids, scores = (
+    x[:, :5] for x in (dev.lists['all'].ids, dev.lists['all'].scores)
+  )
+  shown = run.readable(ids, scores)
+  assert (np.diff(shown) > 0).any()
+  order = np.argsort(-shown, axis=1, kind='stable')
+  wanted = [
+    [dev.labels[i] for i in row] for row in np.take_along_axis(ids, order, 1)
+  ]
+  found = run.predict(documents, 5)
+  assert [[x.id for x in row] for row in found] == wanted
+  output = tag(workdir.path, tmp_path, rows_of(documents), 5)
+  rows = read_rows(output)
+  assert [[x['id'] for x in row['labels']] for row in rows] == wanted
+  saved_lists = Predictions.load(output.with_suffix('.npz')).lists['all']
+  np.testing.assert_array_equal(saved_lists.ids[:, :5], ids)
+  service, body = Service(run), {'documents': rows_of(documents), 'k': 5}
+  request = service.parse(json.dumps(body).encode(), 99)
+  answers = service.answer([(request, x) for x in request.documents])
+  found = [[x['id'] for x in json.loads(row)['labels']] for row in answers]
+  assert found == wanted
+  labels = run.space.labels
+  text = example_text(dev, split, labels, 99, calibration=run.calibration)
+  for example in text.split('\n\n'):
+    shown = re.findall(r' (\d\.\d\d)', example.partition('predicted')[2])
+    assert shown == sorted(shown, reverse=True) and len(shown) == 5

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.fixtures.kinds import KINDS
 from tests.run import tagging
 from xjax.core.errors import DataError
 from xjax.data.load import load_corpus
@@ -13,6 +14,7 @@ from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.report.page.explanation_page import explanation_page
 from xjax.run.evaluate_split import evaluate_files
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -71,16 +73,31 @@ def test_the_artefact_has_them(tag, workdir, predictor, documents):
   assert {own, own + 1} <= set(zero[0].tolist())
   metrics = json.loads(path.with_suffix('.metrics.json').read_text())
   assert metrics['xjax']['zero']['R@10'] == pytest.approx(1 / 2)
-  # The prior beside them ranks the run's own zero-shot labels, then the new.
-  n = int(predictions.masks['zero'][:own].sum())
+  # The prior beside them knows nothing of labels without training documents.
   files = JudgeFiles(path.with_suffix('.npz'))
-  asked = JudgeRequest(ks=(n, n + 1))
-  prior = evaluate_files(files, asked).prior['xjax']['zero']
-  assert prior[f'R@{n}'] == 0
-  assert prior[f'R@{n + 1}'] == pytest.approx(1 / 2)
+  prior = evaluate_files(files, JudgeRequest(ks=(1,))).prior['xjax']
+  assert prior['zero']['R@1'] is None and prior['all']['R@1'] is not None
   lines = tagging.read_rows(path)
   assert [len(row['labels']) for row in lines] == [4, 4]
   assert all(len(x['why']) == 1 for x in lines[0]['labels'])
+
+
+def test_a_page_tells_labels_of_one_name_apart(tmp_path):
+  result = fit(KINDS['exact_match'](()), tmp_path / 'run')
+  label = result.corpus.label_space.labels[0]
+  (tmp_path / 'new.jsonl').write_text(
+    json.dumps({'id': 'new', 'name': f' {label.name} '})
+  )
+  rows, options = [{'text': f'x {label.name} y'}], {'explain': 2}
+  options |= {'labels': str(tmp_path / 'new.jsonl'), 'page': explanation_page}
+  path = tagging.tag(result.workdir, tmp_path, rows, **options)
+  page = path.with_suffix('.html').read_text()
+  for id_ in (label.id, 'new'):
+    assert f'>{label.name} ({id_}) ' in page
+  # Programs have the id and the name.
+  (row,) = tagging.read_rows(path)
+  found = {(x['id'], x['name'].strip()) for x in row['labels']}
+  assert found == {(label.id, label.name), ('new', label.name)}
 
 
 def test_faults_leave_nothing(tag, tmp_path):

@@ -159,11 +159,18 @@ def test_a_resumed_run_needs_the_same_list(tmp_path):
     fit(config, tmp_path / 'run')
 
 
+def test_an_empty_list_is_as_none(tmp_path):
+  listed = tmp_path / 'list.txt'
+  listed.write_text('\n')
+  config = config_of(*RUNS['svm'])
+  plain = fit(config, tmp_path / 'plain').metrics
+  assert fit(with_list(config, str(listed)), tmp_path / 'run').metrics == plain
+
+
 @pytest.mark.parametrize(
   ('text', 'error', 'message'),
   [
     ('wrong\n', DataError, "leave_out=.*has none of these labels .'wrong'"),
-    ('', DataError, 'no label in it'),
     (None, ConfigError, 'config.eval.leave_out=.*no such file'),
     ('\n'.join(f'c{i:02d}' for i in range(100)), DataError, 'has all 100'),
   ],

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import logging
+import shutil
 import sys
 import types
 
@@ -16,7 +17,7 @@ from tests.fixtures.kills import kill
 from tests.fixtures.own_corpus import make_rows, write_csv
 from tests.run.tagging import read_rows, write_rows
 from xjax.configs.own_documents import auto
-from xjax.core.errors import ConfigError, Preempted
+from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label, Labels, LabelSpace
 from xjax.data.tokens_config import GivenFeaturesConfig, TfidfConfig
@@ -31,6 +32,7 @@ from xjax.models.trees.tree_model import (
 )
 from xjax.run import fit as fit_module
 from xjax.run.auto import choose, stack_advice
+from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import FitResult, fit
 from xjax.run.predict_file import predict_file
 from xjax.train.workdir import Workdir
@@ -229,3 +231,50 @@ def test_features_may_need_a_tree():
   for n_labels, model in ((3, LinearModel), (30_000, TreeModel)):
     space = space_of(900, [0, 1] * (n_labels // 2))
     assert isinstance(choose(config, space).config.model, model)
+
+
+@pytest.fixture(scope='module')
+def tree(tmp_path_factory):
+  """A folder with a table, and a run that was given its relative path."""
+  home = tmp_path_factory.mktemp('tree') / 'made'
+  home.mkdir()
+  write_csv(home / 'news.csv', ROWS[:60])
+  with pytest.MonkeyPatch.context() as patch:
+    patch.chdir(home)
+    fit(own_config('news.csv'), 'run')
+  return home
+
+
+@pytest.mark.parametrize('moved', ['', 'tree', 'copy', 'into', 'away'])
+def test_data_are_found_from_other_folders(tree, tmp_path, monkeypatch, moved):
+  """Checks a relative path, also if the folder or the table has moved."""
+  home = made = shutil.copytree(tree, tmp_path / 'made')
+  record = json.loads((home / 'run/run.json').read_text())
+  record |= {'folder': str(home), 'workdir': str(home / 'run')}
+  (home / 'run/run.json').write_text(json.dumps(record))
+  monkeypatch.chdir(tmp_path)
+  match moved:
+    case 'tree':
+      home = made.rename(tmp_path / 'now')
+    case 'copy':  # its own table is read, and not the other one
+      home = shutil.copytree(made, tmp_path / 'now')
+      (made / 'news.csv').write_text('title,tags\n')
+    case 'into' | 'away':
+      names = {'into': 'run/news.csv', 'away': 'gone.csv'}
+      (home / 'news.csv').rename(home / names[moved])
+  if moved != 'away':
+    judged = evaluate_split(home / 'run', 'dev')
+    assert judged.folder == home / 'run/eval/dev'  # has no other digest
+    return
+  with pytest.raises(DataError, match='^news.csv: no such file') as error:
+    evaluate_split(home / 'run', 'dev')
+  for folder in (home, home / 'run', tmp_path):
+    assert str(folder / 'news.csv') in str(error.value)
+
+
+def test_a_second_start_records_where_it_was(tree, tmp_path, monkeypatch):
+  home = shutil.copytree(tree, tmp_path / 'made')
+  monkeypatch.chdir(tmp_path)
+  fit(own_config('made/news.csv'), home / 'run')
+  monkeypatch.chdir(tmp_path.parent)
+  assert evaluate_split(home / 'run', 'dev').folder == home / 'run/eval/dev'

@@ -166,6 +166,7 @@ class RanksDocuments(Protocol):
   score_kind: ScoreKind
   assigned_above: float | None
   selected_by: str
+  ranks_unseen: bool
 
   def rank(self, documents: Sequence, query: Query) -> Lists:
     """Returns the lists of documents."""

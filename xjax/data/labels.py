@@ -153,8 +153,8 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
 
   `name` is a file with one id per line, plain or gzipped, or '' for none. If it
   is only a file name, `folder` is searched before the current folder. Messages
-  name the `field`. A ConfigError says that there is no such file, a DataError
-  that it has faults or no id.
+  name the `field`. An empty file leaves out nothing. A ConfigError says that
+  there is no such file, a DataError that it has faults.
   """
   if not name:
     return ()
@@ -168,7 +168,7 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
   if folder:  # there were two places
     logging.info('%s: the ids are read from %s', field, path)
   faults = Faults(on_error=None)
-  ids = tuple(read_ids(path, faults))
+  ids = tuple(read_ids(path, faults, may_be_empty=True))
   faults.raise_or_log()
   return ids
 

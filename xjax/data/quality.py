@@ -242,12 +242,12 @@ def similar_names_warning(space: LabelSpace) -> str:
   groups = find_similar_names(space)
   if not groups:
     return ''
-  one, other = (space.labels[row].name for row in groups[0][:2])
+  one, other = (space.labels[row] for row in groups[0][:2])
   verb = 'differs' if len(groups) == 1 else 'differ'
   return (
     f'{plural(len(groups), "group")} of labels {verb} only in case or white '
-    f'space, or not at all, such as {one!a} and {other!a}: xjax data check '
-    'lists them'
+    f'space, or not at all, such as {one.name!a} ({one.id!a}) and '
+    f'{other.name!a} ({other.id!a}): xjax data check lists them'
   )
 
 

@@ -15,13 +15,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
-from xjax.core.texts import (
-  TextIndex,
-  TextLists,
-  TextPacker,
-  Texts,
-  plain_name,
-)
+from xjax.core.texts import TextIndex, TextLists, TextPacker, Texts, plain_name
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, read_records, write_json_lines
@@ -57,6 +51,7 @@ FREQUENT_FROM = 50  # smallest training count of a frequent label
 # Flags of labels in labels.jsonl: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
 _FLAGS = ('', HELD_OUT, 'new', 'outside')
+_MOST_COMPARED = 1_000_000  # names; comparing so many takes a few seconds
 
 
 nfc = functools.partial(unicodedata.normalize, 'NFC')
@@ -161,6 +156,27 @@ class Labels(Sequence[Label]):
     return self._columns == Labels.of(other)._columns
 
   __hash__ = None
+
+  def shown(self, row: int) -> str:
+    """Returns the name of a label as people read it.
+
+    The id stands beside a name that another label has too.
+    """
+    label = self[row]
+    name = plain_name(label.name) or label.id
+    # Very many names would take long to compare.
+    is_twice = len(self) > _MOST_COMPARED or self._is_named_twice[row]
+    return f'{name} ({label.id})' if is_twice and name != label.id else name
+
+  @functools.cached_property
+  def _is_named_twice(self) -> np.ndarray:
+    pairs = zip(self.ids, self.names)
+    names = (plain_name(''.join(names)) or id_ for id_, names in pairs)
+    hashes = np.fromiter(map(hash, names), np.int64, len(self))
+    _, inverse, counts = np.unique(
+      hashes, return_inverse=True, return_counts=True
+    )
+    return counts[inverse] > 1
 
   def with_ids(self, ids: Sequence[str]) -> 'Labels':
     """Returns labels with these ids; the name of an unknown label is its id."""

@@ -1,8 +1,9 @@
 """Fits a calibration of a model's scores on dev, and saves it in a file.
 
-It is fitted and judged on all entries of the lists of the slice `all`, with
-equal weight, because readers see the probabilities of these entries. An entry
-of a document without gold counts as wrong. The calibration says nothing about
+It is judged on all entries of the lists of the slice `all`, with equal weight,
+because readers see the probabilities of these entries. It is fitted on them
+without labels of which the scorer has learned too little. An entry of a
+document without gold counts as wrong. The calibration says nothing about
 labels that are not listed.
 
 Scores often say less about labels that are not frequent, so these and frequent
@@ -36,6 +37,7 @@ from xjax.judge.metrics.calibration_error import (
   fit_platt,
   log_loss,
   reliability,
+  rises,
   sigmoid,
 )
 from xjax.judge.metrics.slices import ALL
@@ -156,13 +158,15 @@ def calibrate(
 ) -> Calibration:
   """Fits a calibration to predictions of dev, which need gold."""
   kind = predictions.score_kind
-  scores_N, correct_N = decisions(predictions)
-  logits_N = _logits(scores_N, kind)
-  method, reason = _resolved(method, correct_N), None
+  logits_N, correct_N, counts_N = _entries(predictions)
+  fitted_N = _to_fit(predictions, logits_N, correct_N, counts_N)
+  entries = logits_N[fitted_N], correct_N[fitted_N], counts_N[fitted_N]
+  n_decisions, n_correct = int(fitted_N.sum()), int(correct_N[fitted_N].sum())
+  method, reason = _resolved(method, n_correct), None
   used, fitted = IDENTITY, _Function(IDENTITY)
   after_NK = shown_probabilities(predictions)
   try:
-    used, fitted = _fit(method, logits_N, correct_N, _counts(predictions))
+    used, fitted = _fit(method, *entries)
     after_NK = cross_fitted(predictions, method)
   except CannotFit as error:
     method, reason = Method.NONE, str(error)
@@ -176,8 +180,8 @@ def calibrate(
     step=step,
     digest=digest,
     n_documents=len(predictions),
-    n_decisions=len(scores_N),
-    n_correct=int(correct_N.sum()),
+    n_decisions=n_decisions,
+    n_correct=n_correct,
     reason=reason,
     ece_before=before[0],
     ece_after=after[0],
@@ -198,22 +202,21 @@ def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
   these scores are margins, the result is None.
   """
   shown_NK = shown_probabilities(predictions)
-  scores_N, correct_N = decisions(predictions)
-  method = _resolved(method, correct_N)
+  logits_N, correct_N, counts_N = _entries(predictions)
+  fitted_N = _to_fit(predictions, logits_N, correct_N, counts_N)
+  method = _resolved(method, int(correct_N[fitted_N].sum()))
   if method is Method.NONE:
     return shown_NK
   listed = predictions.lists[ALL].ids != PAD
-  logits_N = _logits(scores_N, predictions.score_kind)
-  counts_N = _counts(predictions)
   probabilities_N = None if shown_NK is None else shown_NK[listed]
   if probabilities_N is None:
     # NaN marks margins, which have no probability if no fold is fitted.
-    probabilities_N = np.full(len(scores_N), np.nan)
+    probabilities_N = np.full(len(logits_N), np.nan)
   # By document, so that all entries of a list are in one fold.
   folds = np.random.default_rng(0).permutation(len(listed)) % _FOLDS
   fold_N = np.broadcast_to(folds[:, None], listed.shape)[listed]
   for fold in range(_FOLDS):
-    inside_N, seen_N = fold_N == fold, fold_N != fold
+    inside_N, seen_N = fold_N == fold, fitted_N & (fold_N != fold)
     with contextlib.suppress(CannotFit):
       _, fitted = _fit(
         method, logits_N[seen_N], correct_N[seen_N], counts_N[seen_N]
@@ -289,15 +292,48 @@ def readable_scores(
   return sigmoid(scores) if kind is ScoreKind.LOGIT else scores
 
 
-def _resolved(method: Method, correct_N: np.ndarray) -> Method:
+def by_shown(ids_NK: np.ndarray, shown_NK: np.ndarray) -> np.ndarray:
+  """Returns the places of entries by the scores that readers see, PAD last.
+
+  The best comes first; equal scores keep their order.
+  """
+  return np.argsort(np.where(ids_NK == PAD, np.inf, -shown_NK), -1, 'stable')
+
+
+def _resolved(method: Method, n_correct: int) -> Method:
   if method is not Method.AUTO:
     return method
-  return Method.ISOTONIC if correct_N.sum() >= _ENOUGH else Method.PLATT
+  return Method.ISOTONIC if n_correct >= _ENOUGH else Method.PLATT
 
 
-def _counts(predictions: Predictions) -> np.ndarray:
+def _entries(
+  predictions: Predictions,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns logits of list entries, which are gold, and labels' counts."""
+  scores_N, correct_N = decisions(predictions)
   ids = predictions.lists[ALL].ids
-  return predictions.train_counts[ids[ids != PAD]]
+  counts_N = predictions.train_counts[ids[ids != PAD]]
+  return _logits(scores_N, predictions.score_kind), correct_N, counts_N
+
+
+def _to_fit(
+  predictions: Predictions,
+  logits_N: np.ndarray,
+  correct_N: np.ndarray,
+  counts_N: np.ndarray,
+) -> np.ndarray:
+  """Returns the list entries to fit to, bool [N].
+
+  These are all, but those of labels without training documents if the scorer
+  knows nothing of them. If correct entries do not tend to have higher scores,
+  as where each document has a label that training hardly saw, labels with few
+  training documents are left out too.
+  """
+  for fewest in (int(predictions.ranks_unseen is False), 1, FREQUENT_FROM):
+    fitted_N = counts_N >= fewest
+    if rises(logits_N[fitted_N], correct_N[fitted_N]):
+      return fitted_N
+  return np.ones(len(counts_N), bool)
 
 
 def _fit(

@@ -50,9 +50,9 @@ def judge(
   slice. Under the protocol of xjax, ranking metrics are means over the `n_docs`
   documents that have gold labels in the slice, without the other `n_skipped`
   documents; F1 and coverage count all documents. F1 without a cut-off, and
-  metrics of the hierarchy, count the labels above Predictions.assigned_above,
-  else above probability 0.5. ECE, and `ECE[>0.1]`, need shown_NK or scores that
-  are not margins.
+  metrics of the hierarchy, count the labels with at least the score
+  Predictions.assigned_above, else with at least probability 0.5. ECE, and
+  `ECE[>0.1]`, need shown_NK or scores that are not margins.
 
   Args:
     predictions: with gold.
@@ -112,20 +112,26 @@ def judge(
 def _evidence(
   predictions: Predictions, criteria: Criteria, cuts: Mapping[str, float | None]
 ) -> Iterator[tuple[str, list[Protocol], SliceStatistics]]:
-  """Yields a slice, protocols for which it has these labels, and statistics."""
+  """Yields a slice, protocols that assign the same labels, and statistics."""
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
     for protocol in criteria.protocols
   }
   for name in masks[criteria.protocols[0].name]:
-    by_mask: dict[bytes, list[Protocol]] = {}
+    alike: dict[tuple[bytes, bool], list[Protocol]] = {}
     for protocol in criteria.protocols:
-      key = masks[protocol.name][name].tobytes()
-      by_mask.setdefault(key, []).append(protocol)
-    for protocols in by_mask.values():
+      key = masks[protocol.name][name].tobytes(), protocol.assigns_equal
+      alike.setdefault(key, []).append(protocol)
+    for (_, assigns_equal), protocols in alike.items():
       part = Slice.of(predictions, name, masks[protocols[0].name][name])
+      least = cuts
+      if not assigns_equal:  # scores are float32, so none is between the two
+        least = {
+          end: cut if cut is None else float(np.nextafter(cut, np.inf))
+          for end, cut in cuts.items()
+        }
       evidence = SliceStatistics.of(
-        part, criteria, protocols, cuts, predictions.n_train
+        part, criteria, protocols, least, predictions.n_train
       )
       yield name, protocols, evidence
 

@@ -65,11 +65,23 @@ class LabelLists:
     """Keeps the entries whose labels are in a mask [L]; PAD and -inf follow."""
     kept = self.ids != PAD
     kept[kept] = mask[self.ids[kept]]
-    return self._keep(kept)
+    return self.keep(kept)
+
+  def at_least(
+    self, threshold: float, scores_NK: np.ndarray | None = None
+  ) -> np.ndarray:
+    """Returns which entries are assigned, bool [N, K]: one rule everywhere.
+
+    A label is assigned if its score, or its entry in `scores_NK`, is at least
+    the threshold.
+    """
+    scores_NK = self.scores if scores_NK is None else scores_NK
+    # NumPy rounds a Python float to float32, which may cross a score.
+    return (self.ids != PAD) & (scores_NK >= np.float64(threshold))
 
   def above(self, floor: np.ndarray) -> 'LabelLists':
     """Keeps the entries with scores above the floor [N] of their document."""
-    return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
+    return self.keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
   def of_rows(self, rows: np.ndarray | slice) -> 'LabelLists':
     return LabelLists(self.ids[rows], self.scores[rows])
@@ -93,7 +105,7 @@ class LabelLists:
     kept_in_order[:, 1:] &= in_order[:, 1:] != in_order[:, :-1]
     kept = np.zeros(ids.shape, bool)
     np.put_along_axis(kept, by_label, kept_in_order, -1)
-    return cls(ids, scores)._keep(kept)
+    return cls(ids, scores).keep(kept)
 
   def shortened(self, kept: np.ndarray) -> 'LabelLists':
     """Keeps some entries, and cuts all lists where the first list is unknown.
@@ -104,15 +116,20 @@ class LabelLists:
     """
     is_full = self.ids[:, -1] != PAD
     if not (is_full & ~kept.all(-1)).any():
-      return self._keep(kept)
+      return self.keep(kept)
     depth = int(kept.sum(-1)[is_full].min())
-    return self._keep(kept).first(depth)
+    return self.keep(kept).first(depth)
 
-  def _keep(self, kept: np.ndarray) -> 'LabelLists':
+  def keep(self, kept: np.ndarray) -> 'LabelLists':
     """Keeps the entries where `kept` is True; PAD and -inf follow."""
-    order = np.argsort(~kept, axis=-1, kind='stable')
     ids = np.where(kept, self.ids, PAD)
     scores = np.where(kept, self.scores, np.float32(-np.inf))
+    order = np.argsort(~kept, axis=-1, kind='stable')
+    return LabelLists(ids, scores).take(order)
+
+  def take(self, order_NK: np.ndarray) -> 'LabelLists':
+    """Returns the entries at these places of each list."""
     return LabelLists(
-      np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
+      np.take_along_axis(self.ids, order_NK, -1),
+      np.take_along_axis(self.scores, order_NK, -1),
     )

@@ -70,6 +70,7 @@ def predict(
     predictions,
     assigned_above=scorer.assigned_above,
     selected_by=scorer.selected_by,
+    ranks_unseen=scorer.ranks_unseen,
     requested=tuple(zip(slices, lists[len(names) :], strict=True)),
     recalls=recalls_of(found.kept, predictions.gold, masks),
   )
@@ -197,4 +198,5 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
     lists[name] = LabelLists(
       np.broadcast_to(ids, shape), np.broadcast_to(scores, shape)
     )
-  return _predictions(ScoreKind.PROBABILITY, n_scored, split, space, lists)
+  prior = _predictions(ScoreKind.PROBABILITY, n_scored, split, space, lists)
+  return dataclasses.replace(prior, ranks_unseen=False)

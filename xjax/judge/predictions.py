@@ -57,8 +57,8 @@ class Predictions:
   left_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
-  # The scorer assigns labels with scores above this number; if None, those with
-  # probabilities above 0.5, which margins do not have.
+  # The scorer assigns labels with at least this score; if None, those with at
+  # least probability 0.5, which margins do not have.
   assigned_above: float | None = None
   # The strategy that chose the lists of `all`, with its margins as scores; ''
   # for the highest scores, which the lists of other slices always have.
@@ -66,6 +66,9 @@ class Predictions:
   # The search for the highest scores: `exact`, `beam=10`, `recall=0.95`,
   # `shortlist=500`, `trees=3`, `runs=3`, `proposers=3`, or '' if not recorded.
   selected_by: str = ''
+  # Whether the scorer knows something of labels without training documents;
+  # None if not recorded.
+  ranks_unseen: bool | None = None
   # Slice -> step of the search, such as `shortlist recall@500` -> mean share of
   # gold labels that the step keeps, over documents with gold in the slice.
   recalls: Mapping[str, Mapping[str, float]] = dataclasses.field(
@@ -301,6 +304,8 @@ class Predictions:
       arrays['left_out/labels'] = np.asarray(self.left_out, np.int32)
     if self.assigned_above is not None:
       arrays['assigned_above'] = np.float64(self.assigned_above)
+    if self.ranks_unseen is not None:
+      arrays['ranks_unseen'] = np.bool_(self.ranks_unseen)
     if self.strategy:
       arrays['strategy'] = np.str_(self.strategy)
     if self.selected_by:

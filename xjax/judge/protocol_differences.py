@@ -7,12 +7,15 @@ from xjax.judge.metrics.metric import (
   DOCUMENTS,
   GOLD_LABELS,
   LABELS,
+  TUNED,
   UP_TO_LARGEST,
   WITH_GOLD,
   Protocol,
   PSnDCGVariant,
   PSRDenominator,
+  metric_kind,
 )
+from xjax.judge.metrics.protocols import THRESHOLD_KINDS
 from xjax.judge.slice_statistics import SliceStatistics
 
 # Two values count as equal if they differ by at most this number, because
@@ -58,6 +61,10 @@ def conventions(
       said['the mean is over'] = n, words.format(n)
     if metric in table and (follows := table[metric].metric.follows):
       said['hits are divided by'] = follows, _DIVISOR[follows]
+    if metric_kind(metric).removesuffix(TUNED) in THRESHOLD_KINDS:
+      is_assigned = protocol.assigns_equal
+      words = 'assigned' if is_assigned else 'not assigned'
+      said['a score of exactly the threshold is'] = is_assigned, words
   return by_metric
 
 

@@ -35,6 +35,7 @@ class Slice:
   n_scored: int  # only labels below it can be listed
   hierarchy: Hierarchy | None  # None if no label has a parent
   left_out: Sequence[str]  # ids left out of judging, also Predictions.dropped
+  unknown: str = ''  # why the system cannot tell the labels apart, if it cannot
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
@@ -58,6 +59,7 @@ class Slice:
       n_scored=predictions.n_scored,
       hierarchy=predictions.hierarchy,
       left_out=predictions.all_left_out,
+      unknown=_why_unknown(predictions, mask, lists),
     )
 
   def __len__(self) -> int:
@@ -80,9 +82,9 @@ class Slice:
     """Returns which lists have all labels that can be listed, bool [N]."""
     return np.isneginf(self.floor)
 
-  def hides_above(self, threshold: float) -> np.ndarray:
-    """Returns which lists may lack labels with scores above a threshold."""
-    return self.floor.astype(np.float64) > threshold
+  def hides_from(self, threshold: float) -> np.ndarray:
+    """Returns which lists may lack labels with at least a score."""
+    return self.floor.astype(np.float64) >= threshold
 
   def hides_up_to(self, k: int) -> np.ndarray:
     """Returns which lists have fewer than k labels, but not all."""
@@ -127,16 +129,44 @@ class Slice:
       2 * correct / (np.arange(1, len(ranked) + 1) + len(self.gold.values))
     )
     # A threshold is halfway between a score and the next lower score. The last
-    # threshold is just below the lowest score.
+    # threshold is the lowest score.
     below = np.append(ranked[1:], -np.inf)
     floor = self.floor.max(initial=_NONE)
     micro[(below == ranked) | (below < floor)] = -1
     best = int(np.argmax(micro))
     if micro[best] < 0:
-      return float(floor)
+      return float(np.nextafter(floor, np.float32(np.inf)))
     if best == len(ranked) - 1:
-      return float(np.nextafter(ranked[-1], -np.inf))
+      return float(ranked[-1])
     return float((ranked[best] + below[best]) / 2)
+
+
+def _why_unknown(
+  predictions: Predictions, mask: np.ndarray, lists: LabelLists
+) -> str:
+  """Says why a system cannot rank labels without training documents, or ''.
+
+  Their places would be the order of the labels: chance, which is no skill.
+  """
+  counts = predictions.train_counts[mask]
+  if not predictions.n_train or not len(counts) or counts.any():
+    return ''
+  n_listable = int(mask[: predictions.n_scored].sum())
+  if not n_listable:
+    return 'the system cannot predict any of these labels'
+  knows = predictions.ranks_unseen
+  if knows is None and n_listable > 1:
+    # Lists without a gap, of equal scores, are in the order of the labels.
+    full = lists.lengths == min(n_listable, lists.ids.shape[1])
+    last = np.where(lists.ids == PAD, np.inf, lists.scores).min(1)
+    knows = not (full & (lists.scores[:, 0] == last)).all()
+  return (
+    ''
+    if knows is not False
+    else (
+      'the system has learned nothing about labels without training documents'
+    )
+  )
 
 
 def _cut_lists(

@@ -37,7 +37,7 @@ from xjax.judge.slice import Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'
-_ABOVE = 'may have more labels above the threshold than the {} saved'
+_MORE = 'may have more labels at or above the threshold than the {} saved'
 _FLAT = 'no label has a parent; --labels=FILE adds parents from a file'
 # With fewer than 3 training documents, the constant C of the propensity formula
 # is negative.
@@ -155,12 +155,12 @@ class SliceStatistics:
     return self.part.lists.hits(self.part.gold, len(self.part.mask))
 
   def decisions(self, end: str) -> Decisions:
-    """Returns the labels assigned at a cut-off '@k', or above a threshold."""
-    ids_NK, scores_NK = self.part.lists.ids, self.part.lists.scores
-    chosen_NK = ids_NK != PAD
+    """Returns the labels assigned at a cut-off '@k', or from a threshold on."""
+    ids_NK = self.part.lists.ids
     if end in self.thresholds:
-      chosen_NK &= scores_NK > np.float64(self.thresholds[end])  # in float64
+      chosen_NK = self.part.lists.at_least(self.thresholds[end])
     else:
+      chosen_NK = ids_NK != PAD
       chosen_NK[:, int(end[1:]) :] = False
     predicted = Ragged(offsets_of(chosen_NK.sum(-1)), ids_NK[chosen_NK])
     return Decisions(predicted, self._hits_NK[chosen_NK])
@@ -318,7 +318,7 @@ class SliceStatistics:
     """Returns (number of documents with too short lists, reason) by sum."""
     part = self.part
     too_short = f'need a list deeper than the {part.depth} labels saved'
-    above = _ABOVE.format(part.depth)
+    more = _MORE.format(part.depth)
     has_gold_N, short = part.gold.lengths > 0, {}
     for name, (_, known_N) in self.document_terms.items():
       if n := int((has_gold_N & ~known_N).sum()):
@@ -329,7 +329,7 @@ class SliceStatistics:
     for end in self.ends:
       found_all_N = self._hits_NK.sum(-1) == part.gold.lengths
       if end in self.thresholds:
-        hides_N, reason = part.hides_above(self.thresholds[end]), above
+        hides_N, reason = part.hides_from(self.thresholds[end]), more
       else:
         hides_N, reason = part.hides_up_to(int(end[1:])), too_short
       n_short, n_uncertain = hides_N.sum(), (hides_N & ~found_all_N).sum()
@@ -342,9 +342,9 @@ class SliceStatistics:
           short[name] = n, f'{n:,} of {len(part):,} documents {reason}'
     for end, threshold in self.thresholds.items() if self.path_terms else ():
       # A wrong label may have ancestors that are gold, so every sum needs all
-      # labels above the threshold.
-      if n := int(part.hides_above(threshold).sum()):
-        reason = f'{n:,} of {len(part):,} documents {above}'
+      # labels from the threshold on.
+      if n := int(part.hides_from(threshold).sum()):
+        reason = f'{n:,} of {len(part):,} documents {more}'
         names = (name for metric in self.by_path for name in metric.sums())
         short |= {f'{name}{end}': (n, reason) for name in names}
     return short
@@ -364,6 +364,8 @@ class SliceStatistics:
     """Returns why a metric has no value, or '' if it has a value."""
     if not self.part.n_with_gold:
       return _NO_GOLD
+    if self.part.unknown:
+      return self.part.unknown
     if any(name not in self.sums for name in measure.sums):
       need = measure.metric.needs
       if need is Needs.HIERARCHY and self.hierarchy is None:

@@ -7,6 +7,7 @@ and its methods check, fit and open a trained model, which is a `Scorer`. A
 
 import abc
 from collections.abc import Callable, Hashable, Iterator, Mapping
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -38,6 +39,7 @@ from xjax.models.config_check import check_values
 from xjax.models.config_json import ConfigDifference, diff, read_part, to_json
 from xjax.models.eval_config import EvalConfig
 from xjax.models.scorer import Scorer
+from xjax.train.run_record import RunRecord
 from xjax.train.train_config import NoTrain, TrainConfig
 from xjax.train.workdir import Workdir
 
@@ -372,7 +374,7 @@ def open_folder(folder: Workdir, step: int | None = None) -> tuple[Run, Scorer]:
       opened in place of a damaged checkpoint.
   """
   folder.check_has_run()
-  config = _with_moved_data(load_config(folder.config), folder)
+  config = _with_found_data(load_config(folder.config), folder)
   try:
     folder.check(folder.config)
   except DataError as error:  # users may change settings of the evaluation
@@ -386,16 +388,38 @@ def open_folder(folder: Workdir, step: int | None = None) -> tuple[Run, Scorer]:
   return run, config.model.open(run)
 
 
-def _with_moved_data(config: Config, folder: Workdir) -> Config:
-  """Corrects data.dir if documents in the workdir have moved with it."""
-  before, now = config.data.dir, folder.path / DATA
-  # Documents that were in memory are saved in the workdir, under an absolute
-  # path that is wrong once the workdir has moved.
-  is_own = os.path.basename(before) == DATA and now.is_dir()
-  if not is_own or os.path.exists(before):
-    return config
-  data = dataclasses.replace(config.data, dir=str(now))
+def _with_found_data(config: Config, folder: Workdir) -> Config:
+  """Returns the config with the paths of data where they are now."""
+  data, tokens = config.data, config.data.tokens
+  if folders := getattr(tokens, 'dir', ''):
+    tokens = dataclasses.replace(tokens, dir=_found(folders, folder))
+  data = dataclasses.replace(data, dir=_found(data.dir, folder), tokens=tokens)
   return dataclasses.replace(config, data=data)
+
+
+def _found(path: str, folder: Workdir) -> str:
+  found = path and next(filter(os.path.exists, places_of(path, folder)), path)
+  return path if os.path.abspath(found) == os.path.abspath(path) else found
+
+
+def places_of(path: str, folder: Workdir) -> list[str]:
+  """Returns where a path in a run's config may be now, the best place first.
+
+  A relative path starts in the folder where the run was started. If this folder
+  has moved together with the workdir, the path from one to the other is still
+  the same. A file may also be in the workdir, or below the current folder.
+  """
+  given, record = os.path.expanduser(path), None
+  with contextlib.suppress(DataError):  # the record is not needed
+    record = RunRecord.read(folder)
+  places = [os.path.abspath(given)]
+  if record is not None and record.workdir:
+    made = os.path.join(record.folder, given)
+    moved = folder.path / os.path.relpath(made, record.workdir)
+    places.insert(0, made)
+    places.insert(os.path.isabs(given), str(moved))
+    places.insert(2, str(folder.path / given))
+  return list(dict.fromkeys(map(os.path.normpath, places)))
 
 
 def check_resumable(config: Config, folder: Workdir) -> list[ConfigDifference]:

@@ -106,6 +106,9 @@ def _copy(run: Run, step: int, target: pathlib.Path) -> None:
   # The documents of the run are not copied, so the copy must not point to them.
   if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
     data = dataclasses.replace(data, dir='')
+    if saved.record.exists():  # nor does it name folders of this machine
+      record = read_json(saved.record)
+      write_json(saved.record, record | {'folder': '', 'workdir': ''})
   config = dataclasses.replace(run.config, data=data)
   with saved.recording(saved.config):
     write_json(saved.config, to_json(config))

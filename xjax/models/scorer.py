@@ -31,8 +31,8 @@ class Scorer(abc.ABC):
 
   n_labels: int  # only labels with an index below this number are ranked
   score_kind: ScoreKind
-  # A label with a score above this number is assigned; None: with a probability
-  # above 0.5 (margins have no probability).
+  # A label with at least this score is assigned; None: with a probability of at
+  # least 0.5 (margins have no probability).
   assigned_above: float | None = None
   # How the best labels are searched for: `exact`, `beam=10`, `recall=0.95`,
   # `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.
@@ -43,6 +43,14 @@ class Scorer(abc.ABC):
   fixed_labels: str = cannot_add('this kind of model')
   attends: bool = False  # whether the weights of explaining words are attention
   reads_vectors: bool = False  # other models refuse documents with vectors
+
+  @property
+  def ranks_unseen(self) -> bool:
+    """Returns whether it knows something of labels without training documents.
+
+    If not, they come last, or are not listed, and have no figures.
+    """
+    return not self.fixed_labels
 
   @abc.abstractmethod
   def rank(self, documents: Documents, query: Query) -> Lists:

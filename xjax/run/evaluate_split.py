@@ -13,7 +13,6 @@ import numpy as np
 
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import PAD
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.labels import left_out_digest, mark_left_out, read_left_out
@@ -33,7 +32,7 @@ from xjax.judge.make_predictions import popularity
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.contract import DEV
+from xjax.models.contract import DEV, places_of
 from xjax.run.judging import (
   Metrics,
   judge_split,
@@ -115,7 +114,7 @@ def _judge_in(
 ) -> Evaluation:
   run = open_run(home.path, step)
   config = run.config.eval
-  data = moved_data(run.config.data, data_dir)
+  data = moved_data(run, data_dir)
 
   def load(name: str) -> Corpus:
     seed = run.config.seed
@@ -219,8 +218,9 @@ def _judge_chosen(
   return name, predictions, metrics
 
 
-def moved_data(data: DataConfig, data_dir: str) -> DataConfig:
+def moved_data(run: OpenRun, data_dir: str) -> DataConfig:
   """Returns the config of a run's data, read from data_dir unless it is ''."""
+  data = run.config.data
   if data_dir and data.generated:
     raise ConfigError(
       '--data_dir: the corpus of this run is generated, not read from files'
@@ -229,9 +229,10 @@ def moved_data(data: DataConfig, data_dir: str) -> DataConfig:
   if path and not pathlib.Path(path).expanduser().exists():
     message = f'{path}: no such file or folder'
     if not data_dir:
+      places = ', '.join(places_of(path, run.workdir))
       message += (
-        '; the run was trained on it. Start the command in the folder where '
-        'the run was trained, or give the new path as --data_dir=PATH'
+        f'; the run was trained on it. These places were tried: {places}. Give '
+        'the new path as --data_dir=PATH'
       )
     raise DataError(message)
   return dataclasses.replace(data, dir=path)
@@ -334,17 +335,10 @@ class Threshold:
 
   def keep(self, lists: LabelLists, run: OpenRun) -> LabelLists:
     """Puts PAD after the last label that is assigned."""
-    scores_NK = lists.scores
+    shown_NK = None
     if not self.is_raw:
-      scores_NK = run.readable(lists.ids, lists.scores)
-    keep_NK = (scores_NK >= self.least) & (lists.ids != PAD)
-    order = np.argsort(~keep_NK, axis=1, kind='stable')
-    ids = np.where(keep_NK, lists.ids, PAD)
-    scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
-    return LabelLists(
-      np.take_along_axis(ids, order, axis=1),
-      np.take_along_axis(scores, order, axis=1),
-    )
+      shown_NK = run.readable(lists.ids, lists.scores)
+    return lists.keep(lists.at_least(self.least, shown_NK))
 
 
 def _probability(threshold: str | float) -> float:

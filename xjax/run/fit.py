@@ -78,8 +78,10 @@ def fit(
       best, kind = scorer.step, scorer.score_kind
       opened = OpenRun(run, corpus.label_space, scorer)
       metrics = judge_splits(opened, corpus)
+    ended = clock.before
     if is_new:
-      clock.record.ended(steps, model.size(run)).save(folder)
+      ended = clock.record.ended(steps, model.size(run))
+    ended.save(folder)
     method = config.eval.calibration
     return FitResult(
       workdir=folder.path,

@@ -15,7 +15,12 @@ from xjax.data.documents import Documents
 from xjax.data.labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace
 from xjax.data.vectors.feature_rows import FeatureRows
-from xjax.judge.calibration import Calibration, Method, readable_scores
+from xjax.judge.calibration import (
+  Calibration,
+  Method,
+  by_shown,
+  readable_scores,
+)
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.make_predictions import check_scores
 from xjax.judge.prediction_lines import WeightedFeature, WeightedWord
@@ -100,6 +105,10 @@ class OpenRun:
   def selected_by(self) -> str:
     return self.scorer.selected_by
 
+  @property
+  def ranks_unseen(self) -> bool:
+    return self.scorer.ranks_unseen
+
   def has_probabilities(self) -> bool:
     calibrated = self.calibration and self.calibration.method is not Method.NONE
     return bool(calibrated) or self.score_kind is not ScoreKind.MARGIN
@@ -145,7 +154,7 @@ class OpenRun:
   ) -> list[list[ExplainedPrediction]]:
     """Predicts labels, each with at most `words` words that explain it best."""
     self.check_explains()
-    lists = self.lists(documents, k)
+    lists = self.shown(self.lists(documents, k))
     shown = self.explanations(documents, lists.ids, words)
     explained = []
     for row, labels in enumerate(self.predictions(lists)):
@@ -203,8 +212,18 @@ class OpenRun:
       self.check_explains()
     self.scorer.warmup(Query(1).only(self.space.allowed), explain)
 
+  def shown(self, lists: LabelLists) -> LabelLists:
+    """Sorts lists by the scores that users see; ties keep their order.
+
+    Frequent and other labels are calibrated differently, so a label may have a
+    higher probability than a label that is ranked before it.
+    """
+    shown_NK = self.readable(lists.ids, lists.scores)
+    return lists.take(by_shown(lists.ids, shown_NK))
+
   def predictions(self, lists: LabelLists) -> list[list[Prediction]]:
-    """Returns lists in the form that users see, with calibrated scores."""
+    """Returns lists in the form that users see: with and by shown scores."""
+    lists = self.shown(lists)
     return [
       self._predictions(ids_K, scores_K)
       for ids_K, scores_K in zip(lists.ids, lists.scores, strict=True)

@@ -94,8 +94,8 @@ class PredictedDocuments:
     features = explanations.features(row) or [()] * len(ids_K)
     labels = [
       ExplainedLabel(
-        id=(label := self.space.labels[at]).id,
-        name=label.name,
+        id=(id_ := self.space.ids[at]),
+        name=self.space.labels.shown(at),
         score=float(score),
         is_gold=None if gold is None else at in self.split.gold[row],
         why=why,
@@ -178,6 +178,8 @@ def predict_file(
     from xjax.run.evaluate_split import Threshold
 
     lists = Threshold.of(threshold, run).keep(lists, run)
+  if not strategy:  # which has an order of its own
+    lists = run.shown(lists)
   predicted = PredictedDocuments(run, lists, split, space)
   whys = predicted.explanations(explain, _SHOWN) if explain else None
   if output == STREAM:

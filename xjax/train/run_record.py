@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import os
 import resource
 import sys
 import time
@@ -28,13 +29,17 @@ class RunRecord:
   model_bytes: int = 0  # of a neural model's parameters, or another's files
   finished: str = ''  # time of the end, as ISO 8601 in UTC; '' before the end
   version: str = __version__  # of xjax that wrote the record
+  # The current folder of the last start, and the workdir at that time, both
+  # absolute: the paths in config.json belong to them. '' if not recorded.
+  folder: str = ''
+  workdir: str = ''
 
   @classmethod
   def read(cls, workdir: Workdir) -> 'RunRecord | None':
     path = workdir.record
     if not path.is_file():
       return None
-    values = read_json(path)
+    values = {'folder': '', 'workdir': '', **read_json(path)}
     for name, kind in cls.__annotations__.items():
       number = int | float if kind is float else kind
       if not isinstance(values.get(name), number):
@@ -45,9 +50,10 @@ class RunRecord:
     return cls(**{name: values[name] for name in cls.__annotations__})
 
   def save(self, workdir: Workdir) -> None:
-    """Writes run.json, on host 0."""
+    """Writes run.json, on host 0, with the folders of this start."""
     if is_host0():
-      write_json(workdir.record, dataclasses.asdict(self))
+      places = {'folder': os.getcwd(), 'workdir': str(workdir.path)}
+      write_json(workdir.record, dataclasses.asdict(self) | places)
 
   def with_time(self, seconds: float) -> 'RunRecord':
     """Adds seconds, and the memory that this process has used so far."""

@@ -49,7 +49,7 @@ def write_labelled(folder, labels):
       tuple(NAMES),
       "3 labels of documents by name: 'Quartz' is 'q'",
     ),
-    ('labels.ttl', SKOS, [f'<{iri}>' for iri in IRIS], IRIS, 'by name'),
+    ('labels.ttl', SKOS, [f'<{iri}>' for iri in IRIS], IRIS, ''),
     ('labels.ttl', SKOS, IRIS, IRIS, ''),
     ('labels.ttl', SKOS, 'qz', IRIS, "'q' is 'http://x.org/q'"),
     (

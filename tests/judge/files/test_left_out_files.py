@@ -1,5 +1,7 @@
 """Files of any system, and lists of labels that judging leaves out."""
 
+import gzip
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -49,6 +51,14 @@ def test_files_of_scores_are_judged_as_if_they_had_no_such_columns(files):
   theirs = read(files / 'small.npz', files / 'small_gold.npz')
   assert same(judge(ours, SOME), judge(theirs, SOME))
   assert ours.lists['all'].ids.shape == (N, DEPTH)  # lists are filled
+
+
+@pytest.mark.parametrize('text', [b'', b'\n \n', gzip.compress(b'', mtime=0)])
+def test_an_empty_list_leaves_out_nothing(files, text):
+  (files / 'list.txt').write_bytes(text)
+  place = files / 'whole.npz', files / 'whole_gold.npz'
+  ours, theirs = read(*place, files / 'list.txt'), read(*place)
+  assert same(judge(ours, SOME), judge(theirs, SOME))
 
 
 @pytest.mark.parametrize(

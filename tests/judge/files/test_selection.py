@@ -1,5 +1,6 @@
 """Checks that the best labels of sparse scores are exact, after the filter."""
 
+import gzip
 import pathlib
 
 import hypothesis
@@ -9,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from tests.fixtures.xc_writers import write_pairs, write_xc_scores as text
-from tests.judge.files.given import given, read
+from tests.judge.files.given import given, read, refused
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.judge.files.document_labels import (
@@ -18,6 +19,7 @@ from xjax.judge.files.document_labels import (
   without_pairs,
 )
 from xjax.judge.files.judge_files import read_judged
+from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 
 INF = np.inf
@@ -42,6 +44,35 @@ def test_a_filter_of_lists_that_were_cut():
   every = np.array([[1, 0], [1, 1], [1, 2]])
   with pytest.raises(DataError, match='^f: row 1: the filter removes all'):
     without_pairs(lists, every, 'f')
+
+
+@pytest.mark.parametrize(
+  'data', [b'', b'\n \r\n', b'\xef\xbb\xbf', gzip.compress(b'\n', mtime=0)]
+)
+def test_an_empty_filter_filters_nothing(files, data):
+  """Checks it for columns, and for ids that are no column numbers."""
+  npz(files['scores'], sparse.csr_array([[3.0, 1, 2], [1, 0, 0]]))
+  files['filter'].write_bytes(data)
+  files['gold'].write_text(
+    '{"id": "b", "labels": ["0"]}\n{"id": "a", "labels": ["1"]}\n'
+  )
+  for _ in range(2):
+    plain, filtered = (read(files, 'gold', *x)[0] for x in ((), ('filter',)))
+    assert judge(filtered) == judge(plain)
+    assert filtered.gold.values.tolist() == plain.gold.values.tolist()
+    rows = [('a', '1'), ('b', 'x')]
+    label = '{{"id": "{}", "labels": [{{"id": "{}", "score": 1}}]}}\n'
+    files['scores'].write_text(''.join(label.format(*row) for row in rows))
+
+
+def test_a_pair_outside_of_the_scores_is_an_error(files):
+  npz(files['scores'], sparse.csr_array([[3.0, 1, 2], [1, 0, 0]]))
+  for pairs, message in (
+    ('0 1\n\n0 3\n', 'filter:3: label 3 is not in 0..2'),
+    ('2 1\n', 'filter:1: document 2 is not in 0..1'),
+  ):
+    files['filter'].write_text(pairs)
+    assert refused(files, 'filter') == message
 
 
 def test_rows_that_were_cut():

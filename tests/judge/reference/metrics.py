@@ -37,7 +37,7 @@ class Problem:
   labels: Collection[int]  # of the slice
   weights: np.ndarray | None = None  # float64 [L], inverse propensities
   train_counts: np.ndarray | None = None  # int [L]
-  # N sets of labels above the threshold.
+  # N sets of labels at the threshold.
   decisions: Sequence[Collection[int]] | None = None
   similarity: Callable[[int, int], float] | None = None  # of two labels
   table_LK: np.ndarray | None = None  # gains of a label at a place
@@ -147,7 +147,7 @@ def judge_scores(scores_NL, golds, labels, ks, threshold=0.0):
     golds=[gold.intersection(labels) for gold in golds],
     labels=labels,
     decisions=[
-      {label for label in labels if scores[label] > threshold}
+      {label for label in labels if scores[label] >= threshold}
       for scores in scores_NL
     ],
   )

@@ -98,6 +98,19 @@ def test_warnings_say_what_to_do(tmp_path):
   assert '! there is no split dev' in told
 
 
+def test_equal_names_below_different_parents_are_not_merged(tmp_path):
+  data = write(tmp_path, 'train', document('t1', 'a text', 'T1', 'T2', 'T3'))
+  rows = [('T1', 'Zip', ['A']), ('T2', 'Zip', ['B']), ('T3', 'Zip', ['B'])]
+  rows += [('A', 'A', []), ('B', 'B', [])]
+  fields = 'id', 'name', 'parents'
+  json_lines(tmp_path / 'labels.jsonl', [dict(zip(fields, x)) for x in rows])
+  told = ' '.join(check_data(data)[0].split())
+  one, two, three = (f"'T{i}' 'Zip' (1)" for i in (1, 2, 3))
+  assert f'documents): {two}, {three}. Merge the labels' in told
+  assert f'documents): {one}, {two}, {three}. They stay apart' in told
+  assert told.count('Merge') == 1
+
+
 def test_faults_are_listed_and_refused(tmp_path):
   data = write(
     tmp_path,

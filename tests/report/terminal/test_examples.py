@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.schema import Document, Label, Split
+from xjax.data.schema import Document, Label, Labels, Split
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.run_summary import example_text, excerpt
 
-LABELS = (Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries'))
+LABELS = Labels.of(
+  [Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries')]
+)
 SPLIT = Split(
   name='dev',
   ids=('d1', 'd2', 'd3'),
@@ -48,6 +50,15 @@ def test_gold_and_predicted_stand_side_by_side():
   assert len(text) <= 79
   assert gold.split() == ['gold', '-']
   assert predicted.split() == ['predicted', 'fisheries', '1.00']
+
+
+def test_labels_of_one_name_have_their_ids_beside_it():
+  labels = [Label('T1', 'Zip'), Label('b', 'b'), Label('T2', 'Zip ')]
+  text = example_text(PREDICTIONS, SPLIT, Labels.of(labels), n=1)
+  assert text.splitlines()[1:] == [
+    '  gold      Zip (T1), Zip (T2)',
+    '  predicted Zip (T1) 0.50*, b 0.27',
+  ]
 
 
 @pytest.mark.parametrize(

@@ -132,12 +132,18 @@ def test_labels_that_no_document_has_are_never_assigned(texts, hot, form):
   np.testing.assert_array_equal(model.predict(texts), hot * [1, 1, 1, 1, 1, 0])
 
 
-def test_a_label_is_assigned_if_its_decision_is_above_0(fitted, texts):
+def test_a_label_is_assigned_from_decision_0_on(fitted, texts, monkeypatch):
   decision = fitted.decision_function(texts)
   assert decision.shape == (len(texts), len(LABELS))
-  np.testing.assert_array_equal(decision > 0, fitted.predict(texts) == 1)
+  np.testing.assert_array_equal(decision >= 0, fitted.predict(texts) == 1)
   probabilities = fitted.predict_proba(texts)
-  np.testing.assert_array_equal(decision > 0, probabilities > 0.5)
+  np.testing.assert_array_equal(decision >= 0, probabilities >= 0.5)
+  # The threshold is exactly a score, or less than float32 can tell above it.
+  score = float(np.sort(decision[0])[1] + fitted.threshold_)
+  for least, n in ((score, len(LABELS) - 1), (np.nextafter(score, 9), -2)):
+    monkeypatch.setattr(fitted, 'threshold_', float(least))
+    assert fitted.predict(texts)[0].sum() == n % len(LABELS)
+    assert (fitted.decision_function(texts)[0] >= 0).sum() == n % len(LABELS)
 
 
 def test_a_dev_share_tunes_the_threshold(texts, hot):

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import functools
 import gzip
+import io
+import itertools
 import json
 import os
 import pathlib
@@ -18,13 +20,30 @@ import zlib
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.texts import ODD_SPACES
+from xjax.data.files.encodings import guess_encoding, wide_encoding
 from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_values import (
+  NotUtf8,
+  are_lines,
+  decode_utf8,
+  json_type,
+  parse_object,
+  parse_values,
+)
 
 STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
+PARQUET_MAGIC = b'PAR1'
 _LONGEST = 1 << 26  # bytes of a line
+_LARGEST = 1 << 28  # bytes of JSON that is not in lines
+_AS_LINES = 'write one object per line, as `jq -c .[]` does with an array'
 _GZIP_MAGIC = b'\x1f\x8b'
+_NOT_LINES = (_GZIP_MAGIC, PARQUET_MAGIC, *UTF16_MARKS)
+_RECODE = (
+  'save the file as UTF-8, or if the config is an own_* one, name its encoding '
+  'as in --config.data.encoding=cp1252'
+)
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
@@ -68,10 +87,14 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def open_text(
+  path: str | os.PathLike, as_it_comes: bool = False
+) -> Iterator[BinaryIO]:
   """Opens a file, a pipe or STREAM, and unpacks it if it is gzipped.
 
-  A pipe is copied to a temporary file, so that it can be read again.
+  A pipe is copied to a temporary file, so that it can be read again. If it is
+  to be read `as_it_comes`, and holds lines of text, it is not; the result is
+  not seekable then, and its `peek` returns the first lines.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -80,17 +103,49 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
       else:
         file = stack.enter_context(open(path, 'rb'))
       if not file.seekable():
-        copy = stack.enter_context(tempfile.TemporaryFile())
-        shutil.copyfileobj(file, copy)
-        copy.seek(0)
-        file = copy
-      start = file.read(len(_GZIP_MAGIC))
-      file.seek(-len(start), os.SEEK_CUR)
-      if start == _GZIP_MAGIC:
-        file = gzip.GzipFile(fileobj=file)
+        file = stack.enter_context(_of_pipe(file, as_it_comes))
+      if file.seekable():
+        start = file.read(len(_GZIP_MAGIC))
+        file.seek(-len(start), os.SEEK_CUR)
+        if start == _GZIP_MAGIC:
+          file = gzip.GzipFile(fileobj=file)
     except OSError as error:
       raise DataError(f'{path}: cannot be read: {error.strerror}') from error
     yield file
+
+
+def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
+  """Returns a copy of what a pipe holds, or if it may, reads it later."""
+  head = b''
+  if as_it_comes:
+    head = line = pipe.readline(_LONGEST)
+    while line and not line.strip():
+      line = pipe.readline(_LONGEST)
+      head += line
+    if line and b'\0' not in head and not head.startswith(_NOT_LINES):
+      size = max(len(head), io.DEFAULT_BUFFER_SIZE)
+      return io.BufferedReader(_Joined(head, pipe), size)
+  copy = tempfile.TemporaryFile()
+  copy.write(head)
+  shutil.copyfileobj(pipe, copy)
+  copy.seek(0)
+  return copy
+
+
+class _Joined(io.RawIOBase):
+  """Reads what was read from a pipe already, then the rest as it comes."""
+
+  def __init__(self, head: bytes, rest: BinaryIO):
+    self._head, self._rest = head, rest
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer: memoryview) -> int:
+    data = self._head or self._rest.read1(len(buffer))
+    data, self._head = data[: len(buffer)], data[len(buffer) :]
+    buffer[: len(data)] = data
+    return len(data)
 
 
 def check_rereadable(path: str | os.PathLike) -> None:
@@ -111,6 +166,8 @@ def reading(name: str | os.PathLike) -> Iterator[None]:
   except EOFError as error:
     message = 'the gzip file is cut short: get it again'
     raise DataError(f'{name}: {message}') from error
+  except Fault as fault:
+    raise DataError(f'{name}:{fault.line}: {fault}') from fault
   except (OSError, zlib.error, UnicodeError) as error:
     raise DataError(f'{name}: the file is damaged: {error}') from error
 
@@ -129,11 +186,13 @@ def numbered_lines(
       if len(line) > _LONGEST:
         raise DataError(
           f'{path}:{number}: the line is longer than {_LONGEST >> 20} MiB; the '
-          'file is damaged, or is no text in lines'
+          f'file is damaged, or is no text in lines: {_AS_LINES}'
         )
       if number == 1:
-        if line.startswith(UTF16_MARKS):
-          raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')
+        if wide := wide_encoding(line):
+          raise DataError(
+            f'{path}:1: {wide.upper()} text: save the file as UTF-8'
+          )
         line = line.removeprefix(UTF8_MARK)
       yield number, line.rstrip(b'\r\n')
 
@@ -143,25 +202,82 @@ def read_rows(
   faults: Faults,
   name: str = '',
   plain: str = '',
+  encoding: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line that is not blank.
 
   The source is a path, or an open file with a `name` for messages. A line that
   is no JSON object is left out, and is a fault. With `plain`, lines are plain
-  text, which is the field of this name.
+  text, which is the field of this name. Lines that are not UTF-8 are read in
+  the `encoding`, if there is one.
+
+  The file may also be a JSON array of objects, or objects of several lines. The
+  number of an object is then its first line, or if this is that of the object
+  before it, one more.
   """
   is_path = isinstance(source, str | os.PathLike)
   name = name or str(source)
   opened = open_text(source) if is_path else contextlib.nullcontext(source)
+  hinted = False
   with opened as file:
-    for number, line in numbered_lines(file, name):
+    lines = numbered_lines(file, name)
+    head: list[tuple[int, bytes]] = []
+
+    def next_line() -> bytes:
+      for number, line in lines:
+        head.append((number, line))
+        if line.strip():
+          return line
+      return b''
+
+    if not plain and not are_lines(next_line(), next_line):
+      yield from _whole_file(file, head, name, encoding, faults)
+      return
+    for number, line in itertools.chain(head, lines):
       if line := line.strip(b' \t\r'):
         try:
-          row = {plain: decode_utf8(line)} if plain else parse_object(line)
+          text = decode_utf8(line, encoding)
+          row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
-          faults.add(name, number, str(fault))
+          hint = ''
+          if isinstance(fault, NotUtf8) and not hinted:  # it takes some time
+            hint = f'; it looks like {guess_encoding(line).name}: {_RECODE}'
+            hinted = True
+          faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
+
+
+def _whole_file(
+  file: BinaryIO,
+  head: Iterable[tuple[int, bytes]],
+  name: str,
+  encoding: str,
+  faults: Faults,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+  """Yields the objects of a file that is JSON, but not JSON lines."""
+  data = b''.join(line + b'\n' for _, line in head)
+  with reading(name):
+    data += file.read(_LARGEST + 1)
+  if len(data) > _LARGEST:
+    raise DataError(
+      f'{name}: is not JSON lines, but JSON of more than {_LARGEST >> 20} MiB; '
+      f'{_AS_LINES}'
+    )
+  number = 0
+  try:
+    for line, value in parse_values(decode_utf8(data.rstrip(), encoding)):
+      number = max(line, number + 1)
+      if isinstance(value, dict):
+        yield number, value
+      else:
+        faults.add(
+          name, number, f'{json_type(value)}, not a JSON object {{...}}'
+        )
+  except NotUtf8 as fault:
+    faults.add(name, fault.line, f'{fault}; {_RECODE}', fatal=True)
+  except Fault as fault:
+    faults.add(name, fault.line, str(fault), fatal=True)
 
 
 def write_json_lines(path: str | os.PathLike, rows: Iterable[Any]) -> None:
@@ -189,72 +305,17 @@ def read_records(
   faults: Faults,
   name: str = '',
   plain: str = '',
+  encoding: str = '',
 ) -> Iterator[tuple[int, 'Fields']]:
   """Yields the rows of read_rows, whose faults become faults of their lines."""
-  rows = read_rows(source, faults, name, plain)
+  rows = read_rows(source, faults, name, plain, encoding)
   return with_faults(rows, faults, name or str(source))
-
-
-def decode_utf8(data: bytes) -> str:
-  """Decodes UTF-8, or raises a Fault."""
-  try:
-    return data.decode('utf-8')
-  except UnicodeDecodeError as error:
-    raise Fault(
-      f'not UTF-8: {error.reason} at byte {error.start + 1}',
-      1 + data.count(b'\n', 0, error.start),
-    ) from error
-
-
-def parse_object(text: bytes | str) -> dict[str, Any]:
-  """Reads one JSON object; a Fault for everything that is not strict JSON.
-
-  Not allowed are NaN, infinity, numbers that are too long, deep nesting, and
-  bytes that are not UTF-8.
-  """
-  try:
-    if isinstance(text, bytes):
-      text = decode_utf8(text)
-    row = json.loads(text, parse_constant=_no_constant)
-  except Fault:
-    raise
-  except json.JSONDecodeError as error:
-    raise Fault(
-      f'not JSON: {error.msg} at column {error.colno}', error.lineno
-    ) from error
-  except RecursionError as error:
-    raise Fault('not JSON: nested too deeply') from error
-  except ValueError as error:
-    # Python reads no integers of more than some thousand digits.
-    raise Fault('not JSON: a number is too long') from error
-  if not isinstance(row, dict):
-    raise Fault(f'{_json_type(row)}, not a JSON object {{...}}')
-  return row
 
 
 def repeated(values: Iterable[Any]) -> Iterator[Any]:
   """Yields each value that occurs several times, in order of first use."""
   counts = collections.Counter(values)
   return (value for value, count in counts.items() if count > 1)
-
-
-def _no_constant(name: str) -> None:
-  """Raises a Fault for NaN and infinity, which json.loads would accept."""
-  raise Fault(f'not JSON: {name}; write a finite number')
-
-
-_TYPES = {
-  type(None): 'null',
-  bool: 'true or false',
-  int: 'a number',
-  float: 'a decimal number',
-  str: 'text',
-  list: 'a list',
-}
-
-
-def _json_type(value: Any) -> str:
-  return _TYPES.get(type(value), 'an object')
 
 
 class Fields:
@@ -299,7 +360,7 @@ class Fields:
   def as_text(self, value: Any, name: str) -> str:
     """Returns a value if it is text, or else adds a fault and returns ''."""
     if not isinstance(value, str):
-      self.faults.append(f'{name} is {_json_type(value)}, not text')
+      self.faults.append(f'{name} is {json_type(value)}, not text')
       return ''
     try:
       value.encode('utf-8')
@@ -316,7 +377,7 @@ class Fields:
     if type(value) is int or type(value) is float and value.is_integer():
       return str(int(value))
     if not isinstance(value, str):
-      kind = _json_type(value)
+      kind = json_type(value)
       self.faults.append(f'{name} is {kind}, not text or an integer')
     elif not value.strip():
       self.faults.append(f'{name} is empty')
@@ -345,5 +406,5 @@ class Fields:
   def _as_list(self, value: Any, name: str) -> list[Any]:
     if isinstance(value, list):
       return value
-    self.faults.append(f'{name} is {_json_type(value)}, not a list')
+    self.faults.append(f'{name} is {json_type(value)}, not a list')
     return []

@@ -21,7 +21,7 @@ from xjax.data.files.json_lines import Fields, find_files, find_source
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_taxonomy
-from xjax.data.formats.own import name_splits
+from xjax.data.formats.own_files import name_splits
 from xjax.data.schema import Document, Label
 
 

@@ -259,6 +259,7 @@ def read_ids(
   faults: Faults,
   what: str = 'label',
   described: Collection[str] = (),
+  may_be_empty: bool = False,
 ) -> dict[str, int]:
   """Reads a file with one id per line, plain or gzipped; returns their lines.
 
@@ -274,7 +275,7 @@ def read_ids(
       fields.faults.append(f'unknown label {id_!a}: it has no descriptor')
     if not fields.faults:
       ids[id_] = line
-  if not ids:
+  if not ids and not may_be_empty:
     faults.add_empty(path, what, before)
   return ids
 

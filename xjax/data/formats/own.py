@@ -16,24 +16,20 @@ from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
-import io
 import pathlib
-import re
 import shlex
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.core.errors import DataError
 from xjax.data.files.cells import LIST, are_flags
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.csv_table import Quoting
+from xjax.data.files.encodings import is_utf8
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
-  check_rereadable,
-  find_files,
-  find_source,
   only_file,
   open_text,
   read_records,
@@ -44,12 +40,10 @@ from xjax.data.files.split_names import (
   split_columns,
   split_in_row,
   split_of,
-  splits_of,
 )
 from xjax.data.files.tables import (
   TableFormat,
   TableReader,
-  encoding_of,
   read_table,
   table_format,
 )
@@ -65,18 +59,19 @@ from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   SourceCorpus,
   choose_splits,
-  input_documents,
 )
-from xjax.data.formats.data_config import DataConfig, read_document, source_name
+from xjax.data.formats.data_config import (
+  DataConfig,
+  input_documents,
+  read_document,
+  source_name,
+)
 from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.label_files import (
-  LABELS,
-  find_labels,
   read_descriptors,
 )
+from xjax.data.formats.own_files import find_layout, read_texts
 from xjax.data.schema import Document
-
-_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
 
 
 @dataclasses.dataclass
@@ -125,6 +120,17 @@ class OwnData(DataConfig):
     "a usual name is read, such as split or set, if it names splits; 'none' "
     'reads none.',
   )
+  encoding: str = field(
+    '',
+    'The encoding of tables and text files, such as cp1251. If empty, it is '
+    'UTF-8, or else guessed. Lines of JSON that are not UTF-8 need it.',
+  )
+  quoting: Quoting = field(
+    Quoting.AUTO,
+    'Quotes around the cells of CSV and TSV: usual (csv), with a backslash '
+    'before a quote in a cell (backslash), or without a meaning (none). If '
+    'auto, they are usual, but a cell that seems to hold rows is a fault.',
+  )
   dev_share: float = field(
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
   )
@@ -147,6 +153,13 @@ class OwnData(DataConfig):
     yield from super().faults(config, path)
     if len(set(self.text)) != len(self.text):
       yield f'{path}.text={self.text}: a column occurs twice'
+    try:
+      'a'.encode(self.encoding or 'utf-8').decode(self.encoding or 'utf-8')
+    except (LookupError, ValueError):
+      yield (
+        f'{path}.encoding={self.encoding!r}: is no encoding of texts that '
+        'Python knows, such as utf-8, cp1251 or gbk'
+      )
     if self.dev_share + self.test_share >= 1:
       yield (
         f'{path}.test_share={self.test_share}: must leave documents for train, '
@@ -181,7 +194,7 @@ class OwnData(DataConfig):
     path = layout.splits[TRAIN][0]
     with open_text(path) as file:
       # `read` reports the faults of rows.
-      table = read_table(file, str(path), Faults(self.on_error))
+      table = self._table(file, str(path), Faults(self.on_error))
       return self._columns_of(table, str(path))
 
   def _columns_of(self, table: TableReader, name: str) -> Columns | None:
@@ -221,7 +234,7 @@ class OwnData(DataConfig):
     for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
       path = only_file(layout.splits[name], builder.faults)
       if layout.by_label:
-        records = read_texts(path, builder.faults, by_label=True)
+        records = read_texts(path, builder.faults, True, self.encoding)
         may_skip = bool(builder.splits)
         builder.read(name, path, records, read_document, may_skip=may_skip)
       else:
@@ -240,7 +253,7 @@ class OwnData(DataConfig):
   ) -> None:
     """Reads the file of a split; if not `divided`, a column may name splits."""
     with open_text(path) as file:
-      table = read_table(file, str(path), builder.faults)
+      table = self._table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
       usual = columns or Columns(('text', 'zones'), 'labels', LIST, 'id')
       usual = with_names(usual, table.sample, builder.labels, str(path))
@@ -255,7 +268,7 @@ class OwnData(DataConfig):
         split_in_file = functools.partial(split_in_row, names, split_of, name)
       elif names:
         with open_text(path) as again:  # all rows count, not only the first
-          rows = read_table(again, str(path), Faults(self.on_error)).rows
+          rows = self._table(again, str(path), Faults(self.on_error)).rows
           rows = (row for _, row in rows)
           split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
@@ -291,23 +304,34 @@ class OwnData(DataConfig):
       columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return read_row(columns, fields, default_id, need_labels)
 
-  def read_input(self, source: str, faults: Faults) -> Sequence[Document]:
+  def stream_input(self, source: str, faults: Faults) -> Iterator[Document]:
     """Reads a table, JSON lines, or a folder of text files."""
     name, path = source_name(source)
     if path is not None and path.is_dir():
-      records = read_texts(path, faults, by_label=False)
-      return input_documents(name, records, self.read_input_record, faults)
-    with open_text(path or STREAM) as file:
+      records = read_texts(path, faults, False, self.encoding)
+      yield from input_documents(name, records, self.read_input_record, faults)
+      return
+    with open_text(path or STREAM, as_it_comes=True) as file:
+      faults.at_once = not file.seekable()
       if table_format(file, name) is TableFormat.JSON_LINES:
-        records, read = read_records(file, faults, name), self.read_input_record
+        records = read_records(file, faults, name, encoding=self.encoding)
+        read = self.read_input_record
       else:
-        table = read_table(file, name, faults)
+        # The documents of the corpus may have had another encoding.
+        utf8 = file.seekable() and self.encoding and is_utf8(file)
+        table = self._table(file, name, faults, 'utf-8' if utf8 else '')
         records = with_faults(table.rows, faults, name)
         columns = choose_columns(
           self._columns(), table.columns, table.sample, name, need_labels=False
         )
         read = functools.partial(read_row, columns)
-      return input_documents(name, records, read, faults)
+      yield from input_documents(name, records, read, faults)
+
+  def _table(
+    self, file: BinaryIO, name: str, faults: Faults, encoding: str = ''
+  ) -> TableReader:
+    encoding = encoding or self.encoding
+    return read_table(file, name, faults, encoding, self.quoting)
 
   def read_input_record(
     self, fields: Fields, default_id: str | None, need_labels: bool = False
@@ -332,134 +356,3 @@ def text_key(document: Document, seed: int) -> int:
   key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
   digest = hashlib.blake2b(document.text().encode(), key=key, digest_size=8)
   return int.from_bytes(digest.digest(), 'little')
-
-
-@dataclasses.dataclass(frozen=True)
-class CorpusFiles:
-  """Says where the documents of a corpus are."""
-
-  # Each split's files (there should be one), or its folder of label folders.
-  splits: dict[str, list[pathlib.Path]]
-  by_label: bool = False  # a folder of files per label
-  # Whether the source says which documents are in which split. If not, train
-  # has all documents.
-  divided: bool = True
-  labels: Sequence[pathlib.Path] = ()  # files of descriptors
-  unread: Sequence[pathlib.Path] = ()  # those beside a file of documents
-
-
-def find_layout(source: str, label_file: str = '') -> CorpusFiles:
-  """Finds the documents of a corpus, in a file or a folder, and its labels."""
-  path = find_source(source)
-  check_rereadable(path)
-  if not path.is_dir():
-    key = 'labels' if label_file else 'unread'
-    labels = {key: find_labels(path.parent, label_file)}
-    return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
-  files = find_files(path, _ENDINGS)
-  files.pop(LABELS, None)
-  labels = find_labels(path, label_file)
-  if label_file:
-    files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
-  if files:
-    # The only file is train, whatever its name, unless it is another split.
-    is_one = len(files) == 1 and not _split_in(*files)
-    splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    return CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
-  folders = label_folders(path)
-  if not folders:
-    raise DataError(
-      f'{source}: no documents in it; expected a file or a folder of CSV, TSV, '
-      'Parquet or JSON lines, such as train.csv, or a folder per label with '
-      'text files, such as sport/1.txt'
-    )
-  splits = {_split_in(folder.name): [folder] for folder in folders}
-  # Only if each folder is a split, its folders are the labels.
-  if TRAIN in splits and '' not in splits and len(splits) == len(folders):
-    if all(map(label_folders, folders)):
-      return CorpusFiles(splits, by_label=True, labels=labels)
-  splits = {TRAIN: [path]}
-  return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
-
-
-def name_splits(
-  files: dict[str, list[pathlib.Path]],
-) -> dict[str, list[pathlib.Path]]:
-  """Names files by split; every other file is a split of its own.
-
-  If no file is called train, a word in the name is the split, best the last
-  one, as in wos_train.json and nyt_train_all.json. The words of a name are
-  separated by `_`, `-`, `.` or spaces.
-  """
-  splits: dict[str, list[pathlib.Path]] = {}
-  for stem, name in splits_of(files).items():
-    splits.setdefault(name or stem, []).extend(files[stem])
-  for first in (-1, 0) if TRAIN not in splits else ():
-    named: dict[str, list[pathlib.Path]] = {}
-    for stem, paths in files.items():
-      if name := _split_in(stem, first):
-        named.setdefault(name, []).extend(paths)
-    splits = named | splits
-  return splits
-
-
-def _split_in(name: str, first: int = -1) -> str:
-  """Returns the only split that words of a name mean; '' for none or several.
-
-  `first` is the first word that counts; -1 is the last word.
-  """
-  words = re.split(r'[\W_]+', name)[first:]
-  named = {*map(split_of, words)} - {''}
-  return named.pop() if len(named) == 1 else ''
-
-
-def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the folders in a folder that have documents, sorted by name."""
-  return [p for p in _entries(folder) if p.is_dir() and any(_text_files(p))]
-
-
-def _text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields the text files below a folder, sorted by path.
-
-  Their names end in .txt or have no ending. Hidden files and folders are left
-  out. A broken link is kept, so that reading it is an error.
-  """
-  for path in _entries(folder):
-    if path.is_dir():
-      if not path.is_symlink():  # a link may lead back to this folder
-        yield from _text_files(path)
-    elif path.suffix.lower() in ('', '.txt'):
-      if path.is_file() or not path.exists():
-        yield path
-
-
-def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
-  try:
-    return sorted(p for p in folder.iterdir() if not p.name.startswith('.'))
-  except OSError as error:
-    raise DataError(f'{folder}: not a folder that can be read') from error
-
-
-def read_texts(
-  folder: pathlib.Path, faults: Faults, by_label: bool
-) -> Iterator[tuple[int, Fields]]:
-  """Yields the text files below a folder as records of the jsonl format.
-
-  `by_label` says that they are FOLDER/<label>/.../*.txt. The id of a document
-  is its path in the folder.
-  """
-  for inner in label_folders(folder) if by_label else [folder]:
-    for path in _text_files(inner):
-      row = {'id': path.relative_to(folder).as_posix()}
-      row |= {'labels': [inner.name]} if by_label else {}
-      try:
-        data = path.read_bytes()
-        row['text'] = data.decode(encoding_of(io.BytesIO(data)))
-      except Fault as fault:
-        faults.add(path, fault.line, str(fault))
-      except OSError as error:
-        faults.add(path, None, f'cannot be read: {error.strerror}')
-      except UnicodeDecodeError as error:
-        faults.add(path, 1, f'the text is damaged: {error.reason}')
-      else:
-        yield from with_faults([(1, row)], faults, path)

@@ -283,31 +283,24 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> SparseRows:
   return dataclasses.replace(rows, labels=gold)
 
 
-def read_pairs(
-  path: str | os.PathLike, n_docs: int, n_labels: int
-) -> np.ndarray:
+def read_pairs(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
   """Reads the int64 rows `document label` of a reciprocal-pair filter.
 
   Numbers start at 0. In a pair, label and document are the same item, so the
-  label is removed before the best labels of the document are selected.
+  label is removed before the best labels of the document are selected. A file
+  without pairs removes nothing. The second array has the line of each pair.
   """
   pairs: list[tuple[int, int]] = []
+  lines: list[int] = []
   with open_text(path) as file:
     for number, line in numbered_lines(file, path):
-      where = f'{path}:{number}'
       if not line.strip():
         continue
       if not (match := _PAIR.fullmatch(line.strip())):
-        raise DataError(f'{where}: not a pair `document label`')
+        raise DataError(f'{path}:{number}: not a pair `document label`')
       pairs.append((int(match[1]), int(match[2])))
-      for index, most, kind in zip(
-        pairs[-1], (n_docs, n_labels), ('document', 'label')
-      ):
-        if index >= most:
-          raise DataError(f'{where}: {kind} {index} is not in 0..{most - 1}')
-  if not pairs:
-    raise DataError(f'{path}: no pair in it')
-  return np.array(pairs, np.int64)
+      lines.append(number)
+  return np.array(pairs, np.int64).reshape(-1, 2), np.array(lines, np.int64)
 
 
 def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:

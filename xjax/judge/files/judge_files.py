@@ -116,7 +116,7 @@ def read_judged(
     predictions = _with_train_counts(predictions, contents)
   if len(left_out):
     predictions = _leave_out(files, predictions, left_out)
-  if contents.others.keys() & {'gold', 'filter', 'train'}:
+  if pairs is not None or contents.others.keys() & {'gold', 'train'}:
     # Recalls were computed for other gold labels or slices.
     predictions = dataclasses.replace(predictions, recalls={})
   return predictions, _inverse_propensities(contents)
@@ -222,8 +222,18 @@ def _filter_pairs(contents: _Contents) -> np.ndarray | None:
   source = contents.others.get('filter')
   if source is None:
     return None
+  pairs, lines = read_pairs(source.path)
+  if not len(pairs):
+    return None
   columns = contents.known_labels.column_labels(source)
-  pairs = read_pairs(source.path, len(contents.scored), len(columns))
+  most = len(contents.scored), len(columns)
+  outside = pairs >= most
+  if outside.any():
+    row, side = np.argwhere(outside)[0]
+    raise DataError(
+      f'{source.path}:{lines[row]}: {("document", "label")[side]} '
+      f'{pairs[row, side]} is not in 0..{most[side] - 1}'
+    )
   pairs[:, 1] = columns[pairs[:, 1]]
   return pairs[pairs[:, 1] >= 0]
 

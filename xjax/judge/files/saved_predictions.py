@@ -76,6 +76,7 @@ def _parse(arrays: Arrays) -> dict[str, Any]:
     'assigned_above': _assigned_above(arrays),
     'strategy': arrays.text('strategy') if 'strategy' in arrays.left else '',
     'selected_by': _selected_by(arrays),
+    'ranks_unseen': _ranks_unseen(arrays),
     'recalls': _recalls(arrays, masks),
     'hierarchy': _hierarchy(arrays, labels),
   }
@@ -133,6 +134,12 @@ def _assigned_above(arrays: Arrays) -> float | None:
   if not math.isfinite(score):
     arrays.fail('assigned_above', f'is {score}, but must be finite')
   return score
+
+
+def _ranks_unseen(arrays: Arrays) -> bool | None:
+  if 'ranks_unseen' not in arrays.left:
+    return None
+  return bool(arrays.take('ranks_unseen', np.bool_, ()))
 
 
 def _some_labels(arrays: Arrays, kind: str, n_labels: int) -> np.ndarray:

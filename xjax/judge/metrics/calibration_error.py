@@ -80,6 +80,16 @@ def fit_platt(
   return Sigmoid(float(a / scale), float(b - a / scale * centre))
 
 
+def rises(
+  scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
+) -> bool:
+  """Returns whether correct decisions tend to have higher scores."""
+  if not 0 < correct_N.sum() < len(scores_N):
+    return False
+  scores_N = scores_N.astype(np.float64)
+  return bool(scores_N[correct_N].mean() > scores_N[~correct_N].mean())
+
+
 def _loss(
   at: np.ndarray, scores_N: np.ndarray, targets_N: np.ndarray
 ) -> tuple[float, np.ndarray]:

@@ -1,6 +1,6 @@
 """Defines the metrics that depend on the hierarchy of the labels.
 
-A label is predicted if its score is above a threshold, as in micro-F1.
+A label is predicted if its score is at least a threshold, as in micro-F1.
 Documents without gold count too: their predicted labels are wrong.
 
 Hierarchical precision, recall and F1 add all ancestors to the predicted labels

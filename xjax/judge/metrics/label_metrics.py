@@ -36,7 +36,7 @@ def f_beta(
 
 
 class MicroF1AtThreshold(LabelMetric):
-  """Computes the F1 of all decisions above a threshold, pooled over labels."""
+  """Computes the F1 of all decisions at a threshold, pooled over labels."""
 
   name = 'micro-F1'
 
@@ -54,7 +54,7 @@ class MicroF1AtThreshold(LabelMetric):
 
 
 class MacroF1AtThreshold(LabelMetric):
-  """Computes the mean of the labels' F1 for scores above a threshold."""
+  """Computes the mean of the labels' F1 for scores from a threshold on."""
 
   name = 'macro-F1'
   only_correct = True
@@ -64,7 +64,7 @@ class MacroF1AtThreshold(LabelMetric):
 
 
 class WeightedF1(LabelMetric):
-  """Weighs the labels' F1 above a threshold by their gold documents."""
+  """Weighs the labels' F1 at a threshold by their gold documents."""
 
   name = 'weighted-F1'
   only_correct = True

@@ -91,6 +91,8 @@ class Protocol:
   # metric that defines `under`, such as PSP, is the same in both cases.
   skip_without_gold: bool = False
   frequent_from: int = 50  # training documents of a frequent label
+  # Whether a label whose score is exactly the threshold is assigned.
+  assigns_equal: bool = True
   psndcg: PSnDCGVariant = PSnDCGVariant.SUMS  # how PSnDCG@k is computed
   psr: PSRDenominator = PSRDenominator.WEIGHT  # the divisor of PSR@k
   # What means over labels count: LABELS, GOLD_LABELS or UP_TO_LARGEST.
@@ -302,7 +304,7 @@ class LabelMetric(Metric):
   Without `under`, the value is the mean over labels.
 
   For a metric with a cut-off, the first k labels of every list are predicted,
-  otherwise all labels with a score above a threshold.
+  otherwise all labels with at least the score of a threshold.
   """
 
   is_binned: ClassVar[bool] = False  # also printed for frequency bins

@@ -26,7 +26,7 @@ from xjax.judge.metrics.metric import (
   PSRDenominator,
 )
 
-_THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
+THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
 
 # By default, the field `protocols` of a metric contains `xjax`. So this
 # protocol prints all metrics of xjax and all metrics that a user adds.
@@ -42,10 +42,11 @@ LMTC = Protocol(
   name='lmtc',
   title='lmtc-eurlex57k, commit 44f222e',
   source='https://github.com/iliaschalkidis/lmtc-eurlex57k',
-  printed=('P@k', 'R@k', 'RP@k', 'nDCG@k', *_THRESHOLD_KINDS),
+  printed=('P@k', 'R@k', 'RP@k', 'nDCG@k', *THRESHOLD_KINDS),
   ties='unstable; mostly the larger label index first',
   skip_without_gold=True,
   frequent_from=51,
+  assigns_equal=False,
 )
 
 PYXCLIB = Protocol(
@@ -80,6 +81,7 @@ LIBMULTILABEL = Protocol(
   source='https://github.com/ntumlgroup/LibMultiLabel',
   printed=('P@k', 'R@k', 'RP@k', 'nDCG@k', 'micro-F1', 'macro-F1'),
   ties='unstable (argpartition; torch.topk)',
+  assigns_equal=False,
 )
 
 ATTENTIONXML = Protocol(

@@ -118,6 +118,10 @@ class EnsembleScorer(Scorer):
     return {name: member.scorer for name, member in self._members.items()}
 
   @property
+  def ranks_unseen(self) -> bool:
+    return any(scorer.ranks_unseen for scorer in self.stages.values())
+
+  @property
   def union_size(self) -> int:
     """Returns the largest number of labels that the joined lists have."""
     return sum(map(self._length, self.stages.values()))

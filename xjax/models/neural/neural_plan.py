@@ -1,5 +1,7 @@
 """Plans the state of a neural run, and checks its config and corpus."""
 
+import dataclasses
+
 from flax import nnx
 import jax
 import jax.numpy as jnp
@@ -221,6 +223,8 @@ def check_dev_metric(corpus: Corpus, config: Config) -> None:
   # model, so lists of the most frequent labels show it before training.
   """Checks that train.best_metric has a value on dev."""
   prior = popularity(corpus.label_space, corpus.splits[DEV], config.eval.depth)
+  describes = config.model.head.describes
+  prior = dataclasses.replace(prior, ranks_unseen=describes)
   dev = judge(prior, config.eval.criteria())
   check_best_metric(config.train.best_metric, dev)
 

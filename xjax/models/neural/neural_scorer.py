@@ -85,6 +85,10 @@ class NeuralScorer(Scorer):
     return why_fixed(self.run.config)
 
   @property
+  def ranks_unseen(self) -> bool:
+    return self.run.config.model.head.describes
+
+  @property
   def reads_vectors(self) -> bool:
     return self.run.config.data.tokens.dense
 

@@ -142,8 +142,7 @@ def _warnings(quality: CorpusQuality, labels: Labels) -> Iterator[str]:
     yield from _split_warnings(split, quality.unit)
   if len(quality.unseen):
     yield _unseen_warning(quality.unseen, labels)
-  if quality.similar_names:
-    yield _twin_warning(quality, labels)
+  yield from _twin_warnings(quality, labels)
   if not any(split.name == 'dev' for split in quality.splits):
     yield (
       'there is no split dev: probabilities are not calibrated, and no '
@@ -182,7 +181,7 @@ def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
 
 
 def _unseen_warning(unseen: np.ndarray, labels: Labels) -> str:
-  named = [ascii(labels[row].name) for row in unseen[:_NAMED]]
+  named = [ascii(labels.shown(row)) for row in unseen[:_NAMED]]
   more = len(unseen) - len(named)
   named += [f'and {more:,} more'] if more else []
   verb = 'has' if len(unseen) == 1 else 'have'
@@ -193,18 +192,37 @@ def _unseen_warning(unseen: np.ndarray, labels: Labels) -> str:
   )
 
 
-def _twin_warning(quality: CorpusQuality, labels: Labels) -> str:
-  groups = [
-    ', '.join(_twin(labels[i], quality.train_counts[i]) for i in group)
-    for group in quality.similar_names[:_SHOWN]
-  ]
-  more = len(quality.similar_names) - len(groups)
-  groups += [f'and {plural(more, "more group")}'] if more else []
-  return (
-    'the names of some labels differ only in case or white space, or not at '
-    f'all (in brackets, their training documents): {"; ".join(groups)}. Merge '
-    'the labels of a group, unless they mean different things'
-  )
+def _twin_warnings(quality: CorpusQuality, labels: Labels) -> Iterator[str]:
+  """Yields a warning of names of labels that may be one, and of other names.
+
+  Labels with different parents are different labels.
+  """
+  alike, apart = [], []
+  for group in quality.similar_names:
+    by_parents: dict[frozenset[str], list[int]] = {}
+    for row in group:
+      by_parents.setdefault(frozenset(labels[row].parents), []).append(row)
+    alike += [rows for rows in by_parents.values() if len(rows) > 1]
+    apart += [group] if len(by_parents) > 1 else []
+
+  def names(groups: Sequence[Sequence[int]]) -> str:
+    texts = [
+      ', '.join(_twin(labels[i], quality.train_counts[i]) for i in group)
+      for group in groups[:_SHOWN]
+    ]
+    more = len(groups) - len(texts)
+    texts += [f'and {plural(more, "more group")}'] if more else []
+    return (
+      'differ only in case or white space, or not at all (in brackets, their '
+      f'training documents): {"; ".join(texts)}. '
+    )
+
+  if alike:
+    advice = 'Merge the labels of a group, unless they mean different things'
+    yield f'the names of some labels {names(alike)}{advice}'
+  if apart:
+    advice = 'They stay apart, and their ids are shown beside equal names'
+    yield f'the names of labels with different parents {names(apart)}{advice}'
 
 
 def _twin(label: Label, count: int) -> str:

@@ -10,8 +10,8 @@ import textwrap
 from xjax.core.console import command_words
 from xjax.core.types import PAD
 from xjax.data.documents import SparseDocuments
-from xjax.data.schema import Label, Split
-from xjax.judge.calibration import Calibration, readable_scores
+from xjax.data.schema import Labels, Split
+from xjax.judge.calibration import Calibration, by_shown, readable_scores
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
@@ -39,7 +39,7 @@ _WIDTH = 79
 def example_text(
   predictions: Predictions,
   split: Split,
-  labels: Sequence[Label],
+  labels: Labels,
   n: int = 3,
   k: int = 5,
   calibration: Calibration | None = None,
@@ -54,7 +54,7 @@ def example_text(
 def _example(
   predictions: Predictions,
   split: Split,
-  labels: Sequence[Label],
+  labels: Labels,
   row: int,
   k: int,
   calibration: Calibration | None,
@@ -62,25 +62,23 @@ def _example(
   lists, inside_L = predictions.lists[ALL], predictions.masks[ALL]
   gold = {i for i in split.gold[row].tolist() if inside_L[i]}
   kind = predictions.score_kind
-  counts_K = predictions.train_counts[lists.ids[row, :k]]
-  scores_K = readable_scores(lists.scores[row, :k], kind, calibration, counts_K)
+  ids_K, scores_K = lists.ids[row, :k], lists.scores[row, :k]
+  counts_K = predictions.train_counts[ids_K]
+  shown_K = readable_scores(scores_K, kind, calibration, counts_K)
+  order = by_shown(ids_K, shown_K)
   predicted = [
-    f'{_name(labels[i])} {score:.2f}{"*" if i in gold else ""}'
-    for i, score in zip(lists.ids[row, :k].tolist(), scores_K, strict=True)
+    f'{labels.shown(i)} {score:.2f}{"*" if i in gold else ""}'
+    for i, score in zip(ids_K[order].tolist(), shown_K[order], strict=True)
     if i != PAD
   ]
   text = f'{split.ids[row]}: {split.documents[row].text()}'
   return '\n'.join(
     [
       excerpt(text, _WIDTH, ' ...'),
-      *_listed('gold', sorted(_name(labels[i]) for i in gold)),
+      *_listed('gold', sorted(labels.shown(i) for i in gold)),
       *_listed('predicted', predicted),
     ]
   )
-
-
-def _name(label: Label) -> str:
-  return ' '.join((label.name or label.id).split())
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:

@@ -126,7 +126,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   Attributes:
     classes_: the classes; for an indicator matrix, the numbers of its columns.
     model_: the xjax.Model.
-    threshold_: float, a label is assigned if its score is above this number.
+    threshold_: float, a label is assigned if its score is at least this number.
     n_features_in_: number of features, if X is a matrix.
   """
 
@@ -149,7 +149,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         LIBLINEAR); None means the config's value.
       dev: share of the documents that is held out, to calibrate probabilities
         and to tune the threshold. With 0, all documents are trained on, and
-        labels with a probability above 0.5 (or a margin above 0) are assigned.
+        labels with at least probability 0.5 (or margin 0) are assigned.
       scale: whether rows of features are scaled to length 1.
       random_state: seed of training and of the dev split.
       verbose: whether to show progress and the log.
@@ -207,9 +207,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     """Returns the assigned labels, in the form of the y of `fit`."""
     lists = self._lists(X)
     if not self._has_indicators:
-      return self._binarizer.inverse_transform(self._decision(lists), 0)
-    assigned_NK = lists.scores > self.threshold_
-    kept = LabelLists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
+      least = np.nextafter(0, -1)  # of two classes, 0 assigns the second
+      return self._binarizer.inverse_transform(self._decision(lists), least)
+    kept = lists.keep(lists.at_least(self.threshold_))
     ones = np.ones(kept.ids.shape, self._dtype)
     assigned = score_matrix(kept, ones, len(self.classes_))
     if isinstance(self._binarizer, MultiLabelBinarizer):
@@ -236,7 +236,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return dense_NL / dense_NL.sum(axis=1, keepdims=True)
 
   def decision_function(self, X: Any) -> np.ndarray:
-    """Returns scores float64 [N, L]; labels with a score above 0 are assigned.
+    """Returns scores float64 [N, L]; scores from 0 on are assigned labels.
 
     For two classes, the scores have the shape [N]. A label that was not scored
     has a score below 0, and below all scored labels of its document.

@@ -138,6 +138,7 @@ class Service:
     requests, documents = zip(*questions, strict=True)
     with hidden_progress():
       lists = self._cut(self.run.lists(documents, self.max_k), requests)
+      lists = self.run.shown(lists)
       whys = self._explain(lists, requests, documents)
     rows = zip(documents, lists.ids, lists.scores, whys, strict=True)
     labels = self.run.space.labels

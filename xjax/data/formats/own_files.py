@@ -1,0 +1,181 @@
+"""Finds the files of a corpus of one's own, and reads texts in folders."""
+
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+import dataclasses
+import io
+import pathlib
+import re
+
+from xjax.core.errors import DataError
+from xjax.data.files.encodings import Encoding, encoding_of, guess_encoding
+from xjax.data.files.faults import Fault, Faults, plural
+from xjax.data.files.json_lines import (
+  Fields,
+  check_rereadable,
+  find_files,
+  find_source,
+  with_faults,
+)
+from xjax.data.files.split_names import split_of, splits_of
+from xjax.data.formats.corpus_builder import TRAIN
+from xjax.data.formats.label_files import LABELS, find_labels
+
+_SAMPLED = 1000  # bytes of a text, to guess its encoding
+_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusFiles:
+  """Says where the documents of a corpus are."""
+
+  # Each split's files (there should be one), or its folder of label folders.
+  splits: dict[str, list[pathlib.Path]]
+  by_label: bool = False  # a folder of files per label
+  # Whether the source says which documents are in which split. If not, train
+  # has all documents.
+  divided: bool = True
+  labels: Sequence[pathlib.Path] = ()  # files of descriptors
+  unread: Sequence[pathlib.Path] = ()  # those beside a file of documents
+
+
+def find_layout(source: str, label_file: str = '') -> CorpusFiles:
+  """Finds the documents of a corpus, in a file or a folder, and its labels."""
+  path = find_source(source)
+  check_rereadable(path)
+  if not path.is_dir():
+    key = 'labels' if label_file else 'unread'
+    labels = {key: find_labels(path.parent, label_file)}
+    return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
+  files = find_files(path, _ENDINGS)
+  files.pop(LABELS, None)
+  labels = find_labels(path, label_file)
+  if label_file:
+    files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
+  if files:
+    # The only file is train, whatever its name, unless it is another split.
+    is_one = len(files) == 1 and not _split_in(*files)
+    splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
+    return CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
+  folders = label_folders(path)
+  if not folders:
+    raise DataError(
+      f'{source}: no documents in it; expected a file or a folder of CSV, TSV, '
+      'Parquet or JSON lines, such as train.csv, or a folder per label with '
+      'text files, such as sport/1.txt'
+    )
+  splits = {_split_in(folder.name): [folder] for folder in folders}
+  # Only if each folder is a split, its folders are the labels.
+  if TRAIN in splits and '' not in splits and len(splits) == len(folders):
+    if all(map(label_folders, folders)):
+      return CorpusFiles(splits, by_label=True, labels=labels)
+  splits = {TRAIN: [path]}
+  return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
+
+
+def name_splits(
+  files: dict[str, list[pathlib.Path]],
+) -> dict[str, list[pathlib.Path]]:
+  """Names files by split; every other file is a split of its own.
+
+  If no file is called train, a word in the name is the split, best the last
+  one, as in wos_train.json and nyt_train_all.json. The words of a name are
+  separated by `_`, `-`, `.` or spaces.
+  """
+  splits: dict[str, list[pathlib.Path]] = {}
+  for stem, name in splits_of(files).items():
+    splits.setdefault(name or stem, []).extend(files[stem])
+  for first in (-1, 0) if TRAIN not in splits else ():
+    named: dict[str, list[pathlib.Path]] = {}
+    for stem, paths in files.items():
+      if name := _split_in(stem, first):
+        named.setdefault(name, []).extend(paths)
+    splits = named | splits
+  return splits
+
+
+def _split_in(name: str, first: int = -1) -> str:
+  """Returns the only split that words of a name mean; '' for none or several.
+
+  `first` is the first word that counts; -1 is the last word.
+  """
+  words = re.split(r'[\W_]+', name)[first:]
+  named = {*map(split_of, words)} - {''}
+  return named.pop() if len(named) == 1 else ''
+
+
+def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the folders in a folder that have documents, sorted by name."""
+  return [p for p in _entries(folder) if p.is_dir() and any(_text_files(p))]
+
+
+def _text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields the text files below a folder, sorted by path.
+
+  Their names end in .txt or have no ending. Hidden files and folders are left
+  out. A broken link is kept, so that reading it is an error.
+  """
+  for path in _entries(folder):
+    if path.is_dir():
+      if not path.is_symlink():  # a link may lead back to this folder
+        yield from _text_files(path)
+    elif path.suffix.lower() in ('', '.txt'):
+      if path.is_file() or not path.exists():
+        yield path
+
+
+def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
+  try:
+    return sorted(p for p in folder.iterdir() if not p.name.startswith('.'))
+  except OSError as error:
+    raise DataError(f'{folder}: not a folder that can be read') from error
+
+
+def read_texts(
+  folder: pathlib.Path, faults: Faults, by_label: bool, encoding: str = ''
+) -> Iterator[tuple[int, Fields]]:
+  """Yields the text files below a folder as records of the jsonl format.
+
+  `by_label` says that they are FOLDER/<label>/.../*.txt. The id of a document
+  is its path in the folder.
+  """
+  counts: collections.Counter[Encoding] = collections.Counter()
+  joint: Encoding | None = None  # a guess from several files
+  for inner in label_folders(folder) if by_label else [folder]:
+    for path in _text_files(inner):
+      row = {'id': path.relative_to(folder).as_posix()}
+      row |= {'labels': [inner.name]} if by_label else {}
+      try:
+        data = path.read_bytes()
+        used = encoding_of(io.BytesIO(data), encoding)
+        if used.doubt:
+          joint = joint or _joint_guess(folder)
+          with contextlib.suppress(Fault):  # texts may differ
+            encoding_of(io.BytesIO(data), joint.name)
+            used = joint
+        row['text'] = data.decode(used.name).removeprefix('\ufeff')
+        counts[used] += 1
+      except Fault as fault:
+        faults.add(path, fault.line, str(fault))
+      except OSError as error:
+        faults.add(path, None, f'cannot be read: {error.strerror}')
+      except UnicodeDecodeError as error:
+        faults.add(path, 1, f'the text is damaged: {error.reason}')
+      else:
+        yield from with_faults([(1, row)], faults, path)
+  for used, count in counts.items():
+    used.log(f'{folder}: {plural(count, "file")}')
+
+
+def _joint_guess(folder: pathlib.Path) -> Encoding:
+  """Guesses from the first texts that are not UTF-8, since one may be short."""
+  sample = b''
+  for path in _text_files(folder):
+    with contextlib.suppress(OSError, Fault):
+      data = path.read_bytes()
+      if encoding_of(io.BytesIO(data)).guessed:
+        sample += data[:_SAMPLED] + b'\n'
+    if len(sample) > 100 * _SAMPLED:
+      break
+  return guess_encoding(sample)
