@@ -94,7 +94,7 @@ class PredictedDocuments:
     features = explanations.features(row) or [()] * len(ids_K)
     labels = [
       ExplainedLabel(
-        id=(id_ := self.space.ids[at]),
+        id=self.space.ids[at],
         name=self.space.labels.shown(at),
         score=float(score),
         is_gold=None if gold is None else at in self.split.gold[row],

@@ -232,8 +232,7 @@ class CorpusBuilder:
       default_id = f'line-{line}' if name_lines else None
       document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
-      if need_labels:  # those of an input are compared with those of a run
-        document = self._with_plain_labels(document, fields.faults)
+      document = self._with_plain_labels(document, fields.faults)
       added += self._add(split, document, fields.faults)
     if not added:
       self.faults.add_empty(source, 'document', before, fatal=not may_skip)
