@@ -17,6 +17,7 @@ import numpy as np
 from xjax.core.allocation import enough_memory
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.errors import ConfigError
+from xjax.core.texts import known_name
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
@@ -93,10 +94,10 @@ class PredictedDocuments:
     features = explanations.features(row) or [()] * len(ids_K)
     labels = [
       ExplainedLabel(
-        id=(id_ := self.space.ids[at]),
+        id=self.space.ids[at],
         name=self.space.labels.shown(at),
         score=float(score),
-        is_gold=None if gold is None else id_ in gold,
+        is_gold=None if gold is None else at in self.split.gold[row],
         why=why,
         weights_T=weights_T[: len(words)] * is_word_T,
         features=parts,
@@ -311,8 +312,11 @@ def labelled_split(
   space: LabelSpace,
 ) -> tuple[Split, LabelSpace]:
   """Returns documents as a split, and the space with their new labels last."""
-  records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
-  used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
+  records = [
+    (doc.id, dict.fromkeys(known_name(x, space.ids) for x in ids or ()))
+    for doc, ids in zip(documents, labels, strict=True)
+  ]
+  used = dict.fromkeys(id_ for _, labels in records for id_ in labels)
   left_out = set(space.left_out_ids)  # these are no misses
   unknown = [x for x in used if x not in space.index and x not in left_out]
   if unknown:
@@ -327,7 +331,7 @@ def labelled_split(
     name=_INPUT,
     ids=tuple(id_ for id_, _ in records),
     gold=Ragged.of(
-      [sorted(space.index[id_] for id_ in ids or ()) for _, ids in records]
+      [sorted(space.index[id_] for id_ in ids) for _, ids in records]
     ),
     documents=documents,
     digest='',

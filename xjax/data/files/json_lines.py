@@ -19,6 +19,7 @@ import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.texts import ODD_SPACES
 from xjax.data.files.encodings import guess_encoding, wide_encoding
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_values import (
@@ -349,6 +350,7 @@ class Fields:
   ) -> tuple[str, ...]:
     """Reads a list of distinct ids."""
     values = self._read(name, default, self._as_list)
+    values = [v.strip(ODD_SPACES) if type(v) is str else v for v in values]
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
     # '' stands for ids that are faults already.
     for twice in filter(None, repeated(ids)):

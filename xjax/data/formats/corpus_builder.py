@@ -17,11 +17,12 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError, UserError
+from xjax.core.texts import known_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.json_lines import Fields, only_file, read_records
 from xjax.data.formats.label_files import Descriptors
-from xjax.data.schema import Document, Label, Labels, Split
+from xjax.data.schema import Document, Label, Labels, Split, nfc
 from xjax.data.tokens_config import OnError
 
 TRAIN = 'train'
@@ -231,6 +232,7 @@ class CorpusBuilder:
       default_id = f'line-{line}' if name_lines else None
       document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
+      document = self._with_plain_labels(document, fields.faults)
       added += self._add(split, document, fields.faults)
     if not added:
       self.faults.add_empty(source, 'document', before, fatal=not may_skip)
@@ -249,6 +251,16 @@ class CorpusBuilder:
       path = only_file(files[name], self.faults)
       records = read_records(path, self.faults)
       self.read(name, path, records, read, name_lines)
+
+  def _with_plain_labels(
+    self, document: Document, faults: list[str]
+  ) -> Document:
+    """Returns a document whose labels are names in their one form, or known."""
+    names = (known_name(label, self.labels) for label in document.labels)
+    labels = dict.fromkeys(names)
+    if '' in labels and not faults:
+      faults.append('a label has only characters that nobody sees')
+    return dataclasses.replace(document, labels=tuple(labels))
 
   def _add(
     self, split: '_SplitBuilder', document: Document, faults: list[str]
@@ -398,10 +410,10 @@ _SPACES = b' \t\n\v\f\r'
 def text_digest(texts: Iterable[str]) -> int:
   """Returns a number of 64 bits that tells texts apart; 0 if there is no text.
 
-  Spaces and line breaks do not count, so texts that differ only in these have
-  the same number.
+  Spaces and line breaks do not count, nor does the form of accents, so texts
+  that differ only in these have the same number.
   """
-  data = ''.join(texts).encode().translate(None, _SPACES)
+  data = nfc(''.join(texts)).encode().translate(None, _SPACES)
   if not data:
     return 0
   digest = hashlib.blake2b(data, digest_size=8).digest()

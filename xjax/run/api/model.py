@@ -150,7 +150,8 @@ class Model:
     names = None
     if is_matrix and not hasattr(labels, 'columns'):
       names = list(self.labels.ids)
-    judged = labelled_documents(texts, labels, names)
+    known = self.run.space.ids
+    judged = labelled_documents(texts, labels, names, known_ids=known)
     documents = self._scaled(judged.documents)
     ids = judged.labels.rows
     if not ids:
