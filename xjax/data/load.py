@@ -1,6 +1,6 @@
 """Loads the corpus of a config, and reads documents to be tagged."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -20,6 +20,7 @@ from xjax.data.formats.corpus_builder import (
   SourceCorpus,
   StoredDocuments,
   choose_splits,
+  stored,
 )
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.labels import (
@@ -222,13 +223,25 @@ def read_input(
       '--skip_bad_lines: lines of a feature file cannot be skipped, because '
       'the id of a document is its row; correct the file'
     )
+  if data.sparse:
+    return data.read_input(source)
+  return stored(stream_input(data, source, skip_bad_lines))
+
+
+def stream_input(
+  data: DataConfig, source: str, skip_bad_lines: bool = False
+) -> Iterator[Document]:
+  """Yields the documents of read_input, but of no feature file, as they come.
+
+  A DataError with all faults ends the iteration; no document follows a fault
+  that is an error. Of a pipe, each document is yielded when its line comes, and
+  the first such fault is raised at once.
+  """
   on_error = OnError.SKIP if skip_bad_lines else data.on_error
   faults = Faults(on_error, skip='--skip_bad_lines')
-  documents = data.read_input(source, faults)
+  for document in data.stream_input(source, faults):
+    yield read_zones(document, data)
   faults.raise_or_log()
-  if data.sparse:
-    return documents
-  return StoredDocuments(documents, functools.partial(read_zones, data=data))
 
 
 def read_zones(document: str | Document, data: DataConfig) -> Document:

@@ -41,10 +41,17 @@ class Faults:
     self.count = 0  # faults so far
     self.left_out = 0  # faulty lines, or files with one object, so far
     self.shown: list[str] = []  # the first SHOWN faults, one line each
+    self.at_once = False  # whether a fault that is an error is raised at once
     self._last: tuple[str, int | None] | None = None
     self._groups: dict[Grouped, list[int]] = {}  # row of `shown`, and faults
     self._lines = 0
     self._fatal = on_error is None
+
+  @property
+  def failed(self) -> bool:
+    """Returns whether raise_or_log will raise an error."""
+    fatal = self._fatal or self.on_error is not OnError.SKIP
+    return self.count > 0 and fatal
 
   def add(
     self,
@@ -73,6 +80,8 @@ class Faults:
       if len(self.shown) < SHOWN:
         where = f'{place[0]}:{line}' if line else place[0]
         self.shown.append(f'{where}: {message}')
+    if self.at_once and messages and self.failed:
+      self.raise_or_log()
 
   def add_empty(
     self, file: str | os.PathLike, what: str, before: int, *, fatal: bool = True
@@ -97,7 +106,7 @@ class Faults:
     if self._lines > SHOWN:
       lines.append(f'... and {self._lines - SHOWN} more')
     faults = plural(self.count, 'fault')
-    if self.on_error is OnError.SKIP and not self._fatal:
+    if not self.failed:
       summary = f'left out {plural(self.left_out, "record")}, with {faults}'
       logging.warning('%s', '\n'.join([f'{summary}:', *lines]))
       return summary

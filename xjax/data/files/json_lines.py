@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import functools
 import gzip
+import io
 import json
 import os
 import pathlib
@@ -22,8 +23,10 @@ from xjax.data.files.faults import Fault, Faults
 STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
+PARQUET_MAGIC = b'PAR1'
 _LONGEST = 1 << 26  # bytes of a line
 _GZIP_MAGIC = b'\x1f\x8b'
+_NOT_LINES = (_GZIP_MAGIC, PARQUET_MAGIC, *UTF16_MARKS)
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
@@ -67,10 +70,14 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def open_text(
+  path: str | os.PathLike, as_it_comes: bool = False
+) -> Iterator[BinaryIO]:
   """Opens a file, a pipe or STREAM, and unpacks it if it is gzipped.
 
-  A pipe is copied to a temporary file, so that it can be read again.
+  A pipe is copied to a temporary file, so that it can be read again. If it is
+  to be read `as_it_comes`, and holds lines of text, it is not; the result is
+  not seekable then, and its `peek` returns the first lines.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -79,17 +86,49 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
       else:
         file = stack.enter_context(open(path, 'rb'))
       if not file.seekable():
-        copy = stack.enter_context(tempfile.TemporaryFile())
-        shutil.copyfileobj(file, copy)
-        copy.seek(0)
-        file = copy
-      start = file.read(len(_GZIP_MAGIC))
-      file.seek(-len(start), os.SEEK_CUR)
-      if start == _GZIP_MAGIC:
-        file = gzip.GzipFile(fileobj=file)
+        file = stack.enter_context(_of_pipe(file, as_it_comes))
+      if file.seekable():
+        start = file.read(len(_GZIP_MAGIC))
+        file.seek(-len(start), os.SEEK_CUR)
+        if start == _GZIP_MAGIC:
+          file = gzip.GzipFile(fileobj=file)
     except OSError as error:
       raise DataError(f'{path}: cannot be read: {error.strerror}') from error
     yield file
+
+
+def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
+  """Returns a copy of what a pipe holds, or if it may, reads it later."""
+  head = b''
+  if as_it_comes:
+    head = line = pipe.readline(_LONGEST)
+    while line and not line.strip():
+      line = pipe.readline(_LONGEST)
+      head += line
+    if line and b'\0' not in head and not head.startswith(_NOT_LINES):
+      size = max(len(head), io.DEFAULT_BUFFER_SIZE)
+      return io.BufferedReader(_Joined(head, pipe), size)
+  copy = tempfile.TemporaryFile()
+  copy.write(head)
+  shutil.copyfileobj(pipe, copy)
+  copy.seek(0)
+  return copy
+
+
+class _Joined(io.RawIOBase):
+  """Reads what was read from a pipe already, then the rest as it comes."""
+
+  def __init__(self, head: bytes, rest: BinaryIO):
+    self._head, self._rest = head, rest
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer: memoryview) -> int:
+    data = self._head or self._rest.read1(len(buffer))
+    data, self._head = data[: len(buffer)], data[len(buffer) :]
+    buffer[: len(data)] = data
+    return len(data)
 
 
 def check_rereadable(path: str | os.PathLike) -> None:
@@ -110,6 +149,8 @@ def reading(name: str | os.PathLike) -> Iterator[None]:
   except EOFError as error:
     message = 'the gzip file is cut short: get it again'
     raise DataError(f'{name}: {message}') from error
+  except Fault as fault:
+    raise DataError(f'{name}:{fault.line}: {fault}') from fault
   except (OSError, zlib.error, UnicodeError) as error:
     raise DataError(f'{name}: the file is damaged: {error}') from error
 

@@ -10,14 +10,19 @@ import io
 import itertools
 import os
 import re
+import tempfile
 from typing import Any, BinaryIO
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError, UserError
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import UTF16_MARKS, read_rows, reading
+from xjax.data.files.json_lines import (
+  PARQUET_MAGIC,
+  UTF16_MARKS,
+  read_rows,
+  reading,
+)
 
-_PARQUET_MAGIC = b'PAR1'
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _PIECE = 1 << 20  # bytes that are read at a time
@@ -28,6 +33,8 @@ _NO_DELIMITER = '\x1f'  # for tables with a single column
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 _NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
 _NOT_UTF8 = re.compile('[\udc80-\udcff]')  # bytes that surrogateescape escapes
+_NUL = 'a NUL byte: the file is not text'
+_MOSTLY_UTF8 = 'a byte that is not UTF-8, although most of the text is UTF-8'
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
 _FORMULA = ('=', '+', '-', '@', '\t', '\r')
@@ -64,7 +71,8 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> TableReader:
     columns, rows = _csv(file, name, faults)
   else:
     rows = read_rows(file, faults, name)
-  first = list(itertools.islice(rows, _SAMPLED))
+  # Of a pipe, no row waits for those that follow.
+  first = list(itertools.islice(rows, _SAMPLED if file.seekable() else 0))
   sample = [row for _, row in first]
   if columns is None:
     columns = dict.fromkeys(key for row in sample for key in row)
@@ -74,15 +82,13 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> TableReader:
 def table_format(file: BinaryIO, name: str) -> TableFormat:
   """Tells the kind of an open file by its first bytes."""
   # A table with a single column can only be told by a name in .csv or .tsv.
-  with reading(name):
-    head = file.read(_HEAD)
-    file.seek(0)
+  head = _head(file, name)
   if head.startswith(_ZIP_MAGIC):
     raise DataError(
       f'{name}: is a zip archive or a spreadsheet such as .xlsx; save the '
       'table as CSV'
     )
-  if head.startswith(_PARQUET_MAGIC):
+  if head.startswith(PARQUET_MAGIC):
     return TableFormat.PARQUET
   encoding = 'utf-16' if head.startswith(UTF16_MARKS) else 'utf-8'
   start = head.decode(encoding, 'replace').lstrip('\ufeff \t\r\n')
@@ -94,35 +100,63 @@ def table_format(file: BinaryIO, name: str) -> TableFormat:
   return TableFormat.JSON_LINES
 
 
+def _head(file: BinaryIO, name: str) -> bytes:
+  """Returns the first bytes of a file, or the first lines of a pipe."""
+  with reading(name):
+    if not file.seekable():
+      return file.peek()
+    head = file.read(_HEAD)
+    file.seek(0)
+    return head
+
+
 def _csv(
   file: BinaryIO, name: str, faults: Faults
 ) -> tuple[Sequence[str], _Rows]:
   csv.field_size_limit(_LONGEST_CELL)
-  try:
-    with reading(name):
-      encoding = encoding_of(file)
-      head = file.read(_HEAD)
-      file.seek(0)
-      decoder = codecs.getincrementaldecoder(encoding)('replace')
-      delimiter = _delimiter(decoder.decode(head), len(head) < _HEAD)
-      lines = _text_lines(file, encoding)
-      reader = csv.reader(lines, delimiter=delimiter, strict=True)
-      try:
-        columns = _header(next(filter(None, reader), []))
-      except csv.Error as error:
-        raise Fault(_row_fault(error)) from error
-  except Fault as fault:
-    raise DataError(f'{name}:{fault.line}: {fault}') from fault
+  with reading(name):
+    encoding = encoding_of(file) if file.seekable() else 'utf-8-sig'
+    head = _head(file, name)
+    decoder = codecs.getincrementaldecoder(encoding)('replace')
+    delimiter = _delimiter(decoder.decode(head), len(head) < _HEAD)
+    lines = _text_lines(file, encoding)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+      columns = _header(next(filter(None, reader), []))
+    except csv.Error as error:
+      raise Fault(_row_fault(error)) from error
   return columns, _csv_rows(reader, columns, name, faults)
 
 
 def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
-  text = io.TextIOWrapper(file, encoding, newline='')
+  checked = file.seekable()  # as encoding_of does
+  errors = 'strict' if checked else 'surrogateescape'
+  text = io.TextIOWrapper(file, encoding, errors, newline='')
   try:
-    yield from text
+    yield from text if checked else _checked_lines(text)
   finally:
     with contextlib.suppress(ValueError):  # the file has been closed already
       text.detach()
+
+
+def _checked_lines(lines: Iterator[str]) -> Iterator[str]:
+  """Checks the lines of a pipe as they come, like encoding_of for a file."""
+  is_utf8 = False
+  for number, line in enumerate(lines, 1):
+    if '\0' in line:
+      raise Fault(_NUL, number)
+    if not _NOT_UTF8.search(line):
+      is_utf8 |= not line.isascii()
+      yield line
+    elif is_utf8:
+      raise Fault(_MOSTLY_UTF8, number)
+    else:
+      # The encoding is that of all lines that follow.
+      with tempfile.TemporaryFile() as rest:
+        for late in itertools.chain([line], lines):
+          rest.write(late.encode('utf-8', 'surrogateescape'))
+        rest.seek(0)
+        yield from _text_lines(rest, encoding_of(rest, number))
 
 
 def _delimiter(text: str, whole: bool) -> str:
@@ -210,15 +244,15 @@ def _parquet(file: BinaryIO, name: str) -> tuple[Sequence[str], _Rows]:
   return columns, rows()
 
 
-def encoding_of(file: BinaryIO) -> str:
+def encoding_of(file: BinaryIO, line: int = 1) -> str:
   """Returns the encoding of an open text file, and puts it back at its start.
 
   It is 'utf-16' after a byte order mark, 'utf-8-sig' if all bytes are UTF-8,
   else 'cp1252', or 'latin-1' if cp1252 lacks a byte. A Fault tells of a NUL, or
-  of a byte that is not UTF-8 in a text that mostly is.
+  of a byte that is not UTF-8 in a text that mostly is; the file begins at `line`.
   """
   decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
-  line, bad_line = 1, 0
+  bad_line = 0
   valid = broken = lacking = 0
   pieces = iter(lambda: file.read(_PIECE), b'')  # a line may have any length
   for number, piece in enumerate(itertools.chain(pieces, [b''])):
@@ -229,7 +263,7 @@ def encoding_of(file: BinaryIO) -> str:
     text = decoder.decode(piece, final=not piece)
     if '\0' in text:
       line += text.count('\n', 0, text.index('\0'))
-      raise Fault('a NUL byte: the file is not text', line)
+      raise Fault(_NUL, line)
     bad = len(_NOT_UTF8.findall(text))
     if bad and not broken:
       bad_line = line + text.count('\n', 0, _NOT_UTF8.search(text).start())
@@ -243,8 +277,7 @@ def encoding_of(file: BinaryIO) -> str:
   # Text in another encoding is seldom valid UTF-8 by accident. Here, `bad` says
   # whether the last character is cut.
   if valid > 2 * broken or valid and bad == broken:
-    message = 'a byte that is not UTF-8, although most of the text is UTF-8'
-    raise Fault(message, bad_line)
+    raise Fault(_MOSTLY_UTF8, bad_line)
   return 'latin-1' if lacking else 'cp1252'
 
 

@@ -202,7 +202,6 @@ class CorpusBuilder:
     records: Iterable[tuple[int | None, Fields]],
     read: ReadDocument,
     name_lines: bool = False,
-    need_labels: bool = True,
     split_of: Callable[[Fields], str] | None = None,
     may_skip: bool = False,
   ) -> Sequence[Document]:
@@ -216,7 +215,7 @@ class CorpusBuilder:
     before, added = self.faults.count, 0
     for line, fields in records:
       default_id = f'line-{line}' if name_lines else None
-      document = read(fields, default_id, need_labels)
+      document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
       added += self._add(split, document, fields.faults)
     if not added:
@@ -258,8 +257,7 @@ class CorpusBuilder:
   def note(self, split: '_SplitBuilder', document: Document) -> bytes:
     """Adds a document, and returns the record that its split may keep."""
     self._zones.update(dict.fromkeys(document.zones))
-    record = [document.id, dict(document.zones), document.labels]
-    data = json.dumps(record, ensure_ascii=False).encode()
+    data = _record(document)
     index = self._index
     gold = [index.setdefault(x, len(index)) for x in document.labels or ()]
     split.ids[document.id] = None
@@ -287,17 +285,12 @@ class CorpusBuilder:
     )
 
 
-def input_documents(
-  name: str,
-  records: Iterable[tuple[int | None, Fields]],
-  read: ReadDocument,
-  faults: Faults,
-) -> Sequence[Document]:
-  """Reads documents to be tagged; `name` is that of their source."""
-  builder = CorpusBuilder(name, faults)
-  return builder.read(
-    'input', name, records, read, name_lines=True, need_labels=False
-  )
+def stored(documents: Iterable[Document]) -> Sequence[Document]:
+  """Keeps documents in a temporary file."""
+  store = RecordStore()
+  for document in documents:
+    store.append(_record(document))
+  return StoredDocuments(store, _plain_document)
 
 
 def unknown_label(label: str) -> str:
@@ -329,6 +322,11 @@ class _SplitBuilder:
       digest=self.digest.hexdigest(),
       text_digests=np.asarray(self.text_digests, np.uint64),
     )
+
+
+def _record(document: Document) -> bytes:
+  record = [document.id, dict(document.zones), document.labels]
+  return json.dumps(record, ensure_ascii=False).encode()
 
 
 def _plain_document(record: list) -> Document:

@@ -1,11 +1,14 @@
 """Defines the interface of corpus formats, and their common config."""
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
+import hashlib
 import os
 import pathlib
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
@@ -14,8 +17,8 @@ from xjax.data.files.json_lines import STREAM, Fields, open_text, read_records
 from xjax.data.files.tables import TableFormat, table_format
 from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
+  ReadDocument,
   SourceCorpus,
-  input_documents,
 )
 from xjax.data.schema import Document
 from xjax.data.tokens_config import OnError, TokensConfig, WordsConfig
@@ -132,23 +135,25 @@ class DataConfig(ConfigPart, abstract=True):
       document = dataclasses.replace(document, labels=None)
     return document
 
-  def read_input(self, source: str, faults: Faults) -> Sequence[Document]:
-    """Reads the documents of a file, whose labels are to be predicted.
+  def stream_input(self, source: str, faults: Faults) -> Iterator[Document]:
+    """Yields the documents of a file, whose labels are to be predicted.
 
     `source` is the user's path, or STREAM. Documents without an id have the id
-    line-N. Their labels are None without a field for them.
+    line-N. Their labels are None without a field for them. After a fault that
+    is an error, no document follows; of a pipe, such a fault is raised at once.
     """
     name, path = source_name(source)
     if path is not None and path.is_dir():
       raise DataError(f'{source}: is a folder; give a file of JSON lines')
-    with open_text(path or STREAM) as file:
+    with open_text(path or STREAM, as_it_comes=True) as file:
+      faults.at_once = not file.seekable()
       if (kind := table_format(file, name)) is not TableFormat.JSON_LINES:
         raise DataError(
           f'{source}: is {kind.value}, but this run reads JSON lines; '
           '--config=own_linear reads tables'
         )
       records = read_records(file, faults, name)
-      return input_documents(name, records, self.read_input_record, faults)
+      yield from input_documents(name, records, self.read_input_record, faults)
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
@@ -165,6 +170,59 @@ class DataConfig(ConfigPart, abstract=True):
         f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '
         'numbers are document ids, which would change if rows were skipped'
       )
+
+
+def input_documents(
+  name: str,
+  records: Iterable[tuple[int, Fields]],
+  read: ReadDocument,
+  faults: Faults,
+) -> Iterator[Document]:
+  """Yields documents to be tagged; `name` is that of their source."""
+  before, seen, found = faults.count, _SeenIds(), False
+  for line, fields in records:
+    document = read(fields, f'line-{line}', False)
+    if not fields.faults and not seen.add(document.id):
+      fields.faults.append(f'duplicate id {document.id!a}')
+    found |= not fields.faults
+    if not fields.faults and not faults.failed:
+      yield document
+    elif faults.at_once and faults.on_error is not OnError.SKIP:
+      # `records` would add them when the next line comes.
+      faults.add(name, line, *fields.faults)
+  if not found:
+    faults.add_empty(name, 'document', before)
+
+
+class _SeenIds:
+  """Tells ids that occur twice, with 8 bytes for each of many ids."""
+
+  _NEW = 1 << 16  # hashes that are kept in a set
+
+  def __init__(self):
+    self._new: set[int] = set()
+    self._old: list[np.ndarray] = []  # sorted hashes, uint64, long ones first
+
+  def add(self, id_: str) -> bool:
+    """Adds an id, and returns whether it is new."""
+    digest = hashlib.blake2b(id_.encode(), digest_size=8).digest()
+    number = np.uint64(int.from_bytes(digest, 'little'))
+    for old in self._old:
+      at = old.searchsorted(number)
+      if at < len(old) and old[at] == number:
+        return False
+    before = len(self._new)
+    self._new.add(int(number))
+    if len(self._new) == self._NEW:
+      made = np.fromiter(self._new, np.uint64)
+      # Parts of similar length are joined, so that there are few parts.
+      while self._old and len(self._old[-1]) < 2 * len(made):
+        made = np.concatenate([self._old.pop(), made])
+      made.sort()
+      self._old.append(made)
+      self._new.clear()
+      return True
+    return len(self._new) > before
 
 
 def user_cache_dir(chosen: str = '') -> pathlib.Path:

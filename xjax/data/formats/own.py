@@ -57,9 +57,13 @@ from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   SourceCorpus,
   choose_splits,
-  input_documents,
 )
-from xjax.data.formats.data_config import DataConfig, read_document, source_name
+from xjax.data.formats.data_config import (
+  DataConfig,
+  input_documents,
+  read_document,
+  source_name,
+)
 from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.label_files import read_descriptors
@@ -249,13 +253,15 @@ class OwnData(DataConfig):
       columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return read_row(columns, fields, default_id, need_labels)
 
-  def read_input(self, source: str, faults: Faults) -> Sequence[Document]:
+  def stream_input(self, source: str, faults: Faults) -> Iterator[Document]:
     """Reads a table, JSON lines, or a folder of text files."""
     name, path = source_name(source)
     if path is not None and path.is_dir():
       records = read_texts(path, faults, by_label=False)
-      return input_documents(name, records, self.read_input_record, faults)
-    with open_text(path or STREAM) as file:
+      yield from input_documents(name, records, self.read_input_record, faults)
+      return
+    with open_text(path or STREAM, as_it_comes=True) as file:
+      faults.at_once = not file.seekable()
       if table_format(file, name) is TableFormat.JSON_LINES:
         records, read = read_records(file, faults, name), self.read_input_record
       else:
@@ -265,7 +271,7 @@ class OwnData(DataConfig):
           self._columns(), table.columns, table.sample, name, need_labels=False
         )
         read = functools.partial(read_row, columns)
-      return input_documents(name, records, read, faults)
+      yield from input_documents(name, records, read, faults)
 
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)

@@ -97,7 +97,7 @@ class XcFeaturesData(DataConfig):
     raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
     return raw.chosen(splits, usual)
 
-  def read_input(self, source: str, faults: Faults) -> SparseDocuments:
+  def read_input(self, source: str) -> SparseDocuments:
     """Reads documents to be tagged from a feature file, plain or gzipped.
 
     Their labels are None if no document has a label, or if data.named_ids is
