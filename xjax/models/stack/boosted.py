@@ -5,6 +5,7 @@ NeurIPS 2017.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import pathlib
 import re
@@ -106,21 +107,25 @@ class BoostedTrees(ConfigPart):
       params={'verbose': -1, 'num_threads': workers},
     )
     n_trees = self.models * self.trees
-    with Progress('training the ranker', n_trees) as shown:
+    with (
+      Progress('training the ranker', n_trees) as shown,
+      ThreadPoolExecutor(1) as pool,  # see forks.threads
+    ):
 
       def after_tree(_: Any) -> None:
         between()
         shown.update(1)
 
       boosters = [
-        lightgbm.train(
+        pool.submit(
+          lightgbm.train,
           # Seeds differ among models, and among the models of runs with other
           # seeds.
           self._parameters(seed * self.models + number, workers),
           pairs,
           self.trees,
           callbacks=[after_tree],
-        )
+        ).result()
         for number in range(self.models)
       ]
     return BoostedRanker(boosters)
