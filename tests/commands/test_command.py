@@ -297,3 +297,20 @@ def test_ctrl_c_while_python_exits_is_no_traceback():
   )
   assert 'quickstart' in done.stdout
   assert (done.returncode, done.stderr) == (-signal.SIGINT, '')
+
+
+@pytest.mark.parametrize(
+  'words', ['--help', '--version', 'train -h', 'configs']
+)
+@pytest.mark.parametrize('messages', [subprocess.PIPE, subprocess.STDOUT])
+def test_a_command_whose_reader_has_gone_ends_without_a_word(words, messages):
+  read, write = os.pipe()
+  os.close(read)
+  with open(write, 'wb') as gone:
+    done = subprocess.run(
+      [sys.executable, '-m', 'xjax', *words.split()],
+      cwd=ROOT,
+      stdout=gone,
+      stderr=messages,
+    )
+  assert (done.returncode, done.stderr or b'') == (0, b'')
