@@ -1,7 +1,7 @@
 r"""Predicts labels and scores for new documents with a finished run.
 
   xjax predict --workdir=DIR --input=docs.jsonl \
-    --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
+    --output=X.jsonl [--k=5] [--explain=5] [--labels=labels.jsonl]
 
 The input has JSON lines {"text": "..."} or {"zones": {...}}, with optional "id"
 and "labels"; or it has the form of the run's corpus, such as CSV. The ranked
@@ -31,9 +31,9 @@ _INPUT = flags.DEFINE_string(
   'File of JSON lines, or of the form of the corpus; - is standard input.',
 )
 _OUTPUT = flags.DEFINE_string(
-  'output', '-', 'A file X.jsonl; - is standard output.'
+  'output', '-', 'A file X.jsonl or X.csv; - is standard output.'
 )
-_K = flags.DEFINE_integer('k', 20, 'Number of labels per document.')
+_K = flags.DEFINE_integer('k', 5, 'Number of labels per document.')
 _LABELS = flags.DEFINE_string(
   'labels', '', 'File of further labels to score, besides those of the run.'
 )
@@ -60,6 +60,9 @@ _SKIP_BAD_LINES = flags.DEFINE_bool(
 )
 strategy.define('--k')
 compile_cache.define()
+
+
+HEARTBEAT = False  # what waits for documents says nothing
 
 
 def main() -> None:

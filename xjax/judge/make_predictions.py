@@ -78,6 +78,31 @@ def predict(
   return predictions
 
 
+def joined(
+  first: Predictions,
+  lists: dict[str, list[LabelLists]],
+  split: Split,
+  space: LabelSpace,
+) -> Predictions:
+  """Returns the predictions of a split from those of its parts.
+
+  `first` are the predictions of its first part; `lists` has the lists of all
+  parts by slice, and gives them away. `space` may have further labels.
+  """
+  whole = {}
+  for name in first.lists:
+    parts = lists.pop(name)
+    ids = np.concatenate([part.ids for part in parts])
+    whole[name] = LabelLists(ids, np.concatenate([x.scores for x in parts]))
+  n, kind = first.n_scored, first.score_kind
+  return dataclasses.replace(
+    _predictions(kind, n, split, space, whole),
+    assigned_above=first.assigned_above,
+    strategy=first.strategy,
+    selected_by=first.selected_by,
+  )
+
+
 def _check_ids(lists: Lists, n_labels: int) -> None:
   highest = lists.ids_GNK.max(initial=PAD)
   if highest >= n_labels:

@@ -5,31 +5,35 @@ tree tags documents without loading JAX.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import sys
 import typing
+from typing import Any
 
 from absl import logging
 import numpy as np
 
 from xjax.core.allocation import enough_memory
 from xjax.core.atomic import atomic_write, write_json
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.progress import Heartbeat, Progress, hidden_progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.files.file_set import check_unlisted, writing_set
+from xjax.data.files.tables import write_csv
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.labels import add_outside, read_new_labels
-from xjax.data.load import read_input
+from xjax.data.load import read_input, stream_input
 from xjax.data.schema import Document, LabelSpace, Split
 from xjax.data.vectors.feature_files import read_features
-from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.label_lists import LabelLists
-from xjax.judge.make_predictions import predict
+from xjax.judge.make_predictions import joined, predict
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.prediction_lines import (
   ExplainedDocument,
@@ -42,6 +46,7 @@ from xjax.models.explanations import LabelExplanations
 from xjax.run.open_run import OpenRun, open_run
 
 if typing.TYPE_CHECKING:
+  from xjax.run.evaluate_split import Threshold
   from xjax.run.strategies.strategy_request import StrategyRequest
 
 
@@ -49,51 +54,52 @@ if typing.TYPE_CHECKING:
 class PredictedDocuments:
   run: OpenRun  # that has predicted the labels
   lists: LabelLists  # with the model's scores before calibration
-  split: Split
-  space: LabelSpace  # of the lists
+  documents: Sequence[Document]
+  whys: LabelExplanations | None  # words, if they are asked for
 
-  @property
-  def size(self) -> str:
-    documents = plural(len(self.split), 'document')
-    return f'{documents}, {plural(int(self.lists.lengths.sum()), "label")}'
+  def labels(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, Any]]:
+    """Yields the id, labels [K], readable scores [K] and words of documents."""
+    for row, document in enumerate(self.documents):
+      ids_K = self.lists.ids[row]
+      scores_K = self.run.readable(ids_K, self.lists.scores[row])
+      yield document.id, ids_K, scores_K, self.whys and self.whys.why(row)
 
-  def explanations(self, words: int, n_first: int) -> LabelExplanations:
-    return self.run.explanations(
-      self.split.documents, self.lists.ids, words, n_first
-    )
-
-  def lines(self, explanations: LabelExplanations | None) -> Iterator[str]:
+  def lines(self) -> Iterator[str]:
     """Yields a JSON line per document, with words if there are explanations."""
-    for row, id_ in enumerate(self.split.ids):
-      whys, features, shown = None, (), 0
-      if explanations is not None:
-        whys = explanations.why(row)
-        features, shown = explanations.features(row), explanations.words
+    for row, (id_, ids_K, scores_K, whys) in enumerate(self.labels()):
+      features, shown = (), 0
+      if self.whys is not None:
+        features, shown = self.whys.features(row), self.whys.words
+      labels = self.run.space.labels
       line = prediction_line(
-        id_,
-        self.lists.ids[row],
-        self.run.readable(self.lists.ids[row], self.lists.scores[row]),
-        self.space.labels,
-        whys,
-        features,
-        shown,
+        id_, ids_K, scores_K, labels, whys, features, shown
       )
       yield line + '\n'
 
-  def explained(
-    self, explanations: LabelExplanations, row: int
-  ) -> ExplainedDocument:
-    """Returns a document for a page; explanations must have all its words."""
+  def rows(self) -> Iterator[list[Any]]:
+    """Yields a row of _COLUMNS per label, and one for a document without."""
+    for id_, ids_K, scores_K, whys in self.labels():
+      real = ids_K != PAD
+      if not real.any():
+        yield [id_, *[None] * (len(_COLUMNS) - 2 + (whys is not None))]
+      for at, (label, score) in enumerate(zip(ids_K[real], scores_K[real])):
+        label, score = self.run.space.labels[label], float(f'{score:.6g}')
+        words = whys and [', '.join(word.word for word in whys[at])]
+        yield [id_, at + 1, label.id, label.name, score, *(words or [])]
+
+  def explained(self, row: int) -> ExplainedDocument:
+    """Returns a document for a page; `whys` must have all its words."""
+    explanations = self.whys
     document, words = explanations.read(row)
     is_word_T = np.array([word.start < word.end for word in words], bool)
     ids_K = self.lists.ids[row]
     real = ids_K != PAD
     scores = self.run.readable(ids_K[real], self.lists.scores[row, real])
-    gold, whys = self.split.documents[row].labels, explanations.why(row)
+    gold, whys = self.documents[row].labels, explanations.why(row)
     features = explanations.features(row) or [()] * len(ids_K)
     labels = [
       ExplainedLabel(
-        id=(label := self.space.labels[at]).id,
+        id=(label := self.run.space.labels[at]).id,
         name=label.name,
         score=float(score),
         is_gold=None if gold is None else label.id in gold,
@@ -109,9 +115,13 @@ class PredictedDocuments:
 
 
 _MARK = '.judged.json'
+_FORMATS = '.jsonl', '.csv'  # of the output
+_COLUMNS = 'id', 'rank', 'label', 'name', 'score', 'why'
 STREAM = '-'  # standard input or output
 _INPUT = 'input'
 _SHOWN = 500  # a page of explanations shows at most this many documents
+# Documents are predicted in blocks of at most so many documents and characters.
+_BLOCK, _CHARACTERS = 4096, 1 << 24
 
 
 @enough_memory('choose a smaller --k, or give fewer documents at a time')
@@ -129,19 +139,23 @@ def predict_file(
   threshold: str = '',
   skip_bad_lines: bool = False,
 ) -> Explanations | None:
-  """Writes the k best labels of each document of a file, as JSON lines.
+  """Writes the k best labels of each document of a file, as JSON lines or CSV.
 
   The workdir of the run is needed, but not the run's corpus. If the output is
-  X.jsonl, X.npz, X.metrics.json, X.html (with `explain` and `page`) and
-  X.judged.json are written with it, as one set; see docs/workdir.md. X.npz has
-  gold labels only if those of all documents are known, because it cannot mark
-  unknown gold labels.
+  X.jsonl or X.csv, X.npz, X.metrics.json, X.html (with `explain` and `page`)
+  and X.judged.json are written with it, as one set; see docs/workdir.md. X.npz
+  has gold labels only if those of all documents are known, because it cannot
+  mark unknown gold labels.
+
+  Documents are read, predicted and written in blocks. Memory holds a block, and
+  what X.npz will have. On standard output, those that came through a pipe are
+  answered before more of them are waited for.
 
   Args:
     workdir: folder of the run.
     source: path of the documents, in the format of the run's corpus or as JSON
       lines; '-' is standard input.
-    output: path X.jsonl; '-' is standard output.
+    output: path X.jsonl or X.csv; '-' is standard output, as JSON lines.
     k: length of the lists.
     labels: path of further labels to score (read_new_labels), or ''.
     explain: number of words to show for each label.
@@ -166,40 +180,192 @@ def predict_file(
       f'--threshold={threshold}: a strategy chooses the number of labels; give '
       'only one of --threshold and --strategy'
     )
-  run = open_with_labels(workdir, labels, step)
+  with Heartbeat('opening the model'):
+    run = open_with_labels(workdir, labels, step)
   if explain:
     run.check_explains()
-  documents = read_input(run.config.data, source, skip_bad_lines)
-  split, space, labelled = _gold_of(documents, run.space)
-  split = dataclasses.replace(split, features=_vectors_of(split, features, run))
-  predictions, lists = _rank(run, split, space, k, strategy)
+  if features:
+    run.check_reads_features()
+  tagger = _Tagger(run, k, explain, features, strategy)
   if threshold:
     from xjax.run.evaluate_split import Threshold
 
-    lists = Threshold.of(threshold, run).keep(lists, run)
-  predicted = PredictedDocuments(run, lists, split, space)
-  whys = predicted.explanations(explain, _SHOWN) if explain else None
+    tagger.threshold = Threshold.of(threshold, run)
   if output == STREAM:
-    sys.stdout.writelines(predicted.lines(whys))
-    logging.info('standard output: %s', predicted.size)
+    _answer(tagger, source, skip_bad_lines)
+    logging.info('standard output: %s', tagger.size)
     return None
   path, explanations = pathlib.Path(output), None
-  if whys is not None:
-    shown = tuple(predicted.explained(whys, i) for i in range(len(whys.first)))
-    attends = run.scorer.attends
-    explanations = Explanations(path, shown, len(split), explain, attends)
-  with writing_set(path.with_suffix(_MARK), {}) as new:
-    _save_beside(new / path.name, predictions, labelled, run, strategy)
-    with atomic_write(new / path.name) as file:
-      file.writelines(predicted.lines(whys))
+  beside = {path.with_suffix(suffix).name for suffix in _FORMATS}
+  mark = path.with_suffix(_MARK)
+  with Heartbeat('xjax predict'), writing_set(mark, {}, beside) as new:
+    predicted = map(tagger.predict, tagger.blocks(source, skip_bad_lines))
+    if path.suffix == '.csv':
+      columns = _COLUMNS if explain else _COLUMNS[:-1]
+      rows = itertools.chain.from_iterable(block.rows() for block in predicted)
+      write_csv(new / path.name, columns, rows)
+    else:
+      with atomic_write(new / path.name) as file:
+        for block in predicted:
+          file.writelines(block.lines())
+    _save_beside(new / path.name, tagger)
+    if explain:
+      attends, n = run.scorer.attends, len(tagger.ids)
+      explanations = Explanations(
+        path, tuple(tagger.shown), n, explain, attends
+      )
     if explanations and page:
       with atomic_write((new / path.name).with_suffix('.html')) as file:
         file.write(page(explanations))
     others = sorted({file.name for file in new.iterdir()} - {path.name})
-  logging.info(
-    '%s: %s; also written: %s', path, predicted.size, ', '.join(others)
-  )
+  logging.info('%s: %s; also written: %s', path, tagger.size, ', '.join(others))
   return explanations
+
+
+class _Stopped(Exception):
+  """Passes an error through the reader of a pipe, which would change it."""
+
+
+def _answer(tagger: '_Tagger', source: str, skip_bad_lines: bool) -> None:
+  """Writes JSON lines on standard output, for a pipe as its lines come."""
+  tagger.keeps, waiting = False, []
+
+  def answer(documents: Sequence[Document]) -> None:
+    sys.stdout.writelines(tagger.predict(documents).lines())
+    sys.stdout.flush()
+
+  def answer_waiting() -> None:
+    documents = waiting.copy()
+    waiting.clear()
+    if documents:
+      answer(documents)
+
+  def on_wait() -> None:
+    try:
+      answer_waiting()
+    except Exception as error:
+      raise _Stopped from error
+
+  quiet = source == STREAM or sys.stdout.isatty()
+  with hidden_progress() if quiet else contextlib.nullcontext():
+    try:
+      for documents in tagger.blocks(source, skip_bad_lines, waiting, on_wait):
+        answer(documents)
+    except _Stopped as stopped:
+      raise stopped.__cause__ from None
+    except DataError:
+      answer_waiting()  # they came before the fault
+      raise
+
+
+@dataclasses.dataclass(eq=False)
+class _Tagger:
+  """Predicts blocks of documents, and keeps what the files beside X need."""
+
+  run: OpenRun
+  k: int
+  words: int
+  features: str
+  strategy: 'StrategyRequest | None'
+  threshold: 'Threshold | None' = None
+  keeps: bool = True
+
+  def __post_init__(self) -> None:
+    self.runner = None
+    if self.strategy:
+      from xjax.run.strategies.strategy_request import StrategyRunner
+
+      self.runner = StrategyRunner.of(self.strategy, self.run)
+    # A strategy compares all documents, and files of vectors are read once.
+    data = self.run.config.data
+    self.at_once = bool(data.sparse or self.strategy or self.features)
+    self.n_documents, self.n_labels = 0, 0  # labels: those that were written
+    self.ids: list[str] = []
+    self.labels: list[tuple[str, ...] | None] = []  # gold; None: unknown
+    self.shown: list[ExplainedDocument] = []
+    self._first: Predictions | None = None
+    self._lists: dict[str, list[LabelLists]] = {}
+    self._label_ids: dict[str, str] = {}  # one text of each
+
+  @property
+  def size(self) -> str:
+    documents = plural(self.n_documents, 'document')
+    return f'{documents}, {plural(self.n_labels, "label")}'
+
+  def blocks(
+    self,
+    source: str,
+    skip_bad_lines: bool,
+    waiting: list[Document] | None = None,
+    on_wait: Callable[[], None] | None = None,
+  ) -> Iterator[Sequence[Document]]:
+    """Yields documents in blocks; `waiting` has the next block so far."""
+    data, size = self.run.config.data, 0
+    if self.at_once:
+      yield read_input(data, source, skip_bad_lines)
+      return
+    waiting = [] if waiting is None else waiting
+    documents = stream_input(data, source, skip_bad_lines, on_wait)
+    with Progress('predicting', unit='document') as shown:
+      for document in documents:
+        waiting.append(document)
+        size += sum(map(len, document.zones.values()))
+        if len(waiting) >= _BLOCK or size >= _CHARACTERS:
+          block, size = waiting.copy(), 0
+          waiting.clear()
+          yield block
+          shown.update(len(block))
+      if waiting:
+        yield waiting.copy()
+
+  def predict(self, documents: Sequence[Document]) -> PredictedDocuments:
+    run, ids = self.run, tuple(document.id for document in documents)
+    depth = max(self.k, run.config.eval.depth)
+    vectors = read_features(self.features, ids) if self.features else None
+    none = Ragged.of([()] * len(ids))
+    split = Split(_INPUT, ids, none, documents, '', vectors)
+    with contextlib.nullcontext() if self.at_once else hidden_progress():
+      # The documents are of no split of the run, whose tokens would be cached.
+      predictions = predict(
+        run.scorer,
+        split,
+        run.space,
+        depth,
+        documents=Documents.of(documents, vectors),
+      )
+      lists, whys = predictions.lists[ALL].first(self.k), None
+      if self.runner:
+        predictions, lists = self.runner.choose(predictions, split)
+      if self.threshold:
+        lists = self.threshold.keep(lists, run)
+      if self.words:
+        n_first = max(0, _SHOWN - self.n_documents) if self.keeps else 0
+        whys = run.explanations(documents, lists.ids, self.words, n_first)
+    predicted = PredictedDocuments(run, lists, documents, whys)
+    if self.keeps:
+      self._keep(documents, predictions)
+      if whys:
+        self.shown += map(predicted.explained, range(len(whys.first)))
+    self.n_documents += len(ids)
+    self.n_labels += int(lists.lengths.sum())
+    return predicted
+
+  def _keep(
+    self, documents: Sequence[Document], predictions: Predictions
+  ) -> None:
+    self.ids += predictions.doc_ids
+    one = self._label_ids.setdefault
+    for labels in (document.labels for document in documents):
+      known = None if labels is None else tuple(one(x, x) for x in labels)
+      self.labels.append(known)
+    self._first = self._first or predictions
+    for name, lists in predictions.lists.items():
+      self._lists.setdefault(name, []).append(lists)
+
+  def predictions(self) -> Predictions:
+    """Returns the predictions of all documents, once."""
+    split, space = labelled_split(self.ids, self.labels, self.run.space)
+    return joined(self._first, self._lists, split, space)
 
 
 def open_with_labels(
@@ -213,43 +379,11 @@ def open_with_labels(
   return run.with_labels(read_new_labels(labels, run.space))
 
 
-def _rank(
-  run: OpenRun,
-  split: Split,
-  space: LabelSpace,
-  k: int,
-  strategy: 'StrategyRequest | None',
-) -> tuple[Predictions, LabelLists]:
-  """Returns predictions of at least k labels, and the labels to write."""
-  runner = None
-  if strategy:
-    from xjax.run.strategies.strategy_request import StrategyRunner
-
-    runner = StrategyRunner.of(strategy, run)
-  depth = max(k, run.config.eval.depth)
-  # The documents are of no split of the run, whose tokens would be cached.
-  documents = Documents.of(split.documents, split.features)
-  predictions = predict(run.scorer, split, space, depth, documents=documents)
-  if runner is None:
-    return predictions, predictions.lists[ALL].first(k)
-  return runner.choose(predictions, split)
-
-
-def _vectors_of(split: Split, stem: str, run: OpenRun) -> FeatureRows | None:
-  if not stem:
-    return None
-  run.check_reads_features()
-  return read_features(stem, split.ids)
-
-
-def _save_beside(
-  path: pathlib.Path,
-  predictions: Predictions,
-  labelled: np.ndarray,
-  run: OpenRun,
-  strategy: 'StrategyRequest | None',
-) -> None:
-  """Writes X.npz, X.metrics.json; `labelled` [N]: are gold labels known?"""
+def _save_beside(path: pathlib.Path, tagger: _Tagger) -> None:
+  """Writes X.npz, and X.metrics.json if any gold labels are known."""
+  run, strategy = tagger.run, tagger.strategy
+  labelled = np.array([labels is not None for labels in tagger.labels])
+  predictions = tagger.predictions()
   if labelled.any():
     from xjax.judge.judge import judge
     from xjax.run.evaluate_split import saved_threshold
@@ -278,8 +412,8 @@ def _check(source: str, output: str, k: int, explain: int) -> None:
     )
   if output == STREAM:
     return
-  if not output.endswith('.jsonl'):
-    raise ConfigError(f'--output={output}: must end in .jsonl, or be -')
+  if not output.endswith(_FORMATS):
+    raise ConfigError(f'--output={output}: must end in .jsonl or .csv, or be -')
   if source != STREAM and os.path.realpath(source) == os.path.realpath(output):
     raise ConfigError(
       f'--output={output}: this is the input file; choose another file'
@@ -294,23 +428,13 @@ def _check_beside(path: pathlib.Path, has_page: bool) -> None:
   check_unlisted(path.with_suffix(_MARK), names, '`xjax predict`', remedy)
 
 
-def _gold_of(
-  documents: Sequence[Document], space: LabelSpace
-) -> tuple[Split, LabelSpace, np.ndarray]:
-  """Returns documents as a split, all labels, and bool [N]: is gold known?"""
-  labels = [document.labels for document in documents]
-  split, space = labelled_split(documents, labels, space)
-  return split, space, np.array([ids is not None for ids in labels])
-
-
 def labelled_split(
-  documents: Sequence[Document],
+  ids: Sequence[str],
   labels: Sequence[Sequence[str] | None],
   space: LabelSpace,
 ) -> tuple[Split, LabelSpace]:
   """Returns documents as a split, and the space with their new labels last."""
-  records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
-  used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
+  used = dict.fromkeys(id_ for known in labels for id_ in known or ())
   left_out = set(space.left_out_ids)  # these are no misses
   unknown = [x for x in used if x not in space.index and x not in left_out]
   if unknown:
@@ -323,11 +447,11 @@ def labelled_split(
   space = add_outside(space, SourceCorpus(_INPUT, (), tuple(used), {}, ()))
   split = Split(
     name=_INPUT,
-    ids=tuple(id_ for id_, _ in records),
+    ids=tuple(ids),
     gold=Ragged.of(
-      [sorted(space.index[id_] for id_ in ids or ()) for _, ids in records]
+      [sorted(space.index[id_] for id_ in known or ()) for known in labels]
     ),
-    documents=documents,
+    documents=(),
     digest='',
   )
   return split, space
