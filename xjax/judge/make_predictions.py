@@ -79,24 +79,15 @@ def predict(
 
 
 def joined(
-  first: Predictions,
-  lists: dict[str, list[LabelLists]],
+  first: Predictions,  # those of its first part
+  lists: Mapping[str, LabelLists],  # of all its documents, by slice
   split: Split,
-  space: LabelSpace,
+  space: LabelSpace,  # with further labels at its end, if any
 ) -> Predictions:
-  """Returns the predictions of a split from those of its parts.
-
-  `first` are the predictions of its first part; `lists` has the lists of all
-  parts by slice, and gives them away. `space` may have further labels.
-  """
-  whole = {}
-  for name in first.lists:
-    parts = lists.pop(name)
-    ids = np.concatenate([part.ids for part in parts])
-    whole[name] = LabelLists(ids, np.concatenate([x.scores for x in parts]))
+  """Returns the predictions of a split that was predicted in parts."""
   n, kind = first.n_scored, first.score_kind
   return dataclasses.replace(
-    _predictions(kind, n, split, space, whole),
+    _predictions(kind, n, split, space, lists),
     assigned_above=first.assigned_above,
     strategy=first.strategy,
     selected_by=first.selected_by,

@@ -11,14 +11,15 @@ import itertools
 import os
 import pathlib
 import sys
+import tempfile
 import typing
-from typing import Any
+from typing import IO, Any
 
 from absl import logging
 import numpy as np
 
 from xjax.core.allocation import enough_memory
-from xjax.core.atomic import atomic_write, write_json
+from xjax.core.atomic import atomic_write, write_json, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Heartbeat, Progress, hidden_progress
 from xjax.core.types import PAD, Ragged
@@ -198,7 +199,12 @@ def predict_file(
   path, explanations = pathlib.Path(output), None
   beside = {path.with_suffix(suffix).name for suffix in _FORMATS}
   mark = path.with_suffix(_MARK)
-  with Heartbeat('xjax predict'), writing_set(mark, {}, beside) as new:
+  with (
+    Heartbeat('xjax predict'),
+    writing_set(mark, {}, beside) as new,
+    tagger.open_files,
+  ):
+    tagger.beside = (new / path.name).with_suffix('.npz')
     predicted = map(tagger.predict, tagger.blocks(source, skip_bad_lines))
     if path.suffix == '.csv':
       columns = _COLUMNS if explain else _COLUMNS[:-1]
@@ -208,7 +214,7 @@ def predict_file(
       with atomic_write(new / path.name) as file:
         for block in predicted:
           file.writelines(block.lines())
-    _save_beside(new / path.name, tagger)
+    _save_beside(tagger)
     if explain:
       attends, n = run.scorer.attends, len(tagger.ids)
       explanations = Explanations(
@@ -228,7 +234,7 @@ class _Stopped(Exception):
 
 def _answer(tagger: '_Tagger', source: str, skip_bad_lines: bool) -> None:
   """Writes JSON lines on standard output, for a pipe as its lines come."""
-  tagger.keeps, waiting = False, []
+  waiting: list[Document] = []
 
   def answer(documents: Sequence[Document]) -> None:
     sys.stdout.writelines(tagger.predict(documents).lines())
@@ -268,7 +274,7 @@ class _Tagger:
   features: str
   strategy: 'StrategyRequest | None'
   threshold: 'Threshold | None' = None
-  keeps: bool = True
+  beside: pathlib.Path | None = None  # X.npz; None: nothing is kept
 
   def __post_init__(self) -> None:
     self.runner = None
@@ -284,7 +290,9 @@ class _Tagger:
     self.labels: list[tuple[str, ...] | None] = []  # gold; None: unknown
     self.shown: list[ExplainedDocument] = []
     self._first: Predictions | None = None
-    self._lists: dict[str, list[LabelLists]] = {}
+    self.open_files = contextlib.ExitStack()
+    # Temporary files of ids and of scores, by slice.
+    self._files: dict[str, list[IO[bytes]]] = {}
     self._label_ids: dict[str, str] = {}  # one text of each
 
   @property
@@ -339,11 +347,12 @@ class _Tagger:
       if self.threshold:
         lists = self.threshold.keep(lists, run)
       if self.words:
-        n_first = max(0, _SHOWN - self.n_documents) if self.keeps else 0
+        n_first = max(0, _SHOWN - self.n_documents) if self.beside else 0
         whys = run.explanations(documents, lists.ids, self.words, n_first)
     predicted = PredictedDocuments(run, lists, documents, whys)
-    if self.keeps:
-      self._keep(documents, predictions)
+    if self.beside:
+      with writing(self.beside):
+        self._keep(documents, predictions)
       if whys:
         self.shown += map(predicted.explained, range(len(whys.first)))
     self.n_documents += len(ids)
@@ -360,12 +369,25 @@ class _Tagger:
       self.labels.append(known)
     self._first = self._first or predictions
     for name, lists in predictions.lists.items():
-      self._lists.setdefault(name, []).append(lists)
+      if name not in self._files:
+        self._files[name] = [
+          self.open_files.enter_context(tempfile.TemporaryFile(dir=folder))
+          for folder in [self.beside.parent] * 2
+        ]
+      for file, array in zip(self._files[name], (lists.ids, lists.scores)):
+        file.write(np.ascontiguousarray(array).data)
 
   def predictions(self) -> Predictions:
-    """Returns the predictions of all documents, once."""
+    """Returns the predictions of all documents, with lists in files."""
     split, space = labelled_split(self.ids, self.labels, self.run.space)
-    return joined(self._first, self._lists, split, space)
+    lists = {}
+    for name, first in self._first.lists.items():
+      shape, (ids, scores) = (len(split), first.ids.shape[1]), self._files[name]
+      lists[name] = LabelLists(
+        np.asarray(np.memmap(ids, first.ids.dtype, 'r', shape=shape)),
+        np.asarray(np.memmap(scores, first.scores.dtype, 'r', shape=shape)),
+      )
+    return joined(self._first, lists, split, space)
 
 
 def open_with_labels(
@@ -379,9 +401,9 @@ def open_with_labels(
   return run.with_labels(read_new_labels(labels, run.space))
 
 
-def _save_beside(path: pathlib.Path, tagger: _Tagger) -> None:
+def _save_beside(tagger: _Tagger) -> None:
   """Writes X.npz, and X.metrics.json if any gold labels are known."""
-  run, strategy = tagger.run, tagger.strategy
+  run, strategy, npz = tagger.run, tagger.strategy, tagger.beside
   labelled = np.array([labels is not None for labels in tagger.labels])
   predictions = tagger.predictions()
   if labelled.any():
@@ -397,10 +419,10 @@ def _save_beside(path: pathlib.Path, tagger: _Tagger) -> None:
     if not strategy:
       shown_NK = shown_probabilities(judged, run.calibration)
     metrics = judge(judged, criteria, threshold, shown_NK)
-    write_json(path.with_suffix('.metrics.json'), metrics)
+    write_json(npz.with_suffix('.metrics.json'), metrics)
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
-  predictions.save(path.with_suffix('.npz'))
+  predictions.save(npz)
 
 
 def _check(source: str, output: str, k: int, explain: int) -> None:

@@ -133,9 +133,9 @@ class _Joined(io.RawIOBase):
     return True
 
   def readinto(self, buffer: memoryview) -> int:
-    waits = not self._head and not select.select([self._rest], [], [], 0)[0]
-    if waits and self._on_wait:
-      self._on_wait()
+    if self._on_wait and not self._head:
+      if not select.select([self._rest], [], [], 0)[0]:
+        self._on_wait()
     data = self._head or self._rest.read1(len(buffer))
     data, self._head = data[: len(buffer)], data[len(buffer) :]
     buffer[: len(data)] = data
