@@ -130,7 +130,7 @@ def predict_file(
   workdir: str | os.PathLike,
   source: str,
   output: str,
-  k: int,
+  k: int | None,
   labels: str = '',
   explain: int = 0,
   features: str = '',
@@ -157,7 +157,7 @@ def predict_file(
     source: path of the documents, in the format of the run's corpus or as JSON
       lines; '-' is standard input.
     output: path X.jsonl or X.csv; '-' is standard output, as JSON lines.
-    k: length of the lists.
+    k: length of the lists; None for that of the run's saved lists.
     labels: path of further labels to score (read_new_labels), or ''.
     explain: number of words to show for each label.
     features: path, without its suffix, of the documents' vectors, or ''.
@@ -183,6 +183,7 @@ def predict_file(
     )
   with Heartbeat('opening the model'):
     run = open_with_labels(workdir, labels, step)
+  k = k or run.config.eval.depth
   if explain:
     run.check_explains()
   if features:
@@ -425,8 +426,8 @@ def _save_beside(tagger: _Tagger) -> None:
   predictions.save(npz)
 
 
-def _check(source: str, output: str, k: int, explain: int) -> None:
-  if k < 1:
+def _check(source: str, output: str, k: int | None, explain: int) -> None:
+  if k is not None and k < 1:
     raise ConfigError(f'--k={k}: must be at least 1')
   if explain < 0:
     raise ConfigError(
