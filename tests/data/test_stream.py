@@ -31,7 +31,7 @@ def open_pipe(path):
   [
     (JsonlData(), b'', [b'{"text": "%d"}\n' % i for i in range(3)]),
     (OwnData(), b'\n\n', [b'{"text": "%d"}\r\n' % i for i in range(3)]),
-    (OwnData(), b'\xef\xbb\xbftext,id\r\n', [b'%d,x%d\r\n' % (i, i) for i in range(3)]),
+    (OwnData(), b'\xef\xbb\xbfn,text\r\n', [b'9,%d\r\n' % i for i in range(3)]),
     (OwnData(), b'n\ttext\n', [b'0\t%d\n' % i for i in range(3)]),
     (OwnData(text=('t',)), b'', [b'{"t": "%d"}\n' % i for i in range(3)]),
   ],

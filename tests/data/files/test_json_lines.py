@@ -24,9 +24,9 @@ from xjax.data.files.json_lines import (
 from xjax.data.tokens_config import OnError
 
 
-def rows(data: bytes):
+def rows(data: bytes, encoding: str = ''):
   faults = Faults()
-  found = list(read_rows(io.BytesIO(data), faults, 'f'))
+  found = list(read_rows(io.BytesIO(data), faults, 'f', encoding=encoding))
   return found, faults.shown
 
 
@@ -103,11 +103,29 @@ def test_what_is_found_out_about_a_record_is_a_fault_of_its_line():
     io.BytesIO(b'a\n\xff\n\nb\n'), faults, 'f', 'x'
   ):
     fields.faults.append(f'odd {fields.row["x"]}')
-  assert faults.shown == [
+  assert [fault.partition(';')[0] for fault in faults.shown] == [
     'f:1: odd a',
     'f:2: not UTF-8: invalid start byte at byte 1',
     'f:4: odd b',
   ]
+
+
+def test_lines_in_another_encoding_are_read_if_it_is_named():
+  data = '{"a": "Слова"}\n{"a": "é"}\n{"a": "слово"}\n'
+  data = b'\n'.join(
+    line.encode('utf-8' if 'é' in line else 'cp1251')
+    for line in data.splitlines()
+  )
+  texts = [row['a'] for _, row in rows(data, 'cp1251')[0]]
+  assert texts == ['Слова', 'é', 'слово']
+  assert rows(data, 'ascii')[1][0] == (
+    'f:1: not UTF-8 or ascii: invalid continuation byte at byte 8; it looks '
+    'like cp1251: save the file as UTF-8, or if the config is an own_* one, '
+    'name its encoding as in --config.data.encoding=cp1252'
+  )
+  assert rows(data)[1][0].partition(': save')[0] == (
+    'f:1: not UTF-8: invalid continuation byte at byte 8; it looks like cp1251'
+  )
 
 
 @pytest.mark.parametrize('lost', [8, 100])

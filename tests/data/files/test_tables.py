@@ -1,20 +1,17 @@
-"""Tables: kind, encoding and delimiter are told by the contents.
+"""Tables: kind and delimiter are told by the contents.
 
 In tables that are written, formulas are text, and numbers stay numbers.
 """
 
 import csv
-import gzip
 import io
-import tracemalloc
 
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import Faults
 from xjax.data.files.tables import (
   TableFormat,
-  encoding_of,
   read_table,
   table_format,
   write_csv,
@@ -25,48 +22,6 @@ def read(data: bytes, name: str = 'x.csv'):
   faults = Faults()
   table = read_table(io.BytesIO(data), name, faults)
   return table.columns, list(table.rows), faults.shown
-
-
-@pytest.mark.parametrize(
-  ('data', 'encoding'),
-  [
-    (b'plain', 'utf-8-sig'),
-    ('é'.encode(), 'utf-8-sig'),
-    ('é'.encode('latin-1'), 'cp1252'),
-    ('“quoted”'.encode('cp1252'), 'cp1252'),
-    (b'\x81\xe9', 'latin-1'),
-    ('é'.encode('utf-16'), 'utf-16'),
-    # "É" and a space that keeps a line together are valid UTF-8 by accident.
-    ('une É\xa0: été\n'.encode('cp1252'), 'cp1252'),
-    # The only letter that is not ASCII is far from the start.
-    (b'a' * (1 << 20) + b'\xe9', 'cp1252'),
-    # A letter of two bytes lies across two pieces.
-    (b'a' * ((1 << 20) - 1) + 'é'.encode(), 'utf-8-sig'),
-  ],
-)
-def test_encodings(data, encoding):
-  file = io.BytesIO(data)
-  assert encoding_of(file) == encoding and file.tell() == 0
-  data.decode(encoding)
-
-
-def test_damaged_utf8_is_not_taken_for_another_encoding():
-  with pytest.raises(Fault, match='not UTF-8, although') as caught:
-    encoding_of(io.BytesIO('é\né\né\n'.encode() + b'\xe9\n'))
-  assert caught.value.line == 4
-  with pytest.raises(Fault, match='not UTF-8, although'):
-    encoding_of(io.BytesIO('é abc'.encode() + b'\xc3'))
-
-
-def test_a_line_of_any_length_takes_little_memory():
-  file = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(bytes(1 << 27))))
-  tracemalloc.start()
-  try:
-    with pytest.raises(Fault, match='a NUL byte'):
-      encoding_of(file)
-    assert tracemalloc.get_traced_memory()[1] < 1 << 25
-  finally:
-    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

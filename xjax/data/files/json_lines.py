@@ -19,6 +19,7 @@ import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.encodings import guess_encoding
 from xjax.data.files.faults import Fault, Faults
 
 STREAM = '-'  # standard input
@@ -28,6 +29,10 @@ PARQUET_MAGIC = b'PAR1'
 _LONGEST = 1 << 26  # bytes of a line
 _GZIP_MAGIC = b'\x1f\x8b'
 _NOT_LINES = (_GZIP_MAGIC, PARQUET_MAGIC, *UTF16_MARKS)
+_RECODE = (
+  'save the file as UTF-8, or if the config is an own_* one, name its encoding '
+  'as in --config.data.encoding=cp1252'
+)
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
@@ -194,23 +199,31 @@ def read_rows(
   faults: Faults,
   name: str = '',
   plain: str = '',
+  encoding: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line that is not blank.
 
   The source is a path, or an open file with a `name` for messages. A line that
   is no JSON object is left out, and is a fault. With `plain`, lines are plain
-  text, which is the field of this name.
+  text, which is the field of this name. Lines that are not UTF-8 are read in
+  the `encoding`, if there is one.
   """
   is_path = isinstance(source, str | os.PathLike)
   name = name or str(source)
   opened = open_text(source) if is_path else contextlib.nullcontext(source)
+  hinted = False
   with opened as file:
     for number, line in numbered_lines(file, name):
       if line := line.strip(b' \t\r'):
         try:
-          row = {plain: decode_utf8(line)} if plain else parse_object(line)
+          text = decode_utf8(line, encoding)
+          row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
-          faults.add(name, number, str(fault))
+          hint = ''
+          if isinstance(fault, NotUtf8) and not hinted:  # it takes some time
+            hint = f'; it looks like {guess_encoding(line).name}: {_RECODE}'
+            hinted = True
+          faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
 
@@ -240,19 +253,28 @@ def read_records(
   faults: Faults,
   name: str = '',
   plain: str = '',
+  encoding: str = '',
 ) -> Iterator[tuple[int, 'Fields']]:
   """Yields the rows of read_rows, whose faults become faults of their lines."""
-  rows = read_rows(source, faults, name, plain)
+  rows = read_rows(source, faults, name, plain, encoding)
   return with_faults(rows, faults, name or str(source))
 
 
-def decode_utf8(data: bytes) -> str:
-  """Decodes UTF-8, or raises a Fault."""
+class NotUtf8(Fault):
+  """Reports text in another encoding."""
+
+
+def decode_utf8(data: bytes, other: str = '') -> str:
+  """Decodes UTF-8, or else the `other` encoding, or raises a Fault."""
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
-    raise Fault(
-      f'not UTF-8: {error.reason} at byte {error.start + 1}',
+    with contextlib.suppress(UnicodeError):
+      if other:
+        return data.decode(other)
+    raise NotUtf8(
+      f'not UTF-8{f" or {other}" if other else ""}: {error.reason} at byte '
+      f'{error.start + 1}',
       1 + data.count(b'\n', 0, error.start),
     ) from error
 

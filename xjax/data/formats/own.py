@@ -11,6 +11,7 @@ A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
 Splits that the source lacks are drawn from train.
 """
 
+import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import functools
@@ -19,13 +20,15 @@ import io
 import pathlib
 import re
 import shlex
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from absl import logging
 
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.csv_table import Quoting
+from xjax.data.files.encodings import Encoding, encoding_of, is_utf8
+from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
@@ -40,7 +43,6 @@ from xjax.data.files.json_lines import (
 from xjax.data.files.tables import (
   TableFormat,
   TableReader,
-  encoding_of,
   read_table,
   table_format,
 )
@@ -100,6 +102,17 @@ class OwnData(DataConfig):
     'The column of ids. If empty, a column id, doc_id or document_id is read, '
     'or else the id is line-N.',
   )
+  encoding: str = field(
+    '',
+    'The encoding of tables and text files, such as cp1251. If empty, it is '
+    'UTF-8, or else guessed. Lines of JSON that are not UTF-8 need it.',
+  )
+  quoting: Quoting = field(
+    Quoting.AUTO,
+    'Quotes around the cells of CSV and TSV: usual (csv), with a backslash '
+    'before a quote in a cell (backslash), or without a meaning (none). If '
+    'auto, they are usual, but a cell that seems to hold rows is a fault.',
+  )
   dev_share: float = field(
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
   )
@@ -122,6 +135,13 @@ class OwnData(DataConfig):
     yield from super().faults(config, path)
     if len(set(self.text)) != len(self.text):
       yield f'{path}.text={self.text}: a column occurs twice'
+    try:
+      'a'.encode(self.encoding or 'utf-8').decode(self.encoding or 'utf-8')
+    except (LookupError, ValueError):
+      yield (
+        f'{path}.encoding={self.encoding!r}: is no encoding of texts that '
+        'Python knows, such as utf-8, cp1251 or gbk'
+      )
     if self.dev_share + self.test_share >= 1:
       yield (
         f'{path}.test_share={self.test_share}: must leave documents for train, '
@@ -156,7 +176,7 @@ class OwnData(DataConfig):
     path = layout.splits[TRAIN][0]
     with open_text(path) as file:
       # `read` reports the faults of rows.
-      table = read_table(file, str(path), Faults(self.on_error))
+      table = self._table(file, str(path), Faults(self.on_error))
       return self._columns_of(table, str(path))
 
   def _columns_of(self, table: TableReader, name: str) -> Columns | None:
@@ -191,7 +211,7 @@ class OwnData(DataConfig):
     for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
       path = only_file(layout.splits[name], builder.faults)
       if layout.by_label:
-        records = read_texts(path, builder.faults, by_label=True)
+        records = read_texts(path, builder.faults, True, self.encoding)
         may_skip = bool(builder.splits)
         builder.read(name, path, records, read_document, may_skip=may_skip)
       else:
@@ -210,7 +230,7 @@ class OwnData(DataConfig):
   ) -> None:
     """Reads the file of a split; if not `divided`, a column may name splits."""
     with open_text(path) as file:
-      table = read_table(file, str(path), builder.faults)
+      table = self._table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
       read, split_in_column = read_document, None
       if columns is not None:
@@ -262,21 +282,30 @@ class OwnData(DataConfig):
     """Reads a table, JSON lines, or a folder of text files."""
     name, path = source_name(source)
     if path is not None and path.is_dir():
-      records = read_texts(path, faults, by_label=False)
+      records = read_texts(path, faults, False, self.encoding)
       yield from input_documents(name, records, self.read_input_record, faults)
       return
     with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
       if table_format(file, name) is TableFormat.JSON_LINES:
-        records, read = read_records(file, faults, name), self.read_input_record
+        records = read_records(file, faults, name, encoding=self.encoding)
+        read = self.read_input_record
       else:
-        table = read_table(file, name, faults)
+        # The documents of the corpus may have had another encoding.
+        utf8 = file.seekable() and self.encoding and is_utf8(file)
+        table = self._table(file, name, faults, 'utf-8' if utf8 else '')
         records = with_faults(table.rows, faults, name)
         columns = choose_columns(
           self._columns(), table.columns, table.sample, name, need_labels=False
         )
         read = functools.partial(read_row, columns)
       yield from input_documents(name, records, read, faults)
+
+  def _table(
+    self, file: BinaryIO, name: str, faults: Faults, encoding: str = ''
+  ) -> TableReader:
+    encoding = encoding or self.encoding
+    return read_table(file, name, faults, encoding, self.quoting)
 
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
@@ -403,20 +432,23 @@ def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
 
 
 def read_texts(
-  folder: pathlib.Path, faults: Faults, by_label: bool
+  folder: pathlib.Path, faults: Faults, by_label: bool, encoding: str = ''
 ) -> Iterator[tuple[int, Fields]]:
   """Yields the text files below a folder as records of the jsonl format.
 
   `by_label` says that they are FOLDER/<label>/.../*.txt. The id of a document
   is its path in the folder.
   """
+  guesses: collections.Counter[Encoding] = collections.Counter()
   for inner in label_folders(folder) if by_label else [folder]:
     for path in _text_files(inner):
       row = {'id': path.relative_to(folder).as_posix()}
       row |= {'labels': [inner.name]} if by_label else {}
       try:
         data = path.read_bytes()
-        row['text'] = data.decode(encoding_of(io.BytesIO(data)))
+        used = encoding_of(io.BytesIO(data), encoding)
+        row['text'] = data.decode(used.name).removeprefix('\ufeff')
+        guesses[used] += 1
       except Fault as fault:
         faults.add(path, fault.line, str(fault))
       except OSError as error:
@@ -425,3 +457,5 @@ def read_texts(
         faults.add(path, 1, f'the text is damaged: {error.reason}')
       else:
         yield from with_faults([(1, row)], faults, path)
+  for used, count in guesses.items():
+    used.log(f'{folder}: {plural(count, "file")}')

@@ -1,0 +1,136 @@
+"""Quotes in tables: what they hold, and when they swallow rows."""
+
+import io
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.files.csv_table import Quoting
+from xjax.data.files.faults import Faults
+from xjax.data.files.tables import read_table
+from xjax.data.tokens_config import OnError
+
+NAMES = 'fish trade rain wine'.split()
+
+
+def read(text, quoting=Quoting.AUTO, on_error=OnError.RAISE):
+  faults = Faults(on_error)
+  file = io.BytesIO(text.encode())
+  table = read_table(file, 'x.csv', faults, quoting=quoting)
+  return list(table.rows), faults
+
+
+def table(rows, delimiter=',', header='text,labels', end='\n'):
+  lines = [header, *(','.join(row) for row in rows)]
+  return end.join(lines).replace(',', delimiter) + end
+
+
+def texts_of(rows):
+  return [row['text'] for _, row in rows]
+
+
+def rows_with_quotes(first, last, count=40, text=0):
+  """Returns rows; a quote begins the text of one and ends that of another."""
+  rows = [[f'text {i} of this', NAMES[i % 4]] for i in range(count)]
+  rows[first][0] = f'"{rows[first][0]}'
+  rows[last][0] += ' 5"'
+  return [row[::-1] if text else row for row in rows]
+
+
+@pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
+@pytest.mark.parametrize('delimiter', [',', '\t', ';', '|'])
+@pytest.mark.parametrize(('first', 'last'), [(7, 27), (7, 8), (0, 1), (0, 2)])
+@pytest.mark.parametrize('text', [0, 1])
+def test_a_quote_that_swallows_rows(first, last, delimiter, end, text):
+  header = 'labels,text' if text else 'text,labels'
+  rows = rows_with_quotes(first, last, text=text)
+  data = table(rows, delimiter, header, end)
+  _, faults = read(data)
+  assert len(faults.shown) == 1
+  assert faults.shown[0].startswith(
+    f'x.csv:{first + 2}: a quote opens here, and closes on line {last + 2}, '
+  )
+  assert '--config.data.quoting=none' in faults.shown[0]
+  found, faults = read(data, Quoting.NONE)
+  assert not faults.count
+  assert texts_of(found) == [row[text] for row in rows]
+  found, faults = read(data, Quoting.CSV)
+  assert not faults.count and len(found) == 40 - (last - first)
+
+
+def test_rows_with_numbers_and_names_of_their_own():
+  rows = [[f'd{i}', f'it has {i}', f'n{i}'] for i in range(12)]
+  rows[3][1], rows[4][1] = '"it is', 'not 5"'
+  _, faults = read(table(rows, ',', 'id,text,labels'))
+  assert faults.shown[0].startswith('x.csv:5: a quote opens here, and closes')
+
+
+def test_lost_rows_cannot_be_skipped():
+  data = table(rows_with_quotes(7, 27))
+  _, faults = read(data, on_error=OnError.SKIP)
+  with pytest.raises(DataError, match='x.csv:9: a quote opens'):
+    faults.raise_or_log()
+
+
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+@pytest.mark.parametrize(
+  'text',
+  [
+    'one\ntwo',
+    'one, two\nthree',
+    'one, two\nthree, four',
+    'one, two\nthree, four\nfive, six\n\nseven, eight',
+    'He said "it, is"\nso, I went',
+    'one,\ntwo',
+    '\n\n',
+    'fish\ntrade',
+    '\n'.join(f'line {i}' for i in range(30)),
+    '\n'.join(f'line {i}, and, more' for i in range(30)),
+  ],
+)
+@pytest.mark.parametrize('header', ['text,labels', 'labels,text', 'text'])
+def test_texts_of_several_lines_are_read(text, end, header):
+  text = text.replace('\n', end)
+  quoted = '"' + text.replace('"', '""') + '"'
+  columns = header.split(',')
+  rows = [{'text': f'"text, {i}"', 'labels': NAMES[i % 4]} for i in range(20)]
+  rows[5]['text'] = rows[9]['text'] = quoted
+  data = table([[row[c] for c in columns] for row in rows], ',', header, end)
+  found, faults = read(data)
+  assert not faults.shown
+  assert texts_of(found)[5] == texts_of(found)[9] == text
+  assert len(found) == 20
+
+
+def test_a_long_cell_among_short_ones_is_warned_of(caplog):
+  rows = [[f'text {i}'] for i in range(20)]
+  rows[2][0], rows[9][0] = '"It begins', 'it ends 5"'
+  found, faults = read(table(rows, header='text'))
+  assert len(found) == 13 and not faults.count
+  assert 'x.csv:4: a quote opens here, and closes on line 11' in caplog.text
+
+
+@pytest.mark.parametrize(
+  ('data', 'what'),
+  [
+    ('"text,labels\na,b\nc,d 5"\ne,f\n', ':1: .*ends on line 3: if quotes'),
+    ('text,labels\na,b\n"c,d\ne,f\n', ':3: .*never closed; if quotes'),
+    ('text,labels\n"He said \\"a\\".",b\n', ':2: .*quoting=backslash'),
+    ('text,labels\n"a,b\nc "d" e,f\n', ':2: .*on line 3, in a row that beg'),
+    ('text,labels\n"a\nb",c,d\n', ':2: 3 cells, but 2 columns in the row that'),
+  ],
+)
+def test_other_quotes_name_the_way_out(data, what):
+  with pytest.raises(DataError, match=what):
+    read(data)[1].raise_or_log()
+
+
+def test_quotes_with_a_backslash():
+  data = 'text,labels\n"He said \\"a, b\\".",c\n"x\ny",d\n'
+  found, faults = read(data, Quoting.BACKSLASH)
+  assert texts_of(found) == ['He said "a, b".', 'x\ny'] and not faults.count
+
+
+def test_a_quote_within_a_cell_is_ordinary():
+  data = 'text,labels\n5" screen,a\nthe 3" and 4" pipes,b\n'
+  assert texts_of(read(data)[0]) == ['5" screen', 'the 3" and 4" pipes']

@@ -1,0 +1,139 @@
+"""The encoding of a text is told by its bytes, whatever its alphabet."""
+
+import gzip
+import io
+import tracemalloc
+
+import pytest
+
+from xjax.data.files.encodings import Encoding, encoding_of, is_utf8
+from xjax.data.files.faults import Fault
+
+TEXTS = {
+  'fr': 'La décision relative à la pêche côtière a été adoptée, élèves',
+  'de': 'Größe der Bäume, für die Prüfung müssen Schüler Straßen schreiben',
+  'es': 'El niño pequeño comió una manzana en la montaña según la señora',
+  'mixed': 'Straße façade niño über garçon mañana größer élève Übung señor',
+  'pl': 'Wszyscy ludzie rodzą się wolni i równi pod względem źdźbło żółć',
+  'cs': 'Všichni lidé rodí se svobodní, žluťoučký kůň úpěl ďábelské ódy',
+  'hu': 'Minden emberi lény szabadon születik, őrült tűz, erdő, gyűlés, nő',
+  'tr': 'Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar',
+  'lt': 'Visi žmonės gimsta laisvi ir lygūs savo orumu, sąžinė, šviesą',
+  'ru': 'Все люди рождаются свободными и равными в своем достоинстве',
+  'RU': 'ВСЕ ЛЮДИ РОЖДАЮТСЯ СВОБОДНЫМИ И РАВНЫМИ В СВОЕМ ДОСТОИНСТВЕ',
+  'uk': 'Всі люди народжуються вільними і рівними у своїй гідності',
+  'el': 'Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια',
+  'he': 'כל בני האדם נולדו בני חורין ושווים בערכם ובזכויותיהם',
+  'ar': 'يولد جميع الناس أحرارا متساوين في الكرامة والحقوق',
+  'th': 'มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์',
+  'zh': '人人生而自由，在尊严和权利上一律平等。他们赋有理性',
+  'tw': '人人生而自由，在尊嚴和權利上一律平等。他們賦有理性',
+  'ja': 'すべての人間は、生まれながらにして自由であり、尊厳と権利',
+  'ko': '모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다',
+}
+ENCODINGS = """fr cp1252 fr latin-1 fr mac_roman de cp1252 de cp850 es cp1252
+  mixed cp1252 pl cp1250 pl iso8859-2 cs cp1250 cs iso8859-2 hu cp1250 hu
+  iso8859-2 tr cp1254 tr iso8859-9 lt cp1257 ru cp1251 ru koi8-r ru cp866 ru
+  iso8859-5 RU cp1251 RU koi8-r uk cp1251 uk koi8-u el cp1253 el iso8859-7 he
+  cp1255 ar cp1256 th cp874 zh gbk zh gb18030 tw big5 ja shift_jis ja euc_jp ko
+  euc_kr ko cp949""".split()
+
+
+@pytest.mark.parametrize('rows', [1, 3000])
+@pytest.mark.parametrize(
+  ('language', 'encoding'), [*zip(ENCODINGS[::2], ENCODINGS[1::2], strict=True)]
+)
+def test_texts_that_are_not_utf8(language, encoding, rows):
+  lines = [f'{TEXTS[language]},{number}\n' for number in range(rows)]
+  data = ('text,labels\n' + ''.join(lines)).encode(encoding)
+  file = io.BytesIO(data)
+  found = encoding_of(file)
+  assert data.decode(found.name) == data.decode(encoding)
+  assert found.guessed and file.tell() == 0
+  # The words of these languages do not tell which of them there are.
+  assert not found.doubt or language == 'mixed'
+
+
+@pytest.mark.parametrize(
+  ('data', 'encoding'),
+  [
+    (b'plain', 'utf-8-sig'),
+    ('é'.encode(), 'utf-8-sig'),
+    ('é'.encode('latin-1'), 'cp1252'),
+    ('“quoted”'.encode('cp1252'), 'cp1252'),
+    (b'\x81 \xe9l\xe8ve', 'latin-1'),
+    ('é'.encode('utf-16'), 'utf-16'),
+    ('é\n'.encode('utf-32'), 'utf-32'),
+    ('text,é\n'.encode('utf-16-le'), 'utf-16-le'),
+    ('文本,标签\n一上一上一上一,上\n'.encode('utf-16-be'), 'utf-16-be'),
+    ('текст\n'.encode('utf-16-le') * 9, 'utf-16-le'),
+    ('text,é\n'.encode('utf-32-be'), 'utf-32-be'),
+    # "É" and a space that keeps a line together are valid UTF-8 by accident.
+    ('une É\xa0: été\n'.encode('cp1252'), 'cp1252'),
+    # The only letter that is not ASCII is far from the start.
+    (b'a' * (1 << 20) + b'\xe9', 'cp1252'),
+    # A letter of two bytes lies across two pieces.
+    (b'a' * ((1 << 20) - 1) + 'é'.encode(), 'utf-8-sig'),
+    (b'a' * ((1 << 20) - 1) + TEXTS['ja'].encode('cp932'), 'cp932'),
+  ],
+)
+def test_encodings(data, encoding):
+  file = io.BytesIO(data)
+  assert encoding_of(file).name == encoding and file.tell() == 0
+  data.decode(encoding)
+  assert is_utf8(file) == (encoding == 'utf-8-sig') and file.tell() == 0
+
+
+@pytest.mark.parametrize(
+  ('text', 'encoding'),
+  [('è', 'cp1252'), ('señor', 'cp1252'), ('čas', 'cp1250')],
+)
+def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
+  assert encoding_of(io.BytesIO(text.encode(encoding))).doubt
+
+
+def test_damaged_utf8_is_not_taken_for_another_encoding():
+  with pytest.raises(Fault, match='not UTF-8, although') as caught:
+    encoding_of(io.BytesIO('é\né\né\n'.encode() + b'\xe9\n'))
+  assert caught.value.line == 4
+  with pytest.raises(Fault, match='not UTF-8, although'):
+    encoding_of(io.BytesIO('é abc'.encode() + b'\xc3'))
+
+
+@pytest.mark.parametrize(
+  ('data', 'wanted', 'line', 'what'),
+  [
+    (b'a\nb\xff\n', 'shift_jis', 2, 'not shift_jis: '),
+    ('a\né'.encode(), 'ascii', 2, 'not ascii: '),
+    (b'a\nb\n', 'utf-16', 1, 'not utf-16: '),
+    # One damaged byte in a long text, which is guessed right.
+    (TEXTS['ru'].encode('cp1251') * 9 + b'\n\x98', '', 2, 'not cp1251: '),
+    (b'a\nb\0c\n', '', 2, 'a NUL byte'),
+    (b'a\nb\0c\n', 'cp1252', 2, 'a NUL byte'),
+  ],
+)
+def test_a_byte_that_does_not_fit(data, wanted, line, what):
+  with pytest.raises(Fault, match=what) as caught:
+    encoding_of(io.BytesIO(data), wanted)
+  assert caught.value.line == line
+
+
+def test_a_wanted_encoding_is_no_guess():
+  data = TEXTS['pl'].encode('cp1250')
+  assert encoding_of(io.BytesIO(data), 'cp1252') == Encoding('cp1252')
+  assert encoding_of(io.BytesIO(b'a'), 'UTF8') == Encoding('utf-8-sig')
+
+
+@pytest.mark.parametrize(
+  ('unit', 'what'), [(b'\0', 'a NUL byte'), (b'\xcf\xf0\xe8', 'not ')]
+)
+def test_a_line_of_any_length_takes_little_memory(unit, what):
+  data = gzip.compress(unit * ((1 << 25) // len(unit)) + b'\x98')
+  file = gzip.GzipFile(fileobj=io.BytesIO(data))
+  tracemalloc.start()
+  try:
+    with pytest.raises(Fault, match=what):
+      encoding_of(file)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25
+  finally:
+    tracemalloc.stop()

@@ -1,0 +1,300 @@
+"""Reads the rows of CSV and TSV, and finds quotes that swallow rows."""
+
+import codecs
+from collections.abc import Iterator, Sequence
+import contextlib
+import csv
+import enum
+import io
+import itertools
+import re
+import tempfile
+from typing import Any, BinaryIO
+
+from absl import logging
+
+from xjax.data.files.encodings import (
+  MOSTLY_UTF8,
+  NOT_UTF8,
+  NUL,
+  Encoding,
+  encoding_of,
+)
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import reading
+
+DELIMITERS = ',;\t|'
+LONGEST_NAME = 100  # characters in the name of a column
+HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
+_LONGEST_CELL = 1 << 27  # characters
+_NO_DELIMITER = '\x1f'  # for tables with a single column
+_LINE_END = re.compile('\r\n|\r|\n')
+# Of a cell in quotes that may have swallowed rows:
+_NEARLY_ALL = 0.9  # the share of its lines that have the delimiters of a row
+_MANY_LINES = 10  # that have them by no accident, even if these are commas
+_LONG = 4  # line ends
+_FEW = 3  # cells, if the others of the file are not long
+_DOUBTFUL = 100  # cells that are judged again at the end
+_LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
+_KNOWN = 10_000  # values of a column that are kept
+_WAY_OUT = (
+  'if quotes are ordinary characters in this file, '
+  '--config.data.quoting=none reads it'
+)
+
+# The first line (in Parquet: the number) of each row, and its cells.
+Rows = Iterator[tuple[int, dict[str, Any]]]
+
+
+class Quoting(enum.Enum):
+  """Says what quotes mean in a table."""
+
+  AUTO = 'auto'  # as in CSV, but a cell that seems to hold rows is a fault
+  CSV = 'csv'  # a quoted cell may hold anything
+  BACKSLASH = 'backslash'  # as in auto; a backslash is before a quote in a cell
+  NONE = 'none'  # nothing: quotes are ordinary characters
+
+
+def read_csv(
+  file: BinaryIO, name: str, faults: Faults, wanted: str, quoting: Quoting
+) -> tuple[Sequence[str], Rows]:
+  """Returns the columns and the rows; a faulty header is a DataError."""
+  csv.field_size_limit(_LONGEST_CELL)
+  form = {'strict': True}
+  if quoting is Quoting.NONE:
+    form['quoting'] = csv.QUOTE_NONE
+  elif quoting is Quoting.BACKSLASH:
+    form['escapechar'] = '\\'
+  with reading(name):
+    encoding = Encoding(wanted or 'utf-8-sig')
+    if file.seekable():
+      encoding = encoding_of(file, wanted)
+      encoding.log(name)
+    head = head_of(file)
+    decoder = codecs.getincrementaldecoder(encoding.name)('replace')
+    form['delimiter'] = _delimiter(decoder.decode(head), len(head) < HEAD, form)
+    lines = _text_lines(file, encoding.name, name)
+    reader = csv.reader(lines, **form)
+    try:
+      columns = _header(next(filter(None, reader), []), reader.line_num)
+    except csv.Error as error:
+      raise Fault(_row_fault(error, 1, reader.line_num)) from error
+  quotes = None
+  if quoting in (Quoting.AUTO, Quoting.BACKSLASH):
+    quotes = _Quotes(columns, form['delimiter'], name, faults)
+  return columns, _rows(reader, columns, name, faults, quotes)
+
+
+def head_of(file: BinaryIO) -> bytes:
+  """Returns the first bytes of a file, or the first lines of a pipe."""
+  if not file.seekable():
+    return file.peek()
+  head = file.read(HEAD)
+  file.seek(0)
+  return head
+
+
+def _text_lines(file: BinaryIO, encoding: str, name: str) -> Iterator[str]:
+  is_guess = not file.seekable() and encoding == 'utf-8-sig'
+  errors = 'surrogateescape' if is_guess else 'strict'
+  text = io.TextIOWrapper(file, encoding, errors, newline='')
+  try:
+    yield from _checked_lines(text, name) if is_guess else text
+  finally:
+    with contextlib.suppress(ValueError):  # the file has been closed already
+      text.detach()
+
+
+def _checked_lines(lines: Iterator[str], name: str) -> Iterator[str]:
+  """Checks the lines of a pipe as they come, like encoding_of for a file."""
+  is_utf8 = False
+  for number, line in enumerate(lines, 1):
+    if '\0' in line:
+      raise Fault(NUL, number)
+    if not NOT_UTF8.search(line):
+      is_utf8 |= not line.isascii()
+      yield line
+    elif is_utf8:
+      raise Fault(MOSTLY_UTF8, number)
+    else:
+      # The encoding is that of all lines that follow.
+      with tempfile.TemporaryFile() as rest:
+        for late in itertools.chain([line], lines):
+          rest.write(late.encode('utf-8', 'surrogateescape'))
+        rest.seek(0)
+        encoding = encoding_of(rest, line=number)
+        encoding.log(name)
+        yield from _text_lines(rest, encoding.name, name)
+
+
+def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
+  """Returns the delimiter that divides the first rows most evenly."""
+  best = (0.0, 0, _NO_DELIMITER)
+  for delimiter in DELIMITERS:
+    lines = io.StringIO(text, newline='')
+    reader = csv.reader(
+      lines, **(form | {'delimiter': delimiter, 'strict': False})
+    )
+    rows = [row for row in reader if row]
+    if not whole and len(rows) > 2:
+      rows.pop()
+    width = len(rows[0]) if rows else 0
+    if width > 1:
+      share = sum(len(row) == width for row in rows) / len(rows)
+      best = max(best, (share, width, delimiter), key=lambda b: b[:2])
+  return best[2]
+
+
+def _header(cells: Sequence[str], end: int) -> Sequence[str]:
+  names = [cell.strip().lstrip('\ufeff') for cell in cells]
+  # Programs that number the rows often give the numbers no name.
+  if len(names) > 1 and not names[0]:
+    names[0] = 'column-1'
+  for at, name in enumerate(names):
+    is_text = len(name) > LONGEST_NAME or '\n' in name
+    is_number = re.fullmatch(r'[-+]?[\d.,]+', name)
+    if not name or is_text or is_number or name in names[:at]:
+      ends = f', which ends on line {end}: {_WAY_OUT}' if end > 1 else ''
+      raise Fault(
+        'the first row must be the header, with the names of the columns, but '
+        f'its cell {at + 1} is {name[:40]!a}{ends}'
+      )
+  return names
+
+
+def _row_fault(error: csv.Error, line: int, end: int) -> str:
+  if 'unexpected end' in str(error):
+    return (
+      f'a cell in this row begins with a quote that is never closed; {_WAY_OUT}'
+    )
+  on = f' on line {end}, in a row that begins here' if end > line else ''
+  return (
+    f'not a row of a table: {error}{on}; a quote in a quoted cell is doubled; '
+    'if a backslash is before it, --config.data.quoting=backslash reads it; '
+    f'{_WAY_OUT}'
+  )
+
+
+def _rows(
+  reader: Iterator[list[str]],
+  columns: Sequence[str],
+  name: str,
+  faults: Faults,
+  quotes: '_Quotes | None',
+) -> Rows:
+  """Yields rows that are not blank, and leaves out rows of another width."""
+  with reading(name):
+    while True:
+      line = reader.line_num + 1
+      try:
+        cells = next(reader)
+      except StopIteration:
+        break
+      except csv.Error as error:
+        # The number of rows that are lost in a quoted cell is unknown.
+        message = _row_fault(error, line, reader.line_num)
+        is_lost = 'unexpected end' in message or reader.line_num > line
+        faults.add(name, line, message, fatal=is_lost)
+        continue
+      end = reader.line_num
+      if quotes and quotes.swallow(cells, line, end):
+        continue
+      if len(cells) == len(columns):
+        yield line, dict(zip(columns, cells, strict=True))
+      elif cells:
+        ends = f' in the row that ends on line {end}' if end > line else ''
+        message = f'{len(cells)} cells, but {len(columns)} columns{ends}'
+        faults.add(name, line, message)
+  if quotes:
+    quotes.close()
+
+
+class _Quotes:
+  """Finds cells in quotes that swallowed whole rows.
+
+  Each line of such a cell has as many delimiters as a row. Texts of several
+  lines seldom have any tabs, but may have commas. So these count only in many
+  lines, or if other cells of most lines, such as labels, are those of rows.
+  """
+
+  def __init__(
+    self, columns: Sequence[str], delimiter: str, name: str, faults: Faults
+  ):
+    self._width, self._delimiter = len(columns), delimiter
+    self._name, self._faults = name, faults
+    self._known: list[set[str]] = [set() for _ in columns]  # by column
+    # The lines of doubtful cells, and the other cells that they would hold.
+    self._doubtful: list[tuple[int, int, list[dict[int, str]]]] = []
+
+  def swallow(self, cells: Sequence[str], line: int, end: int) -> bool:
+    """Returns whether a row has such a cell, and adds a fault if it has."""
+    at = next((i for i, c in enumerate(cells) if _LINE_END.search(c)), None)
+    if at is None:
+      self._note(cells)
+      return False
+    parts = [part.split(self._delimiter) for part in _LINE_END.split(cells[at])]
+    widths = [len(part) for part in parts]
+    widths[0] += at
+    widths[-1] += len(cells) - at - 1
+    if widths.count(self._width) < _NEARLY_ALL * len(widths):
+      return False
+    # The first line begins in the column of the cell, which is left out.
+    others = [
+      {column: cell for column, cell in enumerate(part, start) if column != at}
+      for start, part in zip([at, *[0] * len(parts)], parts)
+    ]
+    certain = 2 if self._delimiter in '\t|' else _MANY_LINES
+    if self._width > 1 and len(widths) >= certain or self._are_rows(others):
+      self._add(line, end)
+      return True
+    if len(self._doubtful) < _DOUBTFUL:
+      self._doubtful.append((line, end, others))
+    return False
+
+  def close(self) -> None:
+    """Judges doubtful cells by all rows, and warns of a long one."""
+    long = []
+    for line, end, others in self._doubtful:
+      if self._are_rows(others):
+        self._add(line, end)
+      elif end - line >= _LONG:
+        long.append((line, end))
+    if 0 < len(long) <= _FEW:  # else such cells are usual in this file
+      logging.warning(
+        '%s:%d: a quote opens here, and closes on line %d: this is read as one '
+        'cell; %s',
+        self._name,
+        *long[0],
+        _WAY_OUT,
+      )
+
+  def _note(self, cells: Sequence[str]) -> None:
+    if len(cells) == self._width:
+      for known, cell in zip(self._known, cells):
+        if cell and len(cell) <= _LONGEST_VALUE and len(known) < _KNOWN:
+          known.add(_pattern(cell))
+
+  def _are_rows(self, others: Sequence[dict[int, str]]) -> bool:
+    """Returns whether most lines have a cell that is known in its column."""
+    usual = [
+      any(
+        _pattern(cell) in self._known[column] for column, cell in line.items()
+      )
+      for line in others
+      if line and max(line) < self._width
+    ]
+    return any(usual) and 2 * sum(usual) >= len(usual)
+
+  def _add(self, line: int, end: int) -> None:
+    message = (
+      f'a quote opens here, and closes on line {end}, and the lines between '
+      f'look like rows; {_WAY_OUT}; if not, --config.data.quoting=csv reads '
+      'them as one cell'
+    )
+    # The rows are lost, so the file must not be used without them.
+    self._faults.add(self._name, line, message, fatal=True)
+
+
+def _pattern(cell: str) -> str:
+  """Returns a cell whose numbers do not count, as in ids."""
+  return re.sub(r'\d+', '0', cell)
