@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import json
 import os
+import re
 
 import pytest
 
@@ -190,3 +192,78 @@ def test_a_pipe_cannot_be_read_again(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   with pytest.raises(DataError, match='pipe: is a pipe or a device'):
     check_rereadable(tmp_path / 'pipe')
+
+
+ROWS = [{'text': 'é\n{', 'n': [1, {'a': 2}]}, {'text': 'b'}, {'text': 'c'}]
+
+
+@pytest.mark.parametrize('indent', [None, 0, 2, '\t'])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+@pytest.mark.parametrize('head', ['', '\ufeff', '\n\n'])
+@pytest.mark.parametrize(
+  'wrap',
+  [
+    lambda rows: rows,
+    lambda rows: {'data': rows},
+    lambda rows: {'version': {'data': [1]}, 'documents': rows, 'n': 3},
+  ],
+)
+def test_json_that_is_not_in_lines(wrap, head, end, indent):
+  text = json.dumps(wrap(ROWS), indent=indent, ensure_ascii=False)
+  found, faults = rows((head + text.replace('\n', end) + end).encode())
+  assert [row for _, row in found] == ROWS and not faults
+  lines = text.count('\n') + 1 + head.count('\n')
+  numbers = [number for number, _ in found]
+  assert numbers == sorted(set(numbers)) and numbers[-1] <= max(lines, 5)
+  if indent:
+    opened = re.sub(r'(?m)^\s+[\]}],?$', '', text).split('\n')
+    starts = [i for i, line in enumerate(opened, 1) if line.strip() == '{']
+    starts = [i + head.count('\n') for i in starts]
+    assert set(numbers) <= set(starts)
+
+
+def test_objects_of_several_lines_in_a_row():
+  text = '\n'.join(json.dumps(row, indent=2) for row in ROWS)
+  found, faults = rows(text.encode())
+  assert [row for _, row in found] == ROWS and not faults
+  assert [number for number, _ in found] == [1, 10, 13]
+
+
+def test_objects_in_a_row_on_the_line_of_an_array():
+  found, _ = rows(b'[{"a": 1}, {"a": 2},\n{"a": 3}, {"a": 4}]')
+  assert [number for number, _ in found] == [1, 2, 3, 4]
+
+
+def test_an_object_may_have_a_field_data():
+  data = b'{"data": [{"a": 1}], "b": 1}\n{"data": [{"a": 2}], "b": 2}\n'
+  assert [row['b'] for _, row in rows(data)[0]] == [1, 2]
+  data = b'{"text": "x", "data": [{"a": 1}]}\n'
+  assert [row['text'] for _, row in rows(data)[0]] == ['x']
+
+
+@pytest.mark.parametrize(
+  ('data', 'found', 'faults'),
+  [
+    (b'[\n{"a": 1},\n{"a": 2}\n{"a": 3}\n]', 2, ["4: not JSON: Expecting ','"]),
+    (b'[\n{"a": 1},\n{"a": x}]', 1, ['3: not JSON: Expecting value']),
+    (b'[\n{"a": 1},\n{"a": NaN}]', 1, ['1: not JSON: NaN']),
+    (b'[{"a": 1},\n3,\n{"a": 2}]', 2, ['2: a number, not a JSON object']),
+    (b'[{"a": 1}]\n[{"a": 2}]', 0, ['1: a list, not', '2: a list, not']),
+    (b'[\n{"a": 1}\n]\n[]', 1, ['4: not JSON: Extra data']),
+    (b'{\n"a": 1,\n"b": }', 0, ['3: not JSON: Expecting value']),
+    (b'[\n{"a": "\xe9"}]', 0, ['2: not UTF-8']),
+    (b'[]', 0, []),
+    (b'[', 0, ['1: not JSON']),
+  ],
+)
+def test_faults_of_json_that_is_not_in_lines(data, found, faults):
+  objects, shown = rows(data)
+  assert len(objects) == found and len(shown) == len(faults)
+  for fault, expected in zip(shown, faults, strict=True):
+    assert fault.startswith(f'f:{expected}')
+
+
+def test_large_json_that_is_not_in_lines_is_refused(monkeypatch):
+  monkeypatch.setattr(json_lines, '_LARGEST', 1 << 10)
+  with pytest.raises(DataError, match=r'f: is not JSON lines, but .* `jq -c'):
+    rows(json.dumps(ROWS * 50, indent=2).encode())

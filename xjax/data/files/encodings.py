@@ -162,11 +162,11 @@ def wide_encoding(head: bytes) -> str:
     ('utf-16-le', nuls[1::2], nuls[0] + nuls[2]),
     ('utf-16-be', nuls[::2], nuls[1] + nuls[3]),
   ):
-    text = head.decode(encoding, 'replace')[:-1]  # the last may be cut
+    text = head.decode(encoding, 'replace')
     lines = '\n' in text and '\u0a00' not in text
     if lines or not letters and 3 * sum(zero) >= len(head):
       wide = encoding.startswith('utf-16') or min(zero) > len(text) // 2
-      if wide and not _CONTROL.search(text):
+      if wide and not _CONTROL.search(text[:-1]):
         return encoding
   return ''
 

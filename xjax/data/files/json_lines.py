@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gzip
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -19,14 +20,24 @@ import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.files.encodings import guess_encoding
+from xjax.data.files.encodings import guess_encoding, wide_encoding
 from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_values import (
+  NotUtf8,
+  are_lines,
+  decode_utf8,
+  json_type,
+  parse_object,
+  parse_values,
+)
 
 STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
 PARQUET_MAGIC = b'PAR1'
 _LONGEST = 1 << 26  # bytes of a line
+_LARGEST = 1 << 28  # bytes of JSON that is not in lines
+_AS_LINES = 'write one object per line, as `jq -c .[]` does with an array'
 _GZIP_MAGIC = b'\x1f\x8b'
 _NOT_LINES = (_GZIP_MAGIC, PARQUET_MAGIC, *UTF16_MARKS)
 _RECODE = (
@@ -185,11 +196,13 @@ def numbered_lines(
       if len(line) > _LONGEST:
         raise DataError(
           f'{path}:{number}: the line is longer than {_LONGEST >> 20} MiB; the '
-          'file is damaged, or is no text in lines'
+          f'file is damaged, or is no text in lines: {_AS_LINES}'
         )
       if number == 1:
-        if line.startswith(UTF16_MARKS):
-          raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')
+        if wide := wide_encoding(line):
+          raise DataError(
+            f'{path}:1: {wide.upper()} text: save the file as UTF-8'
+          )
         line = line.removeprefix(UTF8_MARK)
       yield number, line.rstrip(b'\r\n')
 
@@ -207,13 +220,30 @@ def read_rows(
   is no JSON object is left out, and is a fault. With `plain`, lines are plain
   text, which is the field of this name. Lines that are not UTF-8 are read in
   the `encoding`, if there is one.
+
+  The file may also be a JSON array of objects, or objects of several lines. The
+  number of an object is then its first line, or if this is that of the object
+  before it, one more.
   """
   is_path = isinstance(source, str | os.PathLike)
   name = name or str(source)
   opened = open_text(source) if is_path else contextlib.nullcontext(source)
   hinted = False
   with opened as file:
-    for number, line in numbered_lines(file, name):
+    lines = numbered_lines(file, name)
+    head: list[tuple[int, bytes]] = []
+
+    def next_line() -> bytes:
+      for number, line in lines:
+        head.append((number, line))
+        if line.strip():
+          return line
+      return b''
+
+    if not plain and not are_lines(next_line(), next_line):
+      yield from _whole_file(file, head, name, encoding, faults)
+      return
+    for number, line in itertools.chain(head, lines):
       if line := line.strip(b' \t\r'):
         try:
           text = decode_utf8(line, encoding)
@@ -226,6 +256,38 @@ def read_rows(
           faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
+
+
+def _whole_file(
+  file: BinaryIO,
+  head: Iterable[tuple[int, bytes]],
+  name: str,
+  encoding: str,
+  faults: Faults,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+  """Yields the objects of a file that is JSON, but not JSON lines."""
+  data = b''.join(line + b'\n' for _, line in head)
+  with reading(name):
+    data += file.read(_LARGEST + 1)
+  if len(data) > _LARGEST:
+    raise DataError(
+      f'{name}: is not JSON lines, but JSON of more than {_LARGEST >> 20} MiB; '
+      f'{_AS_LINES}'
+    )
+  number = 0
+  try:
+    for line, value in parse_values(decode_utf8(data.rstrip(), encoding)):
+      number = max(line, number + 1)
+      if isinstance(value, dict):
+        yield number, value
+      else:
+        faults.add(
+          name, number, f'{json_type(value)}, not a JSON object {{...}}'
+        )
+  except NotUtf8 as fault:
+    faults.add(name, fault.line, f'{fault}; {_RECODE}', fatal=True)
+  except Fault as fault:
+    faults.add(name, fault.line, str(fault), fatal=True)
 
 
 def write_json_lines(path: str | os.PathLike, rows: Iterable[Any]) -> None:
@@ -260,74 +322,10 @@ def read_records(
   return with_faults(rows, faults, name or str(source))
 
 
-class NotUtf8(Fault):
-  """Reports text in another encoding."""
-
-
-def decode_utf8(data: bytes, other: str = '') -> str:
-  """Decodes UTF-8, or else the `other` encoding, or raises a Fault."""
-  try:
-    return data.decode('utf-8')
-  except UnicodeDecodeError as error:
-    with contextlib.suppress(UnicodeError):
-      if other:
-        return data.decode(other)
-    raise NotUtf8(
-      f'not UTF-8{f" or {other}" if other else ""}: {error.reason} at byte '
-      f'{error.start + 1}',
-      1 + data.count(b'\n', 0, error.start),
-    ) from error
-
-
-def parse_object(text: bytes | str) -> dict[str, Any]:
-  """Reads one JSON object; a Fault for everything that is not strict JSON.
-
-  Not allowed are NaN, infinity, numbers that are too long, deep nesting, and
-  bytes that are not UTF-8.
-  """
-  try:
-    if isinstance(text, bytes):
-      text = decode_utf8(text)
-    row = json.loads(text, parse_constant=_no_constant)
-  except Fault:
-    raise
-  except json.JSONDecodeError as error:
-    raise Fault(
-      f'not JSON: {error.msg} at column {error.colno}', error.lineno
-    ) from error
-  except RecursionError as error:
-    raise Fault('not JSON: nested too deeply') from error
-  except ValueError as error:
-    # Python reads no integers of more than some thousand digits.
-    raise Fault('not JSON: a number is too long') from error
-  if not isinstance(row, dict):
-    raise Fault(f'{_json_type(row)}, not a JSON object {{...}}')
-  return row
-
-
 def repeated(values: Iterable[Any]) -> Iterator[Any]:
   """Yields each value that occurs several times, in order of first use."""
   counts = collections.Counter(values)
   return (value for value, count in counts.items() if count > 1)
-
-
-def _no_constant(name: str) -> None:
-  """Raises a Fault for NaN and infinity, which json.loads would accept."""
-  raise Fault(f'not JSON: {name}; write a finite number')
-
-
-_TYPES = {
-  type(None): 'null',
-  bool: 'true or false',
-  int: 'a number',
-  float: 'a decimal number',
-  str: 'text',
-  list: 'a list',
-}
-
-
-def _json_type(value: Any) -> str:
-  return _TYPES.get(type(value), 'an object')
 
 
 class Fields:
@@ -371,7 +369,7 @@ class Fields:
   def as_text(self, value: Any, name: str) -> str:
     """Returns a value if it is text, or else adds a fault and returns ''."""
     if not isinstance(value, str):
-      self.faults.append(f'{name} is {_json_type(value)}, not text')
+      self.faults.append(f'{name} is {json_type(value)}, not text')
       return ''
     try:
       value.encode('utf-8')
@@ -387,7 +385,7 @@ class Fields:
     if type(value) is int:
       return str(value)
     if not isinstance(value, str):
-      kind = _json_type(value)
+      kind = json_type(value)
       self.faults.append(f'{name} is {kind}, not text or an integer')
     elif not value.strip():
       self.faults.append(f'{name} is empty')
@@ -416,5 +414,5 @@ class Fields:
   def _as_list(self, value: Any, name: str) -> list[Any]:
     if isinstance(value, list):
       return value
-    self.faults.append(f'{name} is {_json_type(value)}, not a list')
+    self.faults.append(f'{name} is {json_type(value)}, not a list')
     return []
