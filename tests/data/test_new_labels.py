@@ -79,7 +79,7 @@ def test_what_a_run_wrote_is_read(tmp_path):
     ('{"name": null}', ':1: name is null, not text'),
     ('{"name": "fish"}\nlaw\n', ':2: not JSON'),
     ('{"name": "x", "id": ""}', ':1: id is empty'),
-    ('[{"name": "fish"}]', ':1: a list, not a JSON object'),
+    ('["fish"]', ':1: text, not a JSON object'),
     ('{"name": "x", "alt": "y"}', ':1: alt is text, not a list'),
   ],
 )

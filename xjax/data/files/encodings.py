@@ -97,8 +97,9 @@ class Encoding:
   guessed: bool = False
   doubt: str = ''  # another encoding that fits about as well, if any
 
+  @functools.lru_cache(1000)  # noqa: B019 (a file is read several times)
   def log(self, what: str) -> None:
-    """Logs a guess, as a warning if it is not sure."""
+    """Logs a guess once, as a warning if it is not sure."""
     if self.guessed:
       doubt = f', but it may be {self.doubt}' if self.doubt else ''
       (logging.warning if doubt else logging.info)(
@@ -138,7 +139,7 @@ def encoding_of(file: BinaryIO, wanted: str = '', line: int = 1) -> Encoding:
 
 
 def is_utf8(file: BinaryIO) -> bool:
-  """Returns whether all bytes of an open text file are UTF-8."""
+  """Returns whether all bytes of an open text file are plain UTF-8."""
   try:
     return not _sample(file, 1)
   except Fault:

@@ -11,12 +11,10 @@ A folder may have a labels.jsonl with descriptors of labels, as in jsonl.py.
 Splits that the source lacks are drawn from train.
 """
 
-import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
-import io
 import pathlib
 import re
 import shlex
@@ -27,8 +25,8 @@ from absl import logging
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
 from xjax.data.files.csv_table import Quoting
-from xjax.data.files.encodings import Encoding, encoding_of, is_utf8
-from xjax.data.files.faults import Fault, Faults, plural
+from xjax.data.files.encodings import is_utf8
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
@@ -69,6 +67,7 @@ from xjax.data.formats.data_config import (
 from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.label_files import read_descriptors
+from xjax.data.formats.text_files import label_folders, read_texts
 from xjax.data.schema import Document
 
 _ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
@@ -402,60 +401,3 @@ def _split_in(name: str, first: int = -1) -> str:
   words = re.split(r'[\W_]+', name)[first:]
   named = {*map(split_of, words)} - {''}
   return named.pop() if len(named) == 1 else ''
-
-
-def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the folders in a folder that have documents, sorted by name."""
-  return [p for p in _entries(folder) if p.is_dir() and any(_text_files(p))]
-
-
-def _text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields the text files below a folder, sorted by path.
-
-  Their names end in .txt or have no ending. Hidden files and folders are left
-  out. A broken link is kept, so that reading it is an error.
-  """
-  for path in _entries(folder):
-    if path.is_dir():
-      if not path.is_symlink():  # a link may lead back to this folder
-        yield from _text_files(path)
-    elif path.suffix.lower() in ('', '.txt'):
-      if path.is_file() or not path.exists():
-        yield path
-
-
-def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
-  try:
-    return sorted(p for p in folder.iterdir() if not p.name.startswith('.'))
-  except OSError as error:
-    raise DataError(f'{folder}: not a folder that can be read') from error
-
-
-def read_texts(
-  folder: pathlib.Path, faults: Faults, by_label: bool, encoding: str = ''
-) -> Iterator[tuple[int, Fields]]:
-  """Yields the text files below a folder as records of the jsonl format.
-
-  `by_label` says that they are FOLDER/<label>/.../*.txt. The id of a document
-  is its path in the folder.
-  """
-  guesses: collections.Counter[Encoding] = collections.Counter()
-  for inner in label_folders(folder) if by_label else [folder]:
-    for path in _text_files(inner):
-      row = {'id': path.relative_to(folder).as_posix()}
-      row |= {'labels': [inner.name]} if by_label else {}
-      try:
-        data = path.read_bytes()
-        used = encoding_of(io.BytesIO(data), encoding)
-        row['text'] = data.decode(used.name).removeprefix('\ufeff')
-        guesses[used] += 1
-      except Fault as fault:
-        faults.add(path, fault.line, str(fault))
-      except OSError as error:
-        faults.add(path, None, f'cannot be read: {error.strerror}')
-      except UnicodeDecodeError as error:
-        faults.add(path, 1, f'the text is damaged: {error.reason}')
-      else:
-        yield from with_faults([(1, row)], faults, path)
-  for used, count in guesses.items():
-    used.log(f'{folder}: {plural(count, "file")}')
