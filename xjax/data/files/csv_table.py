@@ -28,7 +28,6 @@ LONGEST_NAME = 100  # characters in the name of a column
 HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _LONGEST_CELL = 1 << 27  # characters
 _NO_DELIMITER = '\x1f'  # for tables with a single column
-_LINE_END = re.compile('\r\n|\r|\n')
 # Of a cell in quotes that may have swallowed rows:
 _NEARLY_ALL = 0.9  # the share of its lines that have the delimiters of a row
 _MANY_LINES = 10  # that have them by no accident, even if these are commas
@@ -36,7 +35,7 @@ _LONG = 4  # line ends
 _FEW = 3  # cells, if the others of the file are not long
 _DOUBTFUL = 100  # cells that are judged again at the end
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
-_KNOWN = 10_000  # values of a column that are kept
+_KNOWN = 10_000  # rows whose values are kept
 _WAY_OUT = (
   'if quotes are ordinary characters in this file, '
   '--config.data.quoting=none reads it'
@@ -223,26 +222,31 @@ class _Quotes:
     self._width, self._delimiter = len(columns), delimiter
     self._name, self._faults = name, faults
     self._known: list[set[str]] = [set() for _ in columns]  # by column
+    self._noted = 0  # rows
     # The lines of doubtful cells, and the other cells that they would hold.
     self._doubtful: list[tuple[int, int, list[dict[int, str]]]] = []
 
   def swallow(self, cells: Sequence[str], line: int, end: int) -> bool:
     """Returns whether a row has such a cell, and adds a fault if it has."""
-    at = next((i for i, c in enumerate(cells) if _LINE_END.search(c)), None)
-    if at is None:
+    if end == line:
       self._note(cells)
       return False
-    parts = [part.split(self._delimiter) for part in _LINE_END.split(cells[at])]
-    widths = [len(part) for part in parts]
+    split = enumerate(map(_lines, cells))
+    at, parts = next(((i, p) for i, p in split if len(p) > 1), (0, []))
+    if not parts:
+      return False
+    widths = [part.count(self._delimiter) + 1 for part in parts]
     widths[0] += at
     widths[-1] += len(cells) - at - 1
     if widths.count(self._width) < _NEARLY_ALL * len(widths):
       return False
-    # The first line begins in the column of the cell, which is left out.
+    # The first line begins in the column of the cell, which does not count.
     others = [
-      {column: cell for column, cell in enumerate(part, start) if column != at}
-      for start, part in zip([at, *[0] * len(parts)], parts)
+      dict(enumerate(part.split(self._delimiter), 0 if i else at))
+      for i, part in enumerate(parts)
     ]
+    for other in others:
+      other.pop(at, None)
     certain = 2 if self._delimiter in '\t|' else _MANY_LINES
     if self._width > 1 and len(widths) >= certain or self._are_rows(others):
       self._add(line, end)
@@ -269,9 +273,10 @@ class _Quotes:
       )
 
   def _note(self, cells: Sequence[str]) -> None:
-    if len(cells) == self._width:
+    if len(cells) == self._width and self._noted < _KNOWN:
+      self._noted += 1
       for known, cell in zip(self._known, cells):
-        if cell and len(cell) <= _LONGEST_VALUE and len(known) < _KNOWN:
+        if cell and len(cell) <= _LONGEST_VALUE:
           known.add(_pattern(cell))
 
   def _are_rows(self, others: Sequence[dict[int, str]]) -> bool:
@@ -293,6 +298,10 @@ class _Quotes:
     )
     # The rows are lost, so the file must not be used without them.
     self._faults.add(self._name, line, message, fatal=True)
+
+
+def _lines(cell: str) -> list[str]:
+  return cell.replace('\r\n', '\n').replace('\r', '\n').split('\n')
 
 
 def _pattern(cell: str) -> str:
