@@ -102,12 +102,14 @@ def test_texts_of_several_lines_are_read(text, end, header):
   assert len(found) == 20
 
 
-def test_a_long_cell_among_short_ones_is_warned_of(caplog):
-  rows = [[f'text {i}'] for i in range(20)]
-  rows[2][0], rows[9][0] = '"It begins', 'it ends 5"'
-  found, faults = read(table(rows, header='text'))
-  assert len(found) == 13 and not faults.count
-  assert 'x.csv:4: a quote opens here, and closes on line 11' in caplog.text
+@pytest.mark.parametrize(('header', 'last'), [('text', 9), ('text,labels', 4)])
+def test_a_cell_that_may_hold_rows_is_warned_of(caplog, header, last):
+  rows = [[f'text {chr(65 + i)} of this', chr(97 + i)] for i in range(20)]
+  rows[2][0], rows[last][0] = '"It begins', 'it ends 5"'
+  rows = [row[: header.count(',') + 1] for row in rows]
+  found, faults = read(table(rows, header=header))
+  assert len(found) == 22 - last and not faults.count
+  assert f': a quote opens here, and closes on line {last + 2}' in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ _NO_DELIMITER = '\x1f'  # for tables with a single column
 # Of a cell in quotes that may have swallowed rows:
 _NEARLY_ALL = 0.9  # the share of its lines that have the delimiters of a row
 _MANY_LINES = 10  # that have them by no accident, even if these are commas
-_LONG = 4  # line ends
+_LONG = 4  # line ends in a table with one column
 _FEW = 3  # cells, if the others of the file are not long
 _DOUBTFUL = 100  # cells that are judged again at the end
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
@@ -261,7 +261,7 @@ class _Quotes:
     for line, end, others in self._doubtful:
       if self._are_rows(others):
         self._add(line, end)
-      elif end - line >= _LONG:
+      elif end - line >= (_LONG if self._width == 1 else 2):
         long.append((line, end))
     if 0 < len(long) <= _FEW:  # else such cells are usual in this file
       logging.warning(
