@@ -57,7 +57,7 @@ def test_a_threshold_alone_decides_how_many_labels(run_main, trained):
       rows_of(run_main('predict', *flags, *k, stdin=given).stdout)[0]['labels']
     )
     for k in ((), ('--k=5',))
-  ] == [12, 5]
+  ] == [31, 5]
 
 
 def test_streams_files_and_python_agree(run_main, trained, tmp_path):

@@ -229,6 +229,12 @@ def predict_file(
   return explanations
 
 
+def _is_file(source: str) -> bool:
+  if source == STREAM:
+    return sys.stdin.buffer.seekable()
+  return os.path.isfile(source) or os.path.isdir(source)
+
+
 class _Stopped(Exception):
   """Passes an error through the reader of a pipe, which would change it."""
 
@@ -261,7 +267,8 @@ def _answer(tagger: '_Tagger', source: str, skip_bad_lines: bool) -> None:
     except _Stopped as stopped:
       raise stopped.__cause__ from None
     except DataError:
-      answer_waiting()  # they came before the fault
+      if not _is_file(source):
+        answer_waiting()  # they came before the fault
       raise
 
 
