@@ -16,7 +16,7 @@ from tests.fixtures.kinds import KINDS
 from tests.run.tagging import contents, read_rows, write_rows
 from xjax.core.errors import ConfigError
 from xjax.report.page.explanation_page import explanation_page
-from xjax.run import predict_file as module
+from xjax.run import tagger as module
 from xjax.run.predict_file import predict_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
