@@ -124,7 +124,7 @@ def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
 
   # A writer that is stopped leaves all files of the last set.
   with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr('xjax.run.predict_file.prediction_line', killed)
+    patch.setattr('xjax.run.tagger.prediction_line', killed)
     tag(rows[:3])
   (tmp_path / 'in.jsonl').write_bytes(before['in.jsonl'])
   assert contents(tmp_path) == before

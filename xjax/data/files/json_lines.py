@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import sys
 import tempfile
@@ -88,13 +89,16 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 @contextlib.contextmanager
 def open_text(
-  path: str | os.PathLike, as_it_comes: bool = False
+  path: str | os.PathLike,
+  as_it_comes: bool = False,
+  on_wait: Callable[[], None] | None = None,
 ) -> Iterator[BinaryIO]:
   """Opens a file, a pipe or STREAM, and unpacks it if it is gzipped.
 
   A pipe is copied to a temporary file, so that it can be read again. If it is
   to be read `as_it_comes`, and holds lines of text, it is not; the result is
-  not seekable then, and its `peek` returns the first lines.
+  not seekable then, and its `peek` returns the first lines. `on_wait` is called
+  before the reader waits for more of them.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -103,7 +107,7 @@ def open_text(
       else:
         file = stack.enter_context(open(path, 'rb'))
       if not file.seekable():
-        file = stack.enter_context(_of_pipe(file, as_it_comes))
+        file = stack.enter_context(_of_pipe(file, as_it_comes, on_wait))
       if file.seekable():
         start = file.read(len(_GZIP_MAGIC))
         file.seek(-len(start), os.SEEK_CUR)
@@ -114,7 +118,9 @@ def open_text(
     yield file
 
 
-def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
+def _of_pipe(
+  pipe: BinaryIO, as_it_comes: bool, on_wait: Callable[[], None] | None
+) -> BinaryIO:
   """Returns a copy of what a pipe holds, or if it may, reads it later."""
   head = b''
   if as_it_comes:
@@ -124,7 +130,7 @@ def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
       head += line
     if line and b'\0' not in head and not head.startswith(_NOT_LINES):
       size = max(len(head), io.DEFAULT_BUFFER_SIZE)
-      return io.BufferedReader(_Joined(head, pipe), size)
+      return io.BufferedReader(_Joined(head, pipe, on_wait), size)
   copy = tempfile.TemporaryFile()
   copy.write(head)
   shutil.copyfileobj(pipe, copy)
@@ -135,13 +141,18 @@ def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
 class _Joined(io.RawIOBase):
   """Reads what was read from a pipe already, then the rest as it comes."""
 
-  def __init__(self, head: bytes, rest: BinaryIO):
-    self._head, self._rest = head, rest
+  def __init__(
+    self, head: bytes, rest: BinaryIO, on_wait: Callable[[], None] | None
+  ):
+    self._head, self._rest, self._on_wait = head, rest, on_wait
 
   def readable(self) -> bool:
     return True
 
   def readinto(self, buffer: memoryview) -> int:
+    if self._on_wait and not self._head:
+      if not select.select([self._rest], [], [], 0)[0]:
+        self._on_wait()
     data = self._head or self._rest.read1(len(buffer))
     data, self._head = data[: len(buffer)], data[len(buffer) :]
     buffer[: len(data)] = data

@@ -157,7 +157,8 @@ class Model:
     if not ids:
       raise DataError('texts is empty: there are no documents to judge')
     run, config = self.run, self.config.eval
-    split, space = labelled_split(documents, ids, run.space)
+    doc_ids = [document.id for document in documents]
+    split, space = labelled_split(doc_ids, ids, run.space)
     # The documents are of no split of the run, whose tokens would be cached.
     documents = Documents.of(documents)
     predictions = predict(
