@@ -242,12 +242,16 @@ def similar_names_warning(space: LabelSpace) -> str:
   groups = find_similar_names(space)
   if not groups:
     return ''
-  one, other = (space.labels[row] for row in groups[0][:2])
+  pair = [space.labels[row] for row in groups[0][:2]]
+  one, other = (
+    f'{label.name!a}' + (f' ({label.id!a})' if label.name != label.id else '')
+    for label in pair
+  )
   verb = 'differs' if len(groups) == 1 else 'differ'
   return (
     f'{plural(len(groups), "group")} of labels {verb} only in case or white '
-    f'space, or not at all, such as {one.name!a} ({one.id!a}) and '
-    f'{other.name!a} ({other.id!a}): xjax data check lists them'
+    f'space, or not at all, such as {one} and {other}: xjax data check lists '
+    'them'
   )
 
 
