@@ -7,12 +7,15 @@ To train a model with these vectors:
 
   xjax train --config=NAME --workdir=DIR \
     --config.model.embedding.vectors=l2v.bin --config.model.embedding.dim=200
+
+It needs the library of the extra [vectors].
 """
 
 from absl import flags
 
 from xjax.commands.flags import config, required
 from xjax.core.console import show
+from xjax.core.errors import optional
 
 _CONFIG = config.define()
 _OUTPUT = flags.DEFINE_string(
@@ -39,6 +42,7 @@ _WORKERS = flags.DEFINE_integer(
 
 def main() -> None:
   """Trains word vectors and writes them to a file."""
+  optional('gensim', 'training word vectors', 'vectors')
   from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
   training = WordTraining(

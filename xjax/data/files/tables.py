@@ -13,7 +13,7 @@ import re
 from typing import Any, BinaryIO
 
 from xjax.core.atomic import atomic_write
-from xjax.core.errors import DataError, UserError
+from xjax.core.errors import DataError, optional
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import UTF16_MARKS, read_rows, reading
 
@@ -186,13 +186,9 @@ def _csv_rows(
 
 
 def _parquet(file: BinaryIO, name: str) -> tuple[Sequence[str], _Rows]:
-  try:
-    import pyarrow as pa
-    from pyarrow import parquet
-  except ImportError as error:
-    raise UserError(
-      f'{name}: reading Parquet needs pyarrow: pip install pyarrow'
-    ) from error
+  pa = optional('pyarrow', f'{name}: reading Parquet', 'parquet')
+  from pyarrow import parquet
+
   try:
     table = parquet.ParquetFile(file)
     columns = table.schema_arrow.names
