@@ -63,7 +63,7 @@ def test_a_plain_install_trains_judges_and_predicts(tmp_path):
       ('predict', at, f'--input={tmp_path}/new.jsonl', out, '--k=1'),
       ('evaluate', at, '--split=dev'),
     ]
-  calls.append(('compare', *map(str, (runs[0], runs[0])), '--metrics=P@1'))
+  calls.append(('compare', *[str(runs[1])] * 2, '--names=a,b', '--metrics=P@1'))
   blocked = [*LIBRARIES, 'pyarrow', 'lightgbm', 'huggingface_hub']
   done = subprocess.run(
     [sys.executable, '-c', PLAIN, json.dumps(blocked), json.dumps(calls)],
