@@ -15,7 +15,6 @@ from absl import flags
 
 from xjax.commands.flags import config, required
 from xjax.core.console import show
-from xjax.core.errors import optional
 
 _CONFIG = config.define()
 _OUTPUT = flags.DEFINE_string(
@@ -42,7 +41,6 @@ _WORKERS = flags.DEFINE_integer(
 
 def main() -> None:
   """Trains word vectors and writes them to a file."""
-  optional('gensim', 'training word vectors', 'vectors')
   from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
   training = WordTraining(
