@@ -79,7 +79,7 @@ def test_a_parquet_file(tmp_path, lists):
 def test_parquet_without_pyarrow_is_one_error(tmp_path, monkeypatch):
   parquet.write_table(pa.table({'text': ['x']}), tmp_path / 'news.parquet')
   monkeypatch.setitem(sys.modules, 'pyarrow', None)
-  with pytest.raises(UserError, match='news.parquet: .*pip install pyarrow$'):
+  with pytest.raises(UserError, match=r"news.parquet: .*'xjax\[parquet\]'$"):
     documents_of(tmp_path / 'news.parquet')
 
 

@@ -4,7 +4,6 @@ import gzip
 import logging
 import os
 
-from gensim.models import KeyedVectors
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -178,11 +177,14 @@ def tables(draw):
   return words, vectors
 
 
+@pytest.mark.gensim
 @hypothesis.settings(max_examples=30, derandomize=True, database=None)
 @hypothesis.given(tables())
 def test_gensim_reads_what_we_write_and_we_what_it_writes(
   tmp_path_factory, table
 ):
+  from gensim.models import KeyedVectors
+
   words, vectors = table
   path = tmp_path_factory.getbasetemp() / 'vectors'
   vocab = Vocabulary(tuple(words))

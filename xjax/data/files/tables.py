@@ -10,7 +10,7 @@ import re
 from typing import Any, BinaryIO
 
 from xjax.core.atomic import atomic_write
-from xjax.core.errors import DataError, UserError
+from xjax.core.errors import DataError, optional
 from xjax.data.files.csv_table import (
   DELIMITERS,
   LONGEST_NAME,
@@ -99,13 +99,9 @@ def table_format(file: BinaryIO, name: str) -> TableFormat:
 
 
 def _parquet(file: BinaryIO, name: str) -> tuple[Sequence[str], Rows]:
-  try:
-    import pyarrow as pa
-    from pyarrow import parquet
-  except ImportError as error:
-    raise UserError(
-      f'{name}: reading Parquet needs pyarrow: pip install pyarrow'
-    ) from error
+  pa = optional('pyarrow', f'{name}: reading Parquet', 'parquet')
+  from pyarrow import parquet
+
   try:
     table = parquet.ParquetFile(file)
     columns = table.schema_arrow.names
