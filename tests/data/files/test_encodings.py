@@ -21,6 +21,7 @@ TEXTS = {
   'lt': 'Visi žmonės gimsta laisvi ir lygūs savo orumu, sąžinė, šviesą',
   'ru': 'Все люди рождаются свободными и равными в своем достоинстве',
   'RU': 'ВСЕ ЛЮДИ РОЖДАЮТСЯ СВОБОДНЫМИ И РАВНЫМИ В СВОЕМ ДОСТОИНСТВЕ',
+  'EL': 'ΟΛΟΙ ΟΙ ΑΝΘΡΩΠΟΙ ΓΕΝΝΙΟΥΝΤΑΙ ΕΛΕΥΘΕΡΟΙ',
   'uk': 'Всі люди народжуються вільними і рівними у своїй гідності',
   'el': 'Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια',
   'he': 'כל בני האדם נולדו בני חורין ושווים בערכם ובזכויותיהם',
@@ -34,7 +35,7 @@ TEXTS = {
 ENCODINGS = """fr cp1252 fr latin-1 fr mac_roman de cp1252 de cp850 es cp1252
   mixed cp1252 pl cp1250 pl iso8859-2 cs cp1250 cs iso8859-2 hu cp1250 hu
   iso8859-2 tr cp1254 tr iso8859-9 lt cp1257 ru cp1251 ru koi8-r ru cp866 ru
-  iso8859-5 RU cp1251 RU koi8-r uk cp1251 uk koi8-u el cp1253 el iso8859-7 he
+  iso8859-5 RU cp1251 RU koi8-r EL cp1253 uk cp1251 uk koi8-u el cp1253 el iso8859-7 he
   cp1255 ar cp1256 th cp874 zh gbk zh gb18030 tw big5 ja shift_jis ja euc_jp ko
   euc_kr ko cp949""".split()
 
@@ -90,6 +91,21 @@ def test_encodings(data, encoding):
 )
 def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
   assert encoding_of(io.BytesIO(text.encode(encoding))).doubt
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    'été',
+    'Größe',
+    'text,labels\nLe chat a été là,a\nUn élève,b\n',
+    'text,labels\nÀ LA PÊCHE CÔTIÈRE,a\nÉLÈVES,b\n',
+    # Marks of a text without letters that are not ASCII.
+    'It’s a “dog’s life” – a price of 5 € …',
+  ],
+)
+def test_short_western_texts(text):
+  assert encoding_of(io.BytesIO(text.encode('cp1252'))).name == 'cp1252'
 
 
 def test_damaged_utf8_is_not_taken_for_another_encoding():
