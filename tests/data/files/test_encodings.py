@@ -35,9 +35,9 @@ TEXTS = {
 ENCODINGS = """fr cp1252 fr latin-1 fr mac_roman de cp1252 de cp850 es cp1252
   mixed cp1252 pl cp1250 pl iso8859-2 cs cp1250 cs iso8859-2 hu cp1250 hu
   iso8859-2 tr cp1254 tr iso8859-9 lt cp1257 ru cp1251 ru koi8-r ru cp866 ru
-  iso8859-5 RU cp1251 RU koi8-r EL cp1253 uk cp1251 uk koi8-u el cp1253 el iso8859-7 he
-  cp1255 ar cp1256 th cp874 zh gbk zh gb18030 tw big5 ja shift_jis ja euc_jp ko
-  euc_kr ko cp949""".split()
+  iso8859-5 RU cp1251 RU koi8-r uk cp1251 uk koi8-u el cp1253 el iso8859-7 EL
+  cp1253 he cp1255 ar cp1256 th cp874 zh gbk zh gb18030 tw big5 ja shift_jis ja
+  euc_jp ko euc_kr ko cp949""".split()
 
 
 @pytest.mark.parametrize('rows', [1, 3000])

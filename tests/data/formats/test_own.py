@@ -270,7 +270,7 @@ def test_faults_name_the_line_not_the_row(tmp_path):
     (b'text,labels\n' + 'ä,ö\n'.encode() * 9 + b'\xff,a\n', ':11: a by'),
     (b'A long day in court,law\nx,b\ny,c\n', 'cannot tell which columns hold'),
     (b'1,law\n2,b\n', ":1: the first row must be the header.* is '1'"),
-    (b'text,text\n2,b\n', ":1: the first row must .*its cell 2 is 'text'"),
+    (b'text,text\n2,b\n', ":1: the first row must .*'text' occurs twice"),
     (b'story,mood\nx,b\n', 'the columns are: story, mood. .*data.text=COLUMN'),
     (b'text,tags,topics\nx,b,c\n', 'which columns hold the labels;'),
     (b'', 'no document in it'),
