@@ -270,21 +270,27 @@ def _rows(
         faults.add(name, line, message, fatal=is_lost)
         continue
       end = reader.line_num
-      while len(cells) > width and not cells[-1].strip():
-        cells.pop()
+      if len(cells) != width or not cells[0] or cells[0].isspace():
+        cells = _trimmed(cells, width)
       if quotes and quotes.swallow(cells, line, end):
-        continue
-      # Spreadsheets write rows of empty cells, others an empty only cell.
-      if not any(map(str.strip, cells)) and (width > 1 or not cells):
         continue
       if len(cells) == width:
         yield line, dict(zip(columns, cells, strict=True))
-      else:
+      elif cells:
         ends = f' in the row that ends on line {end}' if end > line else ''
         message = f'{len(cells)} cells, but {width} columns{ends}'
         faults.add(name, line, message)
   if quotes:
     quotes.close()
+
+
+def _trimmed(cells: list[str], width: int) -> list[str]:
+  """Returns a row without empty cells at its end; [] if all are empty."""
+  if width > 1 and not any(map(str.strip, cells)):  # as spreadsheets write them
+    return []
+  while len(cells) > width and not cells[-1].strip():
+    cells.pop()
+  return cells
 
 
 class _Quotes:
