@@ -180,6 +180,8 @@ def test_a_quote_within_a_cell_is_ordinary():
     ("text,labels\n'x, 1','a'\n'y','b;c'\n", [('x, 1', 'a'), ('y', 'b;c')]),
     ("'text';'labels'\n1;'l''été'\n", [('1', "l'été")]),
     ("text,labels\n'twas,a\nit's,b\n", [("'twas", 'a'), ("it's", 'b')]),
+    # R has spaces between cells.
+    ('"text" "labels"\n"1" "x \\"y\\"" "a;b"\n', [('1', 'x "y"', 'a;b')]),
     # A number as the name of a column.
     ('text,2020,labels\nx,1,a\n', [('x', '1', 'a')]),
   ],
@@ -222,5 +224,5 @@ def test_what_is_no_such_table(data, what):
 def test_unusual_quotes_are_said_and_can_be_refused(caplog, text):
   caplog.set_level('INFO', 'absl')
   assert len(read(f'text,labels\n{text}\n')[0]) == 1
-  assert 'guessed; if not, --config.data.quoting=csv' in caplog.text
+  assert 'guessed; if not, train with --config.data.quoting=csv' in caplog.text
   assert read(f'text,labels\n{text}\n', Quoting.CSV)[1].count

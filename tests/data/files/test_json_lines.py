@@ -136,7 +136,9 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path, lost):
   path.write_bytes(
     gzip.compress(b''.join(b'%d\n' % i for i in range(999)))[:-lost]
   )
-  with pytest.raises(DataError, match=r'a.gz: the gzip file is cut short'):
+  with pytest.raises(
+    DataError, match=r'a.gz: the compressed file is cut short'
+  ):
     lines(path)
 
 
@@ -152,7 +154,7 @@ def test_fields_note_all_that_is_wrong():
   fields.identifier('id')
   fields.text('t')
   fields.texts('l')
-  assert fields.identifiers('m') == ('a', '', 'a', '', '7')
+  assert fields.identifiers('m') == ('a', '', '7')
   fields.text('s')
   fields.text('absent')
   assert fields.faults == [
@@ -161,7 +163,6 @@ def test_fields_note_all_that_is_wrong():
     'l is text, not a list',
     'm[1] is true or false, not text or an integer',
     "m[3] ' b' has spaces around it or control characters in it",
-    "'a' occurs twice in m",
     's holds a broken Unicode character (half of a surrogate pair)',
     "no field 'absent'",
   ]

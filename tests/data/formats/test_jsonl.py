@@ -204,7 +204,7 @@ def test_a_pipe_loses_no_document(tmp_path, pack, first):
     (b'', ': no document in it'),
     (b'plain text\n', ':1: not JSON'),
     (b'{"id": "a", "text": "x"}\n' * 2, ":2: duplicate id 'a'"),
-    (b'{"text": "x", "labels": "a"}\n', ':1: labels is text, not a list'),
+    (b'{"text": "x", "labels": {}}\n', ':1: labels is an object, not a list'),
   ],
 )
 def test_faults_of_documents_to_be_tagged(tmp_path, data, what):

@@ -24,6 +24,8 @@ from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import reading
 
 DELIMITERS = ',;\t|'
+# A header as R writes it; such a table has spaces between the cells.
+SPACED = re.compile(r'(?:"[^"\r\n]*" )+"[^"\r\n]*"\r?$', re.MULTILINE)
 LONGEST_NAME = 100  # characters in the name of a column
 HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _LONGEST_CELL = 1 << 27  # characters
@@ -37,8 +39,8 @@ _DOUBTFUL = 100  # cells that are judged again at the end
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
 _KNOWN = 10_000  # rows whose values are kept
 _WAY_OUT = (
-  'if quotes are ordinary characters in this file, '
-  '--config.data.quoting=none reads it'
+  'if quotes are ordinary characters in this file, train with '
+  '--config.data.quoting=none'
 )
 
 # The first line (in Parquet: the number) of each row, and its cells.
@@ -139,6 +141,8 @@ def _checked_lines(lines: Iterator[str], name: str) -> Iterator[str]:
 
 def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
   """Returns the delimiter that divides the first rows most evenly."""
+  if SPACED.match(text):
+    return ' '
   best = (0.0, 0, _NO_DELIMITER)
   for delimiter in DELIMITERS:
     rows = _first_rows(text, whole, form | {'delimiter': delimiter})
@@ -184,18 +188,20 @@ def _quotes_of(
   if not _is_even(text, whole, form | quotes):
     return {}
   logging.info(
-    '%s: %s (guessed; if not, --config.data.quoting=csv)', name, told
+    '%s: %s (guessed; if not, train with --config.data.quoting=csv)',
+    name,
+    told,
   )
   return quotes
 
 
 def _is_even(text: str, whole: bool, form: dict[str, Any]) -> bool:
-  """Returns whether all rows have as many cells as the header."""
+  """Returns whether rows have as many cells as the header, or all one more."""
   try:
     rows = _first_rows(text, whole, form, strict=True)
   except csv.Error:
     return False
-  return len({*map(len, rows)}) == 1
+  return {len(row) - len(rows[0]) for row in rows[1:]} in ({0}, {1})
 
 
 def _has_row_names(text: str, whole: bool, form: dict[str, Any]) -> bool:
@@ -242,7 +248,7 @@ def _row_fault(error: csv.Error, line: int, end: int) -> str:
   on = f' on line {end}, in a row that begins here' if end > line else ''
   return (
     f'not a row of a table: {error}{on}; a quote in a quoted cell is doubled; '
-    'if a backslash is before it, --config.data.quoting=backslash reads it; '
+    'if a backslash is before it, train with --config.data.quoting=backslash; '
     f'{_WAY_OUT}'
   )
 

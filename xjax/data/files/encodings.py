@@ -53,7 +53,8 @@ class Encoding:
     if self.guessed:
       doubt = f', but it may be {self.doubt}' if self.doubt else ''
       (logging.warning if doubt else logging.info)(
-        '%s: read as %s (guessed%s; --config.data.encoding=... sets another)',
+        '%s: read as %s (guessed%s; if not, train with '
+        '--config.data.encoding=..., or save it as UTF-8)',
         what,
         self.name,
         doubt,
@@ -151,8 +152,8 @@ def _check(file: BinaryIO, encoding: str, line: int) -> None:
     except UnicodeDecodeError as error:
       before = error.object[: error.start].decode(encoding, 'ignore')
       raise Fault(
-        f'not {encoding}: {error.reason}; name the encoding of the file, as in '
-        '--config.data.encoding=cp1251, or correct the byte',
+        f'not {encoding}: {error.reason}; correct the byte, save the file as '
+        'UTF-8, or train with its encoding: --config.data.encoding=cp1251',
         line + before.count('\n'),
       ) from error
     except UnicodeError as error:
