@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import struct
 import tracemalloc
 
 import pytest
@@ -126,6 +127,7 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
     (TEXTS['ru'].encode('cp1251') * 9 + b'\n\x98', '', 2, 'not cp1251: '),
     (b'a\nb\0c\n', '', 2, 'a NUL byte'),
     (b'a\nb\0c\n', 'cp1252', 2, 'a NUL byte'),
+    (struct.pack('>9d', *range(9)) + b'\n', '', 1, 'a NUL byte'),
   ],
 )
 def test_a_byte_that_does_not_fit(data, wanted, line, what):

@@ -36,7 +36,8 @@ _ENCODINGS = (
   'cp932 euc-jp cp949'
 ).split()
 _WORD = re.compile(r'\w*[^\W\x00-\x7f]\w*')  # that is not ASCII
-_UNFIT = re.compile('[\x80-\x9f\ufffd]')  # no letters
+# Characters of no text, and what replaces bytes that do not fit.
+_UNFIT = re.compile('[\0-\x08\x0e-\x1f\x80-\x9f\ufffd]')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,12 @@ def wide_encoding(head: bytes) -> str:
   for mark, encoding in _MARKS.items():
     if head.startswith(mark):
       return encoding
-  return _detect(head, *_WIDE)['encoding'] or '' if b'\0' in head else ''
+  if head.count(0) * 5 < len(head) and not re.search(b'\0\n|\n\0', head):
+    return ''
+  found = _detect(head, *_WIDE)['encoding']
+  # The last character may be cut.
+  is_text = found and not _UNFIT.search(head.decode(found, 'replace')[:-1])
+  return found if is_text else ''
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
