@@ -59,6 +59,7 @@ def test_texts_that_are_not_utf8(language, encoding, rows):
 @pytest.mark.parametrize(
   ('data', 'encoding'),
   [
+    (b'', 'utf-8-sig'),
     (b'plain', 'utf-8-sig'),
     ('é'.encode(), 'utf-8-sig'),
     ('é'.encode('latin-1'), 'cp1252'),

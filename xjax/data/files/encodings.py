@@ -105,7 +105,7 @@ def wide_encoding(head: bytes) -> str:
   for mark, encoding in _MARKS.items():
     if head.startswith(mark):
       return encoding
-  if head.count(0) * 5 < len(head) and not re.search(b'\0\n|\n\0', head):
+  if head.count(0) * 5 <= len(head) and not re.search(b'\0\n|\n\0', head):
     return ''
   found = _detect(head, *_WIDE)['encoding']
   # The last character may be cut.
