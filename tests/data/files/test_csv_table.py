@@ -161,6 +161,7 @@ def test_a_quote_within_a_cell_is_ordinary():
     # Rows of empty cells.
     (',\ntext,labels\nx,a\n,\ny,b\n , \n,,,\n""\n', [('x', 'a'), ('y', 'b')]),
     ('text\nx\n""\n\ny\n', [('x',), ('',), ('y',)]),
+    ('text\t\nx\t\n\t\n', [('x',)]),
     # The line of Excel that names the delimiter.
     ('sep=;\ntext;labels\nx, y, z;a,b\n', [('x, y, z', 'a,b')]),
     ('"sep=,"\r\ntext,labels\r\nx,a\r\n', [('x', 'a')]),

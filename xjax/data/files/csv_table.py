@@ -292,7 +292,8 @@ def _rows(
 
 def _trimmed(cells: list[str], width: int) -> list[str]:
   """Returns a row without empty cells at its end; [] if all are empty."""
-  if width > 1 and not any(map(str.strip, cells)):  # as spreadsheets write them
+  # Spreadsheets write such rows; an only cell may be an empty text.
+  if max(width, len(cells)) > 1 and not any(map(str.strip, cells)):
     return []
   while len(cells) > width and not cells[-1].strip():
     cells.pop()
