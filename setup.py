@@ -51,7 +51,7 @@ setuptools.setup(
   install_requires=[
     'absl-py>=2.1',
     'array_record>=0.8.1',
-    'charset-normalizer>=3.4',
+    'chardet>=7.7',
     'flax>=0.12',
     'grain>=0.2.15',
     'huggingface_hub>=2.4',

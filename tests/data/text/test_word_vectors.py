@@ -126,7 +126,9 @@ FAULTS = {
   ),
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
   gzip.compress(SHORT, mtime=0): 'byte 43, word 4 of 4: the file is cut short',
-  gzip.compress(binary(), mtime=0)[:-9]: 'vectors: the gzip file is cut short',
+  gzip.compress(binary(), mtime=0)[
+    :-9
+  ]: 'vectors: the compressed file is cut short',
   binary() + b'x': f'{MORE} 4 words of 2 numbers',
   b'3' + binary()[1:]: f'{MORE} 3 words'.replace('54', '43'),
   b'5' + binary()[1:]: 'byte 54, word 5 of 5: the file is cut short',

@@ -205,7 +205,8 @@ class OwnData(DataConfig):
       fields = table.columns
       # Lines without any field are faulty, and these faults say enough.
       has_text = 'text' in fields or 'zones' in fields
-      if not fields or has_text and 'labels' in fields:
+      texts = any(isinstance(row.get('labels'), str) for row in table.sample)
+      if not fields or has_text and 'labels' in fields and not texts:
         return None
     return choose_columns(self._columns(), table.columns, table.sample, name)
 

@@ -49,6 +49,8 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
     labels = {key: find_labels(path.parent, label_file)}
     return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
   files = find_files(path, _ENDINGS)
+  if not files and not label_folders(path):
+    files = find_files(path, 'txt')  # of fastText
   files.pop(LABELS, None)
   labels = find_labels(path, label_file)
   if label_file:
