@@ -37,7 +37,8 @@ def test_a_page_has_the_figures_of_the_file(page):
 def test_every_figure_of_the_readme_is_from_the_file():
   text = figures.MARKED.sub('', (ROOT / 'README.md').read_text())
   text = figures.BLOCK.sub('', text)
-  # Decimals and times; 0.25 of a flag and version numbers are no figures.
+  # Decimals and times; 0.25 of a flag and versions of JAX are no figures.
+  text = text.replace('JAX 0.10 and 0.12', '')
   times = r'\d+(?= (?:min|s\b|sec|hour|GB|GiB))'
   found = re.findall(rf'(?<![\w=.])[01]\.\d+|{times}', text)
   assert found == []

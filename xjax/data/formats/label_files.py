@@ -14,6 +14,7 @@ from absl import logging
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.texts import plain_name
+from xjax.data.files import skos
 from xjax.data.files.cells import parse_list
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
@@ -27,7 +28,6 @@ from xjax.data.files.json_lines import (
   with_faults,
 )
 from xjax.data.files.tables import TableFormat, read_table, table_format
-from xjax.data.formats import skos
 from xjax.data.schema import Label, Labels, read_label
 
 ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
