@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
+import warnings
 
 import numpy as np
 from scipy import sparse
@@ -20,18 +21,19 @@ _TEXTS = (
 
 
 def documents_of(
-  texts: Any, name: str = 'texts'
+  texts: Any, name: str = 'texts', zones: Sequence[str] = ()
 ) -> list[Document] | SparseDocuments:
   """Returns documents that are given in one of many forms.
 
   The forms are a list, tuple, generator, one-dimensional array or Series of
   texts or of Documents; a DataFrame, whose columns are the zones; and a sparse
   matrix or two-dimensional array of features, [N, D], which becomes
-  SparseDocuments. The id of a text is its position. A DataError names the
-  argument `name`, and the position of a faulty item.
+  SparseDocuments. The id of a text is its position. Of a DataFrame, only the
+  columns `zones` are read, if any are given. A DataError names the argument
+  `name`, and the position of a faulty item.
   """
   if is_frame(texts):
-    return _documents_of_frame(texts, name)
+    return _documents_of_frame(texts, name, zones)
   is_matrix = isinstance(texts, np.ndarray) and texts.ndim == 2
   if sparse.issparse(texts) or (is_matrix and texts.dtype.kind in 'biuf'):
     return _rows_of(texts, name)
@@ -87,8 +89,22 @@ def type_name(value: Any) -> str:
   return f'of type {type(value).__name__}'
 
 
-def _documents_of_frame(frame: Any, name: str) -> list[Document]:
-  zones = list(frame.columns)
+def _documents_of_frame(
+  frame: Any, name: str, wanted: Sequence[str]
+) -> list[Document]:
+  columns = list(frame.columns)
+  zones = [zone for zone in columns if not wanted or zone in wanted]
+  if missing := [zone for zone in wanted if zone not in zones]:
+    raise DataError(
+      f'{name} has no column {missing[0]!r}, which the model was trained on; '
+      f'its columns are {columns}'
+    )
+  if others := [column for column in columns if column not in zones]:
+    warnings.warn(
+      f'{name}: the columns {others} are ignored: the model was trained on '
+      f'{list(wanted)}',
+      stacklevel=5,
+    )
   named = all(isinstance(zone, str) and zone.strip() for zone in zones)
   if not zones or not named or len(set(zones)) < len(zones):
     raise DataError(

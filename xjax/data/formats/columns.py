@@ -33,7 +33,7 @@ _TEXTS = frozenset(
   'full_text fulltext comment_text'.split()
 )
 # The first names are certain; of the others, a table may have only one.
-_CERTAIN = ('labels', 'label', 'subject_uris')
+SURE_LABELS = ('labels', 'label', 'subject_uris')
 _LABELS = (
   'tags tag topics topic categories category classes class keywords keyword '
   'subjects genres genre codes'
@@ -208,7 +208,7 @@ def _first(usual: Iterable[str], names: Sequence[str]) -> str:
 
 def _usual_labels(names: Sequence[str]) -> str:
   """Returns the column of labels; '' if no column or several could be it."""
-  if certain := _first(_CERTAIN, names):
+  if certain := _first(SURE_LABELS, names):
     return certain
   usual = [name for name in names if name.lower() in _LABELS]
   return usual[0] if len(usual) == 1 else ''

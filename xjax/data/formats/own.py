@@ -146,6 +146,10 @@ class OwnData(DataConfig):
     return 'all'
 
   @property
+  def full_text(self) -> tuple[str, ...]:
+    return self.text  # other zones of a document are not read
+
+  @property
   def label_field(self) -> str:
     return self.labels or 'labels'
 

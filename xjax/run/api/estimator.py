@@ -283,7 +283,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   def _lists(self, X: Any) -> LabelLists:
     check_is_fitted(self)
-    if not _is_text(X):
+    reads_texts = not hasattr(self, 'n_features_in_')
+    if not (_is_text(X) or reads_texts and is_frame(X)):
       X = validate_data(self, X, accept_sparse='csr', reset=False)
     if not self.model_:
       none = np.zeros((len(documents_of(X)), 0))
