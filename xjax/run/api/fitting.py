@@ -110,9 +110,10 @@ def _tell(cells: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bool:
   if few and len({*zip(cells, rows)}) == len({*cells}):
     return True
   for cell, ids in zip(cells, rows):
+    rest = cell
     for id_ in sorted(ids, key=len, reverse=True):
-      cell = cell.replace(id_, '')
-    if any(map(str.isalnum, cell)):
+      rest = rest.replace(id_, '')
+    if any(map(str.isalnum, rest)) or not all(id_ in cell for id_ in ids):
       return False
   return any(rows)
 

@@ -150,9 +150,7 @@ class Model:
     names = None
     if is_matrix and not hasattr(labels, 'columns'):
       names = list(self.labels.ids)
-    judged = labelled_documents(
-      texts, labels, names, zones=self._zones(texts)
-    )
+    judged = labelled_documents(texts, labels, names, zones=self._zones(texts))
     documents = self._scaled(judged.documents)
     ids = judged.labels.rows
     if not ids:
