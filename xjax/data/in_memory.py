@@ -10,10 +10,18 @@ from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.data.documents import SparseDocuments
-from xjax.data.files.cells import are_flags, as_flag, is_missing
+from xjax.data.files.cells import (
+  NO_SEPARATOR,
+  are_flags,
+  as_flag,
+  divisible,
+  guess_separator,
+  is_missing,
+)
 from xjax.data.files.json_lines import Fields
 from xjax.data.schema import Document, Label
 
+_SAMPLED = 1000  # labels from which it is guessed whether each is one label
 _TEXTS = (
   'expected a list, an array or a Series of texts, a DataFrame of texts, a '
   'list of xjax.Document, or a matrix of features'
@@ -199,6 +207,7 @@ def labels_of(
     return _of_matrix(np.array(items, object), known, name)
   lists = _id_lists(items, name)
   if known is None:
+    warn_of_joined(items, name)
     return MemoryLabels([tuple(sorted(ids)) for ids in lists], None)
   index = {label.id: i for i, label in enumerate(known)}
   for row, ids in enumerate(lists):
@@ -207,6 +216,21 @@ def labels_of(
         raise DataError(f'{name}[{row}]: {id_!a} is not in label_names')
   rows = [tuple(sorted(ids, key=index.__getitem__)) for ids in lists]
   return MemoryLabels(rows, known)
+
+
+def warn_of_joined(items: Sequence[Any], name: str) -> None:
+  """Warns of single labels that look like several, as a table divides them."""
+  texts = [item for item in items[:_SAMPLED] if isinstance(item, str)]
+  if (separator := guess_separator(texts)) == NO_SEPARATOR:
+    return
+  text = next((x for x in texts if separator and separator in x), None)
+  text = text or (divisible(texts) or texts)[0]
+  warnings.warn(
+    f'{name}: each text is one label, but texts such as {text!r} look like '
+    "several; if so, give a list for each document, as text.split(';') or "
+    'ast.literal_eval(text) makes it',
+    stacklevel=6,
+  )
 
 
 def _known(

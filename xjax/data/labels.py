@@ -24,6 +24,7 @@ from xjax.data.files.json_lines import (
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (
+  Descriptors,
   is_retired,
   is_table,
   label_records,
@@ -68,6 +69,24 @@ def hold_out(
     n_trained=space.n_trained - n,
     n_held_out=n,
   )
+
+
+def ids_of_names(
+  labels: Sequence[Sequence[str] | None], space: LabelSpace
+) -> list[Sequence[str] | None]:
+  """Returns the gold labels of documents (None: unknown) as ids.
+
+  A text that is no id may be the name of one label, as in training.
+  """
+  used = {text for row in labels for text in row or ()}
+  used = {x for x in used if x not in space.index}.difference(
+    space.left_out_ids
+  )
+  meant = Descriptors(space.labels).meant if used else None
+  new = {text: ids[0] for text in used if len(ids := meant(text)) == 1}
+  return [
+    row and tuple(dict.fromkeys(new.get(x, x) for x in row)) for row in labels
+  ]
 
 
 def draw_labels(

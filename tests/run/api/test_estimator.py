@@ -96,6 +96,19 @@ def test_lists_of_ids_are_labels(texts, lists, hot, first):
   assert model.predict_proba(texts).shape == hot.shape
 
 
+def test_texts_that_look_like_several_labels_are_a_warning(texts, lists):
+  with pytest.warns(UserWarning, match='y: each text is one label, but texts'):
+    model = xjax.XMCClassifier().fit(texts, [';'.join(x) for x in lists])
+  assert any(';' in name for name in model.classes_)
+
+
+def test_only_the_columns_of_training_are_read(texts, hot):
+  model = xjax.XMCClassifier().fit(Frame(body=texts), hot)
+  with pytest.warns(UserWarning, match=r"'id'\] are ignored"):
+    found = model.predict(Frame(id=[*range(len(texts))], body=texts))
+  np.testing.assert_array_equal(found, model.predict(Frame(body=texts)))
+
+
 def test_lists_of_zeros_and_ones_are_a_matrix(texts, hot):
   """Also if none has a value twice; lists of one class are a column."""
   y = np.stack([hot[:, 0], 1 - hot[:, 0]], 1)

@@ -388,8 +388,8 @@ def _warn_of_labels(raw: SourceCorpus) -> None:
   if n and train.gold.lengths.max() == 1:
     logging.warning(
       '%s: %s of train, each with one label; %s the text of an earlier one, '
-      'such as %s, but another label. If these are labels of one document, name '
-      'a column that is the same in its rows, and only there, as in '
+      'such as %s, but another label. If these are labels of one document, '
+      'name a column that is the same in its rows, and only there, as in '
       '--config.data.id=COLUMN: rows with one id and one text are one document',
       *(raw.source, plural(len(train), 'document'), f'{n:,} with'),
       pairs_text(examples[:1]),

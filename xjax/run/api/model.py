@@ -13,6 +13,7 @@ from xjax.core.types import PAD
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.formats.xc_features import scale_rows
 from xjax.data.in_memory import documents_of
+from xjax.data.labels import ids_of_names
 from xjax.data.memory_folder import labelled_documents
 from xjax.data.schema import Document, Label, Labels
 from xjax.judge.calibration import shown_probabilities
@@ -152,7 +153,7 @@ class Model:
       names = list(self.labels.ids)
     judged = labelled_documents(texts, labels, names, zones=self._zones(texts))
     documents = self._scaled(judged.documents)
-    ids = judged.labels.rows
+    ids = ids_of_names(judged.labels.rows, self.run.space)
     if not ids:
       raise DataError('texts is empty: there are no documents to judge')
     run, config = self.run, self.config.eval
