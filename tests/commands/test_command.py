@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import enum
+import inspect
 import json
 import os
 import pathlib
@@ -22,8 +23,11 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
 from xjax.run.api.fitting import config_of
+from xjax.run.api.model import Model
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config
+from xjax.run.open_run import OpenRun
+from xjax.run.serve import service
 from xjax.run.strategies.strategy_request import StrategyKind
 
 
@@ -211,6 +215,22 @@ def test_flags_have_the_defaults_and_choices_of_the_library():
     assert flags['similarity'].default == defaults['similarity'].value
 
 
+def test_the_number_of_labels_is_the_same_everywhere():
+  with own_flags():
+    from xjax.commands import predict
+
+    ks = {predict._K.default, service._USUAL_K}
+  del sys.modules['xjax.commands.predict']  # others run it as a command
+  for method in (
+    Model.predict,
+    Model.explain,
+    OpenRun.predict,
+    OpenRun.explain,
+  ):
+    ks.add(inspect.signature(method).parameters['k'].default)
+  assert ks == {5}
+
+
 @pytest.mark.parametrize(
   ('words', 'error'), [(['--od\x1b[2Jd'], None), ([], ConfigError('\x1b[2J'))]
 )
@@ -298,3 +318,20 @@ def test_ctrl_c_while_python_exits_is_no_traceback():
   )
   assert 'quickstart' in done.stdout
   assert (done.returncode, done.stderr) == (-signal.SIGINT, '')
+
+
+@pytest.mark.parametrize(
+  'words', ['--help', '--version', 'train -h', 'configs']
+)
+@pytest.mark.parametrize('messages', [subprocess.PIPE, subprocess.STDOUT])
+def test_a_command_whose_reader_has_gone_ends_without_a_word(words, messages):
+  read, write = os.pipe()
+  os.close(read)
+  with open(write, 'wb') as gone:
+    done = subprocess.run(
+      [sys.executable, '-m', 'xjax', *words.split()],
+      cwd=ROOT,
+      stdout=gone,
+      stderr=messages,
+    )
+  assert (done.returncode, done.stderr or b'') == (0, b'')

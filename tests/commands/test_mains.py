@@ -49,6 +49,17 @@ def test_train_judges_predicts_and_says_where(trained):
   assert str(workdir) in printed
 
 
+def test_a_threshold_alone_decides_how_many_labels(run_main, trained):
+  workdir, _ = trained
+  flags, given = (f'--workdir={workdir}', '--threshold=0'), '{"text": "one"}'
+  assert [
+    len(
+      rows_of(run_main('predict', *flags, *k, stdin=given).stdout)[0]['labels']
+    )
+    for k in ((), ('--k=5',))
+  ] == [31, 5]
+
+
 def test_streams_files_and_python_agree(run_main, trained, tmp_path):
   workdir, _ = trained
   documents(tmp_path / 'in.jsonl', None)

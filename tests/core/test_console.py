@@ -74,7 +74,8 @@ from xjax.core.errors import UserError
 try:
   with writing_output():
     for _ in range(int(sys.argv[1])):
-      print('Gr\\u00f6\\u00dfe')
+      print('Gr\\u00f6\\u00dfe \\u0939\\u093f \\u2713 \\udcff')
+    print('Gr\\u00f6\\u00dfe', file=sys.stderr)
 except UserError as error:
   sys.exit(f'error: {error}')
 """
@@ -106,10 +107,13 @@ def test_a_reader_that_has_gone_is_no_error():
   assert (done.returncode, done.stderr) == (0, b'')
 
 
-def test_what_the_terminal_cannot_show_is_escaped():
-  ascii_only = {'LC_ALL': 'C', 'PYTHONIOENCODING': 'ascii', 'PYTHONUTF8': '0'}
-  done = printed(1, subprocess.PIPE, **ascii_only)
-  assert (done.stdout, done.stderr) == (b'Gr\\xf6\\xdfe\n', b'')
+@pytest.mark.parametrize('encoding', ['ascii', 'cp1252:strict', 'koi8-r', ''])
+def test_output_is_utf_8_and_messages_are_in_the_encoding(encoding):
+  locale = {'LC_ALL': 'C', 'PYTHONIOENCODING': encoding, 'PYTHONUTF8': '0'}
+  done = printed(1, subprocess.PIPE, PYTHONCOERCECLOCALE='0', **locale)
+  assert done.stdout.decode() == 'Größe हि ✓ \\udcff\n'
+  said = 'Größe' if 'cp1252' in encoding else 'Gr\\xf6\\xdfe'
+  assert done.stderr.decode('cp1252') == f'{said}\n'
 
 
 IN_CONTEXT = """

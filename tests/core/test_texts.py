@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core import texts as packed
-from xjax.core.texts import TextLists, Texts
+from xjax.core.texts import TextLists, Texts, known_name, plain_name
 
 # Few letters, so that strings repeat; of one, two and four bytes, and NUL.
 TEXT = st.text('ab\0é\U00012000', max_size=4)
@@ -70,3 +70,22 @@ def test_strings_of_the_same_hash_are_told_apart(monkeypatch):
 @hypothesis.given(st.lists(st.lists(TEXT).map(tuple)))
 def test_lists_of_strings(plain):
   assert list(TextLists.of(plain)) == plain
+
+
+@pytest.mark.parametrize(
+  ('given', 'name'),
+  [
+    ('fish', 'fish'),
+    (' two  words\t', 'two words'),
+    ('sante\u0301', 'santé'),
+    ('e\u200b\u0301\u00adtat\xa0\u3000x\ufeff', 'état x'),
+    ('\u200fשלום\u200e', 'שלום'),
+    ('می\u200cروم', 'می\u200cروم'),
+    ('\u1112\u1161\u11ab', '한'),
+    ('\u200b \u2060', ''),
+  ],
+)
+def test_names_have_one_form(given, name):
+  assert plain_name(given) == name == plain_name(name)
+  assert known_name(given, [given]) == given
+  assert known_name(given, [name]) == name

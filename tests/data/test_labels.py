@@ -7,7 +7,13 @@ from tests.fixtures.error_text import error_text
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.labels import add_outside, hold_out, make_space, order_labels
+from xjax.data.labels import (
+  add_outside,
+  hold_out,
+  known_left_out,
+  make_space,
+  order_labels,
+)
 from xjax.data.schema import Document, Label, LabelSpace
 from xjax.data.tokens_config import OnError
 
@@ -172,3 +178,13 @@ def test_hold_out_of_all_candidates_and_of_more():
     says += 'set a smaller number with --config.data.hold_out_labels=0$'
     with pytest.raises(ConfigError, match=says):
       hold_out(space, n, 0)
+
+
+def test_lists_of_names_have_one_form(tmp_path):
+  raw = corpus({'train': [['santé'], ['x y']]})
+  config = listed(tmp_path, 'sante\u0301\nx\xa0y\nx y\n')
+  labels = order_labels(raw, config)
+  assert [label.id for label in labels] == ['santé', 'x y']
+  given = 'sante\u0301', 'o\u0308'
+  known = known_left_out(given, ['santé'], [given[1]], 'file', 'the run')
+  assert known == ('santé', given[1])

@@ -170,3 +170,28 @@ def test_splits_of_features_share_their_labels(tmp_path):
   assert [json.loads(line)['id'] for line in labels] == ['a', 'b']
   dev = (tmp_path / 'data' / 'dev.txt').read_text()
   assert dev == '2 2 2\n0 0:1.0\n0,1 1:1.0\n'
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    [['sante\u0301', 'santé'], ['santé\xa0']],
+    (x for x in [{'san\u200bté'}, ('sante\u0301\u3000',)]),
+    ['santé', 'sante\u0301\xa0'],
+  ],
+)
+def test_names_have_one_form(given):
+  assert labels_of(given).rows == [('santé',)] * 2
+
+
+def test_names_of_labels_have_one_form_and_ids_stay():
+  given = [['sante\u0301'], ['a\xa0b']]
+  names = ['a  b', 'santé']
+  assert labels_of(given, names).rows == [('santé',), ('a b',)]
+  assert [x.id for x in labels_of(given, names).labels] == ['a b', 'santé']
+  ids = [Label('sante\u0301'), Label('santé'), Label('a\xa0b')]
+  assert labels_of(given, ids).rows == [tuple(row) for row in given]
+  assert labels_of(given, None, known_ids=given[0]).rows == [
+    ('sante\u0301',),
+    ('a b',),
+  ]

@@ -52,7 +52,7 @@ def test_json_lines(read):
   text = ''.join(json.dumps(row) + '\n' for row in rows)
   expected = (
     Label('7', 'fish', ('cod',), ('c',)),
-    Label('law', ' law '),
+    Label('law', 'law'),
     Label('n', 'name', description='of it'),
   )
   assert read(text) == read(text, 'x.jsonl') == expected
@@ -160,3 +160,12 @@ def test_gold_outside_may_become_new(read):
 def test_labels_that_cannot_be_added(labels, says):
   with pytest.raises(DataError, match=says):
     add_new_labels(SPACE, labels)
+
+
+def test_names_have_one_form(read):
+  expected = Label('santé x', 'santé x'), Label('e\u0301', 'état', ('é',))
+  row = {'id': 'e\u0301', 'name': 'e\u0301tat', 'alt': ['e\u0301\u200b']}
+  named = {'name': 'sante\u0301\xa0x'}
+  text = ''.join(json.dumps(x) + '\n' for x in (named, row))
+  assert read(text) == expected
+  assert read('sante\u0301\xa0x\n') == expected[:1]

@@ -10,6 +10,7 @@ from xjax.data.quality import (
   check_train_labels,
   find_similar_names,
   measure_quality,
+  similar_names_warning,
 )
 from xjax.data.schema import Document, Label
 
@@ -82,3 +83,23 @@ def test_a_corpus_that_no_model_can_learn_from():
   check_train_labels(corpus_of(train=TRAIN))
   with pytest.raises(DataError, match='nothing to learn'):
     check_train_labels(corpus_of(train=TRAIN[2:], dev=TRAIN[:2]))
+
+
+def test_ids_that_look_alike_are_found():
+  ids = 'santé', 'sante\u0301', 'x y', 'x\xa0y', 'X\u200b y', 'z'
+  labels = [Label(id_, id_) for id_ in ids]
+  space = corpus_of(labels, train=[('t', body('a'), ids)]).label_space
+  groups = [
+    {space.ids[row] for row in rows} for rows in find_similar_names(space)
+  ]
+  assert groups == [set(ids[:2]), set(ids[2:5])] or groups == [
+    set(ids[2:5]),
+    set(ids[:2]),
+  ]
+  assert similar_names_warning(space).startswith('2 groups of labels')
+
+
+def test_words_are_counted_in_every_script():
+  rows = [('t', body('हिन्दी में'), ('a',)), ('u', body('我们 go'), ('a',))]
+  (train,) = measure_quality(corpus_of(train=rows)).splits
+  assert train.sizes.tolist() == [2, 3]

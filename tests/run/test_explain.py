@@ -176,7 +176,7 @@ def test_a_stream_has_no_page(tag, capsys):
 
 
 def test_a_page_shows_the_first_documents(tag, monkeypatch):
-  monkeypatch.setattr('xjax.run.predict_file._SHOWN', 2)
+  monkeypatch.setattr('xjax.run.tagger._SHOWN', 2)
   _, shown = tag([{'text': f'nipa {"mani " * n}'} for n in range(5)], explain=1)
   assert [x.document.id for x in shown.documents] == ['line-1', 'line-2']
   assert shown.n_documents == 5

@@ -11,6 +11,7 @@ from tests.run.tagging import contents, read_rows, rows_of, write_rows
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
+from xjax.data.schema import Document, Label, LabelSpace
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judge_files import JudgeFiles, read_judged
@@ -18,7 +19,7 @@ from xjax.judge.judge import judge
 from xjax.judge.label_lists import LabelLists
 from xjax.judge.predictions import Predictions
 from xjax.report.page.explanation_page import explanation_page
-from xjax.run.predict_file import predict_file
+from xjax.run.predict_file import labelled_split, predict_file
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 
 
@@ -123,7 +124,7 @@ def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
 
   # A writer that is stopped leaves all files of the last set.
   with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr('xjax.run.predict_file.prediction_line', killed)
+    patch.setattr('xjax.run.tagger.prediction_line', killed)
     tag(rows[:3])
   (tmp_path / 'in.jsonl').write_bytes(before['in.jsonl'])
   assert contents(tmp_path) == before
@@ -184,3 +185,15 @@ def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):
   lines = read_rows(tag(bad, skip_bad_lines=True)[0])
   assert [row['id'] for row in lines] == [rows[0]['id'], rows[1]['id']]
   assert 'left out 2 records, with 2 faults:' in caplog.text
+
+
+@pytest.mark.parametrize('ids', [('santé', 'b'), ('sante\u0301', 'b')])
+def test_gold_labels_are_those_of_the_run_in_any_form(ids):
+  labels = [Label(id_, id_) for id_ in ids]
+  space = LabelSpace(labels, np.ones(2, np.int32), 2, 2)
+  given = [[ids[0]], ['b\xa0', 'b'], None, ['sante\u0301\u200b']]
+  documents = [Document(str(i), {'t': ''}) for i in range(4)]
+  split, space = labelled_split(documents, given, space)
+  rows = [split.gold[row].tolist() for row in range(4)]
+  assert rows[:3] == [[0], [1], []]
+  assert rows[3] == [0 if ids[0] == 'santé' else 2]

@@ -21,9 +21,9 @@ def main() -> None:
   """Runs the command line `xjax COMMAND ...` and exits."""
   command, *arguments = sys.argv[1:] or ['--help']
   if command in ('--help', '-h', '-help', 'help'):
-    print(_help())
+    _print(_help())
   elif command in ('--version', '-V', 'version'):
-    print(f'xjax {__version__}')
+    _print(f'xjax {__version__}')
   elif command in COMMANDS:
     sys.argv[1:] = arguments
     run_command(command)
@@ -43,6 +43,13 @@ def run_command(name: str) -> None:
   from xjax.commands.flags import program
 
   program.run(command['main'], command.get('HEARTBEAT', True))
+
+
+def _print(text: str) -> None:
+  from xjax.core.console import writing_output
+
+  with writing_output():
+    print(text)
 
 
 def _help() -> str:

@@ -1,19 +1,21 @@
 r"""Predicts labels and scores for new documents with a finished run.
 
   xjax predict --workdir=DIR --input=docs.jsonl \
-    --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
+    --output=X.jsonl [--k=5] [--explain=5] [--labels=labels.jsonl]
 
 The input has JSON lines {"text": "..."} or {"zones": {...}}, with optional "id"
 and "labels"; or it has the form of the run's corpus, such as CSV. The ranked
 lists are also written to X.npz. If the documents have labels, metrics are
 written to X.metrics.json. The file name "-" stands for standard input or
-standard output.
+standard output; each line of a pipe is answered when it comes.
 
 --threshold=tuned writes only the labels that the model assigns; X.npz still has
 the ranked lists. --explain=5 adds the 5 words that explain each label best, and
 writes X.html, which shades the words of the first documents. Neural models
 explain a label by attention; linear models and label trees by how much a word
 adds to the score of the label.
+--output=X.csv writes a table with a row per label: id, rank, label, name, score
+and, with --explain, why.
 --labels=FILE also scores the labels in FILE, by their names. A line of FILE is
 a name, or JSON with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
@@ -31,9 +33,14 @@ _INPUT = flags.DEFINE_string(
   'File of JSON lines, or of the form of the corpus; - is standard input.',
 )
 _OUTPUT = flags.DEFINE_string(
-  'output', '-', 'A file X.jsonl; - is standard output.'
+  'output', '-', 'A file X.jsonl or X.csv; - is standard output.'
 )
-_K = flags.DEFINE_integer('k', 20, 'Number of labels per document.')
+_K = flags.DEFINE_integer(
+  'k',
+  5,
+  'Number of labels per document. With --threshold, and without --k, there may '
+  'be as many as eval.depth.',
+)
 _LABELS = flags.DEFINE_string(
   'labels', '', 'File of further labels to score, besides those of the run.'
 )
@@ -62,6 +69,9 @@ strategy.define('--k')
 compile_cache.define()
 
 
+HEARTBEAT = False  # what waits for documents says nothing
+
+
 def main() -> None:
   """Predicts labels for the documents and writes the predictions."""
   from xjax.run.predict_file import predict_file
@@ -74,7 +84,7 @@ def main() -> None:
     _WORKDIR.value,
     _INPUT.value,
     _OUTPUT.value,
-    _K.value,
+    _K.value if _K.present or not _THRESHOLD.value else None,
     _LABELS.value,
     _EXPLAIN.value,
     _FEATURES.value,

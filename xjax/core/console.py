@@ -103,13 +103,14 @@ def command_words() -> str:
 def writing_output() -> Iterator[None]:
   """Lets this context print any text, and notices if it cannot be written.
 
-  A character that the terminal's encoding lacks is printed as an escape. If the
-  reader of standard output has closed it, as `head` does, the context ends
-  without an error. Another failure, such as a full disk, is a WriteError.
+  Standard output is UTF-8, whatever the locale: other programs read it. On
+  standard error, a character that the terminal's encoding lacks is an escape.
+  If the reader of standard output has closed it, as `head` does, the context
+  ends without an error. Another failure, such as a full disk, is a WriteError.
   """
-  for stream in (sys.stdout, sys.stderr):
+  for stream, encoding in ((sys.stdout, 'utf-8'), (sys.stderr, None)):
     if hasattr(stream, 'reconfigure'):
-      stream.reconfigure(errors='backslashreplace')
+      stream.reconfigure(encoding=encoding, errors='backslashreplace')
   try:
     yield
     sys.stdout.flush()

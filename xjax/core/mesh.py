@@ -13,6 +13,7 @@ from xjax.core.mesh_config import (
   mesh_shape,
   shares,
 )
+from xjax.core.processes.forks import check_jax_runs
 
 DATA = 'data'
 LABEL = 'label'
@@ -28,6 +29,7 @@ def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
   documents (mesh_config.shares). Sizes that do not fit the devices or the
   processes raise a ConfigError.
   """
+  check_jax_runs()
   # With Explicit axes, JAX raises errors for scans with carries, for embedding
   # gathers, and for top-k over sharded labels.
   mesh = jax.make_mesh(
@@ -62,6 +64,7 @@ def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
   The rows [L, ...] must be the same on every process. Each process transfers
   only the parts that its devices hold.
   """
+  check_jax_runs()
   shape = (padded_labels(len(rows)), *rows.shape[1:])
 
   def part(index: tuple[slice, ...]) -> np.ndarray:
@@ -84,6 +87,7 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
   `batch` is a tree of NumPy arrays whose first axis is documents: the rows of
   share_of(mesh). Processes with the same share must have the same values.
   """
+  check_jax_runs()
   sharding = NamedSharding(mesh, BATCH)
   return jax.tree.map(
     lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)),

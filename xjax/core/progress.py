@@ -75,7 +75,9 @@ class Progress(contextlib.AbstractContextManager):
         unit=self._unit or 'it',
         leave=self.leave,
         smoothing=self.smoothing,
-        bar_format='{desc} ...' if self._total is None else None,
+        bar_format=None
+        if self._unit or self._total is not None
+        else '{desc} ...',
       )
       self.note_line()
       return self
@@ -131,10 +133,12 @@ class Progress(contextlib.AbstractContextManager):
     return self._spoke + _SILENCE - time.monotonic()
 
   def _line(self, seconds: float) -> str:
+    ending = 'es' if self._unit.endswith('ch') else 's'
+    unit = f' {self._unit}{ending}' if self._unit else ''
     if self._total is not None:
-      ending = 'es' if self._unit.endswith('ch') else 's'
-      unit = f' {self._unit}{ending}' if self._unit else ''
       return f'{self._work}: {self.done:,} of {self._total:,}{unit}'
+    if unit:
+      return f'{self._work}: {self.done:,}{unit} so far'
     return f'{self._work}: {seconds:.0f} s so far'
 
 

@@ -1,7 +1,7 @@
 """Stores many strings in one array of bytes, which saves memory."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import operator
@@ -16,18 +16,27 @@ from xjax.core.types import Ragged, offsets_of
 
 _ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
-# Zero-width space, word joiner, byte order mark, soft hyphen: nobody sees them.
-# The joiners U+200C and U+200D are not here: they change words of Persian and
-# of Indian languages.
-_UNSEEN = re.compile('[\u200b\u2060\ufeff\xad]')
+# Zero-width space, word joiner, byte order mark, soft hyphen, and marks of the
+# direction of text: nobody sees them. The joiners U+200C and U+200D are not
+# here: they change words of Persian and of Indian languages.
+_UNSEEN = re.compile('[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\xad]')
+
+
+# Spaces that programs leave around names, such as the non-breaking space.
+ODD_SPACES = ''.join(x for x in map(chr, range(128, 0x3001)) if x.isspace())
 
 
 def plain_name(name: str) -> str:
   """Returns a name in one form: NFC, single spaces, no invisible characters."""
   if name.isascii() and name.isprintable() and '  ' not in name:
     return name.strip()
-  name = _UNSEEN.sub('', unicodedata.normalize('NFC', name))
+  name = unicodedata.normalize('NFC', _UNSEEN.sub('', name))
   return ' '.join(name.split())
+
+
+def known_name(name: str, known: Container[str]) -> str:
+  """Returns a name as it is if it is known so, else in its one form."""
+  return name if name in known else plain_name(name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Reads the texts, features and labels that a caller has in memory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 import warnings
@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
+from xjax.core.texts import ODD_SPACES, known_name, plain_name
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.cells import (
   NO_SEPARATOR,
@@ -18,7 +19,7 @@ from xjax.data.files.cells import (
   guess_separator,
   is_missing,
 )
-from xjax.data.files.json_lines import Fields
+from xjax.data.files.json_lines import Fields, repeated
 from xjax.data.schema import Document, Label
 
 _SAMPLED = 1000  # labels from which it is guessed whether each is one label
@@ -182,6 +183,7 @@ def labels_of(
   labels: Any,
   label_names: Sequence[str | Label] | None = None,
   name: str = 'labels',
+  known_ids: Container[str] = (),
 ) -> MemoryLabels:
   """Returns labels that are given in one of many forms.
 
@@ -190,8 +192,9 @@ def labels_of(
   matrix [N, L] of zeros and ones, also as lists: an array, a sparse matrix or a
   DataFrame. An integer id stands for its digits, and so does 3.0. Of single
   ids, a missing one is a document without labels. `label_names` are all labels,
-  or those of the columns; by default, those that occur. `name` is for the
-  DataError of a fault.
+  or those of the columns; by default, those that occur. Ids are names in their
+  one form (plain_name), unless they are ids of Labels or in `known_ids`. `name`
+  is for the DataError of a fault.
   """
   if is_frame(labels):
     if label_names is None:
@@ -205,11 +208,14 @@ def labels_of(
   items = items_of(labels, name, _LABELS)
   if _are_matrix(items):
     return _of_matrix(np.array(items, object), known, name)
-  lists = _id_lists(items, name)
+  index = {label.id: i for i, label in enumerate(known or ())}
+  lists = [
+    dict.fromkeys(known_name(id_, index or known_ids) for id_ in ids)
+    for ids in _id_lists(items, name)
+  ]
   if known is None:
     warn_of_joined(items, name)
     return MemoryLabels([tuple(sorted(ids)) for ids in lists], None)
-  index = {label.id: i for i, label in enumerate(known)}
   for row, ids in enumerate(lists):
     for id_ in ids:
       if id_ not in index:
@@ -242,10 +248,13 @@ def _known(
   labels: dict[str, Label] = {}
   for row, item in enumerate(items):
     where = f'label_names[{row}]'
-    id_ = _id_of(item.id if isinstance(item, Label) else item, where)
+    is_label = isinstance(item, Label)
+    id_ = (
+      _id_of(item.id, where) if is_label else plain_name(_id_of(item, where))
+    )
     if id_ in labels:
       raise DataError(f'{where}: {id_!a} occurs twice')
-    labels[id_] = item if isinstance(item, Label) else Label(id_, id_)
+    labels[id_] = item if is_label else Label(id_, id_)
   if not labels:
     raise DataError('label_names is empty')
   return tuple(labels.values())
@@ -272,8 +281,7 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
       )
     values = [item] if single else list(item)
     ids = [_id_of(v, f'{where}[{i}]') for i, v in enumerate(values)]
-    if len(set(ids)) < len(ids):
-      twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+    if twice := next(repeated(map(str, values)), ''):
       raise DataError(f'{where}: the label {twice!a} occurs twice')
     lists.append(tuple(ids))
   return lists
@@ -310,7 +318,7 @@ def _id_of(value: Any, where: str) -> str:
       f'{where} is {type_name(value)}; a label must be a text or an integer'
     )
   fields = Fields({})
-  id_ = fields.as_id(str(value), where)
+  id_ = fields.as_id(value.strip(ODD_SPACES), where)
   if fields.faults:
     raise DataError(fields.faults[0])
   return id_

@@ -1,6 +1,6 @@
 """Makes label spaces: orders, holds out, leaves out and adds labels."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 import dataclasses
 import hashlib
 import os
@@ -12,7 +12,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
-from xjax.core.texts import Texts
+from xjax.core.texts import Texts, known_name, plain_name
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults, plural
 from xjax.data.files.json_lines import (
@@ -72,21 +72,19 @@ def hold_out(
 
 
 def ids_of_names(
-  labels: Sequence[Sequence[str] | None], space: LabelSpace
-) -> list[Sequence[str] | None]:
-  """Returns the gold labels of documents (None: unknown) as ids.
+  labels: Sequence[Iterable[str] | None], space: LabelSpace
+) -> list[Collection[str]]:
+  """Returns gold labels of documents as ids; none if they are unknown (None).
 
   A text that is no id may be the name of one label, as in training.
   """
-  used = {text for row in labels for text in row or ()}
-  used = {x for x in used if x not in space.index}.difference(
-    space.left_out_ids
-  )
-  meant = Descriptors(space.labels).meant if used else None
-  new = {text: ids[0] for text in used if len(ids := meant(text)) == 1}
-  return [
-    row and tuple(dict.fromkeys(new.get(x, x) for x in row)) for row in labels
-  ]
+  used = {x for row in labels for x in row or () if x not in space.index}
+  new = {}
+  if used := used.difference(space.left_out_ids):
+    labels_meant = Descriptors(space.labels).meant
+    meant = {x: labels_meant(x) for x in used}
+    new = {x: y[0] if len(y) == 1 else plain_name(x) for x, y in meant.items()}
+  return [dict.fromkeys(new.get(x, x) for x in row or ()) for row in labels]
 
 
 def draw_labels(
@@ -146,9 +144,10 @@ def order_labels(raw: SourceCorpus, data: DataConfig) -> Labels:
           f"data.labels={data.labels!r}: must be 'corpus', 'all' or a file in "
           'the current folder or in data.dir'
         )
-      ids = tuple(read_ids(path, faults, described=described))
+      ids = read_ids(path, faults, described=described)
       faults.raise_or_log()
-      return raw.labels.with_ids(ids)
+      ids = dict.fromkeys(known_name(id_, described) for id_ in ids)
+      return raw.labels.with_ids(tuple(ids))
 
 
 def _find_label_list(
@@ -210,6 +209,7 @@ def known_left_out(
   id is a label, a DataError is raised. Messages name the `source` of the ids,
   and `where` labels are.
   """
+  ids = [id_ if id_ in concepts else known_name(id_, labels) for id_ in ids]
   known = tuple(id_ for id_ in ids if id_ in labels or id_ in concepts)
   unknown = [id_ for id_ in ids if id_ not in labels and id_ not in concepts]
   if ids and not any(id_ in labels for id_ in known):
@@ -309,8 +309,11 @@ def read_new_labels(
   for _, fields in records(path, faults):
     name = fields.text('name')
     if not fields.faults and not is_retired(fields):
+      has_id = 'id' in fields
       fields.row.setdefault('id', name.strip())
-      labels.append(read_label(fields))
+      label = read_label(fields)
+      id_ = label.id if has_id else plain_name(label.id)
+      labels.append(dataclasses.replace(label, id=id_))
   if not labels:
     faults.add_empty(path, 'label', 0)
   faults.raise_or_log()

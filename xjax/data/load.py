@@ -1,6 +1,6 @@
 """Loads the corpus of a config, and reads documents to be tagged."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -229,17 +229,21 @@ def read_input(
 
 
 def stream_input(
-  data: DataConfig, source: str, skip_bad_lines: bool = False
+  data: DataConfig,
+  source: str,
+  skip_bad_lines: bool = False,
+  on_wait: Callable[[], None] | None = None,
 ) -> Iterator[Document]:
   """Yields the documents of read_input, but of no feature file, as they come.
 
   A DataError with all faults ends the iteration; no document follows a fault
   that is an error. Of a pipe, each document is yielded when its line comes, and
-  the first such fault is raised at once.
+  the first such fault is raised at once. `on_wait` is called before a pipe is
+  waited for; it must not raise an OSError.
   """
   on_error = OnError.SKIP if skip_bad_lines else data.on_error
   faults = Faults(on_error, skip='--skip_bad_lines')
-  for document in data.stream_input(source, faults):
+  for document in data.stream_input(source, faults, on_wait):
     yield read_zones(document, data)
   faults.raise_or_log()
 

@@ -1,6 +1,6 @@
 """Writes documents that are in memory as the data folder of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 import dataclasses
 import filecmp
 import pathlib
@@ -27,6 +27,7 @@ def labelled_documents(
   labels: object,
   label_names: object = None,
   names: tuple[str, str] = ('texts', 'labels'),
+  known_ids: Container[str] = (),
   zones: Sequence[str] = (),
 ) -> LabelledDocuments:
   """Returns the documents and gold labels that a caller has in memory.
@@ -43,7 +44,7 @@ def labelled_documents(
         f'{names[1]} is None: give the labels of the documents, or give '
         'Documents with labels'
       )
-  gold = labels_of(labels, label_names, names[1])
+  gold = labels_of(labels, label_names, names[1], known_ids)
   if len(documents) != len(gold.rows):
     raise DataError(
       f'{names[0]} has {len(documents)} documents, but {names[1]} has labels '

@@ -9,10 +9,12 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.progress import progress
+from xjax.core.texts import plain_name
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import USUAL
 from xjax.data.schema import Corpus, LabelSpace, Split
+from xjax.data.text.words import split_words
 
 _QUICK = 1_000_000  # so many names are compared in about a second
 # Ids that are no ids of the user: of lines, and numbers of files in a folder.
@@ -205,12 +207,12 @@ def _sizes(split: Split) -> np.ndarray:
     return np.diff(split.documents.rows.indptr).astype(np.int32)
   work = f'counting the words of {split.name}'
   with progress(split.documents, work, unit='document') as documents:
-    sizes = (len(document.text().split()) for document in documents)
+    sizes = (len(split_words(doc.text(), True)) for doc in documents)
     return np.fromiter(sizes, np.int32, len(split))
 
 
 def find_similar_names(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
-  """Finds labels whose names differ at most in case or white space."""
+  """Finds labels whose names differ at most in case or in form (plain_name)."""
   # A label without a name is compared by its id.
   labels = space.labels
   keys = map(_compared, labels.ids, labels.names)
@@ -227,9 +229,9 @@ def find_similar_names(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
 
 
 def _compared(id_: str, names: Sequence[str]) -> str:
-  """Returns the name of a label, without its case and extra white space."""
+  """Returns the name of a label in its one form, without its case."""
   name = names[0] if names else id_
-  return ' '.join(name.split()).casefold()
+  return plain_name(name).casefold()
 
 
 def similar_names_warning(space: LabelSpace) -> str:
@@ -240,12 +242,16 @@ def similar_names_warning(space: LabelSpace) -> str:
   groups = find_similar_names(space)
   if not groups:
     return ''
-  one, other = (space.labels[row] for row in groups[0][:2])
+  pair = [space.labels[row] for row in groups[0][:2]]
+  one, other = (
+    f'{label.name!a}' + (f' ({label.id!a})' if label.name != label.id else '')
+    for label in pair
+  )
   verb = 'differs' if len(groups) == 1 else 'differ'
   return (
     f'{plural(len(groups), "group")} of labels {verb} only in case or white '
-    f'space, or not at all, such as {one.name!a} ({one.id!a}) and '
-    f'{other.name!a} ({other.id!a}): xjax data check lists them'
+    f'space, or not at all, such as {one} and {other}: xjax data check lists '
+    'them'
   )
 
 

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 from typing import Any
+import unicodedata
 
 import numpy as np
 
@@ -53,6 +54,9 @@ _FLAGS = ('', HELD_OUT, 'new', 'outside')
 _MOST_COMPARED = 1_000_000  # names; comparing so many takes a few seconds
 
 
+nfc = functools.partial(unicodedata.normalize, 'NFC')
+
+
 @dataclasses.dataclass(frozen=True)
 class Document:
   """Holds one document: its id, its text by zone, and its gold labels."""
@@ -62,9 +66,13 @@ class Document:
   labels: tuple[str, ...] | None = ()  # gold ids as given; None: unknown
 
   def text(self, zones: Iterable[str] = ()) -> str:
-    """Joins the texts of the named zones, or of all zones, with newlines."""
+    """Joins the named zones, or all zones, with newlines; the text is in NFC.
+
+    So models read the same text, however its accents are stored. The places of
+    words are those in `zones`, which stay as they are.
+    """
     names = tuple(zones) or tuple(self.zones)
-    return '\n'.join(self.zones[n] for n in names if self.zones.get(n))
+    return nfc('\n'.join(self.zones[n] for n in names if self.zones.get(n)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,8 +91,8 @@ def read_label(fields: Fields) -> Label:
   id_ = fields.identifier('id')
   return Label(
     id=id_,
-    name=fields.text('name', '') or id_,
-    alt=fields.texts('alt', ()),
+    name=plain_name(fields.text('name', '')) or id_,
+    alt=tuple(filter(None, map(plain_name, fields.texts('alt', ())))),
     parents=fields.identifiers('parents', ()),
     description=fields.text('description', ''),
   )

@@ -159,17 +159,26 @@ class TextVectorsConfig(TokensConfig):
   )
 
 
+class Analyzer(enum.Enum):
+  """Says of what n-grams consist."""
+
+  AUTO = 'auto'  # WORDS, or CHARACTERS if most words lack spaces between them
+  WORDS = 'words'
+  CHARACTERS_IN_WORDS = 'characters_in_words'
+  CHARACTERS = 'characters'  # across words
+
+
 @dataclasses.dataclass
 class NgramsConfig(TokensConfig, abstract=True):
-  """Gives a model n-grams of lower-case words of two characters or more."""
+  """Gives a model n-grams of lower-case words, or of characters."""
 
   min_ngram: int = field(
-    1, 'The smallest number of words in an n-gram.', AT_LEAST_1
+    1, 'The smallest number of words or characters in an n-gram.', AT_LEAST_1
   )
   max_ngram: int = field(
     0,
-    'The largest number of words in an n-gram. With 0, the number of training '
-    'documents decides.',
+    'The largest number of words or characters in an n-gram. With 0, the '
+    'training documents decide.',
     AT_LEAST_0,
   )
   max_features: int = field(
@@ -196,10 +205,25 @@ class NgramsConfig(TokensConfig, abstract=True):
   )
   first_words: int = field(
     0,
-    'The number of words that are read from the start of a document. With 0, '
-    'all words are read.',
+    'The number of words that are read from the start of a document (of '
+    'letters, with analyzer=CHARACTERS). With 0, all words are read.',
     AT_LEAST_0,
   )
+  analyzer: Analyzer = field(
+    Analyzer.AUTO,
+    'The parts of n-grams: words, characters (letters with their marks), or '
+    'characters within words. With AUTO, which only AutoTfidfConfig may have, '
+    'they are words, or characters if most words of the training documents are '
+    'in scripts without spaces, such as those of Chinese, Japanese and Thai.',
+  )
+
+  @property
+  def units(self) -> str:
+    """Returns words for the n-grams, such as `1 to 2 words`."""
+    parts = self.analyzer.value.replace('_', ' ')
+    if self.max_ngram == 1:
+      return f'single {parts}'
+    return f'{self.min_ngram} to {self.max_ngram} {parts}'
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.min_ngram > self.max_ngram:
@@ -211,11 +235,25 @@ class NgramsConfig(TokensConfig, abstract=True):
 
 @dataclasses.dataclass
 class TfidfConfig(NgramsConfig):
-  """Gives a model the word n-grams of a text, weighted by TF-IDF."""
+  """Gives a model the n-grams of a text, weighted by TF-IDF."""
 
   max_ngram: int = field(
-    2, 'The largest number of words in an n-gram.', AT_LEAST_1
+    2,
+    'The largest number of words or characters in an n-gram. For characters, '
+    '4 is a good number.',
+    AT_LEAST_1,
   )
+  analyzer: Analyzer = field(
+    Analyzer.WORDS,
+    'The parts of n-grams: words, characters (letters with their marks), or '
+    'characters within words.',
+    Bound(
+      lambda analyzer: analyzer is not Analyzer.AUTO, 'words or characters'
+    ),
+  )
+
+
+_MOST_CHARACTERS = 4  # a word of Chinese has 1 to 4, of Thai some more
 
 
 @dataclasses.dataclass
@@ -226,10 +264,20 @@ class AutoTfidfConfig(NgramsConfig):
     if self.max_ngram:
       yield from super().faults(config, path)
 
-  def completed(self, max_ngram: int) -> TfidfConfig:
-    """Returns the complete config, with this max_ngram if it has none."""
+  def completed(
+    self, max_ngram: int, analyzer: Analyzer = Analyzer.WORDS
+  ) -> TfidfConfig:
+    """Returns the complete config; the arguments replace what it leaves open.
+
+    If it leaves max_ngram open, n-grams of characters have up to 4.
+    """
+    if self.analyzer is not Analyzer.AUTO:
+      analyzer = self.analyzer
+    if analyzer is not Analyzer.WORDS:
+      max_ngram = _MOST_CHARACTERS
     largest = self.max_ngram or max(self.min_ngram, max_ngram)
-    return TfidfConfig(**vars(self) | {'max_ngram': largest})
+    changed = {'max_ngram': largest, 'analyzer': analyzer}
+    return TfidfConfig(**vars(self) | changed)
 
 
 class Norm(enum.Enum):

@@ -79,6 +79,22 @@ def predict(
   return predictions
 
 
+def joined(
+  first: Predictions,  # those of its first part
+  lists: Mapping[str, LabelLists],  # of all its documents, by slice
+  split: Split,
+  space: LabelSpace,  # with further labels at its end, if any
+) -> Predictions:
+  """Returns the predictions of a split that was predicted in parts."""
+  n, kind = first.n_scored, first.score_kind
+  return dataclasses.replace(
+    _predictions(kind, n, split, space, lists),
+    assigned_above=first.assigned_above,
+    strategy=first.strategy,
+    selected_by=first.selected_by,
+  )
+
+
 def _check_ids(lists: Lists, n_labels: int) -> None:
   highest = lists.ids_GNK.max(initial=PAD)
   if highest >= n_labels:

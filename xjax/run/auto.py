@@ -12,7 +12,9 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM, Corpus, Label, LabelSpace
+from xjax.data.text.words import lacks_spaces
 from xjax.data.tokens_config import (
+  Analyzer,
   AutoTfidfConfig,
   GivenFeaturesConfig,
   TfidfConfig,
@@ -20,6 +22,7 @@ from xjax.data.tokens_config import (
 )
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config, Model, load_config
+from xjax.models.features import DocumentTexts
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.stage import StageConfig
@@ -74,7 +77,7 @@ def resolve(
   leave_out = config.eval.leave_out
   corpus = load_corpus(config.data, config.seed, leave_out=leave_out, log=log)
   corpus.split(TRAIN)  # refuses a corpus without it
-  choice = choose(config, corpus.label_space)
+  choice = choose(config, corpus.label_space, analyzer_of(corpus))
   advice = stack_advice(choice, corpus.label_space, workdir)
   for line in (choice.what, choice.why, *advice):
     logging.info('auto: %s', line)
@@ -86,19 +89,28 @@ def _resumed(config: Config, saved: Config) -> Config:
   """Returns a config with the model of a saved run, and with its own fields."""
   tokens, before = config.data.tokens, saved.data.tokens
   if isinstance(tokens, AutoTfidfConfig) and isinstance(before, TfidfConfig):
-    tokens = tokens.completed(before.max_ngram)
+    tokens = tokens.completed(before.max_ngram, before.analyzer)
   elif not isinstance(tokens, _READS) or not isinstance(before, _READS):
     tokens = before
   return _with(config, saved.model, saved.train, tokens)
 
 
+def analyzer_of(corpus: Corpus) -> Analyzer:
+  """Returns of what n-grams consist that suit the texts of train."""
+  texts = DocumentTexts(corpus.split(TRAIN).documents)
+  return Analyzer.CHARACTERS if lacks_spaces(texts) else Analyzer.WORDS
+
+
 def linear_parts(
-  n_train: int, n_labels: int, tokens: TokensConfig
+  n_train: int,
+  n_labels: int,
+  tokens: TokensConfig,
+  analyzer: Analyzer = Analyzer.WORDS,
 ) -> tuple[Model, TrainConfig, TokensConfig]:
   """Returns a linear model, or a label tree if there are many labels."""
   if not isinstance(tokens, _READS):
     auto = tokens if isinstance(tokens, AutoTfidfConfig) else AutoTfidfConfig()
-    tokens = auto.completed(2 if n_train >= _PAIRS_FROM else 1)
+    tokens = auto.completed(2 if n_train >= _PAIRS_FROM else 1, analyzer)
   if _one_per_label(n_train, n_labels):
     return LinearModel(), LinearTrain(), tokens
   # own_linear has the same two trees.
@@ -112,10 +124,12 @@ def _one_per_label(n_train: int, n_labels: int) -> bool:
   return n_train * n_labels <= _ONE_VS_ALL
 
 
-def choose(config: Config, space: LabelSpace) -> _ModelChoice:
+def choose(
+  config: Config, space: LabelSpace, analyzer: Analyzer = Analyzer.WORDS
+) -> _ModelChoice:
   """Chooses a linear model, or a tree or a stack if there are many labels."""
   model, train, tokens = linear_parts(
-    space.n_train, space.n_trained, config.data.tokens
+    space.n_train, space.n_trained, config.data.tokens, analyzer
   )
   has = f'{space.n_train} training documents, {space.n_trained} labels'
   what = 'TreeModel, a label tree of linear classifiers'
@@ -132,9 +146,9 @@ def choose(config: Config, space: LabelSpace) -> _ModelChoice:
     why = 'there are enough documents to learn from all of them'
   reads = 'the features of the corpus'
   if isinstance(tokens, TfidfConfig):
-    reads = f'TF-IDF of {tokens.min_ngram} to {tokens.max_ngram} words'
-    if tokens.max_ngram == 1:
-      reads = 'TF-IDF of single words'
+    reads = f'TF-IDF of {tokens.units}'
+    if tokens.analyzer is analyzer is Analyzer.CHARACTERS:
+      reads += ', since most words are in scripts without spaces'
   chosen = _with(config, model, train, tokens)
   return _ModelChoice(chosen, f'{what}, over {reads}', f'{has}: {why}')
 

@@ -120,7 +120,7 @@ class OpenRun:
   def predict(
     self,
     documents: TextsOrDocuments,
-    k: int = 20,
+    k: int = 5,
     features: Sequence[np.ndarray] | None = None,
   ) -> list[list[Prediction]]:
     """Returns the k best labels of each document, best label first.
@@ -150,7 +150,7 @@ class OpenRun:
       )
 
   def explain(
-    self, documents: TextsOrDocuments, k: int = 20, words: int = 5
+    self, documents: TextsOrDocuments, k: int = 5, words: int = 5
   ) -> list[list[ExplainedPrediction]]:
     """Predicts labels, each with at most `words` words that explain it best."""
     self.check_explains()

@@ -140,3 +140,12 @@ def test_fields_without_doc_before_them(folder):
     'my_train.json:1: label is text, not a list',
     "my_train.json:2: no field 'doc_token'",
   ]
+
+
+def test_names_of_labels_have_one_form(folder):
+  (folder / 'my.taxonomy').write_text('Root\tsante\u0301\nsanté\ta\xa0b\n')
+  write(folder / 'my_train.json', {'token': 'x', 'label': ['a  b', 'santé']})
+  write(folder / 'my_val.json', {'token': 'x', 'label': ['a\u200b b']})
+  raw = data(folder).read()
+  assert raw.label_ids == ('a b', 'santé')
+  assert labels_of(raw.splits['dev']) == [('a b', 'santé')]

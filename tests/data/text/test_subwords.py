@@ -2,6 +2,7 @@
 
 from concurrent import futures
 import json
+import unicodedata
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.fixtures.error_text import error_text
 from xjax.data.schema import Document
 from xjax.data.text.subwords import Subwords, document_subwords
+from xjax.data.text.token_cache import encode
 from xjax.data.text.tokenizer_json import word_pieces
 from xjax.data.text.words import WordPlace
 
@@ -176,3 +178,20 @@ def test_places_of_pieces():
   short = document_subwords(document, TOKENIZER, 4)
   assert short == [*places[:3], ('title', 9, 9)]
   assert document_subwords(Document('2', {'a': ''}), TOKENIZER) == []
+
+
+def test_texts_in_other_forms_have_the_same_pieces():
+  cased = Subwords(word_pieces(IDS, strip_accents=False), 'here')
+  forms = [
+    Document('1', {'t': unicodedata.normalize(form, 'é aéb'), 'b': 'é b'})
+    for form in ('NFC', 'NFD')
+  ]
+  one, other = (encode([x], cased, 99).values.tolist() for x in forms)
+  assert one == other == numbers('[CLS] é [UNK] é b [SEP]')
+  by_zone = [encode([x], cased, 99, True).values.tolist() for x in forms]
+  assert by_zone[0] == by_zone[1]
+  for document in forms:
+    places = document_subwords(document, cased)[1:-1]
+    texts = [document.zones[p.zone][p.start : p.end] for p in places]
+    shown = [unicodedata.normalize('NFC', text) for text in texts]
+    assert shown == ['é', 'aéb', 'é', 'b']

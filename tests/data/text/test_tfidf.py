@@ -14,8 +14,8 @@ from xjax.core.errors import DataError
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
 from xjax.data.text.tfidf import Tfidf, frequent_ngrams, ngrams
-from xjax.data.text.words import WordShares, split_terms
-from xjax.data.tokens_config import TfidfConfig
+from xjax.data.text.words import BREAK, WordShares, split_terms, split_units
+from xjax.data.tokens_config import Analyzer, TfidfConfig
 
 THEIRS = CountVectorizer().build_analyzer()
 
@@ -149,7 +149,10 @@ def test_a_file_of_other_arrays(tmp_path, tfidf):
     Tfidf.load(path)
 
 
-@given(st.text(max_size=20) | st.text('aB1_ é-.\u0301İ', max_size=20))
+ASCII = st.characters(max_codepoint=127)
+
+
+@given(st.text(ASCII, max_size=20) | st.text('aB1_ é-’.я', max_size=20))
 def test_words_as_scikit_learn_has_them(text):
   assert split_terms(text) == THEIRS(text)
 
@@ -158,9 +161,9 @@ def counted(texts, config):
   """frequent_ngrams, by a dictionary of all there are."""
   totals, documents, firsts = Counter(), Counter(), {}
   for row, text in enumerate(texts):
-    words = split_terms(text, config.first_words)
+    units = split_units(text, config.analyzer, config.first_words)
     for n in range(config.min_ngram, config.max_ngram + 1):
-      found = list(ngrams(words, n))
+      found = list(ngrams(units, n, config.analyzer))
       totals.update(found)
       documents.update(set(found))
       for at, term in enumerate(found):
@@ -168,6 +171,8 @@ def counted(texts, config):
   most = config.max_share * len(texts)
   kept = [x for x in totals if config.min_count <= documents[x] <= most]
   kept.sort(key=lambda x: (-totals[x], firsts[x]))
+  if config.analyzer is not Analyzer.WORDS:
+    kept = [x for x in kept if BREAK not in x and x != ' ']
   return {x: documents[x] for x in sorted(kept[: config.max_features])}
 
 
@@ -184,12 +189,29 @@ WORDS = st.lists(st.sampled_from(['aa', 'bb', 'cc', 'dd']), max_size=7)
     min_count=st.integers(1, 3),
     max_share=st.sampled_from([0.5, 1.0]),
     first_words=st.sampled_from([0, 3]),
+    analyzer=st.sampled_from(list(Analyzer)[1:]),
   ),
 )
 def test_as_by_a_dictionary(texts, config):
   found = frequent_ngrams(texts, config)
   assert found == counted(texts, config)
   assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize(
+  ('analyzer', 'theirs'),
+  [(Analyzer.CHARACTERS, 'char'), (Analyzer.CHARACTERS_IN_WORDS, 'char_wb')],
+)
+def test_characters_as_scikit_learn_has_them(analyzer, theirs):
+  texts = ['we see the sea', 'the sea sees us', 'we use tea']
+  config = TfidfConfig(analyzer=analyzer, min_ngram=2, max_ngram=3, min_count=1)
+  ours = Tfidf.fit(texts, config)
+  peer = TfidfVectorizer(
+    analyzer=theirs, ngram_range=(2, 3), sublinear_tf=True
+  ).fit(texts)
+  assert list(ours.terms) == list(peer.get_feature_names_out())
+  wanted = peer.transform(texts).toarray()
+  np.testing.assert_allclose(ours(texts).toarray(), wanted, rtol=2e-6)
 
 
 def dense(shares):
@@ -226,6 +248,8 @@ def test_shares_by_hand():
   [
     TfidfConfig(min_ngram=2, max_ngram=3, sublinear=False),
     TfidfConfig(first_words=9, max_features=50),
+    TfidfConfig(analyzer=Analyzer.CHARACTERS, max_ngram=4, first_words=30),
+    TfidfConfig(analyzer=Analyzer.CHARACTERS_IN_WORDS, max_ngram=3),
   ],
 )
 def test_the_shares_of_all_words_add_up_to_the_features(

@@ -9,16 +9,20 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.schema import Document
+from xjax.data.text import words
 from xjax.data.text.words import (
+  BREAK,
   Vocabulary,
   WordPlace,
   document_terms,
   document_words,
+  lacks_spaces,
   split_terms,
+  split_units,
   split_words,
   word_spans,
 )
-from xjax.data.tokens_config import WordsConfig
+from xjax.data.tokens_config import Analyzer, WordsConfig
 
 
 @pytest.mark.parametrize(
@@ -34,6 +38,11 @@ from xjax.data.tokens_config import WordsConfig
     ('עִבְרִית_שָׁ', ['עִבְרִית', 'שָׁ']),
     ('\U00011013\U00011038 x', ['\U00011013\U00011038', 'x']),  # Brahmi
     ('\u0301 \u2764\ufe0f \u0301a', ['a']),  # marks on nothing
+    ('می\u200cروم\u200c، x', ['می\u200cروم', 'x']),  # joiners are inside words
+    ('我爱2个 iPhone手机', ['我', '爱', 'D', '个', 'iphone', '手', '机']),
+    ('私はコーヒーです', ['私', 'は', 'コーヒー', 'で', 'す']),
+    ('ที่นี่ ๒๕๖๐', ['ที่', 'นี่', 'DDDD']),
+    ('ཁྱི་མི', ['ཁྱི', 'མི']),
     (' ,.!\n', []),
   ],
 )
@@ -211,8 +220,81 @@ def test_every_word_of_tfidf_has_its_place(texts, first_words):
 def test_words_of_tfidf_as_they_stand():
   zones = {'title': 'A B.2 İstanbul\u0130x-ray', 'empty': '', 'body': 'EC ec_1'}
   assert document_terms(Document('d', zones)) == [
-    WordPlace('title', 7, 15),
+    WordPlace('title', 6, 16),
     WordPlace('title', 17, 20),
     WordPlace('body', 0, 2),
     WordPlace('body', 3, 7),
   ]
+
+
+@pytest.mark.parametrize(
+  ('text', 'terms'),
+  [
+    ('A 7 b2 snake_case __ é я ²', ['b2', 'snake_case', '__']),
+    ('हिन्दी विश्वविद्यालय दी न', ['हिन्दी', 'विश्वविद्यालय', 'दी', 'न']),
+    ('مُحَمَّدٌ و', ['مُحَمَّدٌ', 'و']),
+    ('E\u0301nergie a\u0300 e\u0301', ['énergie']),
+    ('말, 물', ['말', '물']),
+    ('東京タワー 12', ['東', '京', 'タワー', '12']),
+    ('ប្រាំ', ['ប្', 'រាំ']),
+  ],
+)
+def test_terms_of_all_alphabets(text, terms):
+  assert split_terms(text) == terms
+
+
+def test_plain_characters_are_those_of_quick_patterns():
+  for char in map(chr, range(sys.maxunicode + 1)):
+    lower = char.lower()
+    if not words._HAS_ODD.match(char):
+      assert unicodedata.category(char)[0] != 'M' and char not in '\u200c\u200d'
+      assert unicodedata.is_normalized('NFC', char), hex(ord(char))
+      assert len(lower) == 1 and not words._HAS_ODD.match(lower)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(CHARS, max_size=30))
+def test_the_form_of_a_text_does_not_matter(text):
+  for split in (split_words, split_terms):
+    one, other = (
+      split(unicodedata.normalize(form, text)) for form in ('NFC', 'NFD')
+    )
+    assert one == other
+    assert split(unicodedata.normalize('NFC', text) + ' 字') == [*one, '字']
+
+
+CASES = [
+  ('Ab, c\u0301d', ['a', 'b', ' ', 'ć', 'd'], [(0, 1), (1, 2), (4, 6), (6, 7)]),
+  ('हिन्दी', ['हि', 'न्', 'दी'], [(0, 2), (2, 4), (4, 6)]),
+  ('我们。', ['我', '们'], [(0, 1), (1, 2)]),
+]
+
+
+@pytest.mark.parametrize(('text', 'units', 'spans'), CASES)
+def test_characters_as_they_stand(text, units, spans):
+  kind = Analyzer.CHARACTERS
+  assert split_units(text, kind) == units
+  places = document_terms(Document('d', {'t': text}), 0, kind)
+  assert [(place.start, place.end) for place in places] == spans
+  assert split_units(text, kind, 1) == units[:1]
+  runs = ''.join(units).split()
+  within = Analyzer.CHARACTERS_IN_WORDS
+  found = ''.join(split_units(text, within)).split(BREAK)
+  assert found == [f' {run} ' for run in runs]
+  assert len(document_terms(Document('d', {'t': text}), 1, within)) == 1
+
+
+@pytest.mark.parametrize(
+  ('texts', 'lacks'),
+  [
+    (['我们 use TensorFlow', '今天天气好'], True),
+    (['これはペンです'], True),
+    (['བོད་ཡིག'], True),
+    (['ที่นี่'] * 2000 + ['plain words'] * 100, True),
+    (['The word 我 alone', '말 물'], False),
+    (['123', ''], False),
+    ([], False),
+  ],
+)
+def test_scripts_without_spaces(texts, lacks):
+  assert lacks_spaces(texts) == lacks

@@ -73,6 +73,14 @@ def test_descriptors():
   np.testing.assert_allclose(np.diag(found), [1, 1, 1, 0, 1])
 
 
+def test_words_of_all_alphabets():
+  texts = 'दिन, दिन', 'दिन', '我们', '我 们', 'sante\u0301', 'Santé', 'दान'
+  vectors = descriptor_vectors(texts)
+  found = (vectors @ vectors.T).toarray()
+  pairs = np.kron(np.eye(4), np.ones((2, 2)))[:7, :7]
+  np.testing.assert_allclose(found, pairs, atol=1e-12)
+
+
 @pytest.mark.parametrize('texts', [['', ' '], ['--', '?'], []])
 def test_descriptors_without_words(texts):
   with pytest.raises(DataError, match='have no words'):

@@ -104,7 +104,7 @@ def test_equal_names_below_different_parents_are_not_merged(tmp_path):
   rows += [('A', 'A', []), ('B', 'B', [])]
   fields = 'id', 'name', 'parents'
   json_lines(tmp_path / 'labels.jsonl', [dict(zip(fields, x)) for x in rows])
-  told = ' '.join(check_data(data)[0].split())
+  told = ' '.join(check(data)[0].split())
   one, two, three = (f"'T{i}' 'Zip' (1)" for i in (1, 2, 3))
   assert f'documents): {two}, {three}. Merge the labels' in told
   assert f'documents): {one}, {two}, {three}. They stay apart' in told

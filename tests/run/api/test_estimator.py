@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
+from tests.fixtures.frames import Frame
 import xjax
 from xjax.core.errors import ConfigError
 from xjax.models.contract import Config

@@ -40,7 +40,8 @@ def run(main: Callable[..., None], heartbeat: bool = True) -> None:
   start_command()
   imports.define()
   if asks_for_help(sys.argv):
-    print(help_text(sys.argv[0], main.__globals__['__doc__']))
+    with writing_output():
+      print(help_text(sys.argv[0], main.__globals__['__doc__']))
     sys.exit(0)
   takes_arguments = bool(inspect.signature(main).parameters)
 

@@ -45,13 +45,14 @@ def read_json(path: str | os.PathLike) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def writing_set(
-  mark: pathlib.Path, facts: Mapping[str, Any]
+  mark: pathlib.Path, facts: Mapping[str, Any], kept: Collection[str] = ()
 ) -> Iterator[pathlib.Path]:
   """Replaces a set by the files that the `with` block writes.
 
   The block writes into a temporary folder; if it fails, the old set stays.
-  Otherwise unchanged files that only the old set has are removed, then the new
-  mark, with the `facts`, and then the new files replace the old ones. So if the
+  Otherwise unchanged files that only the old set has are removed, except those
+  of the names `kept`, then the new mark, with the `facts`, and then the new
+  files replace the old ones. So if the
   process is killed, the set is complete, or a file is not as the mark says. The
   next writer removes what a killed one has left. A DataError says that another
   process has written the set at the same time.
@@ -64,7 +65,7 @@ def writing_set(
       digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
       write_json(new / mark.name, {**facts, FILES: digests})
       with writing(folder):
-        for path in _unlisted(mark, digests):
+        for path in _unlisted(mark, {*digests, *kept}):
           path.unlink()
         os.replace(new / mark.name, mark)
         try:

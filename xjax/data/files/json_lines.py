@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.texts import ODD_SPACES
 from xjax.data.files.encodings import guess_encoding, wide_encoding
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_values import (
@@ -87,13 +89,16 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 @contextlib.contextmanager
 def open_text(
-  path: str | os.PathLike, as_it_comes: bool = False
+  path: str | os.PathLike,
+  as_it_comes: bool = False,
+  on_wait: Callable[[], None] | None = None,
 ) -> Iterator[BinaryIO]:
   """Opens a file, a pipe or STREAM, and unpacks it if it is gzipped.
 
   A pipe is copied to a temporary file, so that it can be read again. If it is
   to be read `as_it_comes`, and holds lines of text, it is not; the result is
-  not seekable then, and its `peek` returns the first lines.
+  not seekable then, and its `peek` returns the first lines. `on_wait` is called
+  before the reader waits for more of them.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -102,7 +107,7 @@ def open_text(
       else:
         file = stack.enter_context(open(path, 'rb'))
       if not file.seekable():
-        file = stack.enter_context(_of_pipe(file, as_it_comes))
+        file = stack.enter_context(_of_pipe(file, as_it_comes, on_wait))
       if file.seekable():
         start = file.read(len(_GZIP_MAGIC))
         file.seek(-len(start), os.SEEK_CUR)
@@ -113,7 +118,9 @@ def open_text(
     yield file
 
 
-def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
+def _of_pipe(
+  pipe: BinaryIO, as_it_comes: bool, on_wait: Callable[[], None] | None
+) -> BinaryIO:
   """Returns a copy of what a pipe holds, or if it may, reads it later."""
   head = b''
   if as_it_comes:
@@ -123,7 +130,7 @@ def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
       head += line
     if line and b'\0' not in head and not head.startswith(_NOT_LINES):
       size = max(len(head), io.DEFAULT_BUFFER_SIZE)
-      return io.BufferedReader(_Joined(head, pipe), size)
+      return io.BufferedReader(_Joined(head, pipe, on_wait), size)
   copy = tempfile.TemporaryFile()
   copy.write(head)
   shutil.copyfileobj(pipe, copy)
@@ -134,13 +141,18 @@ def _of_pipe(pipe: BinaryIO, as_it_comes: bool) -> BinaryIO:
 class _Joined(io.RawIOBase):
   """Reads what was read from a pipe already, then the rest as it comes."""
 
-  def __init__(self, head: bytes, rest: BinaryIO):
-    self._head, self._rest = head, rest
+  def __init__(
+    self, head: bytes, rest: BinaryIO, on_wait: Callable[[], None] | None
+  ):
+    self._head, self._rest, self._on_wait = head, rest, on_wait
 
   def readable(self) -> bool:
     return True
 
   def readinto(self, buffer: memoryview) -> int:
+    if self._on_wait and not self._head:
+      if not select.select([self._rest], [], [], 0)[0]:
+        self._on_wait()
     data = self._head or self._rest.read1(len(buffer))
     data, self._head = data[: len(buffer)], data[len(buffer) :]
     buffer[: len(data)] = data
@@ -349,6 +361,7 @@ class Fields:
   ) -> tuple[str, ...]:
     """Reads a list of distinct ids."""
     values = self._read(name, default, self._as_list)
+    values = [v.strip(ODD_SPACES) if type(v) is str else v for v in values]
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
     # '' stands for ids that are faults already.
     for twice in filter(None, repeated(ids)):

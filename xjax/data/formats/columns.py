@@ -10,6 +10,7 @@ from typing import Any
 from absl import logging
 
 from xjax.core.errors import DataError
+from xjax.core.texts import plain_name
 from xjax.data.files.cells import (
   LIST,
   NO_SEPARATOR,
@@ -245,7 +246,8 @@ def read_row(
     value = '' if is_missing(value) else _stripped(value)
     id_ = fields.as_id(value, columns.id)
   values = map(_stripped, _label_values(columns, fields))
-  ids = (fields.as_id(v, columns.labels) for v in values if v != '')
+  seen = (v for v in values if plain_name(str(v)))  # others are no label
+  ids = (fields.as_id(v, columns.labels) for v in seen)
   labels = tuple(dict.fromkeys(filter(None, ids)))
   known = need_labels or not all(map(is_empty, map(row.get, columns.flags)))
   return Document(id_, zones, labels if labels or known else None)

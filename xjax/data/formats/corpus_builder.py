@@ -17,7 +17,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError, UserError
-from xjax.core.texts import plain_name
+from xjax.core.texts import known_name, plain_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.json_lines import Fields, only_file, read_records
@@ -234,6 +234,7 @@ class CorpusBuilder:
       default_id = f'{lines}{line}' if lines else None
       document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
+      document = self._with_plain_labels(document, fields.faults)
       added += self._add(split, document, fields.faults)
     if not added:
       self.faults.add_empty(source, 'document', before, fatal=not may_skip)
@@ -252,6 +253,16 @@ class CorpusBuilder:
       path = only_file(files[name], self.faults)
       records = read_records(path, self.faults)
       self.read(name, path, records, read, lines)
+
+  def _with_plain_labels(
+    self, document: Document, faults: list[str]
+  ) -> Document:
+    """Returns a document whose labels are names in their one form, or known."""
+    names = (known_name(label, self.labels) for label in document.labels)
+    labels = dict.fromkeys(names)
+    if '' in labels and not faults:
+      faults.append('a label has only characters that nobody sees')
+    return dataclasses.replace(document, labels=tuple(labels))
 
   def _add(
     self, split: '_SplitBuilder', document: Document, faults: list[str]

@@ -1,7 +1,7 @@
 """Defines the interface of corpus formats, and their common config."""
 
 import abc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import hashlib
 import os
@@ -135,17 +135,23 @@ class DataConfig(ConfigPart, abstract=True):
       document = dataclasses.replace(document, labels=None)
     return document
 
-  def stream_input(self, source: str, faults: Faults) -> Iterator[Document]:
+  def stream_input(
+    self,
+    source: str,
+    faults: Faults,
+    on_wait: Callable[[], None] | None = None,
+  ) -> Iterator[Document]:
     """Yields the documents of a file, whose labels are to be predicted.
 
     `source` is the user's path, or STREAM. Documents without an id have the id
     line-N. Their labels are None without a field for them. After a fault that
-    is an error, no document follows; of a pipe, such a fault is raised at once.
+    is an error, no document follows; of a pipe, such a fault is raised at once,
+    and `on_wait` is called before it is waited for.
     """
     name, path = source_name(source)
     if path is not None and path.is_dir():
       raise DataError(f'{source}: is a folder; give a file of JSON lines')
-    with open_text(path or STREAM, as_it_comes=True) as file:
+    with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
       if (kind := table_format(file, name)) is not TableFormat.JSON_LINES:
         raise DataError(

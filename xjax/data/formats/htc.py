@@ -16,6 +16,7 @@ import re
 
 from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
+from xjax.core.texts import plain_name
 from xjax.data.files.json_lines import Fields, find_files, find_source
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
@@ -84,7 +85,8 @@ def hierarchy_labels(
   fields: Fields, default: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
   """Reads the labels of a record; without a default they are required."""
-  return fields.identifiers(_field_name(fields, 'doc_label'), default)
+  names = fields.identifiers(_field_name(fields, 'doc_label'), default)
+  return tuple(dict.fromkeys(map(plain_name, names)))
 
 
 def _field_name(fields: Fields, name: str) -> str:

@@ -377,7 +377,8 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> dict[str, Label]:
   above: dict[str, list[str]] = {}
   for line, fields in read_records(path, faults, plain='names'):
     names = enumerate(fields.row['names'].split('\t'), 1)
-    parent, *children = [fields.as_id(n, f'name {i}') for i, n in names]
+    ids = (fields.as_id(n, f'name {i}') for i, n in names)
+    parent, *children = map(plain_name, ids)
     if parent in heads:
       fields.faults.append(
         f'{parent!a} is the parent on line {heads[parent]} already; write all '
@@ -425,7 +426,7 @@ def read_columns(
     name = 'title' if plain else ''
     for line, fields in read_records(path, faults, plain=name):
       yield from (Label(str(i), str(i)) for i in range(column, line - 1))
-      id_, title = str(line - 1), fields.text('title', '').strip()
+      id_, title = str(line - 1), plain_name(fields.text('title', ''))
       yield Label(id_, title or id_, description=fields.text('content', ''))
       column = line
     if not column:

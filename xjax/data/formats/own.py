@@ -12,7 +12,7 @@ as in jsonl.py, a table or SKOS, named labels.jsonl, labels.csv, labels.ttl etc.
 Splits that the source lacks are drawn from train.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -326,14 +326,19 @@ class OwnData(DataConfig):
       columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return read_row(columns, fields, default_id, need_labels)
 
-  def stream_input(self, source: str, faults: Faults) -> Iterator[Document]:
+  def stream_input(
+    self,
+    source: str,
+    faults: Faults,
+    on_wait: Callable[[], None] | None = None,
+  ) -> Iterator[Document]:
     """Reads a table, JSON lines, or a folder of text files."""
     name, path = source_name(source)
     if path is not None and path.is_dir():
       records = read_texts(path, faults, False, self.encoding)
       yield from input_documents(name, records, self.read_input_record, faults)
       return
-    with open_text(path or STREAM, as_it_comes=True) as file:
+    with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
       if table_format(file, name) is TableFormat.JSON_LINES:
         records = read_records(file, faults, name, encoding=self.encoding)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import hashlib
 import os
 import pathlib
+import unicodedata
 
 import numpy as np
 import tokenizers
@@ -20,7 +21,7 @@ from xjax.core.atomic import atomic_write
 from xjax.core.types import offsets_of
 from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import read_object
-from xjax.data.schema import Document
+from xjax.data.schema import Document, nfc
 from xjax.data.text.tokenizer_json import (
   TokenizerSettings,
   as_data_errors,
@@ -31,7 +32,7 @@ from xjax.data.text.tokenizer_json import (
   plain_settings,
   word_pieces,
 )
-from xjax.data.text.words import WordPlace
+from xjax.data.text.words import WordPlace, origins
 
 # The version is part of the key of cached tokens. Increase it if encode_all
 # changes.
@@ -222,6 +223,10 @@ def document_subwords(
   if not zones:
     return []
   spans = tokenizer.spans(document.text(), max_tokens)
+  text = '\n'.join(text for _, text in zones)
+  if not unicodedata.is_normalized('NFC', text):
+    first, end = origins(text, nfc)
+    spans = [x and (first[x[0]], max(first[x[0]], end[x[1]])) for x in spans]
   last = max((span[1] for span in spans if span), default=0)
   before = len(tokenizer.before)
   return [

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -21,21 +21,27 @@ from xjax.core.progress import Progress, progress
 from xjax.core.texts import Texts
 from xjax.data.schema import Document
 from xjax.data.text.words import (
+  BREAK,
   WordPlace,
   WordShares,
   document_terms,
-  split_terms,
+  split_units,
 )
-from xjax.data.tokens_config import TfidfConfig
+from xjax.data.tokens_config import Analyzer, TfidfConfig
 
 _RARE = -1  # stands for every n-gram that is not frequent enough
+# The first numbers of units. No n-gram has a BREAK, and none is only a space.
+_NUMBERS = {BREAK: 0, ' ': 1}
 
 
-def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
-  """Returns all runs of n words, in order, with a space between words."""
+def ngrams(
+  units: Sequence[str], n: int, analyzer: Analyzer = Analyzer.WORDS
+) -> Iterable[str]:
+  """Returns all runs of n units, in order, with a space between words."""
   if n == 1:
-    return words
-  return map(' '.join, zip(*(words[start:] for start in range(n))))
+    return units
+  join = (' ' if analyzer is Analyzer.WORDS else '').join
+  return map(join, zip(*(units[start:] for start in range(n))))
 
 
 def frequent_ngrams(
@@ -43,17 +49,18 @@ def frequent_ngrams(
 ) -> dict[str, int]:
   """Selects frequent n-grams, and counts the texts that contain each n-gram.
 
-  The candidates, of min_ngram to max_ngram words, are in at least min_count
+  The candidates, of min_ngram to max_ngram units, are in at least min_count
   texts, and in at most the share max_share of them. The max_features candidates
-  that occur most often are selected; among equals, the n-gram with fewer words,
+  that occur most often are selected; among equals, the n-gram with fewer units,
   and then the n-gram that occurs first. The result is sorted by code points.
 
-  Memory is about 60 bytes per word of the texts, for any max_ngram.
+  Memory is about 60 bytes per unit (word, or character) of the texts, for any
+  max_ngram.
   """
-  corpus = _TextWords.of(texts, config.first_words)
+  corpus = _TextUnits.of(texts, config)
   most = config.max_share * len(texts)
   # Each column of `kept` describes one selected n-gram. The rows are minus the
-  # number of occurrences, the number of words, the place of the first
+  # number of occurrences, the number of units, the place of the first
   # occurrence, and the number of documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
@@ -67,43 +74,53 @@ def frequent_ngrams(
     is_new = np.diff(docs, prepend=-1) != 0
     is_new[starts] = True
     documents = np.add.reduceat(is_new, starts, dtype=np.int64)
-    del keys, docs
+    keys = keys[starts]
+    del docs
     often = documents >= config.min_count
+    if n == 1:
+      often[keys == _NUMBERS[BREAK]] = False
     # An n-gram occurs in at most as many documents as each shorter n-gram that
-    # it contains. So only frequent n-grams are extended by a word.
+    # it contains. So only frequent n-grams are extended by a unit.
     group_numbers = np.where(often, np.cumsum(often) - 1, _RARE)
     numbers = np.full_like(corpus.places, _RARE)
     numbers[at[order]] = np.repeat(group_numbers.astype(numbers.dtype), totals)
     if n >= config.min_ngram:
       chosen = often & (documents <= most)
+      if n == 1:
+        chosen[keys == _NUMBERS[' ']] = False
       firsts, documents = at[order[starts[chosen]]], documents[chosen]
       rows = -totals[chosen], np.full(len(firsts), n), firsts, documents
       kept = np.concatenate([kept, np.stack(rows)], axis=1)
       # lexsort sorts by its last key first, so the rows are reversed.
       kept = kept[:, np.lexsort(kept[2::-1])[: config.max_features]]
-  counts = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
+  counts = {}
+  for _, n, at, count in kept.T.tolist():
+    units = [corpus.units[id_] for id_ in corpus.ids[at : at + n]]
+    counts[next(iter(ngrams(units, n, config.analyzer)))] = count
   return dict(sorted(counts.items()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _TextWords:
-  """Holds all words of N texts as one sequence with `total` places."""
+class _TextUnits:
+  """Holds all units of N texts as one sequence with `total` places."""
 
-  words: Sequence[str]  # distinct; the index of a word is its number
-  ids: np.ndarray  # int32 [total], the number of the word at each place
+  units: Sequence[str]  # distinct; the index of a unit is its number
+  ids: np.ndarray  # int32 [total], the number of the unit at each place
   docs: np.ndarray  # int32 [total], the text that contains each place
-  ends: np.ndarray  # int64 [N], the place after each text's last word
+  ends: np.ndarray  # int64 [N], the place after each text's last unit
   places: np.ndarray  # 0, 1, ..., in the smallest type that holds `total`
 
   @classmethod
-  def of(cls, texts: Collection[str], first_words: int) -> '_TextWords':
-    """Splits texts into words, as split_terms(text, first_words) does."""
-    numbers: dict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__  # a new word gets the next number
+  def of(cls, texts: Collection[str], config: TfidfConfig) -> '_TextUnits':
+    """Splits texts as split_units does."""
+    numbers: dict[str, int] = defaultdict(None, _NUMBERS)
+    numbers.default_factory = numbers.__len__  # a new unit gets the next number
+    analyzer, first = config.analyzer, config.first_words
     ids, ends = array('i'), array('q')
     with progress(texts, 'words of train') as shown_texts:
       for text in shown_texts:
-        ids.extend(map(numbers.__getitem__, split_terms(text, first_words)))
+        units = split_units(text, analyzer, first)
+        ids.extend(map(numbers.__getitem__, units))
         ends.append(len(ids))
     ends = np.asarray(ends, np.int64)
     docs = np.repeat(
@@ -114,21 +131,18 @@ class _TextWords:
 
   def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns where n-grams that may be frequent start, and a key for each."""
-    # `numbers` has the word at each place if n is 1, else the frequent n-gram
-    # of n - 1 words that starts there, or _RARE. Keys are int64.
+    # `numbers` has the unit at each place if n is 1, else the frequent n-gram
+    # of n - 1 units that starts there, or _RARE. Keys are int64.
     if n == 1:
       return self.places, numbers.astype(np.int64)
     at = self.places[:-1]
     at = at[(numbers[:-1] != _RARE) & (numbers[1:] != _RARE)]
     at = at[self.ends[self.docs[at]] - at >= n]
-    # An n-gram is its first n - 1 words and its last word, as one integer.
+    # An n-gram is its first n - 1 units and its last unit, as one integer.
     keys = numbers[at].astype(np.int64)
-    keys *= len(self.words)
+    keys *= len(self.units)
     keys += self.ids[n - 1 :][at]
     return at, keys
-
-  def ngram(self, at: int, n: int) -> str:
-    return ' '.join(self.words[id_] for id_ in self.ids[at : at + n])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,8 +166,8 @@ class Tfidf:
       counts = frequent_ngrams(texts, config)
     if not counts:
       raise DataError(
-        f'train has no usable n-gram of {config.min_ngram} to '
-        f'{config.max_ngram} words. A usable n-gram is in enough documents '
+        f'train has no usable n-gram of {config.units}. A usable n-gram is in '
+        'enough documents '
         f'(data.tokens.min_count={config.min_count}), and in a small enough '
         f'share (data.tokens.max_share={config.max_share}) of the '
         f'{len(texts)} documents of train'
@@ -197,23 +211,46 @@ class Tfidf:
     vectorizer.idf_ = self.idf
     return vectorizer
 
+  def _units(self, text: str) -> list[str]:
+    return split_units(text, self.config.analyzer, self.config.first_words)
+
+  def _ngrams(self, units: Sequence[str]) -> Iterator[Iterable[str]]:
+    """Yields the n-grams of each size, from the smallest, in order."""
+    for n in range(self.config.min_ngram, self.config.max_ngram + 1):
+      yield ngrams(units, n, self.config.analyzer)
+
   def _terms(self, text: str) -> Iterable[str]:
-    words = split_terms(text, self.config.first_words)
-    sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
-    return itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
+    return itertools.chain.from_iterable(self._ngrams(self._units(text)))
 
   def words(self, document: Document) -> list[WordPlace]:
-    return document_terms(document, self.config.first_words)
+    return document_terms(
+      document, self.config.first_words, self.config.analyzer
+    )
 
   def word_shares(self, document: Document) -> WordShares:
-    """Divides the features of document.text() among the document's words."""
+    """Divides the features of document.text() among the document's words.
+
+    If n-grams of characters may reach over words, the letters share them. Then
+    each letter counts as another word, since equal letters mean nothing.
+    """
     text, parts = document.text(), []
-    terms = split_terms(text, self.config.first_words)
-    for n in range(self.config.min_ngram, self.config.max_ngram + 1):
-      columns = map(self.index.get, ngrams(terms, n), itertools.repeat(-1))
+    terms = units = self._units(text)
+    within = self.config.analyzer is Analyzer.CHARACTERS_IN_WORDS
+    ends = [unit == BREAK if within else unit != ' ' for unit in units]
+    if within:
+      terms = [word.strip() for word in ''.join(units).split(BREAK) if word]
+    elif self.config.analyzer is Analyzer.CHARACTERS:
+      terms = range(sum(ends))
+    # The number of words or letters that end before each unit.
+    before = np.append(0, np.cumsum(ends, dtype=np.int64))
+    sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
+    for n, found in zip(sizes, self._ngrams(units)):
+      columns = map(self.index.get, found, itertools.repeat(-1))
       columns = np.fromiter(columns, np.int64)
       starts = np.flatnonzero(columns >= 0)
-      parts.append((starts, np.full(len(starts), n), columns[starts]))
+      # The word around an n-gram of its characters does not end in it.
+      words = np.maximum(before[starts + n] - before[starts], 1)
+      parts.append((before[starts], words, columns[starts]))
     occurrences = (np.concatenate(arrays) for arrays in zip(*parts))
     return WordShares.of(terms, tuple(occurrences), self([text]).data)
 
@@ -221,7 +258,9 @@ class Tfidf:
     write_npz(path, self._arrays())
 
   def _arrays(self) -> dict[str, np.ndarray]:
-    settings = json.dumps(dataclasses.asdict(self.config)).encode()
+    config = dataclasses.asdict(self.config)
+    config['analyzer'] = self.config.analyzer.value
+    settings = json.dumps(config).encode()
     return {
       'config': np.frombuffer(settings, np.uint8),
       **Texts.of(self.terms).arrays('terms'),
@@ -235,6 +274,7 @@ class Tfidf:
     settings = arrays.take('config', np.uint8, (None,)).tobytes()
     try:
       config = TfidfConfig(**json.loads(settings))
+      config.analyzer = Analyzer(config.analyzer)
     except DAMAGE as error:
       raise DataError(f'{path}: config: cannot be read: {error}') from error
     terms = tuple(arrays.strings('terms'))

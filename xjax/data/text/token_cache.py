@@ -22,7 +22,7 @@ from xjax.core.types import Ragged, offsets_of
 from xjax.data.schema import Document, Split, json_digest
 from xjax.data.text.words import PAD_ID
 
-_FORMAT = 'xjaxtok2'
+_FORMAT = 'xjaxtok3'
 _INT32 = np.dtype('<i4')
 _SEPARATOR = np.array([PAD_ID], np.int32)  # between two zones
 _AT_ONCE = 256  # number of documents that are in memory at the same time
@@ -98,7 +98,8 @@ def _ids(
       yield from vocab.encode_all(texts, max_tokens)
       continue
     for document in chunk:
-      zones = vocab.encode_all(list(document.zones.values()), max_tokens)
+      texts = [document.text([zone]) for zone in document.zones]
+      zones = vocab.encode_all(texts, max_tokens)
       parts = [part for ids in zones if len(ids) for part in (_SEPARATOR, ids)]
       yield np.concatenate(parts[1:] or [_SEPARATOR[:0]])
 

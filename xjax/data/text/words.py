@@ -1,14 +1,21 @@
 """Splits texts into words, and numbers words with a vocabulary.
 
 A word is a run of letters and digits of any script, with the marks on them
-(such as the vowel signs of Hindi). Words are in lower case, and D replaces
-every digit, as in the law2vec embeddings of Chalkidis et al. 2019: 'Directive
-2003/87/EC' becomes directive DDDD DD ec. All other characters separate words
-and are dropped, including hyphens and apostrophes inside words.
+(such as the vowel signs of Hindi) and the joiners U+200C and U+200D between
+them. In scripts without spaces between words (Han, Hiragana, Thai, Lao, Khmer,
+Myanmar), each letter with its marks is a word. All other characters separate
+words and are dropped, including hyphens and apostrophes inside words. Words are
+compared in lower case and in NFC.
+
+Neural models and searches for names read the words of split_words, in which D
+replaces every digit, as in the law2vec embeddings of Chalkidis et al. 2019:
+'Directive 2003/87/EC' becomes directive DDDD DD ec. TF-IDF counts the words of
+split_terms, which differ as in scikit-learn: digits stay, _ is a letter, and
+single letters of alphabets such as the Latin one do not count.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -25,7 +32,7 @@ from scipy import sparse
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.data.schema import Document
-from xjax.data.tokens_config import WordsConfig
+from xjax.data.tokens_config import Analyzer, WordsConfig
 
 PAD_ID = 0
 UNKNOWN_ID = 1
@@ -33,9 +40,46 @@ FIRST_WORD_ID = 2
 
 # The version is part of the key of cached tokens. Increase it if split_words
 # changes.
-WORDS_VERSION = 2
+WORDS_VERSION = 3
+
+_JOINERS = '\u200c\u200d'
+# Scripts that are written without spaces between words. Most words of Katakana,
+# and all syllables of Tibetan, end where another script or a dot begins, so
+# their letters do not stand alone.
+_ALONE = (
+  '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf'
+  '\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff'
+  '\uaa60-\uaadf\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff'
+)
+_WITHOUT_SPACES = re.compile(
+  f'[{_ALONE}\u0f00-\u0fff\u30a0-\u30ff\u31f0-\u31ff\ua980-\ua9df\uff66-\uff9f]'
+)
+_SAMPLED = 1000  # texts, and characters of each, that tell their scripts
+# All marks, joiners, letters that may stand alone, and characters that change
+# in NFC. Texts without them, such as European texts in NFC, are split quickly.
+_ODD = (
+  '\u0130\u0300-\u036f\u0374\u037e\u0387\u0483-\u0489\u0590-\u1cff\u1dc0-\u1dff'
+  '\u1f00-\u1fff\u2000\u2001\u200c\u200d\u20d0-\u20ff\u2126\u212a\u212b'
+  '\u2329\u232a\u2adc\u2c00-\u2c5f\u2c80-\U0010ffff'
+)
+_HAS_ODD = re.compile(f'[{_ODD}]')
+_ASCII = bytes(range(128))
+_DIGIT = re.compile(r'\d')
 
 
+def _is_plain(text: str) -> bool:
+  """Returns whether a text has no character of _ODD."""
+  # To delete ASCII first is four times as fast as to search the whole text.
+  rest = text.encode('utf-8', 'surrogatepass').translate(None, _ASCII)
+  return not _HAS_ODD.search(rest.decode('utf-8', 'surrogatepass'))
+
+
+def _normal(text: str) -> str:
+  """Returns a text in the form in which words are compared."""
+  return unicodedata.normalize('NFC', text.lower())
+
+
+@functools.cache
 def _marks() -> str:
   runs: list[list[int]] = []
   # All marks are in these ranges. To search all characters would be slow.
@@ -48,33 +92,148 @@ def _marks() -> str:
   return ''.join(f'{chr(first)}-{chr(last)}' for first, last in runs)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Splitter:
+  """Splits texts into units: into words, or into their characters."""
+
+  plain: str  # the pattern of a unit in plain texts
+  letter: str  # what L stands for
+  # The pattern of a unit in all texts. J is a mark, or joiners before a mark or
+  # a letter; M a mark, A a letter that stands alone, O any odd letter.
+  full: str
+
+  @functools.cached_property
+  def _ascii(self) -> re.Pattern[str]:
+    return re.compile(self.plain, re.ASCII)  # this takes a quarter less time
+
+  @functools.cached_property
+  def _plain(self) -> re.Pattern[str]:
+    return re.compile(self.plain)
+
+  @functools.cached_property
+  def full_pattern(self) -> re.Pattern[str]:
+    """Returns the pattern for all texts; compiling it takes about 0.05 s."""
+    mark = f'[{_marks()}]'
+    joiners = f'[{_JOINERS}]+(?={self.letter}|{mark})'
+    parts = {
+      'L': self.letter,
+      'M': mark,
+      # No mark is below U+0300. To keep European text fast, the pattern
+      # excludes these characters before it searches the long list of marks.
+      'J': rf'(?:(?![\x00-\u02ff])(?:{mark}|{joiners}))',
+      'A': rf'[{_ALONE}](?<=[^\W\d])',
+      'O': rf'[{_ODD}](?<=[^\W\d_])',
+    }
+    full = re.sub('[LMJAO]', lambda part: parts[part[0]], self.full)
+    # Most words are before others than these, and are found sooner.
+    ascii_ = rf'(?a:{self.plain})(?![^\x00-\x7f])'
+    return re.compile(rf'(?=\w)(?:{ascii_}|{full})')
+
+  def prepare(self, text: str) -> tuple[re.Pattern[str], str]:
+    """Returns the pattern for a text, and the text in lower case and NFC."""
+    if text.isascii():
+      return self._ascii, text.lower()
+    if _is_plain(text):
+      return self._plain, text.lower()
+    return self.full_pattern, _normal(text)
+
+  def split(self, text: str) -> list[str]:
+    pattern, text = self.prepare(text)
+    return pattern.findall(text)
+
+  def spans(self, text: str) -> list[tuple[int, int]]:
+    """Returns the place of each unit of `split`, as [start, end)."""
+    pattern, normal = self.prepare(text)
+    spans = [unit.span() for unit in pattern.finditer(normal)]
+    if pattern is not self.full_pattern:  # no character changes its place
+      return spans
+    starts, ends = origins(text, _normal)
+    return [(starts[start], ends[end]) for start, end in spans]
+
+
+_WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*|\d+')
+# In plain texts, this is the pattern of scikit-learn's TfidfVectorizer.
+_TERM = _Splitter(
+  r'\w\w++', rf'[^\W{_ALONE}]', r'L{2,}+(?:J+L*)*|L(?:J+L*)+|OM*|\d{2,}'
+)
+# Letters and digits without anything between them, whether they stand alone.
+_RUN = _Splitter(r'[^\W_]++', r'[^\W_]', r'L+(?:J+L*)*')
+_CHARACTER = _Splitter(r'[^\W_]', r'[^\W_]', r'LJ*')
+# By what TF-IDF counts: the units whose places explain labels.
+_SPLITTERS = {
+  Analyzer.WORDS: _TERM,
+  Analyzer.CHARACTERS_IN_WORDS: _RUN,
+  Analyzer.CHARACTERS: _CHARACTER,
+}
+
+
+def origins(
+  text: str, form: Callable[[str], str]
+) -> tuple[list[int], list[int]]:
+  """Returns from where in a text the characters of form(text) come.
+
+  Those of [start, end) come from [starts[start], ends[end]). `form` brings a
+  text to NFC, and may change its characters one by one.
+  """
+  starts, ends = [], [0]
+  for part in _composed().finditer(text):
+    size = len(form(part[0]))
+    starts += [part.start()] * size
+    ends += [part.end()] * size
+  return [*starts, len(text)], ends
+
+
 @functools.cache
-def _word() -> re.Pattern[str]:
-  """Returns the pattern of a word; compiling it takes about 0.05 s."""
-  # No character below U+0300 is a mark. To keep European text fast, the pattern
-  # excludes these characters before it searches the long list of marks.
-  return re.compile(rf'[^\W_]+(?:(?![\x00-\u02ff])[{_marks()}]+[^\W_]*)*')
-
-
-_DIGIT = re.compile(r'\d')
-
-
-# This is the pattern of scikit-learn's TfidfVectorizer, without backtracking.
-_TERM = re.compile(r'\w\w++')
+def _composed() -> re.Pattern[str]:
+  # NFC changes a character only together with the marks, parts of Korean
+  # syllables and vowels of Kirat Rai that follow it.
+  return re.compile(
+    rf'.[{_marks()}\u1160-\u11ff\U00016d63-\U00016d6a]*', re.DOTALL
+  )
 
 
 def split_words(text: str, keep_digits: bool = False) -> list[str]:
   """Returns the words of a text, in order, by default with D for each digit."""
-  text = unicodedata.normalize('NFC', text.lower())
-  return _word().findall(text if keep_digits else _DIGIT.sub('D', text))
+  pattern, text = _WORD.prepare(text)
+  return pattern.findall(text if keep_digits else _DIGIT.sub('D', text))
 
 
 def split_terms(text: str, first_words: int = 0) -> list[str]:
   """Returns the words that TF-IDF counts, in order; all if first_words is 0."""
-  # These are runs of at least two letters, digits or underscores, in lower
-  # case, with their digits, and not in NFC.
-  terms = _TERM.findall(text.lower())
-  return terms[:first_words] if first_words else terms
+  return _TERM.split(text)[: first_words or None]
+
+
+# What stands between the characters of two words, whose n-grams do not reach
+# from one to the other. A space may be a character of an n-gram.
+BREAK = '\n'
+
+
+def split_units(text: str, analyzer: Analyzer, first: int = 0) -> list[str]:
+  """Returns the units whose runs are the n-grams of TF-IDF, in order.
+
+  They are words; or characters (letters with their marks), with a space between
+  words; or characters within words, with a space before and after the letters
+  of each word, and BREAK between words. Only the `first` words (or letters, if
+  n-grams reach over words) are read, if it is not 0.
+  """
+  if analyzer is Analyzer.WORDS:
+    return split_terms(text, first)
+  units = []
+  within = analyzer is Analyzer.CHARACTERS_IN_WORDS
+  for run in _RUN.split(text)[: within and first or None]:
+    letters = _CHARACTER.full_pattern.findall(run)
+    units += [' ', *letters, ' ', BREAK] if within else [*letters, ' ']
+  letters = [at for at, unit in enumerate(units) if unit != ' ']
+  if within or not first or len(letters) <= first:
+    return units[:-1]
+  return units[: letters[first]]
+
+
+def lacks_spaces(texts: Sequence[str]) -> bool:
+  """Returns whether most words are in scripts without spaces between words."""
+  rows = range(0, len(texts), max(1, len(texts) // _SAMPLED))
+  words = [w for row in rows for w in split_words(texts[row][:_SAMPLED])]
+  return 2 * sum(map(bool, map(_WITHOUT_SPACES.match, words))) > len(words)
 
 
 def has_letters(name: str) -> bool:
@@ -144,7 +303,7 @@ class Vocabulary:
     except UnicodeDecodeError as error:
       raise DataError(f'{path}: is not UTF-8') from error
     *words, rest = text.split('\n')
-    all_words = all(map(_word().fullmatch, words))
+    all_words = all(map(_RUN.full_pattern.fullmatch, words))
     if rest or not all_words or len(set(words)) < len(words):
       raise DataError(
         f'{path}: is damaged: each line must be one word, which no other line '
@@ -166,9 +325,12 @@ def document_words(document: Document) -> list[WordPlace]:
   return _places(document, word_spans)
 
 
-def document_terms(document: Document, first_words: int = 0) -> list[WordPlace]:
-  """Returns the place of each word of split_terms(document.text(), ...)."""
-  return _places(document, _term_spans)[: first_words or None]
+def document_terms(
+  document: Document, first: int = 0, analyzer: Analyzer = Analyzer.WORDS
+) -> list[WordPlace]:
+  """Returns the place of each word, or letter, of split_units in a document."""
+  splitter = _SPLITTERS[analyzer]
+  return _places(document, splitter.spans)[: first or None]
 
 
 def _places(
@@ -181,21 +343,9 @@ def _places(
   ]
 
 
-def _term_spans(text: str) -> Iterable[tuple[int, int]]:
-  lower = text.lower()
-  spans = map(re.Match.span, _TERM.finditer(lower))
-  if len(lower) == len(text):
-    return spans
-  origin = [at for at, char in enumerate(text) for _ in char.lower()]
-  return ((origin[start], origin[end - 1] + 1) for start, end in spans)
-
-
 def word_spans(text: str) -> list[tuple[int, int]]:
   """Returns the place of each word of split_words(text), as [start, end)."""
-  # Lower case and NFC may change the length of a text, but never where a word
-  # starts or ends: a letter stays a letter, perhaps with marks, and a mark
-  # stays one, or joins the letter before it.
-  return [match.span() for match in _word().finditer(text)]
+  return _WORD.spans(text)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -207,7 +357,8 @@ class WordShares:
   have several shares in the same feature.
   """
 
-  terms: Sequence[str]  # T words, as compared, such as in lower case
+  # T words, as compared, such as in lower case. Equal words are listed once.
+  terms: Sequence[Hashable]
   features: np.ndarray  # int [D], the text's features, ascending
   words: np.ndarray
   places: np.ndarray
@@ -216,7 +367,7 @@ class WordShares:
   @classmethod
   def of(
     cls,
-    terms: Sequence[str],
+    terms: Sequence[Hashable],
     occurrences: tuple[np.ndarray, np.ndarray, np.ndarray],
     values_D: np.ndarray,
   ) -> Self:

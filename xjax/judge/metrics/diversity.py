@@ -1,7 +1,7 @@
 """Computes intra-list diversity (Schultheis et al. 2022, eq. 17)."""
 
 from collections.abc import Iterable, Sequence
-import re
+import functools
 
 from jaxtyping import Float, Int
 import numpy as np
@@ -9,6 +9,7 @@ import scipy.sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
+from xjax.data.text.words import split_words
 
 _ROWS = 256  # number of documents whose vectors are summed at a time
 
@@ -45,9 +46,6 @@ def intra_list_diversity(
   return diversity
 
 
-_WORD = r'\w+'
-
-
 def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
   """Makes label vectors whose products say how often labels occur together.
 
@@ -73,7 +71,8 @@ def descriptor_vectors(texts: Iterable[str]) -> scipy.sparse.csr_array:
   from sklearn.feature_extraction.text import TfidfVectorizer
 
   texts = list(texts)
-  if not any(re.search(_WORD, text) for text in texts):
+  if not any(map(split_words, texts)):
     raise DataError('the descriptors of the labels have no words')
-  vectors = TfidfVectorizer(token_pattern=_WORD).fit_transform(texts)
+  words = functools.partial(split_words, keep_digits=True)
+  vectors = TfidfVectorizer(analyzer=words).fit_transform(texts)
   return scipy.sparse.csr_array(vectors)

@@ -15,10 +15,12 @@ from threadpoolctl import ThreadpoolController
 
 from xjax.core.arrays import csr_arrays
 from xjax.core.errors import DataError
+from xjax.core.processes.forks import let_forks_wait_for
 from xjax.core.types import PAD
 
 # The number of threads of BLAS is a setting of the whole process.
 _blas_setting = threading.Lock()
+let_forks_wait_for(_blas_setting)
 
 # BLAS multiplies the columns that more than this share of the documents have.
 # This share is the fastest of those that were measured, from 0.03 to 1. If a

@@ -5,6 +5,7 @@ NeurIPS 2017.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import pathlib
 import re
@@ -25,6 +26,7 @@ from xjax.core.config_part import (
   field,
 )
 from xjax.core.errors import DAMAGE, DataError
+from xjax.core.processes.forks import threads
 from xjax.core.progress import Progress
 
 # LightGBM is imported only where it is used, because every config of a stack
@@ -105,21 +107,25 @@ class BoostedTrees(ConfigPart):
       params={'verbose': -1, 'num_threads': workers},
     )
     n_trees = self.models * self.trees
-    with Progress('training the ranker', n_trees) as shown:
+    with (
+      Progress('training the ranker', n_trees) as shown,
+      ThreadPoolExecutor(1) as pool,  # see forks.threads
+    ):
 
       def after_tree(_: Any) -> None:
         between()
         shown.update(1)
 
       boosters = [
-        lightgbm.train(
+        pool.submit(
+          lightgbm.train,
           # Seeds differ among models, and among the models of runs with other
           # seeds.
           self._parameters(seed * self.models + number, workers),
           pairs,
           self.trees,
           callbacks=[after_tree],
-        )
+        ).result()
         for number in range(self.models)
       ]
     return BoostedRanker(boosters)
@@ -182,8 +188,7 @@ class BoostedRanker:
   ) -> Float32[np.ndarray, ' X']:
     if not len(features_XF):
       return np.zeros(0, np.float32)
-    parts = [x.predict(features_XF, raw_score=True) for x in self._boosters]
-    return np.mean(parts, axis=0).astype(np.float32)
+    return self._mean(features_XF, raw_score=True).astype(np.float32)
 
   def contributions(
     self, features_XF: Float32[np.ndarray, 'X F']
@@ -195,8 +200,14 @@ class BoostedRanker:
     """
     if not len(features_XF):
       return np.zeros((0, features_XF.shape[1] + 1))
-    parts = [x.predict(features_XF, pred_contrib=True) for x in self._boosters]
-    return np.mean(parts, axis=0)
+    return self._mean(features_XF, pred_contrib=True)
+
+  def _mean(self, features_XF: np.ndarray, **kind: bool) -> np.ndarray:
+    predicted = [
+      threads(1).submit(booster.predict, features_XF, **kind)
+      for booster in self._boosters
+    ]
+    return np.mean([part.result() for part in predicted], axis=0)
 
   def save(self, path: pathlib.Path) -> None:
     """Writes the models in LightGBM's own text format, one after another."""

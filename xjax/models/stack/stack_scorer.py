@@ -168,12 +168,12 @@ def by_best_proposer(
   n_first: int,
 ) -> LabelExplanations:
   """Finds the words that explain labels, in the proposer that adds most."""
-  places = [_places(reader.words(x)) for x in documents]
+  read_words = list(map(reader.words, documents))
   at_NKW = np.full((*ids_NK.shape, words), BEYOND, np.int32)
   weights_NKW = np.zeros(at_NKW.shape, np.float32)
   first = [
-    np.zeros((ids_NK.shape[1], len(numbers)), np.float32)
-    for numbers in places[:n_first]
+    np.zeros((ids_NK.shape[1], len(places)), np.float32)
+    for places in read_words[:n_first]
   ]
   adds = []
   for name in members:
@@ -189,7 +189,7 @@ def by_best_proposer(
     for row in np.flatnonzero((own_NK != PAD).any(axis=1)):
       # A proposer reads other zones, or fewer words. Its places become those of
       # all words of the document.
-      number_of = _numbers(by_member, row, places[row])
+      number_of = _numbers(by_member, row, read_words[row])
       for column in np.flatnonzero(own_NK[row] != PAD):
         at = row, column
         listed = by_member.at_NKW[at], by_member.weights_NKW[at]
@@ -206,14 +206,16 @@ def by_best_proposer(
   )
 
 
-def _places(words: Sequence[WordPlace]) -> dict[tuple[str, int], int]:
-  return {(word.zone, word.start): at for at, word in enumerate(words)}
-
-
 def _numbers(
-  explained: LabelExplanations, row: int, numbers: Mapping[tuple[str, int], int]
+  explained: LabelExplanations, row: int, places: Sequence[WordPlace]
 ) -> np.ndarray:
   """Returns the number of each word that a proposer reads, PAD if unknown."""
+  # A proposer may read parts of words, such as letters.
+  numbers = {
+    (place.zone, at): number
+    for number, place in enumerate(places)
+    for at in range(place.start, place.end)
+  }
   _, words = explained.read(row)
   return np.array(
     [numbers.get((word.zone, word.start), PAD) for word in words], np.int64
@@ -223,7 +225,12 @@ def _numbers(
 def _known(
   at_W: np.ndarray, weights_W: np.ndarray, number_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the numbers and weights of listed words that the document has."""
+  """Returns the numbers and weights of listed words, largest weights first."""
+  # The weights of the parts of a word are added.
   inside = at_W < len(number_of)
   at_W, weights_W = number_of[at_W[inside]], weights_W[inside]
-  return at_W[at_W != PAD], weights_W[at_W != PAD]
+  at_W, which = np.unique(at_W, return_inverse=True)
+  weights_W = np.bincount(which, weights_W, len(at_W))
+  order = np.argsort(-weights_W, kind='stable')
+  order = order[at_W[order] != PAD]
+  return at_W[order], weights_W[order]

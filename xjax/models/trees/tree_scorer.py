@@ -1,13 +1,13 @@
 """Ranks labels with label trees and linear models."""
 
 from collections.abc import Callable, Sequence
-import concurrent.futures
 import dataclasses
 
 from jaxtyping import Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
+from xjax.core.processes.forks import threads
 from xjax.core.ranking import Lists, Query, best_cells, listed_cells
 from xjax.core.types import AS_LOGITS, ScoreKind
 from xjax.data.documents import Documents
@@ -52,7 +52,6 @@ class TreeScorer(FeatureScorer):
       # the trees' lists are combined.
       several = len(searches) > 1
       self.selected_by = f'trees={len(searches)}' if several else 'exact'
-    self._pool = concurrent.futures.ThreadPoolExecutor(workers)
     self._workers = workers
     self._link = searches[0].link
     self.score_kind = kind
@@ -118,8 +117,9 @@ class TreeScorer(FeatureScorer):
     width = None if self._exact else self._beam
     # Documents are independent, so the number of threads changes no list.
     bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)
+    pool = threads(self._workers)
     futures = [
-      self._pool.submit(search.lists, rows[start:end], k, logs, squash, width)
+      pool.submit(search.lists, rows[start:end], k, logs, squash, width)
       for start, end in zip(bounds, bounds[1:])
       if start < end
     ]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float32, Int
 import numpy as np
 
+from xjax.core.processes.forks import check_jax_runs
 from xjax.core.progress import progress
 from xjax.core.types import Ragged
 from xjax.data.schema import Label
@@ -42,6 +43,7 @@ class TextEncoder:
 
   def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N E']:
     """Returns the vectors of N texts."""
+    check_jax_runs()
     tokens = Ragged.of(self.tokenizer.encode_all(texts, self.max_tokens))
     vectors_NE = np.zeros((len(texts), self.dim), np.float32)
     program, params = self._program

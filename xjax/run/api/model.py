@@ -13,7 +13,6 @@ from xjax.core.types import PAD
 from xjax.data.documents import Documents, SparseDocuments
 from xjax.data.formats.xc_features import scale_rows
 from xjax.data.in_memory import documents_of
-from xjax.data.labels import ids_of_names
 from xjax.data.memory_folder import labelled_documents
 from xjax.data.schema import Document, Label, Labels
 from xjax.judge.calibration import shown_probabilities
@@ -151,13 +150,20 @@ class Model:
     names = None
     if is_matrix and not hasattr(labels, 'columns'):
       names = list(self.labels.ids)
-    judged = labelled_documents(texts, labels, names, zones=self._zones(texts))
+    judged = labelled_documents(
+      texts,
+      labels,
+      names,
+      known_ids=self.run.space.ids,
+      zones=self._zones(texts),
+    )
     documents = self._scaled(judged.documents)
-    ids = ids_of_names(judged.labels.rows, self.run.space)
+    ids = judged.labels.rows
     if not ids:
       raise DataError('texts is empty: there are no documents to judge')
     run, config = self.run, self.config.eval
-    split, space = labelled_split(documents, ids, run.space)
+    doc_ids = [document.id for document in documents]
+    split, space = labelled_split(doc_ids, ids, run.space)
     # The documents are of no split of the run, whose tokens would be cached.
     documents = Documents.of(documents)
     predictions = predict(
