@@ -393,8 +393,8 @@ def _with_found_data(config: Config, folder: Workdir) -> Config:
   data, tokens = config.data, config.data.tokens
   if folders := getattr(tokens, 'dir', ''):
     tokens = dataclasses.replace(tokens, dir=_found(folders, folder))
-  paths = {x: getattr(data, x, '') for x in ('dir', 'label_file')}
-  found = {x: _found(path, folder) for x, path in paths.items() if path}
+  paths = ((x, getattr(data, x, '')) for x in ('dir', 'label_file'))
+  found = {x: _found(path, folder) for x, path in paths if path}
   data = dataclasses.replace(data, tokens=tokens, **found)
   return dataclasses.replace(config, data=data)
 
