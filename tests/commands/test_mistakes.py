@@ -127,7 +127,11 @@ MISTAKES: dict[str, dict[str, str]] = {
   },
 }
 CALLS = [
-  (f'{command} {words}'.strip(), said)
+  pytest.param(
+    f'{command} {words}'.strip(),
+    said,
+    marks=[pytest.mark.gensim] * command.startswith('embeddings'),
+  )
   for command, table in MISTAKES.items()
   for words, said in table.items()
 ]

@@ -120,7 +120,7 @@ def test_files_that_cannot_be_read(read, tmp_path):
   for path in (tmp_path, tmp_path / 'nope.txt'):
     assert 'cannot be read' in error_text(read_new_labels, path, SPACE)
   cut = gzip.compress(b'fish\nlaw\n')[:-6]
-  with pytest.raises(DataError, match='new.txt: the gzip file is cut sh'):
+  with pytest.raises(DataError, match='new.txt: the compressed file is cut sh'):
     read(cut)
 
 

@@ -29,7 +29,10 @@ from xjax.run.serve.service import Service
 from xjax.train.workdir import Workdir
 
 K = 7
-EVERY = pytest.mark.parametrize('kind', KINDS)
+MARKS = {'stack': (pytest.mark.lightgbm,)}
+EVERY = pytest.mark.parametrize(
+  'kind', [pytest.param(x, marks=MARKS.get(x, ())) for x in KINDS]
+)
 FRESH = 'names', 'prototypes', 'joined', 'neural', 'stack'
 KILLED = 'prototypes', 'tree', 'neural', 'stack'  # also by the quick tests
 SLOW = (pytest.mark.thorough,)
@@ -263,7 +266,10 @@ def test_new_labels_are_scored_by_name_or_a_reason_is_given(kind, opened):
 
 
 @pytest.mark.parametrize(
-  'kind', [pytest.param(x, marks=SLOW * (x not in KILLED)) for x in KINDS]
+  'kind',
+  [
+    pytest.param(x, marks=MARKS.get(x, SLOW * (x not in KILLED))) for x in KINDS
+  ],
 )
 def test_a_killed_run_ends_where_an_uninterrupted_one_does(
   kind, fitted, tmp_path, monkeypatch
@@ -295,6 +301,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_one_does(
   assert_same_dev(again, result)
 
 
+@pytest.mark.lightgbm
 def test_a_model_is_the_same_in_a_fresh_process(fitted, tmp_path):
   texts = ['Puma sa funu mesi teba malu', 'Sena pe folo tulo 2002']
   wanted = {}

@@ -208,7 +208,7 @@ def test_no_dev_split(config, tmp_path, caplog):
 
 
 def test_a_loss_that_is_not_finite_names_the_documents(config, tmp_path):
-  wild = changed(config, train__learning_rate=1e30, train__judge_every=16)
+  wild = changed(config, train__learning_rate=1e38, train__judge_every=16)
   with pytest.raises(UserError) as error:
     fit(wild, tmp_path / 'run')
   message = str(error.value)

@@ -141,7 +141,9 @@ def space_of(n_train, counts) -> LabelSpace:
     (2400, 200, LinearModel, LinearTrain, 1),
     (6000, 3000, LinearModel, LinearTrain, 2),
     (4000, 6000, TreeModel, TreeTrain, 1),
-    (40_000, 4000, StackModel, StackTrain, 2),
+    pytest.param(
+      *(40_000, 4000, StackModel, StackTrain, 2), marks=pytest.mark.lightgbm
+    ),
     (900_000, 30_000, TreeModel, TreeTrain, 2),
   ],
 )
@@ -152,6 +154,13 @@ def test_sizes_choose_a_linear_model_a_tree_or_a_stack(
   chosen = choose(auto(), space).config
   assert isinstance(chosen.model, model) and isinstance(chosen.train, train)
   assert chosen.data.tokens.max_ngram == max_ngram
+
+
+def test_without_lightgbm_a_tree_is_chosen(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'lightgbm', None)
+  chosen = choose(auto(), space_of(40_000, [1] * 4000))
+  assert isinstance(chosen.config.model, TreeModel)
+  assert 'TreeModel' in chosen.what and 'pip install lightgbm' in chosen.why
 
 
 def test_tokens_that_the_user_set_are_kept():

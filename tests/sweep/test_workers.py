@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import pathlib
 import runpy
 import signal
 import sqlite3
@@ -42,6 +43,11 @@ def states(trials):
 def starts(session, number):
   file = session.folder.place(number, None).workdir / 'starts'
   return len(file.read_text()) if file.exists() else 0
+
+
+def is_open(path):
+  files = pathlib.Path('/proc/self/fd').iterdir()
+  return str(path) in map(os.path.realpath, files)
 
 
 def best_rate(session):
@@ -212,6 +218,7 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
   store.complete(store.begin(), [0.5])
   store.begin()
   assert len(TrialStore(path, search, None).unfinished()) == 1
+  assert not is_open(path)
   if change:
     with contextlib.closing(sqlite3.connect(path)) as base:
       base.executescript(change)
@@ -220,6 +227,7 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
     path.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
     TrialStore(path, search, None)
+  assert not is_open(path)
 
 
 def test_ctrl_c_leaves_as_ctrl_c():

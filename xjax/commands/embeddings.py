@@ -7,6 +7,8 @@ To train a model with these vectors:
 
   xjax train --config=NAME --workdir=DIR \
     --config.model.embedding.vectors=l2v.bin --config.model.embedding.dim=200
+
+It needs the library of the extra [vectors].
 """
 
 from absl import flags

@@ -5,7 +5,8 @@ xjax report A B [C ...] --output=report.html
 The systems were judged on the same documents. Each argument is the folder of a
 run (the --workdir of train), the folder of an evaluation, or a file of
 predictions (in a format that evaluate reads). Runs that differ only in their
-seeds count as one system; the report shows their mean and standard error.
+seeds count as one system; the report shows their mean and standard error. The
+pictures need the library of the extra [report].
 """
 
 import shlex
@@ -15,7 +16,7 @@ from absl import flags
 
 from xjax.commands.flags import judging, required
 from xjax.core.console import show
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, optional
 
 _OUTPUT = flags.DEFINE_string('output', None, 'HTML file to write.')
 _MARKDOWN = flags.DEFINE_string(
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> None:
     required.check_absent(('latex_decimals',), 'latex')
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
+  optional('matplotlib', 'a report', 'report')
   from xjax.report.page.page import save_report
   from xjax.report.report_page import report
 

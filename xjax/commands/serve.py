@@ -23,7 +23,7 @@ import math
 from absl import flags
 
 from xjax.commands.flags import checkpoint, compile_cache
-from xjax.core.errors import UserError
+from xjax.core.errors import optional
 
 HEARTBEAT = False  # a server that waits for requests says nothing
 _WORKDIR, _STEP = checkpoint.define(required=True)
@@ -67,13 +67,9 @@ compile_cache.define()
 
 def main() -> None:
   """Serves the model until a signal comes."""
-  try:
-    from xjax.run.serve.server import Limits, serve
-  except ModuleNotFoundError as error:
-    if error.name not in ('starlette', 'uvicorn', 'h11', 'prometheus_client'):
-      raise
-    missing = f'serving needs {error.name}'
-    raise UserError(f"{missing}: pip install 'xjax[serve]'") from error
+  for library in ('starlette', 'uvicorn', 'h11', 'prometheus_client'):
+    optional(library, 'serving', 'serve')
+  from xjax.run.serve.server import Limits, serve
 
   limits = Limits(
     body=_MAX_BODY_MB.value << 20,

@@ -5,13 +5,15 @@ r"""Searches for the best values of config fields by many runs.
 
 In FILE.py, get_config() returns the config that all trials share, and
 get_sweep() returns the fields that differ, and their values. If you start the
-same command again, it continues the sweep.
+same command again, it continues the sweep. It needs the library of the extra
+[sweeps].
 """
 
 from absl import flags
 
 from xjax.commands.flags import config, imports, required
 from xjax.core.console import show
+from xjax.core.errors import optional
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(
@@ -45,6 +47,7 @@ _GPUS = flags.DEFINE_list(
 
 def main() -> None:
   """Runs the sweep and prints its summary."""
+  optional('optuna', 'a sweep', 'sweeps')
   from xjax.report.terminal.sweep_lines import sweep_summary
   from xjax.sweep.launchers import Launcher, check_launcher
   from xjax.sweep.session import SweepFolder, SweepSession, read_sweep

@@ -1,9 +1,11 @@
 """Defines exceptions that command-line programs print without a traceback."""
 
+import importlib
 import lzma
 import re
 import struct
 import tokenize
+import types
 import zipfile
 import zlib
 
@@ -56,6 +58,26 @@ class DataError(UserError):
 
 class ConfigError(UserError):
   """Reports a config field that is unknown or has an impossible value."""
+
+
+def optional(library: str, what: str, extra: str = '') -> types.ModuleType:
+  """Imports a library, or a module of one, that only some work needs.
+
+  A UserError says how to install what is missing: the `extra` of xjax, or the
+  library; or why a library that is installed cannot be loaded.
+  """
+  try:
+    return importlib.import_module(library)
+  except ModuleNotFoundError as error:
+    target = f"'xjax[{extra}]'" if extra else error.name
+    raise UserError(
+      f'{what} needs {error.name}: pip install {target}'
+    ) from error
+  except (ImportError, OSError) as error:
+    raise UserError(
+      f'{what} needs {library}, which cannot be loaded: {error}; install the '
+      "system's package that has it (Debian: libgomp1 for libgomp.so.1)"
+    ) from error
 
 
 class Preempted(Exception):

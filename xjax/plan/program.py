@@ -8,7 +8,7 @@ is stored in memory only if a product, a loop, a sort or a similar operation
 writes or reads the array.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import itertools
 import math
@@ -193,15 +193,22 @@ def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
   return written + sum(value.bytes for value in set(inputs))
 
 
+def _count_unsliced(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+  """Returns how many arrays a scan's body has whole, not a slice at a time."""
+  return sum(x.aval.ndim == y.aval.ndim for x, y in zip(outer, inner))
+
+
 def _inner_cost(eqn: jex.JaxprEqn) -> ProgramCost:
   """Returns the cost of a loop's or branch's body, or of a product; else 0."""
   params = eqn.params
   match _name(eqn):
     case 'scan':
-      n, first = params['length'], params['num_consts']
-      body = program_cost(
-        params['jaxpr'], slice(first, first + params['num_carry'])
-      )
+      n, inner = params['length'], params['jaxpr']
+      # The carry lies between constants and slices: the names of the parameters
+      # that say where are not the same in all releases of JAX.
+      end = _count_unsliced(eqn.invars, inner.jaxpr.invars)
+      carry = _count_unsliced(eqn.outvars, inner.jaxpr.outvars)
+      body = program_cost(inner, slice(end - carry, end))
       return ProgramCost(n * body.operations, n * body.moved, body.held)
     case 'while':
       return program_cost(params['body_jaxpr'])

@@ -7,6 +7,7 @@ import shlex
 
 from absl import logging
 
+from xjax.core.errors import UserError
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.clusters import ClusterTree
@@ -23,6 +24,7 @@ from xjax.data.tokens_config import (
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config, Model, load_config
 from xjax.models.features import DocumentTexts
+from xjax.models.stack.boosted import load_lightgbm
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.stage import StageConfig
@@ -138,12 +140,17 @@ def choose(
     what = 'LinearModel, one linear classifier per label'
     why = 'so few labels need no tree'
   elif _fits_stack(config, space):
-    model, train = StackModel(_proposers(tokens)), StackTrain()
-    what = (
-      'StackModel, a label tree, nearest documents and label names, whose '
-      'labels boosted trees rank'
-    )
-    why = 'there are enough documents to learn from all of them'
+    try:
+      load_lightgbm()
+    except UserError as error:
+      why = f'a stack would be more exact, but {error}'
+    else:
+      model, train = StackModel(_proposers(tokens)), StackTrain()
+      what = (
+        'StackModel, a label tree, nearest documents and label names, whose '
+        'labels boosted trees rank'
+      )
+      why = 'there are enough documents to learn from all of them'
   reads = 'the features of the corpus'
   if isinstance(tokens, TfidfConfig):
     reads = f'TF-IDF of {tokens.units}'

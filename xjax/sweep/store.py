@@ -9,6 +9,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 import sqlalchemy.exc
+import sqlalchemy.pool
 
 from xjax.core.atomic import WriteError
 from xjax.core.errors import DAMAGE, DataError
@@ -147,7 +148,10 @@ class TrialStore:
 
 
 def _storage(path: pathlib.Path) -> optuna.storages.RDBStorage:
-  return optuna.storages.RDBStorage(f'sqlite:///{path}')
+  # Without a pool, a connection is closed after each use: SQLite would keep the
+  # file open after the store is gone.
+  pool = {'poolclass': sqlalchemy.pool.NullPool}
+  return optuna.storages.RDBStorage(f'sqlite:///{path}', engine_kwargs=pool)
 
 
 def best_trial(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:

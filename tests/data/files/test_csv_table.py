@@ -117,7 +117,7 @@ def test_a_cell_that_may_hold_rows_is_warned_of(caplog, header, last):
   [
     ('"text,labels\na,b\nc,d 5"\ne,f\n', ':1: .*ends on line 3: if quotes'),
     ('text,labels\na,b\n"c,d\ne,f\n', ':3: .*never closed; if quotes'),
-    ('text,labels\n"He said \\"a\\".",b\n', ':2: .*quoting=backslash'),
+    ('text,labels\n"He said \\"a\\".",b\nx\n', ':2: .*quoting=backslash'),
     ('text,labels\n"a,b\nc "d" e,f\n', ':2: .*on line 3, in a row that beg'),
     ('text,labels\n"a\nb",c,d\n', ':2: 3 cells, but 2 columns in the row that'),
   ],
@@ -136,3 +136,94 @@ def test_quotes_with_a_backslash():
 def test_a_quote_within_a_cell_is_ordinary():
   data = 'text,labels\n5" screen,a\nthe 3" and 4" pipes,b\n'
   assert texts_of(read(data)[0]) == ['5" screen', 'the 3" and 4" pipes']
+
+
+@pytest.mark.parametrize(
+  ('data', 'rows'),
+  [
+    # A space before a quote, which is no part of a label.
+    ('text, labels\nx, "a;b"\ny, a\n', [('x', 'a;b'), ('y', 'a')]),
+    ('text; labels\n"x; 1"; "a, b"\n', [('x; 1', 'a, b')]),
+    ('text\tlabels\nx,  "y"\t "a"\n', [('x,  "y"', 'a')]),
+    (
+      'text, labels\nx, "a,b"\nélève,  "ü ""a"""\n',
+      [
+        ('x', 'a,b'),
+        ('élève', 'ü "a"'),
+      ],
+    ),  # fmt: skip
+    # Not all are closed, so these are no quotes.
+    ('text\tlabels\nx\t "Hi" he said\n', [('x', ' "Hi" he said')]),
+    # Delimiters at the end of the header, or of all rows, or of some.
+    ('text,labels,,,\nx,a,,,\ny,b\n', [('x', 'a'), ('y', 'b')]),
+    ('text;labels\nx;a;\ny;b; \n', [('x', 'a'), ('y', 'b')]),
+    ('text\tlabels\t\nx\ta\t\t\ny\tb\t\n', [('x', 'a'), ('y', 'b')]),
+    # Rows of empty cells.
+    (',\ntext,labels\nx,a\n,\ny,b\n , \n,,,\n""\n', [('x', 'a'), ('y', 'b')]),
+    ('text\nx\n""\n\ny\n', [('x',), ('',), ('y',)]),
+    ('text\t\nx\t\n\t\n', [('x',)]),
+    # The line of Excel that names the delimiter.
+    ('sep=;\ntext;labels\nx, y, z;a,b\n', [('x, y, z', 'a,b')]),
+    ('"sep=,"\r\ntext,labels\r\nx,a\r\n', [('x', 'a')]),
+    ('sep=\t\ntext\tlabels\nx,y\ta\n', [('x,y', 'a')]),
+    ('sep=^\ntext^labels\nx,y^a\n', [('x,y', 'a')]),
+    # A backslash before a quote.
+    (
+      'text,labels\n"say \\"a, b\\", x",c\ny,d\n',
+      [
+        ('say "a, b", x', 'c'),
+        ('y', 'd'),
+      ],
+    ),  # fmt: skip
+    ('text\tlabels\n"\\"ü\\"\t1"\t"c;d"\n', [('"ü"\t1', 'c;d')]),
+    ('text,labels\n"C:\\",c\n"5\\""",d\n', [('C:\\', 'c'), ('5\\"', 'd')]),
+    # Apostrophes as quotes.
+    ("text,labels\n'x, 1','a'\n'y','b;c'\n", [('x, 1', 'a'), ('y', 'b;c')]),
+    ("'text';'labels'\n1;'l''été'\n", [('1', "l'été")]),
+    ("text,labels\n'twas,a\nit's,b\n", [("'twas", 'a'), ("it's", 'b')]),
+    # R has spaces between cells.
+    ('"text" "labels"\n"1" "x \\"y\\"" "a;b"\n', [('1', 'x "y"', 'a;b')]),
+    # A number as the name of a column.
+    ('text,2020,labels\nx,1,a\n', [('x', '1', 'a')]),
+  ],
+)
+def test_rows_as_other_programs_write_them(data, rows):
+  found, faults = read(data)
+  assert [tuple(row.values()) for _, row in found] == rows
+  assert not faults.count
+
+
+@pytest.mark.parametrize(
+  ('data', 'columns'),
+  [
+    ('"text","labels"\n"1","x","a"\n"2","y","b"\n', ('text', 'labels')),
+    ('"text";"labels"\n"Åse";"x";"a"\n"Bo";"y";"b"\n', ('text', 'labels')),
+    ('text\tlabels\n1\tx\ta\n2\ty\tb\n', ('text', 'labels')),
+  ],
+)
+def test_row_names_of_r(data, columns):
+  rows = [row for _, row in read(data)[0]]
+  assert tuple(rows[0]) == ('column-1', *columns)
+  assert [[row[c] for c in columns] for row in rows] == [['x', 'a'], ['y', 'b']]
+
+
+@pytest.mark.parametrize(
+  ('data', 'what'),
+  [
+    ('text,labels\nHi, you,a\nx, y,b\n', '^x.csv:2: 3 cells, but 2 columns'),
+    ('text,labels,\nx,a,b\n', '^x.csv:2: 3 cells, but 2 columns'),
+    ('text,é,é\nx,a,b\n', "the name '.xe9' occurs twice in it"),
+    ('2020,2021,text\nx,a,b\n', "header.* its cell 1 is '2020'"),
+  ],
+)
+def test_what_is_no_such_table(data, what):
+  with pytest.raises(DataError, match=what):
+    read(data)[1].raise_or_log()
+
+
+@pytest.mark.parametrize('text', ['"\\"x\\", y",a', "'x, y','a'"])
+def test_unusual_quotes_are_said_and_can_be_refused(caplog, text):
+  caplog.set_level('INFO', 'absl')
+  assert len(read(f'text,labels\n{text}\n')[0]) == 1
+  assert 'guessed; if not, train with --config.data.quoting=csv' in caplog.text
+  assert read(f'text,labels\n{text}\n', Quoting.CSV)[1].count

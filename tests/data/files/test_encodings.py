@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import struct
 import tracemalloc
 
 import pytest
@@ -21,6 +22,7 @@ TEXTS = {
   'lt': 'Visi žmonės gimsta laisvi ir lygūs savo orumu, sąžinė, šviesą',
   'ru': 'Все люди рождаются свободными и равными в своем достоинстве',
   'RU': 'ВСЕ ЛЮДИ РОЖДАЮТСЯ СВОБОДНЫМИ И РАВНЫМИ В СВОЕМ ДОСТОИНСТВЕ',
+  'EL': 'ΟΛΟΙ ΟΙ ΑΝΘΡΩΠΟΙ ΓΕΝΝΙΟΥΝΤΑΙ ΕΛΕΥΘΕΡΟΙ',
   'uk': 'Всі люди народжуються вільними і рівними у своїй гідності',
   'el': 'Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια',
   'he': 'כל בני האדם נולדו בני חורין ושווים בערכם ובזכויותיהם',
@@ -34,9 +36,9 @@ TEXTS = {
 ENCODINGS = """fr cp1252 fr latin-1 fr mac_roman de cp1252 de cp850 es cp1252
   mixed cp1252 pl cp1250 pl iso8859-2 cs cp1250 cs iso8859-2 hu cp1250 hu
   iso8859-2 tr cp1254 tr iso8859-9 lt cp1257 ru cp1251 ru koi8-r ru cp866 ru
-  iso8859-5 RU cp1251 RU koi8-r uk cp1251 uk koi8-u el cp1253 el iso8859-7 he
-  cp1255 ar cp1256 th cp874 zh gbk zh gb18030 tw big5 ja shift_jis ja euc_jp ko
-  euc_kr ko cp949""".split()
+  iso8859-5 RU cp1251 RU koi8-r uk cp1251 uk koi8-u el cp1253 el iso8859-7 EL
+  cp1253 he cp1255 ar cp1256 th cp874 zh gbk zh gb18030 tw big5 ja shift_jis ja
+  euc_jp ko euc_kr ko cp949""".split()
 
 
 @pytest.mark.parametrize('rows', [1, 3000])
@@ -57,6 +59,7 @@ def test_texts_that_are_not_utf8(language, encoding, rows):
 @pytest.mark.parametrize(
   ('data', 'encoding'),
   [
+    (b'', 'utf-8-sig'),
     (b'plain', 'utf-8-sig'),
     ('é'.encode(), 'utf-8-sig'),
     ('é'.encode('latin-1'), 'cp1252'),
@@ -92,6 +95,21 @@ def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
   assert encoding_of(io.BytesIO(text.encode(encoding))).doubt
 
 
+@pytest.mark.parametrize(
+  'text',
+  [
+    'été',
+    'Größe',
+    'text,labels\nLe chat a été là,a\nUn élève,b\n',
+    'text,labels\nÀ LA PÊCHE CÔTIÈRE,a\nÉLÈVES,b\n',
+    # Marks of a text without letters that are not ASCII.
+    'It’s a “dog’s life” – a price of 5 € …',
+  ],
+)
+def test_short_western_texts(text):
+  assert encoding_of(io.BytesIO(text.encode('cp1252'))).name == 'cp1252'
+
+
 def test_damaged_utf8_is_not_taken_for_another_encoding():
   with pytest.raises(Fault, match='not UTF-8, although') as caught:
     encoding_of(io.BytesIO('é\né\né\n'.encode() + b'\xe9\n'))
@@ -110,6 +128,7 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
     (TEXTS['ru'].encode('cp1251') * 9 + b'\n\x98', '', 2, 'not cp1251: '),
     (b'a\nb\0c\n', '', 2, 'a NUL byte'),
     (b'a\nb\0c\n', 'cp1252', 2, 'a NUL byte'),
+    (struct.pack('>9d', *range(9)) + b'\n', '', 1, 'a NUL byte'),
   ],
 )
 def test_a_byte_that_does_not_fit(data, wanted, line, what):

@@ -1,8 +1,10 @@
 """Lines of text and of JSON, and the fields of their objects."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import re
 
@@ -24,6 +26,8 @@ from xjax.data.files.json_lines import (
   read_rows,
 )
 from xjax.data.tokens_config import OnError
+
+PACKERS = gzip.compress, bz2.compress, lzma.compress
 
 
 def rows(data: bytes, encoding: str = ''):
@@ -131,12 +135,13 @@ def test_lines_in_another_encoding_are_read_if_it_is_named():
 
 
 @pytest.mark.parametrize('lost', [8, 100])
-def test_a_damaged_file_is_an_error_that_names_it(tmp_path, lost):
+@pytest.mark.parametrize('pack', PACKERS)
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path, pack, lost):
   path = tmp_path / 'a.gz'
-  path.write_bytes(
-    gzip.compress(b''.join(b'%d\n' % i for i in range(999)))[:-lost]
-  )
-  with pytest.raises(DataError, match=r'a.gz: the gzip file is cut short'):
+  path.write_bytes(pack(b''.join(b'%d\n' % i for i in range(999)))[:-lost])
+  with pytest.raises(
+    DataError, match=r'a.gz: the compressed file is cut short'
+  ):
     lines(path)
 
 
@@ -152,7 +157,7 @@ def test_fields_note_all_that_is_wrong():
   fields.identifier('id')
   fields.text('t')
   fields.texts('l')
-  assert fields.identifiers('m') == ('a', '', 'a', '', '7')
+  assert fields.identifiers('m') == ('a', '', '7')
   fields.text('s')
   fields.text('absent')
   assert fields.faults == [
@@ -161,7 +166,6 @@ def test_fields_note_all_that_is_wrong():
     'l is text, not a list',
     'm[1] is true or false, not text or an integer',
     "m[3] ' b' has spaces around it or control characters in it",
-    "'a' occurs twice in m",
     's holds a broken Unicode character (half of a surrogate pair)',
     "no field 'absent'",
   ]
@@ -174,7 +178,8 @@ def lines(path):
 
 def test_blank_lines_count(tmp_path):
   path = tmp_path / 'f'
-  for data in (text := b'\xef\xbb\xbfa \r\n\n b', gzip.compress(text)):
+  text = b'\xef\xbb\xbfa \r\n\n b'
+  for data in text, *(pack(text) for pack in PACKERS):
     path.write_bytes(data)
     assert lines(path) == [(1, b'a '), (2, b''), (3, b' b')]
   path.write_bytes(b'')

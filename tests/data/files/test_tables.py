@@ -5,7 +5,10 @@ In tables that are written, formulas are text, and numbers stay numbers.
 
 import csv
 import io
+import json
 
+import pyarrow as pa
+from pyarrow import parquet
 import pytest
 
 from xjax.core.errors import DataError
@@ -35,6 +38,8 @@ def read(data: bytes, name: str = 'x.csv'):
     (b'text\n', '-', TableFormat.JSON_LINES),
     (b'', 'x.csv', TableFormat.JSON_LINES),
     (b'PAR1...', 'x', TableFormat.PARQUET),
+    (b'__label__a, b\n', 'x.csv', TableFormat.FASTTEXT),
+    (b'"text" "labels"\r\n', 'x', TableFormat.TABLE),
   ],
 )
 def test_kinds(data, name, kind):
@@ -92,3 +97,41 @@ def test_what_a_spreadsheet_would_compute_gets_an_apostrophe(tmp_path, text):
 def test_a_missing_value_is_an_empty_cell(tmp_path):
   write_csv(tmp_path / 'a.csv', ('a', 'b'), [(None, 1.25)])
   assert (tmp_path / 'a.csv').read_text() == 'a,b\n,1.25\n'
+
+
+@pytest.mark.parametrize(
+  ('line', 'labels', 'text'),
+  [
+    ('__label__a-b __label__c_d x, y', ['a-b', 'c_d'], 'x, y'),
+    ('__label__a, __label__élève x "y', ['a', 'élève'], 'x "y'),
+    ('__label__日本\t語', ['日本'], '語'),
+    ('no x__label__ x', [], 'no x__label__ x'),
+    ('the end __label__z', ['z'], 'the end '),
+  ],
+)
+def test_lines_of_fasttext(line, labels, text):
+  columns, rows, shown = read(f'__label__a b\n\n{line}\n'.encode(), 'x.txt')
+  assert columns == ('text', 'labels') and not shown
+  assert rows[1:] == [(3, {'text': text, 'labels': labels})]
+
+
+CLASSES = {'_type': 'ClassLabel', 'names': ['a', 'é']}
+
+
+@pytest.mark.parametrize(
+  ('feature', 'values', 'named'),
+  [
+    (CLASSES, [1, 0, -1, None, 2], ['é', 'a', None, None, 2]),
+    ({'_type': 'Sequence', 'feature': CLASSES}, [[1, 0], []], [['é', 'a'], []]),
+    ({'_type': 'List', 'feature': CLASSES}, [[1], None], [['é'], None]),
+    ([CLASSES], [[0]], [['a']]),
+    ({'_type': 'Value', 'dtype': 'int64'}, [1], [1]),
+    (None, [1], [1]),
+  ],
+)
+def test_parquet_of_hugging_face_has_names_of_classes(feature, values, named):
+  metadata = {'huggingface': json.dumps({'info': {'features': {'l': feature}}})}
+  table = pa.table({'l': values}).replace_schema_metadata(metadata)
+  file = io.BytesIO()
+  parquet.write_table(table, file)
+  assert [row['l'] for _, row in read(file.getvalue())[1]] == named

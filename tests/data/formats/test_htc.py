@@ -65,7 +65,7 @@ def test_all_labels_and_what_they_imply(folder):
 def test_faults(folder):
   bad = [
     {'doc_token': 'x', 'doc_label': ['nothing']},
-    {'doc_token': 'x', 'doc_label': ['art', 'art']},
+    {'doc_token': 'x', 'doc_label': {}},
     {'doc_token': [' '], 'doc_label': []},
     {'doc_token': ['a', 1], 'doc_label': []},
     {'doc_token': 'x'},
@@ -75,7 +75,7 @@ def test_faults(folder):
   lines = error_text(data(folder).read, folder=folder).split('\n')
   assert lines[:6] == [
     "my_train.json:3: unknown label 'nothing': it has no descriptor",
-    "my_train.json:4: 'art' occurs twice in doc_label",
+    'my_train.json:4: doc_label is an object, not a list',
     'my_train.json:5: the document has no text',
     'my_train.json:6: doc_token[1] is a number, not text',
     "my_train.json:7: no field 'doc_label'",
@@ -134,10 +134,10 @@ def test_fields_without_doc_before_them(folder):
   train = data(folder).read().splits['train']
   assert train.documents[0] == Document('a', {'text': 'so it goes'}, ('art',))
   assert train.documents[1].labels == ('law',)
-  write(folder / 'my_train.json', {'token': 'x', 'label': 'art'}, {'label': []})
+  write(folder / 'my_train.json', {'token': 'x', 'label': {}}, {'label': []})
   lines = error_text(data(folder).read, folder=folder).split('\n')
   assert lines[:2] == [
-    'my_train.json:1: label is text, not a list',
+    'my_train.json:1: label is an object, not a list',
     "my_train.json:2: no field 'doc_token'",
   ]
 

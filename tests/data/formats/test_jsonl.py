@@ -1,9 +1,12 @@
 """Your own JSON lines: documents, labels, documents to be tagged."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import pathlib
+import re
 import sys
 import types
 
@@ -170,6 +173,25 @@ DOCUMENTS = [
 ]
 
 
+@pytest.mark.parametrize(
+  ('value', 'known', 'labels'),
+  [
+    ('a;b', ('a;b',), ('a;b',)),
+    ('null', None, ()),
+    ('', None, ()),
+    (7, ('7',), ('7',)),
+    (['ü', 'a', 'ü', 3, 3], ('ü', 'a', '3'), ('ü', 'a', '3')),
+    ([], (), ()),
+  ],
+)
+def test_forms_of_labels(tmp_path, value, known, labels):
+  row = {'id': 'x', 'text': 'y', 'labels': None if value == 'null' else value}
+  path = tmp_path / 'train.jsonl'
+  path.write_bytes(lines([row]))
+  assert read(tmp_path).splits['train'].documents[0].labels == labels
+  assert read_input(JsonlData(), str(path))[0].labels == known
+
+
 @pytest.mark.parametrize('name', ['in.jsonl', 'in.jsonl.gz', '~/in.jsonl'])
 def test_documents_to_be_tagged(tmp_path, monkeypatch, name):
   monkeypatch.setenv('HOME', str(tmp_path))
@@ -179,14 +201,18 @@ def test_documents_to_be_tagged(tmp_path, monkeypatch, name):
   assert list(read_input(JsonlData(), source)) == DOCUMENTS
 
 
-@pytest.mark.parametrize('pack', [bytes, gzip.compress])
+@pytest.mark.parametrize(
+  'pack', [bytes, gzip.compress, bz2.compress, lzma.compress]
+)
 def test_documents_from_standard_input(monkeypatch, pack):
   buffer = io.BytesIO(pack(INPUT))
   monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=buffer))
   assert list(read_input(JsonlData(), '-')) == DOCUMENTS
 
 
-@pytest.mark.parametrize('pack', [bytes, gzip.compress])
+@pytest.mark.parametrize(
+  'pack', [bytes, gzip.compress, bz2.compress, lzma.compress]
+)
 @pytest.mark.parametrize('first', [1, 10_000])
 def test_a_pipe_loses_no_document(tmp_path, pack, first):
   texts = [f'number {i} {i**9}' for i in range(2_000)]
@@ -202,17 +228,18 @@ def test_a_pipe_loses_no_document(tmp_path, pack, first):
   ('data', 'what'),
   [
     (b'', ': no document in it'),
-    (b'plain text\n', ':1: not JSON'),
+    (b'plain text\n', ':1: not JSON: .*jq -Rc .* makes JSON of lines of plai'),
+    (b'text\nx\n', ':1: not JSON.*one column is read from a file X.csv'),
+    (b'\x28\xb5\x2f\xfd..', ': is packed by zstd, 7z or rar: unpack it'),
     (b'{"id": "a", "text": "x"}\n' * 2, ":2: duplicate id 'a'"),
-    (b'{"text": "x", "labels": "a"}\n', ':1: labels is text, not a list'),
+    (b'{"text": "x", "labels": {}}\n', ':1: labels is an object, not a list'),
   ],
 )
 def test_faults_of_documents_to_be_tagged(tmp_path, data, what):
   path = tmp_path / 'in.jsonl'
   path.write_bytes(data)
-  assert error_text(read_input, JsonlData(), str(path)).startswith(
-    f'{path}{what}'
-  )
+  found = error_text(read_input, JsonlData(), str(path), folder=tmp_path)
+  assert re.match(f'in.jsonl{what}', found)
 
 
 def test_documents_without_the_faulty_ones(tmp_path):

@@ -1,7 +1,9 @@
 """Corpora of one's own: any usual form is read, and splits are drawn."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import pathlib
 import sys
@@ -14,7 +16,8 @@ from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import make_rows, write_csv
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.formats.own import OwnData
-from xjax.data.load import load_corpus
+from xjax.data.load import load_corpus, read_input
+from xjax.data.schema import Document
 from xjax.data.tokens_config import OnError
 
 ROWS = make_rows(40, 6)
@@ -53,10 +56,39 @@ def test_a_table_is_told_by_its_contents(tmp_path, delimiter, encoding):
   assert sorted(documents_of(path).values()) == expected()
 
 
-def test_a_table_may_be_gzipped(tmp_path, news):
-  path = tmp_path / 'news.csv.gz'
-  path.write_bytes(gzip.compress(news(ROWS).read_bytes()))
-  assert sorted(documents_of(path).values()) == expected()
+@pytest.mark.parametrize(
+  ('ending', 'pack'),
+  [('gz', gzip.compress), ('bz2', bz2.compress), ('xz', lzma.compress)],
+)
+def test_a_table_may_be_compressed(tmp_path, news, ending, pack):
+  data = pack(news(ROWS).read_bytes())
+  path = tmp_path / f'packed/train.csv.{ending}'
+  path.parent.mkdir()
+  path.write_bytes(data)
+  for source in path, path.parent:
+    assert sorted(documents_of(source).values()) == expected()
+
+
+def test_a_folder_with_a_file_of_fasttext_per_split(tmp_path):
+  lines = [f'__label__a_{i % 3} __label__ü x, {i}\n' for i in range(9)]
+  for name in 'train', 'dev', 'test':
+    (tmp_path / f'{name}.txt').write_text(''.join(lines))
+  data = OwnData(dir=str(tmp_path)).with_guesses()
+  documents = data.read().splits['train'].documents
+  assert documents[8] == Document('line-9', {'text': 'x, 8'}, ('a_2', 'ü'))
+  (tmp_path / 'new').write_text('__label__b y\nz\n')
+  found = read_input(data, str(tmp_path / 'new'))
+  assert [(d.text(), d.labels) for d in found] == [('y', ('b',)), ('z', None)]
+
+
+@pytest.mark.parametrize('labels', ['a;b', 'b;c;a', '', None, 'a'])
+def test_labels_of_json_lines_may_be_a_text(tmp_path, labels):
+  path = tmp_path / 'x.jsonl'
+  texts = ['a;b', 'b;c', 'a;c', 'c', 'a;b;c', labels]
+  rows = [{'text': f'{i}', 'labels': x} for i, x in enumerate(texts)]
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  found = documents_of(path, **WHOLE)['line-6'][1]
+  assert found == tuple(filter(None, (labels or '').split(';')))
 
 
 def test_a_document_without_an_id_has_its_line(news):
@@ -79,7 +111,7 @@ def test_a_parquet_file(tmp_path, lists):
 def test_parquet_without_pyarrow_is_one_error(tmp_path, monkeypatch):
   parquet.write_table(pa.table({'text': ['x']}), tmp_path / 'news.parquet')
   monkeypatch.setitem(sys.modules, 'pyarrow', None)
-  with pytest.raises(UserError, match='news.parquet: .*pip install pyarrow$'):
+  with pytest.raises(UserError, match=r"news.parquet: .*'xjax\[parquet\]'$"):
     documents_of(tmp_path / 'news.parquet')
 
 
@@ -270,7 +302,7 @@ def test_faults_name_the_line_not_the_row(tmp_path):
     (b'text,labels\n' + 'ä,ö\n'.encode() * 9 + b'\xff,a\n', ':11: a by'),
     (b'A long day in court,law\nx,b\ny,c\n', 'cannot tell which columns hold'),
     (b'1,law\n2,b\n', ":1: the first row must be the header.* is '1'"),
-    (b'text,text\n2,b\n', ":1: the first row must .*its cell 2 is 'text'"),
+    (b'text,text\n2,b\n', ":1: the first row must .*'text' occurs twice"),
     (b'story,mood\nx,b\n', 'the columns are: story, mood. .*data.text=COLUMN'),
     (b'text,tags,topics\nx,b,c\n', 'which columns hold the labels;'),
     (b'', 'no document in it'),

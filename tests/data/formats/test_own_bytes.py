@@ -52,7 +52,7 @@ def test_texts_in_other_encodings(tmp_path, caplog, form, language, encoding):
   assert [text.strip() for text in corpus_texts(data)] == texts
   said = [m for m in caplog.messages if 'read as' in m]
   assert len(said) == (not encoding.startswith('utf'))
-  assert all('--config.data.encoding=... sets another' in m for m in said)
+  assert all('train with --config.data.encoding=...' in m for m in said)
   tagged = read_input(data, str(path))
   assert sorted(d.text().strip() for d in tagged) == texts
 

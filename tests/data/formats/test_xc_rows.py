@@ -113,7 +113,7 @@ def test_gzipped_whatever_its_name(write):
     (b'0 0:1\n1 2147483647:1\n', '2: an index is above 2147483646'),
     (b'99999999999 3 4\n', '1: a count is above 2147483647'),
     (b'\xff\xfe1\x00\n', '1: UTF-16 text: save the file as UTF-8'),
-    (CUT, ' the gzip file is cut short: get it again'),
+    (CUT, ' the compressed file is cut short: get it again'),
   ],
 )
 def test_faults(write, text, message):

@@ -4,7 +4,6 @@ import gzip
 import logging
 import os
 
-from gensim.models import KeyedVectors
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -127,7 +126,9 @@ FAULTS = {
   ),
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
   gzip.compress(SHORT, mtime=0): 'byte 43, word 4 of 4: the file is cut short',
-  gzip.compress(binary(), mtime=0)[:-9]: 'vectors: the gzip file is cut short',
+  gzip.compress(binary(), mtime=0)[
+    :-9
+  ]: 'vectors: the compressed file is cut short',
   binary() + b'x': f'{MORE} 4 words of 2 numbers',
   b'3' + binary()[1:]: f'{MORE} 3 words'.replace('54', '43'),
   b'5' + binary()[1:]: 'byte 54, word 5 of 5: the file is cut short',
@@ -178,11 +179,14 @@ def tables(draw):
   return words, vectors
 
 
+@pytest.mark.gensim
 @hypothesis.settings(max_examples=30, derandomize=True, database=None)
 @hypothesis.given(tables())
 def test_gensim_reads_what_we_write_and_we_what_it_writes(
   tmp_path_factory, table
 ):
+  from gensim.models import KeyedVectors
+
   words, vectors = table
   path = tmp_path_factory.getbasetemp() / 'vectors'
   vocab = Vocabulary(tuple(words))

@@ -15,6 +15,8 @@ from xjax.models.stack.proposers import neighbours_proposer
 from xjax.run.fit import fit
 from xjax.train.workdir import Workdir
 
+pytestmark = pytest.mark.lightgbm
+
 
 @pytest.mark.thorough
 def test_models_of_a_fold_have_not_seen_its_documents(tmp_path, monkeypatch):

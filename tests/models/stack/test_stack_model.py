@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import HELD_OUT, RUNS, config_of
 from tests.fixtures.vector_files import write_corpus
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
@@ -31,6 +32,7 @@ from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.workdir import Workdir
 
+pytestmark = pytest.mark.lightgbm
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 RANKER = BoostedTrees(trees=60, leaves=7, rate=0.2, least_pairs=5)
 
@@ -70,6 +72,19 @@ def test_the_stack_is_better_than_what_it_learns_from(stacked):
   held_out = stacked.corpus.label_space.held_out
   assert len(held_out) == HELD_OUT
   assert np.isin(held_out, dev.lists['all'].ids).any()
+
+
+def test_without_lightgbm_nothing_is_trained_or_opened(
+  stacked, tmp_path, monkeypatch
+):
+  monkeypatch.setitem(sys.modules, 'lightgbm', None)
+  for work in (
+    lambda: fit(everything(), tmp_path / 'run'),
+    lambda: open_run(stacked.workdir),
+  ):
+    with pytest.raises(UserError, match=r'needs lightgbm: pip install l\w+$'):
+      work()
+  assert not (tmp_path / 'run' / 'stages').exists()
 
 
 def test_only_what_prediction_needs_stays(stacked):

@@ -24,6 +24,8 @@ from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import reading
 
 DELIMITERS = ',;\t|'
+# A header as R writes it; such a table has spaces between the cells.
+SPACED = re.compile(r'(?:"[^"\r\n]*" )+"[^"\r\n]*"\r?$', re.MULTILINE)
 LONGEST_NAME = 100  # characters in the name of a column
 HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _LONGEST_CELL = 1 << 27  # characters
@@ -37,8 +39,8 @@ _DOUBTFUL = 100  # cells that are judged again at the end
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
 _KNOWN = 10_000  # rows whose values are kept
 _WAY_OUT = (
-  'if quotes are ordinary characters in this file, '
-  '--config.data.quoting=none reads it'
+  'if quotes are ordinary characters in this file, train with '
+  '--config.data.quoting=none'
 )
 
 # The first line (in Parquet: the number) of each row, and its cells.
@@ -71,11 +73,22 @@ def read_csv(
       encoding.log(name)
     head = head_of(file)
     decoder = codecs.getincrementaldecoder(encoding.name)('replace')
-    form['delimiter'] = _delimiter(decoder.decode(head), len(head) < HEAD, form)
-    lines = _text_lines(file, encoding.name, name)
-    reader = csv.reader(lines, **form)
+    text, whole = decoder.decode(head), len(head) < HEAD
+    # Excel's first line may name the delimiter.
+    if told := re.match(r'"?sep=(.)"?\s', text):
+      form['delimiter'], text = told[1], text[told.end() :]
+    else:
+      form['delimiter'] = _delimiter(text, whole, form)
+    if quoting is Quoting.AUTO:
+      form |= _quotes_of(text, whole, form, name)
+    reader = csv.reader(_text_lines(file, encoding.name, name), **form)
     try:
-      columns = _header(next(filter(None, reader), []), reader.line_num)
+      if told:
+        next(reader)
+      cells = next((row for row in reader if any(row)), [])
+      columns = _header(cells, reader.line_num)
+      if _has_row_names(text, whole, form):
+        columns = ['column-1', *columns]
     except csv.Error as error:
       raise Fault(_row_fault(error, 1, reader.line_num)) from error
   quotes = None
@@ -128,15 +141,11 @@ def _checked_lines(lines: Iterator[str], name: str) -> Iterator[str]:
 
 def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
   """Returns the delimiter that divides the first rows most evenly."""
+  if SPACED.match(text):
+    return ' '
   best = (0.0, 0, _NO_DELIMITER)
   for delimiter in DELIMITERS:
-    lines = io.StringIO(text, newline='')
-    reader = csv.reader(
-      lines, **(form | {'delimiter': delimiter, 'strict': False})
-    )
-    rows = [row for row in reader if row]
-    if not whole and len(rows) > 2:
-      rows.pop()
+    rows = _first_rows(text, whole, form | {'delimiter': delimiter})
     width = len(rows[0]) if rows else 0
     if width > 1:
       share = sum(len(row) == width for row in rows) / len(rows)
@@ -144,19 +153,89 @@ def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
   return best[2]
 
 
+def _first_rows(
+  text: str, whole: bool, form: dict[str, Any], strict: bool = False
+) -> list[list[str]]:
+  lines = io.StringIO(text, newline='')
+  rows = []
+  try:
+    for row in csv.reader(lines, **(form | {'strict': strict})):
+      rows += [row] if any(row) else []
+  except csv.Error as error:
+    if whole or 'unexpected end' not in str(error):
+      raise
+  return rows if whole or len(rows) < 3 else rows[:-1]
+
+
+def _quotes_of(
+  text: str, whole: bool, form: dict[str, Any], name: str
+) -> dict[str, Any]:
+  """Returns how cells are quoted, if the first rows show that it is unusual."""
+  mark = re.escape(form['delimiter'])
+  spaced = re.findall(rf'{mark} +"', text)
+  cell = rf'{mark} +"(?:[^"]|"")*+" *(?={mark}|[\r\n]|$)'
+  if spaced and len(re.findall(cell, text)) >= _NEARLY_ALL * len(spaced):
+    return {'skipinitialspace': True}
+  cell = re.compile(rf"(?:.*?{mark})??'(?:[^']|'')*+'(?:{mark}|$)")
+  lines = text.splitlines()[1 : None if whole else -1]
+  cells = sum(map(bool, map(cell.match, lines)))
+  if cells and cells >= _NEARLY_ALL * len(lines) and '"' not in text:
+    told, quotes = 'apostrophes are quotes', {'quotechar': "'"}
+  elif '\\"' in text and not _is_even(text, whole, form):
+    told, quotes = r'\" is a quote in a cell', {'escapechar': '\\'}
+  else:
+    return {}
+  if not _is_even(text, whole, form | quotes):
+    return {}
+  logging.info(
+    '%s: %s (guessed; if not, train with --config.data.quoting=csv)',
+    name,
+    told,
+  )
+  return quotes
+
+
+def _is_even(text: str, whole: bool, form: dict[str, Any]) -> bool:
+  """Returns whether rows have as many cells as the header, or all one more."""
+  try:
+    rows = _first_rows(text, whole, form, strict=True)
+  except csv.Error:
+    return False
+  return {len(row) - len(rows[0]) for row in rows[1:]} in ({0}, {1})
+
+
+def _has_row_names(text: str, whole: bool, form: dict[str, Any]) -> bool:
+  """Returns whether rows begin with a number or a name, as those of R."""
+  rows = _first_rows(text, whole, form)
+  widths = {len(row) - len(rows[0]) for row in rows[1:]}
+  if widths != {1} or not any(row[-1] for row in rows[1:]):
+    return False
+  # A text with a delimiter and no quotes would be no name.
+  names = [row[0] for row in rows[1:]]
+  is_quoted = text.startswith('"') and len({*names}) == len(names)
+  return is_quoted or all(map(str.isdecimal, names))
+
+
 def _header(cells: Sequence[str], end: int) -> Sequence[str]:
   names = [cell.strip().lstrip('\ufeff') for cell in cells]
+  while len(names) > 1 and not names[-1]:  # rows end in a delimiter
+    names.pop()
   # Programs that number the rows often give the numbers no name.
   if len(names) > 1 and not names[0]:
     names[0] = 'column-1'
+  numbers = [n for n in names if re.fullmatch(r'[-+]?[\d.,]+', n)]
   for at, name in enumerate(names):
-    is_text = len(name) > LONGEST_NAME or '\n' in name
-    is_number = re.fullmatch(r'[-+]?[\d.,]+', name)
-    if not name or is_text or is_number or name in names[:at]:
+    wrong = ''
+    is_number = name in numbers and 2 * len(numbers) >= len(names)
+    if not name or is_number or len(name) > LONGEST_NAME or '\n' in name:
+      wrong = f'its cell {at + 1} is {name[:40]!a}'
+    elif name in names[:at]:
+      wrong = f'the name {name!a} occurs twice in it'
+    if wrong:
       ends = f', which ends on line {end}: {_WAY_OUT}' if end > 1 else ''
       raise Fault(
         'the first row must be the header, with the names of the columns, but '
-        f'its cell {at + 1} is {name[:40]!a}{ends}'
+        f'{wrong}{ends}'
       )
   return names
 
@@ -169,7 +248,7 @@ def _row_fault(error: csv.Error, line: int, end: int) -> str:
   on = f' on line {end}, in a row that begins here' if end > line else ''
   return (
     f'not a row of a table: {error}{on}; a quote in a quoted cell is doubled; '
-    'if a backslash is before it, --config.data.quoting=backslash reads it; '
+    'if a backslash is before it, train with --config.data.quoting=backslash; '
     f'{_WAY_OUT}'
   )
 
@@ -182,6 +261,7 @@ def _rows(
   quotes: '_Quotes | None',
 ) -> Rows:
   """Yields rows that are not blank, and leaves out rows of another width."""
+  width = len(columns)
   with reading(name):
     while True:
       line = reader.line_num + 1
@@ -196,16 +276,28 @@ def _rows(
         faults.add(name, line, message, fatal=is_lost)
         continue
       end = reader.line_num
+      if len(cells) != width or not cells[0] or cells[0].isspace():
+        cells = _trimmed(cells, width)
       if quotes and quotes.swallow(cells, line, end):
         continue
-      if len(cells) == len(columns):
+      if len(cells) == width:
         yield line, dict(zip(columns, cells, strict=True))
       elif cells:
         ends = f' in the row that ends on line {end}' if end > line else ''
-        message = f'{len(cells)} cells, but {len(columns)} columns{ends}'
+        message = f'{len(cells)} cells, but {width} columns{ends}'
         faults.add(name, line, message)
   if quotes:
     quotes.close()
+
+
+def _trimmed(cells: list[str], width: int) -> list[str]:
+  """Returns a row without empty cells at its end; [] if all are empty."""
+  # Spreadsheets write such rows; an only cell may be an empty text.
+  if max(width, len(cells)) > 1 and not any(map(str.strip, cells)):
+    return []
+  while len(cells) > width and not cells[-1].strip():
+    cells.pop()
+  return cells
 
 
 class _Quotes:

@@ -1,17 +1,14 @@
 """Tells the encoding of a text file, and guesses it if it is not UTF-8.
 
-A guess is the encoding in which the letters are those of one language, most of
-them frequent ones, and none of them odd. Of short texts, this tells more than
-charset-normalizer, which decides between the East Asian encodings.
+chardet tells how well the text fits a language in each usual encoding.
 """
 
 import codecs
-import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import dataclasses
 import functools
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from absl import logging
 
@@ -19,6 +16,8 @@ from xjax.data.files.faults import Fault
 
 _PIECE = 1 << 20  # bytes that are read at a time
 _SAMPLE = 1 << 15  # bytes of lines that are not ASCII
+_SURE = 0.1  # the fit of a guess that may be sure
+_FEW = 6  # letters that are not ASCII; fewer are never sure
 NUL = 'a NUL byte: the file is not text'
 MOSTLY_UTF8 = 'a byte that is not UTF-8, although most of the text is UTF-8'
 _MARKS = {
@@ -27,66 +26,18 @@ _MARKS = {
   codecs.BOM_UTF16_LE: 'utf-16',
   codecs.BOM_UTF16_BE: 'utf-16',
 }
+_WIDE = 'utf-16-le', 'utf-16-be', 'utf-32-le', 'utf-32-be'
 NOT_UTF8 = re.compile('[\udc80-\udcff]+')  # bytes that surrogateescape escapes
 _NOT_ASCII = re.compile(rb'[\x80-\xff]')
-# Of two that fit as well, the first is chosen.
+# Of those that read a text alike, the first is chosen.
 _ENCODINGS = (
-  'cp1252 cp1250 iso8859_2 cp1251 koi8_r koi8_u cp866 iso8859_5 cp1255 cp1253 '
-  'iso8859_7 cp1254 cp1257 cp1256 cp874 cp850 mac_roman'
+  'cp1252 cp1250 iso8859-2 cp1251 koi8-r koi8-u cp866 iso8859-5 cp1255 cp1253 '
+  'iso8859-7 cp1254 cp1257 cp1256 cp874 cp850 mac-roman gb18030 big5hkscs '
+  'cp932 euc-jp cp949'
 ).split()
-# The groups of their languages; of all others, it is 'other'.
-_GROUPS = {
-  'cp1252': 'western',
-  'cp850': 'western',
-  'mac_roman': 'western',
-  'cp1250': 'central',
-  'iso8859_2': 'central',
-  'cp1254': 'turkish',
-  'cp1257': 'baltic',
-}
-# The letters of languages that are not ASCII, and other alphabets with frequent
-# letters first, because some encodings differ only in the order of letters.
-_LANGUAGES = {
-  # French, German, Spanish, Portuguese, Italian, Catalan, Swedish, Danish,
-  # Icelandic, Dutch.
-  'western': 'àâçéèêëîïôùûüœæ äöüßé áéíóúüñ¿¡ªº àáâãçéêíóôõúü àèéìòù '
-  'àçéèíïóòúü· åäöé åæøéô áðéíóúýþæö ëéèïöü',
-  # Polish, Czech, Slovak, Hungarian, Romanian, Croatian.
-  'central': 'ąćęłńóśźż áčďéěíňóřšťúůýž áäčďéíĺľňóôŕšťúýž áéíóöőúüű '
-  'ăâîșțşţ čćđšž',
-  'turkish': 'çğıİöşüâîû',
-  # Latvian, Lithuanian, Estonian.
-  'baltic': 'āčēģīķļņšūž ąčęėįšųūž äõöüšž',
-  # Russian, Ukrainian, Serbian, Bulgarian, Greek; Hebrew, Arabic, Persian;
-  # Thai.
-  'other': 'оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё '
-  'оанивтерслкмдпуяіьзгбчйхїжєшюцщґф аоеинтсрјвкмдпулзгљњбчшцжћђхџф '
-  'аитоенрсвлдкпмзяъгубчйжщшцхюфь αοιετσνηυρπκμλςίόάέήγδωθύώχβφξζψϊϋΐΰ '
-  'יוהלאמרתבשנעדםקחפסכגטצןזךףץ اليمنتربوعدهسفكقأحةىجشصخطضذءزثغظئإآؤ '
-  'ایردنهومتبسلکشزفگعخقجآپحطصضغذثژچظئ '
-  'านรอกเงมยลวดท่้ัิีตสะปบคหแจพชขใไโืุูำธณผถ็ฐศษญซภฉึฟ์ฎฏฑฒฌฆฬฮฝๆ',
-}
-# A charset whose first bytes tell the frequent characters of an encoding.
-_EAST_ASIAN = {
-  'gb18030': ('gb2312', range(0xB0, 0xD8)),
-  'big5': ('big5', range(0xA4, 0xC7)),
-  'big5hkscs': ('big5', range(0xA4, 0xC7)),
-  'cp932': ('euc_jp', range(0xB0, 0xD0)),
-  'euc_jp': ('euc_jp', range(0xB0, 0xD0)),
-  'cp949': ('euc_kr', range(0xB0, 0xC9)),
-}
-_SURE = 0.75  # a fit that may be sure
-_WIDE_LINE_END = re.compile(b'\0\n|\n\0')
-_CONTROL = re.compile('[\0-\x08\x0e-\x1f\ufffd]')
-_PUNCTUATION = frozenset('«»“”„‘’‚–—…•°€§№\xa0·、。，！？：；（）「」《》')
-_OTHER = '[\u0370-\u06ff\u0e00-\u0e7f]'  # no Latin letters
-# A small letter before a capital one, two scripts in a word, and final letters
-# that are not final.
-_ODD = re.compile(
-  '[a-zß-öø-ÿąćęłńśźżčďěňřšťůžа-яёα-ωά-ώ](?=[A-ZÀ-ÖØ-ÞĄĆĘŁŃŚŹŻČĎĚŇŘŠŤŮŽА-ЯЁΑ-Ω])'
-  f'|[A-Za-zÀ-ÿ](?={_OTHER})|{_OTHER}(?=[A-Za-zÀ-ÿ])'
-  '|ς(?=[α-ωά-ώ])|[ךםןףץ](?=[א-ת])'
-)
+_WORD = re.compile(r'\w*[^\W\x00-\x7f]\w*')  # that is not ASCII
+# Characters of no text, and what replaces bytes that do not fit.
+_UNFIT = re.compile('[\0-\x08\x0e-\x1f\x80-\x9f\ufffd]')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +54,8 @@ class Encoding:
     if self.guessed:
       doubt = f', but it may be {self.doubt}' if self.doubt else ''
       (logging.warning if doubt else logging.info)(
-        '%s: read as %s (guessed%s; --config.data.encoding=... sets another)',
+        '%s: read as %s (guessed%s; if not, train with '
+        '--config.data.encoding=..., or save it as UTF-8)',
         what,
         self.name,
         doubt,
@@ -153,23 +105,12 @@ def wide_encoding(head: bytes) -> str:
   for mark, encoding in _MARKS.items():
     if head.startswith(mark):
       return encoding
-  # Without a mark: ASCII characters have their NULs at the same place.
-  nuls = [head[at : len(head) // 4 * 4 : 4].count(0) for at in range(4)]
-  if sum(nuls) * 5 < len(head) and not _WIDE_LINE_END.search(head):
+  if head.count(0) * 5 <= len(head) and not re.search(b'\0\n|\n\0', head):
     return ''
-  for encoding, zero, letters in (
-    ('utf-32-le', nuls[2:], nuls[0]),
-    ('utf-32-be', nuls[:2], nuls[3]),
-    ('utf-16-le', nuls[1::2], nuls[0] + nuls[2]),
-    ('utf-16-be', nuls[::2], nuls[1] + nuls[3]),
-  ):
-    text = head.decode(encoding, 'replace')
-    lines = '\n' in text and '\u0a00' not in text
-    if lines or not letters and 3 * sum(zero) >= len(head):
-      wide = encoding.startswith('utf-16') or min(zero) > len(text) // 2
-      if wide and not _CONTROL.search(text[:-1]):
-        return encoding
-  return ''
+  found = _detect(head, *_WIDE)['encoding']
+  # The last character may be cut.
+  is_text = found and not _UNFIT.search(head.decode(found, 'replace')[:-1])
+  return found if is_text else ''
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -217,8 +158,8 @@ def _check(file: BinaryIO, encoding: str, line: int) -> None:
     except UnicodeDecodeError as error:
       before = error.object[: error.start].decode(encoding, 'ignore')
       raise Fault(
-        f'not {encoding}: {error.reason}; name the encoding of the file, as in '
-        '--config.data.encoding=cp1251, or correct the byte',
+        f'not {encoding}: {error.reason}; correct the byte, save the file as '
+        'UTF-8, or train with its encoding: --config.data.encoding=cp1251',
         line + before.count('\n'),
       ) from error
     except UnicodeError as error:
@@ -230,63 +171,43 @@ def _check(file: BinaryIO, encoding: str, line: int) -> None:
 
 def guess_encoding(sample: bytes) -> Encoding:
   """Guesses the encoding of a text that is not UTF-8."""
-  import charset_normalizer  # late: few texts need a guess
-
-  matches = charset_normalizer.from_bytes(
-    sample, cp_isolation=[*_EAST_ASIAN], enable_fallback=False
-  )
-  texts: dict[str, str] = {}
-  # It leaves out those that a damaged character does not fit.
-  found = dict.fromkeys([*(match.encoding for match in matches), *_EAST_ASIAN])
-  for encoding in (*_ENCODINGS, *found):
-    texts.setdefault(sample.decode(encoding, 'replace'), encoding)
-  fits = [(_fit(text, encoding), encoding) for text, encoding in texts.items()]
-  fits.sort(
-    key=lambda fit: -fit[0]
-  )  # keeps the order of those that fit as well
-  best, name = fits[0]
-  letters = len(_letters(sample.decode(name, 'replace')))
-  # Of two East Asian encodings, charset-normalizer is sure.
-  second, other = next(
-    fit for fit in fits[1:] if not {name, fit[1]} <= _EAST_ASIAN.keys()
-  )
-  sure = best > _SURE and (best - second) * letters > 0.9
+  fits: dict[str, tuple[float, str]] = {}
+  for encoding in _ENCODINGS:
+    text = sample.decode(encoding, 'replace')
+    best, name = fits.get(text, (0, encoding))
+    fits[text] = max(best, _fit(text, encoding)), name
+  (best, name), (second, other) = sorted(fits.values(), reverse=True)[:2]
+  few = len(sample) - len(sample.decode('ascii', 'ignore')) < _FEW
+  western = next(fit for fit in fits.values() if fit[1] == 'cp1252')
+  if western[0] >= (0.2 if few else 0.7) * best and name != 'cp1252':
+    # It is by far the most frequent one.
+    (best, name), (second, other) = western, (best, name)
+  sure = best > _SURE and not few and second < 0.97 * best
   return Encoding(name, guessed=True, doubt='' if sure else other)
 
 
-def _letters(text: str) -> list[str]:
-  return [c for c in text if not c.isascii() and c not in _PUNCTUATION]
-
-
 def _fit(text: str, encoding: str) -> float:
-  """Returns about which share of the letters are those of one language."""
-  counts = collections.Counter(_letters(text))
-  if not (total := counts.total()):
-    return 1
-  if encoding in _EAST_ASIAN:
-    common = functools.partial(_is_common, *_EAST_ASIAN[encoding])
-    return sum(n for char, n in counts.items() if common(char)) / total
-  best = max(
-    sum(weights.get(char, 0) * n for char, n in counts.items())
-    for weights in _weights(_GROUPS.get(encoding, 'other'))
+  """Returns from 0 to 1 how well a text that was read so fits a language."""
+  letters = ''.join(c for c in text if not c.isascii())
+  words = _WORD.findall(text)
+  if 2 * sum(len(w) > 1 and w.isupper() for w in words) > len(words):
+    text = text.lower()  # chardet knows hardly any text in capitals
+  # Without the bytes that do not fit, or else it would have no opinion.
+  found = _detect(text.encode(encoding, 'ignore'), encoding)
+  if found['encoding'] == 'ascii':
+    return 0
+  fitting = len(_UNFIT.sub('', letters)) / len(letters)
+  return found['confidence'] * fitting**3
+
+
+def _detect(data: bytes, *encodings: str) -> dict[str, Any]:
+  """Lets chardet choose one of the encodings; 'ascii' stands for none."""
+  import chardet  # late: few texts need a guess
+
+  return chardet.detect(
+    data,
+    compat_names=False,
+    include_encodings=(*encodings, 'ascii'),
+    no_match_encoding='ascii',
+    empty_input_encoding='ascii',
   )
-  return min(total, best - len(_ODD.findall(text))) / total
-
-
-def _is_common(charset: str, leads: range, char: str) -> bool:
-  if charset == 'euc_jp' and '\u3041' <= char <= '\u30ff':  # kana
-    return True
-  code = char.encode(charset, 'ignore')
-  return len(code) > 1 and code[0] in leads
-
-
-@functools.cache
-def _weights(group: str) -> list[Mapping[str, float]]:
-  """Returns the weights of the letters of each language of a group."""
-  top, slope = (1.15, 0.7) if group == 'other' else (1, 0)
-  languages = []
-  for letters in _LANGUAGES[group].split():
-    weights = {c: top - slope * i / len(letters) for i, c in enumerate(letters)}
-    capitals = {c.upper(): 0.95 * weight for c, weight in weights.items()}
-    languages.append(capitals | weights)
-  return languages

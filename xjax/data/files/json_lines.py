@@ -1,5 +1,6 @@
 """Reads and writes JSON lines, and checks the fields of those that it reads."""
 
+import bz2
 import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
@@ -8,6 +9,7 @@ import gzip
 import io
 import itertools
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -36,11 +38,25 @@ STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
 PARQUET_MAGIC = b'PAR1'
+_MAGIC = 10  # bytes that tell a compressed file
 _LONGEST = 1 << 26  # bytes of a line
 _LARGEST = 1 << 28  # bytes of JSON that is not in lines
 _AS_LINES = 'write one object per line, as `jq -c .[]` does with an array'
-_GZIP_MAGIC = b'\x1f\x8b'
-_NOT_LINES = (_GZIP_MAGIC, PARQUET_MAGIC, *UTF16_MARKS)
+# How files that are compressed begin, and what unpacks them.
+_PACKED = {
+  rb'\x1f\x8b': gzip.open,
+  rb'BZh[1-9]1AY&SY': bz2.open,
+  rb'\xfd7zXZ\0': lzma.open,
+}
+PACKED = r'(?:\.(?:gz|bz2|xz))?'  # endings of their names
+_ARCHIVE = re.compile(rb'\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!')
+_BINARY = re.compile(
+  b'|'.join([*_PACKED, _ARCHIVE.pattern, PARQUET_MAGIC, *UTF16_MARKS])
+)
+_PLAIN = (
+  "; `jq -Rc '{text: .}'` makes JSON of lines of plain text; a table with one "
+  'column is read from a file X.csv'
+)
 _RECODE = (
   'save the file as UTF-8, or if the config is an own_* one, name its encoding '
   'as in --config.data.encoding=cp1252'
@@ -64,13 +80,13 @@ def find_source(path: str) -> pathlib.Path:
 def find_files(
   folder: pathlib.Path, ending: str = 'jsonl'
 ) -> dict[str, list[pathlib.Path]]:
-  """Returns the files NAME.jsonl and NAME.jsonl.gz of a folder, by name."""
+  """Returns the files NAME.jsonl of a folder, also compressed, by name."""
   # Hidden files are ignored. `ending` is a regular expression.
   try:
     paths = sorted(folder.iterdir())
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
-  pattern = re.compile(rf'([^.].*)\.(?:{ending})(?:\.gz)?')
+  pattern = re.compile(rf'([^.].*)\.(?:{ending}){PACKED}')
   files: dict[str, list[pathlib.Path]] = {}
   for path in paths:
     match = pattern.fullmatch(path.name)
@@ -93,7 +109,7 @@ def open_text(
   as_it_comes: bool = False,
   on_wait: Callable[[], None] | None = None,
 ) -> Iterator[BinaryIO]:
-  """Opens a file, a pipe or STREAM, and unpacks it if it is gzipped.
+  """Opens a file, a pipe or STREAM, and unpacks it if it is compressed.
 
   A pipe is copied to a temporary file, so that it can be read again. If it is
   to be read `as_it_comes`, and holds lines of text, it is not; the result is
@@ -109,10 +125,14 @@ def open_text(
       if not file.seekable():
         file = stack.enter_context(_of_pipe(file, as_it_comes, on_wait))
       if file.seekable():
-        start = file.read(len(_GZIP_MAGIC))
+        start = file.read(_MAGIC)
         file.seek(-len(start), os.SEEK_CUR)
-        if start == _GZIP_MAGIC:
-          file = gzip.GzipFile(fileobj=file)
+        if _ARCHIVE.match(start):
+          raise DataError(
+            f'{path}: is packed by zstd, 7z or rar: unpack it, or use gzip'
+          )
+        packed = (open_ for x, open_ in _PACKED.items() if re.match(x, start))
+        file = next(packed, lambda file: file)(file)
     except OSError as error:
       raise DataError(f'{path}: cannot be read: {error.strerror}') from error
     yield file
@@ -128,7 +148,7 @@ def _of_pipe(
     while line and not line.strip():
       line = pipe.readline(_LONGEST)
       head += line
-    if line and b'\0' not in head and not head.startswith(_NOT_LINES):
+    if line and b'\0' not in head and not _BINARY.match(head):
       size = max(len(head), io.DEFAULT_BUFFER_SIZE)
       return io.BufferedReader(_Joined(head, pipe, on_wait), size)
   copy = tempfile.TemporaryFile()
@@ -175,11 +195,11 @@ def reading(name: str | os.PathLike) -> Iterator[None]:
   try:
     yield
   except EOFError as error:
-    message = 'the gzip file is cut short: get it again'
+    message = 'the compressed file is cut short: get it again'
     raise DataError(f'{name}: {message}') from error
   except Fault as fault:
     raise DataError(f'{name}:{fault.line}: {fault}') from fault
-  except (OSError, zlib.error, UnicodeError) as error:
+  except (OSError, zlib.error, lzma.LZMAError, UnicodeError) as error:
     raise DataError(f'{name}: the file is damaged: {error}') from error
 
 
@@ -254,6 +274,8 @@ def read_rows(
           if isinstance(fault, NotUtf8) and not hinted:  # it takes some time
             hint = f'; it looks like {guess_encoding(line).name}: {_RECODE}'
             hinted = True
+          elif not hinted and 'JSON: Exp' in str(fault) and line[:1] != b'{':
+            hint, hinted = _PLAIN, True
           faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
@@ -359,14 +381,11 @@ class Fields:
   def identifiers(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
-    """Reads a list of distinct ids."""
-    values = self._read(name, default, self._as_list)
+    """Reads a list of ids, one id, or null; each id is returned once."""
+    values = self._read(name, default, self._as_ids)
     values = [v.strip(ODD_SPACES) if type(v) is str else v for v in values]
-    ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
-    # '' stands for ids that are faults already.
-    for twice in filter(None, repeated(ids)):
-      self.faults.append(f'{twice!a} occurs twice in {name}')
-    return ids
+    ids = (self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
+    return tuple(dict.fromkeys(ids))
 
   def as_text(self, value: Any, name: str) -> str:
     """Returns a value if it is text, or else adds a fault and returns ''."""
@@ -413,6 +432,13 @@ class Fields:
     if default is None:
       self.faults.append(f'no field {name!r}')
     return default or ''
+
+  def _as_ids(self, value: Any, name: str) -> list[Any]:
+    if value is None or value == '':
+      return []
+    if isinstance(value, str) or type(value) is int:
+      return [value]
+    return self._as_list(value, name)
 
   def _as_list(self, value: Any, name: str) -> list[Any]:
     if isinstance(value, list):

@@ -1,33 +1,39 @@
-"""Reads CSV, TSV, Parquet or JSON lines, told by contents; writes CSV."""
+"""Reads CSV, TSV, Parquet, JSON lines or lines of fastText; writes CSV."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import enum
 import itertools
+import json
 import os
 import re
 from typing import Any, BinaryIO
 
 from xjax.core.atomic import atomic_write
-from xjax.core.errors import DataError, UserError
+from xjax.core.errors import DataError, optional
 from xjax.data.files.csv_table import (
   DELIMITERS,
   LONGEST_NAME,
+  SPACED,
   Quoting,
   Rows,
   head_of,
   read_csv,
 )
 from xjax.data.files.encodings import wide_encoding
-from xjax.data.files.faults import Faults
+from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
+  PACKED,
   PARQUET_MAGIC,
+  numbered_lines,
   read_rows,
   reading,
 )
+from xjax.data.files.json_values import decode_utf8
 
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
+_LABEL = '__label__'  # begins a label in a file of fastText
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
@@ -38,6 +44,7 @@ class TableFormat(enum.Enum):
   JSON_LINES = 'JSON lines'
   TABLE = 'a table (CSV or TSV)'
   PARQUET = 'Parquet'
+  FASTTEXT = 'text with labels as of fastText'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +73,8 @@ def read_table(
     columns, rows = _parquet(file, name)
   elif kind is TableFormat.TABLE:
     columns, rows = read_csv(file, name, faults, encoding, quoting)
+  elif kind is TableFormat.FASTTEXT:
+    columns, rows = ('text', 'labels'), _fasttext(file, name, faults, encoding)
   else:
     rows = read_rows(file, faults, name, encoding=encoding)
   # Of a pipe, no row waits for those that follow.
@@ -92,23 +101,23 @@ def table_format(file: BinaryIO, name: str) -> TableFormat:
   start = head.decode(encoding, 'replace').lstrip('\ufeff \t\r\n')
   names = re.split(f'[{DELIMITERS}]', start.partition('\n')[0])
   is_header = len(names) > 1 and all(len(n) <= LONGEST_NAME for n in names)
-  named = re.search(r'\.(csv|tsv)(\.gz)?$', name, re.I)
+  is_header |= bool(SPACED.match(start))
+  if start.startswith(_LABEL):
+    return TableFormat.FASTTEXT
+  named = re.search(rf'\.(csv|tsv){PACKED}$', name, re.I)
   if start and not start.startswith(('{', '[')) and (named or is_header):
     return TableFormat.TABLE
   return TableFormat.JSON_LINES
 
 
 def _parquet(file: BinaryIO, name: str) -> tuple[Sequence[str], Rows]:
-  try:
-    import pyarrow as pa
-    from pyarrow import parquet
-  except ImportError as error:
-    raise UserError(
-      f'{name}: reading Parquet needs pyarrow: pip install pyarrow'
-    ) from error
+  pa = optional('pyarrow', f'{name}: reading Parquet', 'parquet')
+  from pyarrow import parquet
+
   try:
     table = parquet.ParquetFile(file)
     columns = table.schema_arrow.names
+    classes = _class_names(table.schema_arrow.metadata or {})
   except (pa.ArrowException, OSError) as error:
     message = f'not a Parquet file that can be read: {error}'
     raise DataError(f'{name}:1: {message}') from error
@@ -116,11 +125,52 @@ def _parquet(file: BinaryIO, name: str) -> tuple[Sequence[str], Rows]:
   def rows() -> Rows:
     try:
       batches = (b.to_pylist() for b in table.iter_batches(_SAMPLED))
-      yield from enumerate(itertools.chain.from_iterable(batches), 1)
+      for number, row in enumerate(itertools.chain.from_iterable(batches), 1):
+        for column, names in classes.items():
+          row[column] = _named(row.get(column), names)
+        yield number, row
     except (pa.ArrowException, OSError, ValueError) as error:
       raise DataError(f'{name}: the file is damaged: {error}') from error
 
   return columns, rows()
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+  """Returns the names of classes, by column, of Hugging Face datasets."""
+  try:
+    features = json.loads(metadata[b'huggingface'])['info']['features']
+    found = {}
+    for column, feature in features.items():
+      feature = feature[0] if isinstance(feature, list) else feature
+      feature = feature.get('feature', feature)
+      if feature.get('_type') == 'ClassLabel':
+        found[column] = [str(name) for name in feature['names']]
+    return found
+  except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+    return {}
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+  """Returns the name of a class, or of each in a list; None for class -1."""
+  if isinstance(value, list):
+    return [_named(item, names) for item in value]
+  if isinstance(value, int) and -1 <= value < len(names):
+    return names[value] if value >= 0 else None
+  return value
+
+
+def _fasttext(file: BinaryIO, name: str, faults: Faults, encoding: str) -> Rows:
+  """Yields lines such as `__label__fish __label__law Some text`."""
+  pattern = re.compile(rf'(?<!\S){_LABEL}(\S+)\s*')
+  for number, line in numbered_lines(file, name):
+    try:
+      text = decode_utf8(line, encoding)
+    except Fault as fault:
+      faults.add(name, number, str(fault))
+      continue
+    if text.strip():
+      labels = [x.rstrip(',') for x in pattern.findall(text)]
+      yield number, {'text': pattern.sub('', text), 'labels': labels}
 
 
 def write_csv(

@@ -126,12 +126,12 @@ class DataConfig(ConfigPart, abstract=True):
     self, fields: Fields, default_id: str | None, need_labels: bool = False
   ) -> Document:
     """Reads a document to be tagged; it may have the form of JsonlData."""
-    # The labels are None if there is no field for labels.
+    # The labels are None if there is no field for labels, or it is empty.
     read, names = read_document, {'labels'}
     if self.is_record(fields):
       read, names = self.read_record, {'labels', self.label_field}
     document = read(fields, default_id, need_labels)
-    if names.isdisjoint(fields.row):
+    if all(fields.row.get(name) in (None, '') for name in names):
       document = dataclasses.replace(document, labels=None)
     return document
 

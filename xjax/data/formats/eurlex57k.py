@@ -11,6 +11,7 @@ import pathlib
 import re
 import sys
 from typing import Any
+import urllib.error
 import urllib.request
 import zipfile
 
@@ -287,6 +288,8 @@ def _download(cache: pathlib.Path) -> list[pathlib.Path]:
     urls = ARCHIVE_URL, CONCEPTS_URL
     return [pathlib.Path(manager.download(url)) for url in urls]
   except Exception as error:
+    if isinstance(error, urllib.error.HTTPError):
+      error.close()  # it holds the answer of the server
     # The errors that a download may raise have no common type.
     raise DataError(
       f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '

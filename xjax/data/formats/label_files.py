@@ -17,6 +17,7 @@ from xjax.core.texts import plain_name
 from xjax.data.files.cells import parse_list
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
+  PACKED,
   Fields,
   find_files,
   open_text,
@@ -85,7 +86,7 @@ def is_table(path: str | os.PathLike) -> bool:
 
 
 def _ends(path: str | os.PathLike, endings: str) -> bool:
-  return bool(re.search(rf'\.({endings})(\.gz)?$', os.fspath(path), re.I))
+  return bool(re.search(rf'\.({endings}){PACKED}$', os.fspath(path), re.I))
 
 
 class Descriptors(dict[str, Label]):

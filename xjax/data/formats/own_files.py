@@ -54,10 +54,12 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
     labels = {key: find_labels(path.parent, label_file)}
     return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
   labels = find_labels(path, label_file)
-  if not _tables(path) and (inner := path / 'data').is_dir() and _tables(inner):
-    layout = find_layout(str(inner), label_file)  # as on Hugging Face
+  files, inner = _tables(path), path / 'data'
+  if not files and inner.is_dir() and _tables(inner):  # as on Hugging Face
+    layout = find_layout(str(inner), label_file)
     return dataclasses.replace(layout, labels=layout.labels or labels)
-  files = _tables(path)
+  if not files and not label_folders(path):
+    files = _tables(path, 'txt')  # of fastText
   if label_file:
     files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
   if files:
@@ -81,9 +83,11 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
   return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
 
 
-def _tables(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+def _tables(
+  folder: pathlib.Path, endings: str = _ENDINGS
+) -> dict[str, list[pathlib.Path]]:
   """Returns the files of documents in a folder; shards have one name."""
-  files = find_files(folder, _ENDINGS)
+  files = find_files(folder, endings)
   files.pop(LABELS, None)
   named: dict[str, list[pathlib.Path]] = {}
   for stem, paths in files.items():

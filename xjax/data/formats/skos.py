@@ -12,7 +12,7 @@ from xml.parsers import expat
 
 from absl import logging
 
-from xjax.core.errors import ConfigError, DataError, UserError
+from xjax.core.errors import ConfigError, DataError, optional
 from xjax.core.texts import plain_name
 from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import (
@@ -46,13 +46,9 @@ def read_skos(
   They are sorted by IRI. Names are those in the `language`, by default in
   English, or else in the language of most names. Nothing is fetched.
   """
-  try:
-    import rdflib
-    from rdflib.namespace import OWL, RDF, SKOS
-  except ImportError as error:
-    raise UserError(
-      f"{path}: reading SKOS needs rdflib: pip install 'xjax[skos]'"
-    ) from error
+  rdflib = optional('rdflib', f'{path}: reading SKOS', 'skos')
+  from rdflib.namespace import OWL, RDF, SKOS
+
   graph = _parsed(path, rdflib)
 
   def iris(nodes: Iterable) -> list[Any]:

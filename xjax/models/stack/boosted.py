@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import pathlib
 import re
+import types
 import typing
 from typing import Any
 
@@ -25,16 +26,21 @@ from xjax.core.config_part import (
   ConfigPart,
   field,
 )
-from xjax.core.errors import DAMAGE, DataError
+from xjax.core.errors import DAMAGE, DataError, optional
 from xjax.core.processes.forks import threads
 from xjax.core.progress import Progress
 
-# LightGBM is imported only where it is used, because every config of a stack
-# imports this module.
 if typing.TYPE_CHECKING:
   import lightgbm
 
 _END = '\nend of trees\n'
+
+
+def load_lightgbm() -> types.ModuleType:
+  """Imports LightGBM, or raises a UserError that says why this fails."""
+  # Only where it is used: every config of a stack imports this module. Its
+  # wheels lack libgomp, which small systems do not have.
+  return optional('lightgbm', 'a stack')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,8 +102,7 @@ class BoostedTrees(ConfigPart):
 
     `between` is called after each tree, and may raise an error to stop.
     """
-    import lightgbm
-
+    lightgbm = load_lightgbm()
     names = list(map(_plain, data.names))
     # The pairs are put into bins once, for all models.
     pairs = lightgbm.Dataset(
@@ -156,8 +161,7 @@ class BoostedTrees(ConfigPart):
     digest of the file first (Run.read). A DataError says that the file is cut
     short or has other features.
     """
-    import lightgbm
-
+    lightgbm = load_lightgbm()
     try:
       text = path.read_bytes().decode('ascii')
       # LightGBM reads trees of given sizes in threads, where an error ends the

@@ -26,7 +26,7 @@ from xjax.models.contract import (
 )
 from xjax.models.features import GIVE_ENCODER
 from xjax.models.scorer import Scorer
-from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.boosted import BoostedTrees, load_lightgbm
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.proposers import (
   ProposerConfig,
@@ -141,6 +141,7 @@ class StackModel(Model):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
+    load_lightgbm()
     if self.lacks_encoder(run.config):
       raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
     check_train_labels(corpus)

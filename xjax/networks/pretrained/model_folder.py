@@ -6,11 +6,10 @@ import os
 import pathlib
 from typing import Any
 
-from huggingface_hub import constants
 import numpy as np
 
 from xjax.core.atomic import build_folder, check_new_folder, write_json, writing
-from xjax.core.errors import DataError
+from xjax.core.errors import DataError, optional
 from xjax.data.files.model_files import read_object
 from xjax.data.text.subwords import Subwords
 from xjax.networks.pretrained.architecture import Architecture, architecture_of
@@ -46,16 +45,15 @@ def find_model(name: str) -> pathlib.Path:
   'org/name', in this machine's Hugging Face cache. Raises DataError if there is
   neither.
   """
-  from huggingface_hub import try_to_load_from_cache  # loads slowly
-
   folder = pathlib.Path(os.path.expanduser(name))
   try:
     if name and folder.is_dir():
       return folder
     if name and folder.exists():
       raise DataError(f'{name}: is a file; give the folder of the model')
+    hub = optional('huggingface_hub', f'{name!a}, which is no folder,')
     # A part of a model is enough here, so only one file is asked for.
-    config = try_to_load_from_cache(name, CONFIG)
+    config = hub.try_to_load_from_cache(name, CONFIG)
   except (OSError, ValueError) as error:
     raise DataError(
       f'{name!a}: is neither a folder nor the name of a Hugging Face model'
@@ -63,7 +61,7 @@ def find_model(name: str) -> pathlib.Path:
   if not isinstance(config, str):
     raise DataError(
       f'{name}: there is no such folder here, and no {CONFIG} of such a model '
-      f'in the Hugging Face cache {constants.HF_HUB_CACHE}. xjax downloads '
+      f'in the Hugging Face cache {hub.constants.HF_HUB_CACHE}. xjax downloads '
       f'nothing; run "hf download {name}", or give another folder'
     )
   return pathlib.Path(config).parent

@@ -287,10 +287,13 @@ def _change_chunk(head, rule, carry, all_BD, scalars, exponents, place, terms):
   first = lax.axis_index(head.axes) * len(carry.rows['bias'])
   bits_CD = random_bits(scalars.key, first + place.row_C, all_BD.shape[1])
   rule_slots = {name: carry.slots[name] for name in rule.names}
-  new_slots = rule.update_slots(gradient, place.cut(rule_slots))
+  # XLA must neither compute the new slots twice nor keep two copies of all
+  # slots: newer releases need this barrier, and older ones (JAX 0.10) that the
+  # slots are read again after they are written.
+  new_slots = lax.optimization_barrier(
+    rule.update_slots(gradient, place.cut(rule_slots))
+  )
   rule_slots = place.write(rule_slots, new_slots)
-  # The slots are read again after they are written. If the direction used
-  # new_slots, XLA would keep a second copy of the slots.
   direction = rule.direction(gradient, place.cut(rule_slots), scalars.step)
   values_CD = decode_weights(chunk_rows, jnp.float32)
   change_CD = -scalars.rate * (direction.kernel_CD + scalars.decay * values_CD)

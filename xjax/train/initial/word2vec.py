@@ -5,9 +5,7 @@ import dataclasses
 import os
 import pathlib
 
-from gensim.models import Word2Vec
-
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError, DataError, optional
 from xjax.core.progress import progress
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import load_corpus
@@ -46,9 +44,13 @@ def train_word_vectors(
   With one worker, repeated calls give the same result, bit for bit.
 
   Raises:
+    UserError: gensim is not installed.
     ConfigError: the output exists.
     DataError: the corpus has a fault, or no word is frequent enough.
   """
+  optional('gensim', 'training word vectors', 'vectors')
+  from gensim.models import Word2Vec
+
   path = pathlib.Path(os.path.expanduser(output))
   if path.exists():
     raise ConfigError(f'{path}: exists; choose another output, or remove it')
