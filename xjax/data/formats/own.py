@@ -390,7 +390,8 @@ def _warn_of_labels(raw: SourceCorpus) -> None:
       )
   train = raw.splits[TRAIN]
   _, examples, n = find_repeats(train)
-  if n and train.gold.lengths.max() == 1:
+  has_lines = n and 'line-' in examples[0][0]  # instead of ids
+  if has_lines and train.gold.lengths.max() == 1:
     logging.warning(
       '%s: %s of train, each with one label; %s the text of an earlier one, '
       'such as %s, but another label. If these are labels of one document, '
