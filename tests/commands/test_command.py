@@ -163,6 +163,7 @@ def test_names_are_replaced_wherever_flags_have_them():
     (str, '(a, "b")', ('a', 'b')),
     (str, ' [a,b] ', ('a', 'b')),
     (str, 'a', ('a',)),
+    (str, '"text, clean",b', ('text, clean', 'b')),
     (str, '()', ()),
     (str, '', ()),
     (int, '(1, 2,)', (1, 2)),

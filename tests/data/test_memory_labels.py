@@ -6,7 +6,7 @@ from scipy import sparse
 
 from tests.fixtures.frames import Column, Frame
 from xjax.core.errors import DataError
-from xjax.data.in_memory import labels_of
+from xjax.data.in_memory import labels_of, warn_of_joined
 from xjax.data.memory_folder import labelled_documents, write_folder
 from xjax.data.schema import Label
 
@@ -121,6 +121,30 @@ def test_given_labels_keep_their_order_and_names():
 def test_a_wrong_label_is_one_error_with_its_position(given, names, message):
   with pytest.raises(DataError, match=message):
     labels_of(given, names)
+
+
+@pytest.mark.parametrize(
+  ('texts', 'shown'),
+  [
+    (['a;b', 'b;c', 'a', 'c'], 'a;b'),
+    (['рыба, право', 'право, рыба', 'рыба'], 'рыба, право'),
+    (["['a', 'b']", "['b']", '[]'], r"\['a', 'b'\]"),
+    ([f'{i} {i + 1} {i + 2}' for i in range(900, 930)], '900 901 902'),
+  ],
+)
+def test_single_labels_that_look_like_several_are_a_warning(texts, shown):
+  with pytest.raises(UserWarning, match=f'texts such as .{shown}. look'):
+    warn_of_joined(texts, 'y')
+  with pytest.raises(UserWarning, match='give a list for each document'):
+    labels_of(Column(*texts))
+  assert len(labels_of(texts, sorted({*texts})).rows) == len(texts)
+
+
+@pytest.mark.parametrize(
+  'texts', [['R&D; ops'] * 3 + ['sales'], ['own label', 'other label'] * 9]
+)
+def test_single_labels_may_have_separators(texts):
+  assert labels_of(texts).rows == [(text,) for text in texts]
 
 
 def test_a_matrix_may_be_read_only():

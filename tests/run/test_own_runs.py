@@ -1,5 +1,6 @@
 """Runs on a table of one's own, from the file to tagged documents."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -279,6 +280,24 @@ def test_data_are_found_from_other_folders(tree, tmp_path, monkeypatch, moved):
     evaluate_split(home / 'run', 'dev')
   for folder in (home, home / 'run', tmp_path):
     assert str(folder / 'news.csv') in str(error.value)
+
+
+def test_a_file_of_labels_is_found_from_other_folders(
+  tree, tmp_path, monkeypatch
+):
+  home = tmp_path / 'made'
+  (home / 'names').mkdir(parents=True)
+  shutil.copy(tree / 'news.csv', home)
+  tags = {tag for row in ROWS[:60] for tag in row['tags'].split(';')}
+  write_csv(home / 'names/tags.csv', [{'id': tag} for tag in sorted(tags)])
+  monkeypatch.chdir(home)
+  config = own_config('news.csv')
+  data = dataclasses.replace(config.data, label_file='names/tags.csv')
+  fit(dataclasses.replace(config, data=data), 'run')
+  monkeypatch.chdir(tmp_path)
+  assert evaluate_split(home / 'run', 'dev').folder == home / 'run/eval/dev'
+  home = home.rename(tmp_path / 'now')
+  assert evaluate_split(home / 'run', 'dev').folder == home / 'run/eval/dev'
 
 
 def test_a_second_start_records_where_it_was(tree, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
+import warnings
 
 import numpy as np
 from scipy import sparse
@@ -10,10 +11,18 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.texts import ODD_SPACES, known_name, plain_name
 from xjax.data.documents import SparseDocuments
-from xjax.data.files.cells import are_flags, as_flag, is_missing
+from xjax.data.files.cells import (
+  NO_SEPARATOR,
+  are_flags,
+  as_flag,
+  divisible,
+  guess_separator,
+  is_missing,
+)
 from xjax.data.files.json_lines import Fields, repeated
 from xjax.data.schema import Document, Label
 
+_SAMPLED = 1000  # labels from which it is guessed whether each is one label
 _TEXTS = (
   'expected a list, an array or a Series of texts, a DataFrame of texts, a '
   'list of xjax.Document, or a matrix of features'
@@ -21,18 +30,19 @@ _TEXTS = (
 
 
 def documents_of(
-  texts: Any, name: str = 'texts'
+  texts: Any, name: str = 'texts', zones: Sequence[str] = ()
 ) -> list[Document] | SparseDocuments:
   """Returns documents that are given in one of many forms.
 
   The forms are a list, tuple, generator, one-dimensional array or Series of
   texts or of Documents; a DataFrame, whose columns are the zones; and a sparse
   matrix or two-dimensional array of features, [N, D], which becomes
-  SparseDocuments. The id of a text is its position. A DataError names the
-  argument `name`, and the position of a faulty item.
+  SparseDocuments. The id of a text is its position. Of a DataFrame, only the
+  columns `zones` are read, if any are given. A DataError names the argument
+  `name`, and the position of a faulty item.
   """
   if is_frame(texts):
-    return _documents_of_frame(texts, name)
+    return _documents_of_frame(texts, name, zones)
   is_matrix = isinstance(texts, np.ndarray) and texts.ndim == 2
   if sparse.issparse(texts) or (is_matrix and texts.dtype.kind in 'biuf'):
     return _rows_of(texts, name)
@@ -88,8 +98,22 @@ def type_name(value: Any) -> str:
   return f'of type {type(value).__name__}'
 
 
-def _documents_of_frame(frame: Any, name: str) -> list[Document]:
-  zones = list(frame.columns)
+def _documents_of_frame(
+  frame: Any, name: str, wanted: Sequence[str]
+) -> list[Document]:
+  columns = list(frame.columns)
+  zones = [zone for zone in columns if not wanted or zone in wanted]
+  if missing := [zone for zone in wanted if zone not in zones]:
+    raise DataError(
+      f'{name} has no column {missing[0]!r}, which the model was trained on; '
+      f'its columns are {columns}'
+    )
+  if others := [column for column in columns if column not in zones]:
+    warnings.warn(
+      f'{name}: the columns {others} are ignored: the model was trained on '
+      f'{list(wanted)}',
+      stacklevel=5,
+    )
   named = all(isinstance(zone, str) and zone.strip() for zone in zones)
   if not zones or not named or len(set(zones)) < len(zones):
     raise DataError(
@@ -190,6 +214,7 @@ def labels_of(
     for ids in _id_lists(items, name)
   ]
   if known is None:
+    warn_of_joined(items, name)
     return MemoryLabels([tuple(sorted(ids)) for ids in lists], None)
   for row, ids in enumerate(lists):
     for id_ in ids:
@@ -197,6 +222,21 @@ def labels_of(
         raise DataError(f'{name}[{row}]: {id_!a} is not in label_names')
   rows = [tuple(sorted(ids, key=index.__getitem__)) for ids in lists]
   return MemoryLabels(rows, known)
+
+
+def warn_of_joined(items: Sequence[Any], name: str) -> None:
+  """Warns of single labels that look like several, as a table divides them."""
+  texts = [item for item in items[:_SAMPLED] if isinstance(item, str)]
+  if (separator := guess_separator(texts)) == NO_SEPARATOR:
+    return
+  text = next((x for x in texts if separator and separator in x), None)
+  text = text or (divisible(texts) or texts)[0]
+  warnings.warn(
+    f'{name}: each text is one label, but texts such as {text!r} look like '
+    "several; if so, give a list for each document, as text.split(';') or "
+    'ast.literal_eval(text) makes it',
+    stacklevel=6,
+  )
 
 
 def _known(

@@ -1,6 +1,6 @@
 """Makes label spaces: orders, holds out, leaves out and adds labels."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 import dataclasses
 import hashlib
 import os
@@ -24,6 +24,7 @@ from xjax.data.files.json_lines import (
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (
+  Descriptors,
   is_retired,
   is_table,
   label_records,
@@ -68,6 +69,22 @@ def hold_out(
     n_trained=space.n_trained - n,
     n_held_out=n,
   )
+
+
+def ids_of_names(
+  labels: Sequence[Iterable[str] | None], space: LabelSpace
+) -> list[Collection[str]]:
+  """Returns gold labels of documents as ids; none if they are unknown (None).
+
+  A text that is no id may be the name of one label, as in training.
+  """
+  used = {x for row in labels for x in row or () if x not in space.index}
+  new = {}
+  if used := used.difference(space.left_out_ids):
+    labels_meant = Descriptors(space.labels).meant
+    meant = {x: labels_meant(x) for x in used}
+    new = {x: y[0] if len(y) == 1 else plain_name(x) for x, y in meant.items()}
+  return [dict.fromkeys(new.get(x, x) for x in row or ()) for row in labels]
 
 
 def draw_labels(

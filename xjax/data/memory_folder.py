@@ -1,6 +1,6 @@
 """Writes documents that are in memory as the data folder of a run."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 import dataclasses
 import filecmp
 import pathlib
@@ -28,13 +28,15 @@ def labelled_documents(
   label_names: object = None,
   names: tuple[str, str] = ('texts', 'labels'),
   known_ids: Container[str] = (),
+  zones: Sequence[str] = (),
 ) -> LabelledDocuments:
   """Returns the documents and gold labels that a caller has in memory.
 
   For the forms of the arguments, see documents_of and labels_of. If all `texts`
-  are Documents with labels, `labels` may be None. `names` are for messages.
+  are Documents with labels, `labels` may be None. `names` are for messages, and
+  `zones` are the columns of a DataFrame.
   """
-  documents = documents_of(texts, names[0])
+  documents = documents_of(texts, names[0], zones)
   if labels is None and isinstance(documents, list):
     labels = [document.labels for document in documents]
     if None in labels:

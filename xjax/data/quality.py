@@ -26,8 +26,8 @@ _SHOWN = 3  # examples of each kind
 class Overlap:
   """Counts the documents of a split that are in another split too.
 
-  Texts that differ only in white space are the same text. Documents without
-  text are not counted.
+  Texts that differ only in case, white space or Unicode form are the same text.
+  Documents without text are not counted.
   """
 
   split: str

@@ -398,7 +398,8 @@ class Split:
   documents: Sequence[Document]
   digest: str  # of the documents and the zones that they keep
   features: FeatureRows | None = None  # vectors; None if models read none
-  # uint64 [N], equal if texts differ only in white space; 0 if empty.
+  # uint64 [N], equal if texts differ only in case, white space or Unicode form;
+  # 0 if empty.
   text_digests: np.ndarray | None = None
 
   def __len__(self) -> int:

@@ -309,9 +309,8 @@ class Run:
     self, name: str, config: Config, given: Mapping[str, Any] | None = None
   ) -> 'Run':
     """Returns the run of a stage, for which this run has computed `given`."""
-    return Run(
-      config, self.folder.stage(name), self.preemption, given=given or {}
-    )
+    folder = self.folder.stage(name)
+    return Run(config, folder, self.preemption, given=given or {})
 
   def fitted(self, corpus: Corpus) -> Scorer:
     """Checks, fits and opens the model of the run; see the methods of Model."""
@@ -393,7 +392,9 @@ def _with_found_data(config: Config, folder: Workdir) -> Config:
   data, tokens = config.data, config.data.tokens
   if folders := getattr(tokens, 'dir', ''):
     tokens = dataclasses.replace(tokens, dir=_found(folders, folder))
-  data = dataclasses.replace(data, dir=_found(data.dir, folder), tokens=tokens)
+  paths = ((x, getattr(data, x, '')) for x in ('dir', 'label_file'))
+  found = {x: _found(path, folder) for x, path in paths if path}
+  data = dataclasses.replace(data, tokens=tokens, **found)
   return dataclasses.replace(config, data=data)
 
 
@@ -416,9 +417,8 @@ def places_of(path: str, folder: Workdir) -> list[str]:
   if record is not None and record.workdir:
     made = os.path.join(record.folder, given)
     moved = folder.path / os.path.relpath(made, record.workdir)
-    places.insert(0, made)
-    places.insert(os.path.isabs(given), str(moved))
-    places.insert(2, str(folder.path / given))
+    both = [made, str(moved)] if os.path.isabs(given) else [str(moved), made]
+    places = [*both, str(folder.path / given), *places]
   return list(dict.fromkeys(map(os.path.normpath, places)))
 
 

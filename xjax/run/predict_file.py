@@ -20,13 +20,12 @@ from xjax.core.allocation import enough_memory
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Heartbeat, hidden_progress
-from xjax.core.texts import known_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import plural
 from xjax.data.files.file_set import check_unlisted, writing_set
 from xjax.data.files.tables import write_csv
 from xjax.data.formats.corpus_builder import SourceCorpus
-from xjax.data.labels import add_outside, read_new_labels
+from xjax.data.labels import add_outside, ids_of_names, read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.prediction_lines import Explanations
@@ -266,10 +265,7 @@ def labelled_split(
   space: LabelSpace,
 ) -> tuple[Split, LabelSpace]:
   """Returns documents as a split, and the space with their new labels last."""
-  labels = [
-    dict.fromkeys(known_name(x, space.ids) for x in known or ())
-    for known in labels
-  ]
+  labels = ids_of_names(labels, space)
   used = dict.fromkeys(id_ for known in labels for id_ in known)
   left_out = set(space.left_out_ids)  # these are no misses
   unknown = [x for x in used if x not in space.index and x not in left_out]

@@ -62,6 +62,7 @@ def test_zeros_and_ones_are_told_from_ids():
   [
     (['a;b', 'a;c', 'b'], ';'),
     (['x|y', 'y|x|z', 'z'], '|'),
+    (['x;#y', 'y;#x;#z', 'z'], ';#'),  # as SharePoint has it
     # One label with a separator in it may be frequent.
     (['R&D; ops'] * 3 + ['sales'], 'none'),
     (['x|y'] * 3, 'none'),
@@ -84,7 +85,7 @@ IDS = np.random.default_rng(0).integers(5000, size=(1000, 3))
 
 
 @pytest.mark.parametrize(
-  'separator', [',', ' ', ';', ' | ', ' / ', '\n', '\t', '、']
+  'separator', [',', ' ', ';', ';#', ' | ', ' / ', '\n', '\t', '、']
 )
 @pytest.mark.parametrize('form', ['{}', 'B00{}X', 'http://yso/{}', 'cs.{}'])
 def test_rare_codes_are_divided(separator, form):

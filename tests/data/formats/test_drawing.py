@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.formats.drawing import draw_splits
+from xjax.data.formats.corpus_builder import SourceCorpus
+from xjax.data.formats.drawing import divided, draw_splits
 from xjax.data.formats.own import text_key
 from xjax.data.schema import Document
 
@@ -45,3 +46,23 @@ def test_one_text_alone_cannot_be_divided():
 def test_a_key_depends_on_text_and_seed_alone():
   one, two = Document('a', {'t': 'x'}, ('q',)), Document('b', {'s': 'x'}, ())
   assert text_key(one, 0) == text_key(two, 0) != text_key(one, 1)
+
+
+def test_only_texts_with_twins_are_drawn_by_another_key():
+  texts = [f'text {i}' for i in range(40)]
+  plain = [Document(str(i), {'t': t}) for i, t in enumerate(texts)]
+  twins = [Document(f'twin {i}', {'t': f'TEXT {i}'}) for i in range(5)]
+  keys = [text_key(document, 0) for document in (*plain, *twins)]
+  drawn = {}
+
+  def keys_of(documents):
+    return (text_key(document, 0) for document in documents)
+
+  for name, documents in (('plain', plain), ('both', plain + twins)):
+    raw = SourceCorpus.of('x', (), {'train': documents})
+    raw = divided(raw, {'dev': 0.2}, keys_of)
+    drawn[name] = [set(raw.splits[x].ids) for x in ('train', 'dev')]
+  expected = draw_splits(np.array(keys[:40], np.uint64), {'dev': 0.2}, 'x')
+  assert drawn['plain'][1] == {str(row) for row in expected['dev']}
+  for part in drawn['both']:
+    assert all((f'twin {i}' in part) == (str(i) in part) for i in range(5))

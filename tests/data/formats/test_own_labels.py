@@ -49,6 +49,8 @@ def write_labelled(folder, labels):
       tuple(NAMES),
       "3 labels of documents by name: 'Quartz' is 'q'",
     ),
+    ('labels.csv', TABLE, ['quartz', 'ZINC'], tuple(NAMES), 'by name'),
+    ('labels.csv', 'id,name\ns,Straße\n', ['STRASSE'], ('s',), 'by name'),
     ('labels.ttl', SKOS, [f'<{iri}>' for iri in IRIS], IRIS, ''),
     ('labels.ttl', SKOS, IRIS, IRIS, ''),
     ('labels.ttl', SKOS, 'qz', IRIS, "'q' is 'http://x.org/q'"),
@@ -80,7 +82,12 @@ def test_documents_and_a_file_of_labels(
       'labels.csv: has 0 of the 1 label of documents, which have '
       "'http://x.org/1'; the file has 'q', 'z', 'r'. Give the file",
     ),
-    (TABLE, 'quartz', 'labels.csv: has 0 of the 1 label of documents'),
+    (TABLE, 'quarz', 'labels.csv: has 0 of the 1 label of documents'),
+    (
+      'id,name\nx,Polish\ny,polish\n',
+      'POLISH',
+      "train.csv:2: 'POLISH' is the name of several labels ('x', 'y'): give",
+    ),
     (
       TABLE + 'y,Zinc\n',
       'Zinc',

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
+from tests.fixtures.frames import Frame
 import xjax
 from xjax.core.errors import ConfigError
 from xjax.models.contract import Config
@@ -94,6 +95,19 @@ def test_lists_of_ids_are_labels(texts, lists, hot, first):
   assert list(model.classes_) == ([*range(6)] if first == 0 else LABELS)
   assert [*map(set, model.predict(texts))] == [*map(set, rows)]
   assert model.predict_proba(texts).shape == hot.shape
+
+
+def test_texts_that_look_like_several_labels_are_a_warning(texts, lists):
+  with pytest.warns(UserWarning, match='y: each text is one label, but texts'):
+    model = xjax.XMCClassifier().fit(texts, [';'.join(x) for x in lists])
+  assert any(';' in name for name in model.classes_)
+
+
+def test_only_the_columns_of_training_are_read(texts, hot):
+  model = xjax.XMCClassifier().fit(Frame(body=texts), hot)
+  with pytest.warns(UserWarning, match=r"'id'\] are ignored"):
+    found = model.predict(Frame(id=[*range(len(texts))], body=texts))
+  np.testing.assert_array_equal(found, model.predict(Frame(body=texts)))
 
 
 def test_lists_of_zeros_and_ones_are_a_matrix(texts, hot):

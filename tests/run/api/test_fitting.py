@@ -93,7 +93,69 @@ def test_a_config_keeps_its_model_tokens_and_zones(train):
   assert model.config.seed == 3
   assert model.config.data.tokens == tokens
   framed = Frame(title=['l1'], body=['l2 word1'])
-  assert model.predict(framed) == model.predict('l2 word1')
+  with pytest.warns(UserWarning, match=r"'title'\] are ignored"):
+    assert model.predict(framed) == model.predict('l2 word1')
+
+
+@pytest.mark.parametrize(
+  'fitted',
+  [
+    lambda x: x,
+    lambda x: Frame(text=x),
+    lambda x: [Document(str(i), {'text': t}) for i, t in enumerate(x)],
+    lambda x: Frame(text=x, title=['same'] * len(x)),
+    lambda x: Frame(Überschrift=['x'] * len(x), текст=x),
+  ],
+)
+def test_only_the_columns_of_training_are_read(train, fitted):
+  texts, labels = train
+  model = xjax.fit(fitted(texts), labels, dev=0, verbose=False)
+  frame = fitted(texts[:3])
+  if not isinstance(frame, Frame):
+    frame = Frame(text=texts[:3])
+  columns = {name: [*frame[name]] for name in frame.columns}
+  expected = model.predict(frame)
+  leaky = Frame(labels=['l1', 'l2', 'l3'], id=[1, 2, 3], **columns)
+  with pytest.warns(UserWarning, match=r"'labels', 'id'\] are ignored"):
+    assert model.predict(leaky) == expected
+  with pytest.warns(UserWarning, match='are ignored'):
+    assert model.evaluate(leaky, labels[:3]) == model.evaluate(
+      frame, labels[:3]
+    )
+  turned = dict(reversed(columns.items()))
+  assert model.predict(Frame(**turned)) == expected
+  name, cells = turned.popitem()
+  if isinstance(fitted(texts), Frame):
+    wrong = Frame(**turned, other=cells)
+    message = f'no column {name!r}, which the model was trained on; its columns'
+    with pytest.raises(DataError, match=message):
+      model.predict(wrong)
+
+
+def test_other_zones_of_documents_are_not_read(train):
+  texts, labels = train
+  documents = [
+    Document(str(i), {'title': t, 'body': t}) for i, t in enumerate(texts)
+  ]
+  model = xjax.fit(documents, labels, dev=0, verbose=False)
+  more = Document('x', {'labels': 'l1 l2', **documents[0].zones})
+  assert model.predict(more) == model.predict(documents[0])
+
+
+@pytest.mark.parametrize(
+  ('column', 'error', 'message'),
+  [
+    ('Labels', DataError, "the column 'Labels', which would be read as text"),
+    ('label', DataError, "the column 'label', which would be read as text"),
+    ('category', UserWarning, "'category' alone tells the labels of all"),
+    ('Thema', UserWarning, "'Thema' alone tells the labels of all"),
+  ],
+)
+def test_labels_among_the_texts_are_noticed(train, column, error, message):
+  texts, labels = train
+  frame = Frame(**{'text': texts, column: ['+'.join(x) for x in labels]})
+  with pytest.raises(error, match=message):  # warnings are errors in tests
+    xjax.fit(frame, labels, dev=0, verbose=False)
 
 
 def test_a_matrix_of_features_trains_a_model(features):
@@ -148,7 +210,8 @@ def test_equal_documents_are_in_one_split(train, features, kind, tmp_path):
 
 def test_too_few_documents_have_no_dev(train):
   texts, labels = train
-  few = xjax.fit(texts[:8], labels[:8], verbose=False)
+  with pytest.warns(UserWarning, match='8 documents, too few for dev=0.1: sc'):
+    few = xjax.fit(texts[:8], labels[:8], verbose=False)
   assert few.config.data.dev_share == 0
   with pytest.raises(DataError, match='8 documents are too few to draw splits'):
     xjax.fit(texts[:8], labels[:8], dev=0.5, verbose=False)

@@ -16,7 +16,7 @@ from tests.fixtures.tagged_texts import N_LABELS, tagged_texts
 import xjax
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.schema import Document
+from xjax.data.schema import Document, Label
 from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import fit
 
@@ -119,6 +119,16 @@ def test_an_unknown_label_is_a_miss_and_a_warning(model, test, caplog):
   assert metrics['R@5'] == pytest.approx(2 / 3)
   says = "does not know 1 label of the documents, such as 'unknown'"
   assert says in caplog.text
+
+
+def test_gold_labels_may_be_names(train, test):
+  texts, labels = train
+  names = [Label(f'l{i}', f'Étiquette {i}') for i in range(N_LABELS)]
+  model = xjax.fit(texts, labels, dev=0, label_names=names, verbose=False)
+  expected = model.evaluate(*test)
+  for form in ('Étiquette {}', 'E\u0301TIQUETTE  {}', 'l{}\u200b'):
+    named = [[form.format(x.strip('l')) for x in ids] for ids in test[1]]
+    assert model.evaluate(test[0], named) == expected
 
 
 def test_a_threshold_keeps_the_labels_at_or_above_it(model, test):

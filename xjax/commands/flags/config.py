@@ -1,6 +1,7 @@
 """Defines --config and --config.FIELD, and checks them."""
 
 from collections.abc import Callable
+import csv
 import re
 import typing
 from typing import Any
@@ -29,9 +30,9 @@ class TupleParser(flags.ArgumentParser):
   def parse(self, argument: str | tuple[Any, ...]) -> tuple[Any, ...]:
     if isinstance(argument, tuple):  # absl parses a flag's default too
       return argument
-    items = (
-      item.strip(' \'"') for item in _strip_brackets(argument).split(',')
-    )
+    line = [_strip_brackets(argument)]  # an item in "" may have commas
+    (items,) = csv.reader(line, skipinitialspace=True) if line[0] else [[]]
+    items = (item.strip(' \'"') for item in items)
     return tuple(self._element(item) for item in items if item)
 
   def flag_type(self) -> str:

@@ -2,7 +2,7 @@
 
 import ast
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 import json
 import re
 from typing import Any
@@ -12,8 +12,8 @@ import numpy as np
 
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
-_USUAL = ';|；؛,，、،'
-_RARE_IN_NAMES = ';|；؛'
+_RARE_IN_NAMES = ';#', ';', '|', '；', '؛'  # SharePoint has the first one
+_USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
 _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
 # A word with a digit, or with a mark that words seldom have.
@@ -154,6 +154,12 @@ def divisible(cells: Iterable[str], spaces: bool = True) -> list[str]:
 def split_cell(text: str, separator: str) -> list[str]:
   """Returns the labels of a cell, without those that are empty."""
   return [part for part in map(str.strip, text.split(separator)) if part]
+
+
+def are_joined(text: str, known: Collection[str]) -> bool:
+  """Returns whether a text is several known labels and what separates them."""
+  rows = (split_cell(text, mark) for mark in (*_USUAL, *'\n\t', *_UNSURE))
+  return any(len(row) > 1 and all(x in known for x in row) for row in rows)
 
 
 def _divides(separator: str, cells: set[str], many: bool) -> bool:

@@ -34,12 +34,13 @@ _TEXTS = frozenset(
   'full_text fulltext comment_text'.split()
 )
 # The first names are certain; of the others, a table may have only one.
-_CERTAIN = ('labels', 'label', 'subject_uris')
+SURE_LABELS = ('labels', 'label', 'subject_uris')
 _LABELS = (
   'tags tag topics topic categories category classes class keywords keyword '
-  'subjects genres genre codes'
+  'subjects genres genre codes cats'
 ).split()
 _IDS = ('id', 'doc_id', 'document_id')
+NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
 _WHOLE = re.compile(r'(-?\d+)\.0+')
 _SHOWN = 30  # names of columns in a message
@@ -77,11 +78,16 @@ def choose_columns(
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
+  for name in names if len(wanted.text) > 1 else ():
+    if wanted.text == tuple(map(str.strip, name.split(','))):
+      wanted = dataclasses.replace(wanted, text=(name,))
+  no_id = wanted.id == NO_ID and NO_ID not in names
+  id_ = wanted.id if wanted.id in names else ''
   labels, flags, hint = _label_columns(wanted, names, rows, need_labels)
   for field, chosen in (
     ('text', wanted.text),
     ('labels', flags or [wanted.labels] if wanted.labels else ()),
-    ('id', [wanted.id] if wanted.id else ()),
+    ('id', [wanted.id] if wanted.id and not no_id else ()),
   ):
     for name in chosen:
       if name not in names and (need_labels or field == 'text'):
@@ -115,7 +121,7 @@ def choose_columns(
     text=tuple(text),
     labels=labels,
     separator=separator,
-    id=_first([wanted.id] if wanted.id else _IDS, names),
+    id=id_ if wanted.id else _first(_IDS, names),
     flags=flags,
     whole=bool(texts) and all(map(_WHOLE.fullmatch, texts)),
     indicators=are_flags(lists),
@@ -147,16 +153,22 @@ def _label_columns(
     and (cells := [row[name] for row in rows if not is_empty(row.get(name))])
     and all(as_flag(cell) is not None for cell in cells)
   )
-  line = io.StringIO()
-  csv.writer(line, lineterminator='').writerow(flags)
+  line = csv_line(flags)
   known = {wanted.id, *wanted.text, *flags}
   # Other columns may be the labels, and flags something else.
   if len(flags) > 1 and all(
     name in known or name.lower() in (*_TEXTS, *usual) for name in names
   ):
-    return line.getvalue(), flags, ''
-  hint = f'. Columns with only 0 and 1 are {line.getvalue()}'
+    return line, flags, ''
+  hint = f'. Columns with only 0 and 1 are {line}'
   return '', (), hint if flags else ''
+
+
+def csv_line(names: Sequence[str]) -> str:
+  """Returns names of columns as one text, which flags have."""
+  line = io.StringIO()
+  csv.writer(line, lineterminator='').writerow(names)
+  return line.getvalue()
 
 
 def with_names(
@@ -209,7 +221,7 @@ def _first(usual: Iterable[str], names: Sequence[str]) -> str:
 
 def _usual_labels(names: Sequence[str]) -> str:
   """Returns the column of labels; '' if no column or several could be it."""
-  if certain := _first(_CERTAIN, names):
+  if certain := _first(SURE_LABELS, names):
     return certain
   usual = [name for name in names if name.lower() in _LABELS]
   return usual[0] if len(usual) == 1 else ''
@@ -264,6 +276,12 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   if values is None:
     fields.faults.append(f'{name} is {cell[:40]!a}, not a list in brackets')
     return []
+  if any(isinstance(value, dict) for value in values):
+    fields.faults.append(
+      f'{name} has objects that are not {{label: 0 or 1}}: write a list of the '
+      'labels, as jq does with `.labels |= map(.label)`'
+    )
+    return []
   if Ellipsis in values:
     fields.faults.append(
       f'{name} is {cell[:_SHOWN_CELL]!a}, where ... stands for labels that are '
@@ -299,6 +317,10 @@ def _flagged(
 
 def _values(cell: Any, separator: str) -> list[Any] | None:
   """Returns the values of a cell; None if it should be a list, but is not."""
+  if isinstance(cell, dict):
+    flags = {k: as_flag(v) for k, v in cell.items() if not is_missing(v)}
+    if None not in flags.values():
+      return [name for name, flag in flags.items() if flag]
   if isinstance(cell, list):
     return [value for value in cell if not is_missing(value)]
   if is_empty(cell):

@@ -17,12 +17,12 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError, UserError
-from xjax.core.texts import known_name
+from xjax.core.texts import known_name, plain_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.json_lines import Fields, only_file, read_records
 from xjax.data.formats.label_files import Descriptors
-from xjax.data.schema import Document, Label, Labels, Split, nfc
+from xjax.data.schema import Document, Label, Labels, Split
 from xjax.data.tokens_config import OnError
 
 TRAIN = 'train'
@@ -181,6 +181,8 @@ class CorpusBuilder:
     self._renamed: dict[str, str] = {}
     self.splits: dict[str, _SplitBuilder] = {}
     self._index: dict[str, int] = {}  # of label ids, in order of first use
+    self.duplicates = ''  # what to do about ids that repeat, for messages
+    self._merged = 0  # records that are documents of earlier records
     self._zones: dict[str, None] = {}  # in order of first use
 
   def describe(
@@ -216,20 +218,20 @@ class CorpusBuilder:
     source: str | os.PathLike,
     records: Iterable[tuple[int | None, Fields]],
     read: ReadDocument,
-    name_lines: bool = False,
+    lines: str = '',
     split_of: Callable[[Fields], str] | None = None,
     may_skip: bool = False,
   ) -> Sequence[Document]:
     """Reads a source into the split `name`, or into the split of each record.
 
-    With name_lines, a document without an id gets the id line-N, where N is its
-    line number. Otherwise a missing id is a fault. `split_of` tells the split
-    of a record. A source without usable documents is a fault, fatal unless it
-    `may_skip`. Returns the documents of `name`.
+    With `lines`, such as line-, a document without an id gets the id line-N,
+    where N is its line number. Otherwise a missing id is a fault. `split_of`
+    tells the split of a record. A source without usable documents is a fault,
+    fatal unless it `may_skip`. Returns the documents of `name`.
     """
     before, added = self.faults.count, 0
     for line, fields in records:
-      default_id = f'line-{line}' if name_lines else None
+      default_id = f'{lines}{line}' if lines else None
       document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
       document = self._with_plain_labels(document, fields.faults)
@@ -244,13 +246,13 @@ class CorpusBuilder:
     splits: Sequence[str],
     usual: bool,
     read: ReadDocument,
-    name_lines: bool = False,
+    lines: str = '',
   ) -> None:
     """Reads the chosen splits (see choose_splits) from files of JSON lines."""
     for name in choose_splits(self.source, files, splits, usual):
       path = only_file(files[name], self.faults)
       records = read_records(path, self.faults)
-      self.read(name, path, records, read, name_lines)
+      self.read(name, path, records, read, lines)
 
   def _with_plain_labels(
     self, document: Document, faults: list[str]
@@ -277,7 +279,12 @@ class CorpusBuilder:
       ids = [self._meant(label, faults) for label in document.labels]
       document = dataclasses.replace(document, labels=(*dict.fromkeys(ids),))
     if document.id in split.ids:
-      faults.append(f'duplicate id {document.id!a}')
+      first = split.documents[split.ids[document.id]]
+      labels = dict.fromkeys((*first.labels, *document.labels))
+      if document.zones != first.zones:
+        faults.append(f'duplicate id {document.id!a}{self.duplicates}')
+      document = dataclasses.replace(document, labels=tuple(labels))
+      self._merged += not faults
     if faults:
       return False
     split.records.append(self.note(split, document))
@@ -330,7 +337,7 @@ class CorpusBuilder:
     data = _record(document)
     index = self._index
     gold = [index.setdefault(x, len(index)) for x in document.labels or ()]
-    split.ids[document.id] = None
+    split.ids[document.id] = len(split.text_digests)
     split.text_digests.append(text_digest(document.zones.values()))
     split.values.extend(gold)
     split.ends.append(len(split.values))
@@ -344,6 +351,13 @@ class CorpusBuilder:
 
     Without `labels`, the descriptors are those that were read.
     """
+    if self._merged:
+      n = plural(self._merged, 'record')
+      logging.info(
+        '%s: %s with the id and text of an earlier record: such records are '
+        'one document, with the labels of all',
+        *(self.source, n),
+      )
     return SourceCorpus(
       source=self.source,
       left_out=self.faults.raise_or_log(),
@@ -372,7 +386,7 @@ def unknown_label(label: str) -> str:
 class _SplitBuilder:
   def __init__(self, name: str, records: RecordStore):
     self.name, self.records = name, records
-    self.ids: dict[str, None] = {}
+    self.ids: dict[str, int] = {}  # and the last record of each
     self.ends, self.values = array('q', [0]), array('i')  # of gold labels
     self.text_digests = array('Q')
     self.digest = hashlib.sha256()
@@ -382,15 +396,22 @@ class _SplitBuilder:
     return StoredDocuments(self.records, _plain_document)
 
   def done(self) -> Split:
+    gold = Ragged(
+      np.asarray(self.ends, np.int64), np.asarray(self.values, np.int32)
+    )
+    documents = self.documents
+    text_digests = np.asarray(self.text_digests, np.uint64)
+    if len(self.ids) < len(documents):  # the last record has all labels
+      rows = np.fromiter(self.ids.values(), np.int64)
+      gold, text_digests = gold.take(rows), text_digests[rows]
+      documents = StoredDocuments(rows, documents.__getitem__)
     return Split(
       name=self.name,
       ids=tuple(self.ids),
-      gold=Ragged(
-        np.asarray(self.ends, np.int64), np.asarray(self.values, np.int32)
-      ),
-      documents=self.documents,
+      gold=gold,
+      documents=documents,
       digest=self.digest.hexdigest(),
-      text_digests=np.asarray(self.text_digests, np.uint64),
+      text_digests=text_digests,
     )
 
 
@@ -404,16 +425,14 @@ def _plain_document(record: list) -> Document:
   return Document(id_, zones, None if labels is None else tuple(labels))
 
 
-_SPACES = b' \t\n\v\f\r'
-
-
 def text_digest(texts: Iterable[str]) -> int:
   """Returns a number of 64 bits that tells texts apart; 0 if there is no text.
 
-  Spaces and line breaks do not count, nor does the form of accents, so texts
-  that differ only in these have the same number.
+  Texts that differ only in case, white space or Unicode form have the same
+  number.
   """
-  data = nfc(''.join(texts)).encode().translate(None, _SPACES)
+  text = plain_name(''.join(texts)).casefold()
+  data = text.encode().translate(None, b' ')
   if not data:
     return 0
   digest = hashlib.blake2b(data, digest_size=8).digest()

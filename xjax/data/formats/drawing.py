@@ -34,15 +34,21 @@ def divided(
 ) -> SourceCorpus:
   """Divides train among itself and the splits in `shares` (see draw_splits).
 
-  `keys_of` makes the keys of the documents.
+  `keys_of` makes the keys of the documents. Texts that differ only in case,
+  white space or Unicode form have the smallest of their keys.
   """
   if not shares or TRAIN not in raw.splits:
     return raw
-  keys = np.fromiter(keys_of(raw.splits[TRAIN].documents), np.uint64)
+  whole = raw.splits[TRAIN]
+  keys = np.fromiter(keys_of(whole.documents), np.uint64)
+  if whole.text_digests is not None:
+    _, text_N = np.unique(whole.text_digests, return_inverse=True)
+    least_T = np.full(len(keys), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(least_T, text_N, keys)
+    keys = least_T[text_N]
   rows = draw_splits(keys, shares, raw.source)
   sizes = ', '.join(f'{len(rows[name])} for {name}' for name in rows)
   logging.info('%s: documents were drawn: %s', raw.source, sizes)
-  whole = raw.splits[TRAIN]
   parts = {name: _part(name, whole, rows[name]) for name in rows}
   return dataclasses.replace(
     raw, splits={**raw.splits, **parts}, drawn=tuple(rows)

@@ -60,7 +60,7 @@ class HtcData(DataConfig):
       ids = _with_ancestors(builder.labels, document.labels)
       return dataclasses.replace(document, labels=ids)
 
-    builder.read_files(files, splits, usual, read, name_lines=True)
+    builder.read_files(files, splits, usual, read, lines='line-')
     return builder.corpus()
 
   def read_record(

@@ -90,10 +90,10 @@ def _ends(path: str | os.PathLike, endings: str) -> bool:
 
 
 class Descriptors(dict[str, Label]):
-  """Holds the labels of a file by id, and finds those that a text means."""
+  """Holds labels by id, and finds those that a text means."""
 
-  def __init__(self):
-    super().__init__()
+  def __init__(self, labels: Iterable[Label] = ()):
+    super().__init__((label.id, label) for label in labels)
     self.retired: set[str] = set()  # left out unless documents have them
 
   def used(self, ids: Collection[str]) -> list[Label]:
@@ -112,9 +112,21 @@ class Descriptors(dict[str, Label]):
   def meant(self, text: str) -> Sequence[str]:
     """Returns the ids of the labels that a text means: several, one or none.
 
-    It is an id, an id in <>, the name of labels, or the end of an IRI.
+    It is an id, an id in <>, the name of labels, the end of an IRI, or a name
+    in another case.
     """
-    return (text,) if text in self else self._ids.get(plain_name(text), ())
+    if text in self:
+      return (text,)
+    name = plain_name(text)
+    return self._ids.get(name) or self._folded.get(name.casefold(), ())
+
+  @functools.cached_property
+  def _folded(self) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for label in self.values():
+      if label.id not in self.retired:
+        ids.setdefault(plain_name(label.name).casefold(), []).append(label.id)
+    return ids
 
   @functools.cached_property
   def _ids(self) -> dict[str, list[str]]:

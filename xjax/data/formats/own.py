@@ -21,16 +21,16 @@ import shlex
 from typing import Any, BinaryIO, Self
 
 from absl import logging
+import numpy as np
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.data.files.cells import LIST, are_flags
+from xjax.data.files.cells import LIST, are_flags, are_joined
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.encodings import is_utf8
-from xjax.data.files.faults import Faults
+from xjax.data.files.faults import Faults, plural
 from xjax.data.files.json_lines import (
   STREAM,
   Fields,
-  only_file,
   open_text,
   read_records,
   with_faults,
@@ -48,8 +48,10 @@ from xjax.data.files.tables import (
   table_format,
 )
 from xjax.data.formats.columns import (
+  NO_ID,
   Columns,
   choose_columns,
+  csv_line,
   read_row,
   read_usual,
   with_names,
@@ -70,7 +72,8 @@ from xjax.data.formats.drawing import divided, missing_shares
 from xjax.data.formats.label_files import (
   read_descriptors,
 )
-from xjax.data.formats.own_files import find_layout, read_texts
+from xjax.data.formats.own_files import files_of, find_layout, read_texts
+from xjax.data.quality import find_repeats, pairs_text
 from xjax.data.schema import Document
 
 
@@ -101,7 +104,7 @@ class OwnData(DataConfig):
   id: str = field(
     '',
     'The column of ids. If empty, a column id, doc_id or document_id is read, '
-    'or else the id is line-N.',
+    "or else the id is line-N; so it is with 'none'.",
   )
   label_file: str = field(
     '',
@@ -146,6 +149,10 @@ class OwnData(DataConfig):
     return 'all'
 
   @property
+  def full_text(self) -> tuple[str, ...]:
+    return self.text  # other zones of a document are not read
+
+  @property
   def label_field(self) -> str:
     return self.labels or 'labels'
 
@@ -180,7 +187,7 @@ class OwnData(DataConfig):
     if new:
       flags = (
         f'--config.data.{name}='
-        + shlex.quote(','.join(value) if name == 'text' else value)
+        + shlex.quote(csv_line(value) if name == 'text' else value)
         for name, value in new.items()
       )
       logging.info('%s: guessed: %s', self.dir, ' '.join(flags))
@@ -191,7 +198,7 @@ class OwnData(DataConfig):
     layout = find_layout(self.dir, self.label_file)
     if layout.by_label or TRAIN not in layout.splits:
       return None
-    path = layout.splits[TRAIN][0]
+    path = min(layout.splits[TRAIN])
     with open_text(path) as file:
       # `read` reports the faults of rows.
       table = self._table(file, str(path), Faults(self.on_error))
@@ -204,10 +211,12 @@ class OwnData(DataConfig):
     ):
       fields = table.columns
       # Lines without any field are faulty, and these faults say enough.
-      has_text = 'text' in fields or 'zones' in fields
-      texts = any(isinstance(row.get('labels'), str) for row in table.sample)
-      if not fields or has_text and 'labels' in fields and not texts:
+      if not fields or 'zones' in fields and 'labels' in fields:
         return None
+      found = [row['labels'] for row in table.sample if 'labels' in row]
+      if 'text' in fields and found and not self.id:
+        if all(isinstance(x, list) and not _has_objects(x) for x in found):
+          return None
     return choose_columns(self._columns(), table.columns, table.sample, name)
 
   def read(
@@ -223,6 +232,9 @@ class OwnData(DataConfig):
       flag = f'--config.data.label_file={shlex.quote(str(path))}'
       logging.info('%s is not read; %s names labels by it', path, flag)
     builder = self.builder()
+    builder.duplicates = (
+      '; give --config.data.id=none if they are no ids of documents'
+    )
     language = self.label_language
     describe = functools.partial(read_descriptors, language=language)
     builder.describe(describe, layout.labels)
@@ -233,26 +245,34 @@ class OwnData(DataConfig):
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
     for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
-      path = only_file(layout.splits[name], builder.faults)
       if layout.by_label:
+        (path,) = layout.splits[name]
         records = read_texts(path, builder.faults, True, self.encoding)
         may_skip = bool(builder.splits)
         builder.read(name, path, records, read_document, may_skip=may_skip)
-      else:
-        self._read_table(builder, name, path, layout.divided)
+        continue
+      paths = files_of(layout.splits[name], builder.faults)
+      for path in paths:
+        self._read_table(builder, name, path, layout.divided, len(paths) > 1)
     raw = builder.corpus()
     # A column may name no documents of train, or only faulty ones of a split.
     parts = {name: split for name, split in raw.splits.items() if len(split)}
     raw = dataclasses.replace(raw, splits=parts)
+    _warn_of_labels(raw)
     if not layout.divided:
       drawn = missing_shares(raw.splits, shares)
     raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
     return raw.chosen(splits, usual)
 
   def _read_table(
-    self, builder: CorpusBuilder, name: str, path: pathlib.Path, divided: bool
+    self,
+    builder: CorpusBuilder,
+    name: str,
+    path: pathlib.Path,
+    divided: bool,
+    is_shard: bool,
   ) -> None:
-    """Reads the file of a split; if not `divided`, a column may name splits."""
+    """Reads a file of a split; if not `divided`, a column may name splits."""
     with open_text(path) as file:
       table = self._table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
@@ -278,7 +298,7 @@ class OwnData(DataConfig):
         path,
         records,
         read,
-        name_lines=True,
+        lines=f'{path.name}/line-' if is_shard else 'line-',
         split_of=split_in_file,
         may_skip=bool(builder.splits),
       )
@@ -298,7 +318,8 @@ class OwnData(DataConfig):
         fields.faults.append(f'no field {name!a} (data.text)')
     columns = self._columns()
     if columns.id not in fields:  # new documents may have the usual field
-      columns = dataclasses.replace(columns, id='id' if 'id' in fields else '')
+      usual = 'id' if 'id' in fields and columns.id != NO_ID else ''
+      columns = dataclasses.replace(columns, id=usual)
     if columns.labels not in fields and isinstance(
       fields.row.get('labels'), list
     ):
@@ -351,6 +372,38 @@ class OwnData(DataConfig):
 
   def _columns(self) -> Columns:
     return Columns(self.text, self.labels, self.label_separator, self.id)
+
+
+def _warn_of_labels(raw: SourceCorpus) -> None:
+  """Warns of labels that seem several, and of documents in several rows."""
+  if TRAIN not in raw.splits:
+    return
+  gold = {name: np.unique(x.gold.values) for name, x in raw.splits.items()}
+  known = {raw.label_ids[i] for i in gold[TRAIN]}
+  for name, used in gold.items():
+    labels = {raw.label_ids[i] for i in used} - known
+    if joined := sorted(x for x in labels if are_joined(x, known)):
+      logging.warning(
+        '%s: %s of %s, such as %a: labels of train with a separator between '
+        'them; all files must have the same separator',
+        *(raw.source, plural(len(joined), 'label'), name, joined[0]),
+      )
+  train = raw.splits[TRAIN]
+  _, examples, n = find_repeats(train)
+  has_lines = n and 'line-' in examples[0][0]  # instead of ids
+  if has_lines and train.gold.lengths.max() == 1:
+    logging.warning(
+      '%s: %s of train, each with one label; %s the text of an earlier one, '
+      'such as %s, but another label. If these are labels of one document, '
+      'name a column that is the same in its rows, and only there, as in '
+      '--config.data.id=COLUMN: rows with one id and one text are one document',
+      *(raw.source, plural(len(train), 'document'), f'{n:,} with'),
+      pairs_text(examples[:1]),
+    )
+
+
+def _has_objects(values: list[Any]) -> bool:
+  return any(isinstance(value, dict) for value in values)
 
 
 def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:

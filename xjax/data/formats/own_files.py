@@ -8,6 +8,8 @@ import io
 import pathlib
 import re
 
+from absl import logging
+
 from xjax.core.errors import DataError
 from xjax.data.files.encodings import Encoding, encoding_of, guess_encoding
 from xjax.data.files.faults import Fault, Faults, plural
@@ -16,6 +18,7 @@ from xjax.data.files.json_lines import (
   check_rereadable,
   find_files,
   find_source,
+  only_file,
   with_faults,
 )
 from xjax.data.files.split_names import split_of, splits_of
@@ -24,13 +27,15 @@ from xjax.data.formats.label_files import LABELS, find_labels
 
 _SAMPLED = 1000  # bytes of a text, to guess its encoding
 _ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
+# Part 0 of 2 of train is train-00000-of-00002.
+_SHARD = re.compile(r'(.+?)[-_.](\d+)-of-(\d+)(?!\d)')
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusFiles:
   """Says where the documents of a corpus are."""
 
-  # Each split's files (there should be one), or its folder of label folders.
+  # Each split's files (one, or shards), or its folder of label folders.
   splits: dict[str, list[pathlib.Path]]
   by_label: bool = False  # a folder of files per label
   # Whether the source says which documents are in which split. If not, train
@@ -48,11 +53,13 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
     key = 'labels' if label_file else 'unread'
     labels = {key: find_labels(path.parent, label_file)}
     return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
-  files = find_files(path, _ENDINGS)
-  if not files and not label_folders(path):
-    files = find_files(path, 'txt')  # of fastText
-  files.pop(LABELS, None)
   labels = find_labels(path, label_file)
+  files, inner = _tables(path), path / 'data'
+  if not files and inner.is_dir() and _tables(inner):  # as on Hugging Face
+    layout = find_layout(str(inner), label_file)
+    return dataclasses.replace(layout, labels=layout.labels or labels)
+  if not files and not label_folders(path):
+    files = _tables(path, 'txt')  # of fastText
   if label_file:
     files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
   if files:
@@ -74,6 +81,39 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
       return CorpusFiles(splits, by_label=True, labels=labels)
   splits = {TRAIN: [path]}
   return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
+
+
+def _tables(
+  folder: pathlib.Path, endings: str = _ENDINGS
+) -> dict[str, list[pathlib.Path]]:
+  """Returns the files of documents in a folder; shards have one name."""
+  files = find_files(folder, endings)
+  files.pop(LABELS, None)
+  named: dict[str, list[pathlib.Path]] = {}
+  for stem, paths in files.items():
+    shard = _SHARD.fullmatch(stem)
+    named.setdefault(shard[1] if shard else stem, []).extend(paths)
+  return named
+
+
+def files_of(
+  paths: Sequence[pathlib.Path], faults: Faults
+) -> Sequence[pathlib.Path]:
+  """Returns the only file of a split, or its shards, of which none may lack."""
+  shards = {p: _SHARD.match(p.name) for p in paths}
+  if not all(shards.values()):
+    return [only_file(paths, faults)]
+  numbers = sorted(int(shard[2]) for shard in shards.values())
+  (total, *others) = {int(shard[3]) for shard in shards.values()}
+  if others or numbers != [*range(total)]:
+    faults.add(
+      paths[0],
+      None,
+      f'expected the shards 0 to {total - 1} of {total}, but found '
+      + ', '.join(path.name for path in paths),
+      fatal=True,
+    )
+  return sorted(paths, key=lambda path: int(shards[path][2]))
 
 
 def name_splits(
@@ -115,16 +155,30 @@ def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
 def _text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields the text files below a folder, sorted by path.
 
-  Their names end in .txt or have no ending. Hidden files and folders are left
-  out. A broken link is kept, so that reading it is an error.
+  Their names end in .txt or have no ending. A broken link is kept, so that
+  reading it is an error.
   """
+  return filter(_is_text, _files(folder))
+
+
+def _is_text(path: pathlib.Path) -> bool:
+  return path.suffix.lower() in ('', '.txt')
+
+
+def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields the files below a folder, without those that are hidden."""
   for path in _entries(folder):
     if path.is_dir():
       if not path.is_symlink():  # a link may lead back to this folder
-        yield from _text_files(path)
-    elif path.suffix.lower() in ('', '.txt'):
-      if path.is_file() or not path.exists():
-        yield path
+        yield from _files(path)
+    elif path.is_file() or not path.exists():
+      yield path
+
+
+def _looks(folder: pathlib.Path, path: pathlib.Path) -> tuple:
+  """Returns the name of a file in its folder, and its size."""
+  size = path.stat().st_size if path.exists() else None
+  return path.relative_to(folder), size
 
 
 def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
@@ -144,30 +198,59 @@ def read_texts(
   """
   counts: collections.Counter[Encoding] = collections.Counter()
   joint: Encoding | None = None  # a guess from several files
-  for inner in label_folders(folder) if by_label else [folder]:
-    for path in _text_files(inner):
-      row = {'id': path.relative_to(folder).as_posix()}
-      row |= {'labels': [inner.name]} if by_label else {}
-      try:
-        data = path.read_bytes()
-        used = encoding_of(io.BytesIO(data), encoding)
-        if used.doubt:
-          joint = joint or _joint_guess(folder)
-          with contextlib.suppress(Fault):  # texts may differ
-            encoding_of(io.BytesIO(data), joint.name)
-            used = joint
-        row['text'] = data.decode(used.name).removeprefix('\ufeff')
-        counts[used] += 1
-      except Fault as fault:
-        faults.add(path, fault.line, str(fault))
-      except OSError as error:
-        faults.add(path, None, f'cannot be read: {error.strerror}')
-      except UnicodeDecodeError as error:
-        faults.add(path, 1, f'the text is damaged: {error.reason}')
-      else:
-        yield from with_faults([(1, row)], faults, path)
+  folders, twins = label_folders(folder) if by_label else [folder], 0
+  texts = [(inner, path) for inner in folders for path in _text_files(inner)]
+  # A file with several labels is in the folder of each of them.
+  alike: dict[tuple, list[pathlib.Path]] = {}
+  for inner, path in texts if by_label else ():
+    alike.setdefault(_looks(inner, path), []).append(inner)
+  for inner, path in texts:
+    row = {'id': path.relative_to(folder).as_posix()}
+    try:
+      data = path.read_bytes()
+      if by_label:
+        name = path.relative_to(inner)
+        homes = alike[_looks(inner, path)]
+        homes = [x for x in homes if (x / name).read_bytes() == data]
+        row['labels'] = [home.name for home in homes]
+        if homes[0] != inner:
+          twins += 1
+          continue
+      used = encoding_of(io.BytesIO(data), encoding)
+      if used.doubt:
+        joint = joint or _joint_guess(folder)
+        with contextlib.suppress(Fault):  # texts may differ
+          encoding_of(io.BytesIO(data), joint.name)
+          used = joint
+      row['text'] = data.decode(used.name).removeprefix('\ufeff')
+      counts[used] += 1
+    except Fault as fault:
+      faults.add(path, fault.line, str(fault))
+    except OSError as error:
+      faults.add(path, None, f'cannot be read: {error.strerror}')
+    except UnicodeDecodeError as error:
+      faults.add(path, 1, f'the text is damaged: {error.reason}')
+    else:
+      yield from with_faults([(1, row)], faults, path)
   for used, count in counts.items():
     used.log(f'{folder}: {plural(count, "file")}')
+  if twins:
+    logging.info(
+      '%s: %s equal to a file of that name of another label: equal files are '
+      'one document, with all their labels',
+      *(folder, plural(twins, 'file')),
+    )
+  others = collections.Counter(
+    path.suffix.lower()
+    for path in _files(folder)
+    if not _is_text(path) and not (by_label and path.parent == folder)
+  )
+  if others:
+    kinds = ', '.join(f'{count} {kind}' for kind, count in others.most_common())
+    logging.info(
+      '%s: only .txt files are read, and files without an ending, but not %s',
+      *(folder, kinds),
+    )
 
 
 def _joint_guess(folder: pathlib.Path) -> Encoding:

@@ -153,15 +153,15 @@ def _warnings(quality: CorpusQuality, labels: Labels) -> Iterator[str]:
 def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
   name, total = split.name, len(split.labels)
   if split.repeats:
-    others = 'None has'
+    others, advice = 'None has', 'Keep one document of each text'
     if split.conflicts:
       verb = 'has' if split.conflicts == 1 else 'have'
       others = f'{split.conflicts:,} of {split.repeats:,} {verb}'
+      advice = 'Make one document of each text, with the labels of all'
     yield (
       f'{share_text(split.repeats, total, name)} the same text as an earlier '
       f'document of {name}, such as {pairs_text(split.repeat_examples)}. '
-      f'{others} other labels than the earlier document. Keep one document of '
-      'each text'
+      f'{others} other labels than the earlier document. {advice}'
     )
   if split.empty_example is not None:
     empty = int((split.sizes == 0).sum())

@@ -32,6 +32,7 @@ from xjax.data.in_memory import (
   is_frame,
   is_list,
   labels_of,
+  warn_of_joined,
 )
 from xjax.data.schema import Document
 from xjax.data.tokens_config import GivenFeaturesConfig, Norm
@@ -95,6 +96,7 @@ def _fitted_binarizer(y: Any) -> LabelBinarizer | MultiLabelBinarizer:
     labels_of(y, name='y')  # checks that all values are 0 or 1
     return LabelBinarizer(sparse_output=True).fit(y)
   assert_all_finite(y, input_name='y')
+  warn_of_joined(y.ravel()[:1000].tolist(), 'y')
   check_classification_targets(y)
   binarizer = LabelBinarizer(sparse_output=True).fit(y)
   if len(binarizer.classes_) < 2:
@@ -283,7 +285,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   def _lists(self, X: Any) -> LabelLists:
     check_is_fitted(self)
-    if not _is_text(X):
+    reads_texts = not hasattr(self, 'n_features_in_')
+    if not (_is_text(X) or reads_texts and is_frame(X)):
       X = validate_data(self, X, accept_sparse='csr', reset=False)
     if not self.model_:
       none = np.zeros((len(documents_of(X)), 0))

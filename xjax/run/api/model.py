@@ -40,7 +40,7 @@ class Model:
 
   - one text (a str) or one Document, which counts as a list of one;
   - a list, tuple, generator, NumPy array or Series of texts, or of Documents;
-  - a DataFrame, whose columns are the zones of documents;
+  - a DataFrame, of which the columns are read that the model was trained on;
   - a matrix of features [N, D], for a model that was trained on features.
 
   A pickle of a model has its saved files. The unpickled model has a temporary
@@ -150,8 +150,13 @@ class Model:
     names = None
     if is_matrix and not hasattr(labels, 'columns'):
       names = list(self.labels.ids)
-    known = self.run.space.ids
-    judged = labelled_documents(texts, labels, names, known_ids=known)
+    judged = labelled_documents(
+      texts,
+      labels,
+      names,
+      known_ids=self.run.space.ids,
+      zones=self._zones(texts),
+    )
     documents = self._scaled(judged.documents)
     ids = judged.labels.rows
     if not ids:
@@ -234,7 +239,18 @@ class Model:
 
   def documents(self, texts: Any) -> list[Document] | SparseDocuments:
     """Returns `texts` (see the class) as documents that the model reads."""
-    return self._scaled(documents_of(_as_list(texts)))
+    texts = _as_list(texts)
+    return self._scaled(documents_of(texts, zones=self._zones(texts)))
+
+  def _zones(self, texts: Any) -> Sequence[str]:
+    """Returns the columns of a DataFrame that the model reads."""
+    data, columns = self.config.data, getattr(texts, 'columns', ())
+    if zones := data.zones or data.full_text:
+      return zones
+    # Lists of texts and JSON lines name no columns.
+    if 'text' in columns and len(columns) > 1:
+      return ('text',)
+    return [zone for zone in columns if zone not in ('id', data.label_field)]
 
   def _scaled(
     self, documents: list[Document] | SparseDocuments
