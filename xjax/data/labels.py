@@ -15,8 +15,8 @@ from xjax.core.rng import host_generator
 from xjax.core.texts import Texts, known_name, plain_name
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults, plural
+from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
-  Fields,
   numbered_lines,
   open_text,
   read_records,

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.error_text import error_text
-from xjax.data.files.json_lines import Fields
+from xjax.data.files.fields import Fields
 from xjax.data.formats.columns import (
   Columns,
   choose_columns,

@@ -11,7 +11,7 @@ from absl import logging
 from xjax.core.errors import DataError
 from xjax.data.files.cells import is_missing
 from xjax.data.files.faults import Grouped
-from xjax.data.files.json_lines import Fields
+from xjax.data.files.fields import Fields
 
 NO_SPLIT = 'none'  # no column names splits
 SPLIT_COLUMNS = 'split fold set subset partition dataset data_split'.split()

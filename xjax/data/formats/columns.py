@@ -23,7 +23,7 @@ from xjax.data.files.cells import (
   parse_list,
   split_cell,
 )
-from xjax.data.files.json_lines import Fields
+from xjax.data.files.fields import Fields
 from xjax.data.files.split_names import SPLIT_COLUMNS
 from xjax.data.formats.data_config import read_document
 from xjax.data.schema import Document

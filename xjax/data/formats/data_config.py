@@ -13,7 +13,12 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import STREAM, Fields, open_text, read_records
+from xjax.data.files.fields import Fields
+from xjax.data.files.json_lines import (
+  STREAM,
+  open_text,
+  read_records,
+)
 from xjax.data.files.tables import TableFormat, table_format
 from xjax.data.formats.corpus_builder import (
   CorpusBuilder,

@@ -23,8 +23,8 @@ from xjax.core.atomic import build_folder, write_json
 from xjax.core.errors import DAMAGE, DataError, UserError
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
-  Fields,
   find_files,
   find_source,
   only_file,

@@ -17,9 +17,9 @@ from xjax.core.texts import plain_name
 from xjax.data.files import skos
 from xjax.data.files.cells import parse_list
 from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
   PACKED,
-  Fields,
   find_files,
   open_text,
   parse_object,

@@ -28,9 +28,9 @@ from xjax.data.files.cells import LIST, are_flags, are_joined
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.encodings import is_utf8
 from xjax.data.files.faults import Faults, plural
+from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
   STREAM,
-  Fields,
   open_text,
   read_records,
   with_faults,

@@ -13,8 +13,8 @@ from absl import logging
 from xjax.core.errors import DataError
 from xjax.data.files.encodings import Encoding, encoding_of, guess_encoding
 from xjax.data.files.faults import Fault, Faults, plural
+from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
-  Fields,
   check_rereadable,
   find_files,
   find_source,

@@ -14,8 +14,8 @@ import dataclasses
 import itertools
 
 from xjax.core.errors import DataError
+from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
-  Fields,
   find_files,
   find_source,
   only_file,
