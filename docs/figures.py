@@ -6,9 +6,8 @@ In a page, a marker with the name of an entry and of one of its figures follows
 a number, `0.834<!--=best_cpu RP@5-->`, or stands on the line before a fenced
 block, whose text is the figure. A number keeps its decimals, and an interval
 `[lo, hi]` after the marker is written too. A number is bold only if the figure
-has an interval of its difference from the other systems of its row that
-excludes 0. With --check, nothing is written, and the exit code is 1 if a page
-differs.
+has an interval of its gain over the other systems of its row, above 0. With
+--check, nothing is written, and the exit code is 1 if a page differs.
 """
 
 import pathlib
@@ -51,8 +50,8 @@ def written(text: str, entries: dict[str, Any]) -> str:
   def number(match: re.Match[str]) -> str:
     found = figure(match)
     decimals = len(match['number'].partition('.')[2])
-    low, high = found.get('difference', (0, 0))
-    bold = match['bold'] if low * high > 0 else ''
+    low, _ = found.get('difference', (0, 0))
+    bold = match['bold'] if low > 0 else ''
     sign = '+' if match['number'].startswith('+') else ''
     marker = f'<!--={match["entry"]} {match["name"]}-->'
     interval = match['interval'] or ''

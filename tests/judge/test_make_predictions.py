@@ -161,9 +161,8 @@ def unseen(scores, ranks_unseen=None, counts=(9, 0, 0)):
   [
     (True, [[9, 1, 2], [9, 1, 2]], True),
     (False, [[9, 1, 2], [9, 1, 2]], False),
-    # Of a system of which nothing is recorded, ties are in the labels' order.
-    (None, [[9, -1, -1], [9, -2, -2]], False),
-    (None, [[9, -1, -1], [9, -2, -1]], True),
+    # Nothing is recorded of the systems of others.
+    (None, [[9, -1, -1], [9, -2, -2]], True),
     (True, [[9, -1, -1], [9, -2, -2]], True),
   ],
 )

@@ -1,9 +1,9 @@
 """Fits a calibration of a model's scores on dev, and saves it in a file.
 
 It is judged on all entries of the lists of the slice `all`, with equal weight,
-because readers see the probabilities of these entries. It is fitted on them
-without labels of which the scorer has learned too little. An entry of a
-document without gold counts as wrong. The calibration says nothing about
+because readers see the probabilities of these entries. It is fitted on the
+same entries, but for labels that the scorer cannot know. An entry of a document
+without gold counts as wrong. The calibration says nothing about
 labels that are not listed.
 
 Scores often say less about labels that are not frequent, so these and frequent
@@ -325,11 +325,10 @@ def _to_fit(
   """Returns the list entries to fit to, bool [N].
 
   These are all, but those of labels without training documents if the scorer
-  knows nothing of them. If correct entries do not tend to have higher scores,
-  as where each document has a label that training hardly saw, labels with few
-  training documents are left out too.
+  knows nothing of them, or if correct entries do not tend to have higher scores
+  with them, as where each document has a label that training did not see.
   """
-  for fewest in (int(predictions.ranks_unseen is False), 1, FREQUENT_FROM):
+  for fewest in (int(predictions.ranks_unseen is False), 1):
     fitted_N = counts_N >= fewest
     if rises(logits_N[fitted_N], correct_N[fitted_N]):
       return fitted_N

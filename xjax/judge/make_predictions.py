@@ -92,6 +92,7 @@ def joined(
     assigned_above=first.assigned_above,
     strategy=first.strategy,
     selected_by=first.selected_by,
+    ranks_unseen=first.ranks_unseen,
   )
 
 

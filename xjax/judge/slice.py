@@ -154,19 +154,11 @@ def _why_unknown(
   n_listable = int(mask[: predictions.n_scored].sum())
   if not n_listable:
     return 'the system cannot predict any of these labels'
-  knows = predictions.ranks_unseen
-  if knows is None and n_listable > 1:
-    # Lists without a gap, of equal scores, are in the order of the labels.
-    full = lists.lengths == min(n_listable, lists.ids.shape[1])
-    last = np.where(lists.ids == PAD, np.inf, lists.scores).min(1)
-    knows = not (full & (lists.scores[:, 0] == last)).all()
-  return (
-    ''
-    if knows is not False
-    else (
+  if predictions.ranks_unseen is False:
+    return (
       'the system has learned nothing about labels without training documents'
     )
-  )
+  return ''
 
 
 def _cut_lists(

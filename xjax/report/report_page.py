@@ -242,7 +242,7 @@ def _hierarchy(
     return []
   blocks: list[Block] = [
     Paragraph(
-      'Labels above the threshold of micro-F1 are predicted. hP, hR and hF1 '
+      'Labels from the threshold of micro-F1 on are predicted. hP, hR and hF1 '
       'add all ancestors to the predicted and to the gold labels. The '
       'consistency is the share of predicted labels whose parents, as far as '
       'they are labels, are predicted too.'

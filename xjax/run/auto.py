@@ -80,7 +80,7 @@ def resolve(
   corpus = load_corpus(config.data, config.seed, leave_out=leave_out, log=log)
   corpus.split(TRAIN)  # refuses a corpus without it
   choice = choose(config, corpus.label_space, analyzer_of(corpus))
-  advice = stack_advice(choice, corpus.label_space, workdir)
+  advice = stack_advice(choice, corpus.label_space, workdir) if log else ()
   for line in (choice.what, choice.why, *advice):
     logging.info('auto: %s', line)
   check_config(choice.config)

@@ -155,14 +155,8 @@ def _write_set(
   return explanations
 
 
-def _is_file(source: str) -> bool:
-  if source == STREAM:
-    return sys.stdin.buffer.seekable()
-  return os.path.isfile(source) or os.path.isdir(source)
-
-
 class _Stopped(Exception):
-  """Passes an error through the reader of a pipe, which would change it."""
+  """Passes an error through BufferedReader, which would change an OSError."""
 
 
 def _answer(tagger: 'Tagger', source: str, skip_bad_lines: bool) -> None:
@@ -193,8 +187,7 @@ def _answer(tagger: 'Tagger', source: str, skip_bad_lines: bool) -> None:
     except _Stopped as stopped:
       raise stopped.__cause__ from None
     except DataError:
-      if not _is_file(source):
-        answer_waiting()  # they came before the fault
+      answer_waiting()  # they came before the fault
       raise
 
 

@@ -294,7 +294,7 @@ def plain_levels(metrics: Mapping[str, Any]) -> str:
   estimates = {name: Estimate(value, None, 1) for name, value in values.items()}
   return '\n'.join(
     [
-      'by level of the hierarchy (labels above the threshold of micro-F1)',
+      'by level of the hierarchy (labels from the threshold of micro-F1 on)',
       plain_text(level_table({'model': estimates}, {})),
       'with ancestors',
       plain_text(path_table({'model': estimates}, {})),

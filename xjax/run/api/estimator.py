@@ -91,6 +91,8 @@ def _fitted_binarizer(y: Any) -> LabelBinarizer | MultiLabelBinarizer:
   It knows the classes, and in which form the labels are given and returned.
   """
   if isinstance(y, list):
+    if not any(y):
+      raise ValueError('y has no label; give at least one document a label')
     return MultiLabelBinarizer(sparse_output=True).fit(y)
   if sparse.issparse(y) or type_of_target(y) == 'multilabel-indicator':
     labels_of(y, name='y')  # checks that all values are 0 or 1
