@@ -155,6 +155,7 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
       for x in (' ', '/', ' - ')
     ),
     (['2 - 1', '1 - 1', '1 - 2', '0 - 0'] * 9, 'none'),
+    (['0 0 1', '1 0 0', '0 1 1'] * 9, ' '),  # zeros and ones for three labels
     *(([form.format(i) for i in range(60)], 'none') for form in SINGLE),
     # The words of names, the levels of a path and the halves of codes have
     # their places.

@@ -133,13 +133,7 @@ def guess_separator(cells: Iterable[Any]) -> str:
   many = len(texts) >= _FEWEST and 2 * len(distinct) > len(texts)
   if _are_lists(distinct, many):
     return LIST
-  for separator in _USUAL:
-    if _divides(separator, distinct, many):
-      return separator
-  for separator in '\n\t':  # no label can have these
-    if any(separator in text for text in distinct):
-      return separator
-  for separator in _UNSURE:
+  for separator in (*_USUAL, *'\n\t', *_UNSURE):
     if _divides(separator, distinct, many):
       return separator
   usual = [x for x in distinct if any(mark in x for mark in _USUAL)]
@@ -185,8 +179,8 @@ def _divides(separator: str, cells: Iterable[str], many: bool) -> bool:
   rows = {tuple(split_cell(cell, separator)) for cell in cells}
   uses = collections.Counter(part for row in rows for part in set(row))
   several = [row for row in rows if len(row) > 1]
-  if not several:
-    return False
+  if not several or separator in '\n\t':  # no label can have these
+    return bool(several)
   parts = [part for row in several for part in row]
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
   first = {row[0] for row in several}
@@ -201,7 +195,8 @@ def _divides(separator: str, cells: Iterable[str], many: bool) -> bool:
   if all('://' in part for part in uses):
     return True
   size, times = collections.Counter(map(len, rows)).most_common(1)[0]
-  if size > 1 and 10 * times >= 9 * len(rows):  # a telephone number, a pair
+  # So many parts has a telephone number or a pair, or an indicator: 0 0 1 0.
+  if size > 1 and 10 * times >= 9 * len(rows) and not are_flags(rows):
     return False
   if codes:
     return alike and separator != '/' and (many or shared and separator == ' ')
