@@ -93,6 +93,8 @@ def test_zeros_and_ones_are_told_from_ids():
     (["['a', 'b']"], 'list'),
     (['[a]', 'b'], 'none'),
     (['[API, web]', '[UI]', '[Ops]'], 'none'),
+    (["[l'art]", "[d'or]", "{\\'e}cole"], 'none'),
+    (['<http://x/1>', '<http://x/2>'], 'list'),
     (['[fish, law]', '[fish]', '[law, tax]', '[tax]'], 'list'),
     *(([x, x.replace('1', '2')], 'none') for x in IN_BRACKETS),
     *(([x, 'law'], 'list') for x in DAMAGED),

@@ -41,8 +41,8 @@ _LIST = re.compile(
 _TAGS = re.compile(r'(?:<[^<>]+>\s*)+')  # <http://x/1> <http://x/2>
 # How texts in a list begin, which must be one, be it damaged or of R or Spark.
 _SURE_LIST = re.compile(
-  rf"""(?:<\w+>\s+)?["\w.]*\(*[\[{{]\s*[\w.(]*\\?['"‘“`]|\w+\(\s*['"]"""
-  rf"""|\(?{_TEXT}\s*,(?:\s*['"]|\)$)|\w*(?:Array|List|Set|Vector)\("""
+  rf"""(?:<\w+>\s+)?["\w.]*\(*(?:[\[{{]\s*(?:[bu]|np\.\w+\()?['"‘“`]|\[\\")"""
+  rf"""|\w+\(\s*['"]|\(?{_TEXT}\s*,(?:\s*['"]|\)$)|\w*(?:Array|List|Set|Vector)\("""
 )
 
 
@@ -168,7 +168,8 @@ def _are_lists(cells: Collection[str], many: bool) -> bool:
   values = [value for values in lists for value in values]
   numbers = all(not isinstance(v, str) or v.isdigit() for v in values)
   plain = numbers and all(cell[0] == '[' for cell in cells)
-  return [] in lists or plain or _divides(',', rows, many)
+  iris = all('://' in str(value) for value in values)
+  return [] in lists or plain or iris or _divides(',', rows, many)
 
 
 def _divides(separator: str, cells: Iterable[str], many: bool) -> bool:
