@@ -1,9 +1,16 @@
 """Lists in cells are read as programs print them; separators are guessed."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from xjax.data.files.cells import are_flags, guess_separator, parse_list
+from xjax.data.files.cells import (
+  are_flags,
+  divisible,
+  guess_separator,
+  parse_list,
+)
 
 PRINTED = [
   *("['fish' 'law']", "['fish'\n 'law']", "['fish', 'law']", '["fish","law"]'),
@@ -51,6 +58,19 @@ def test_what_is_in_brackets_is_read_and_never_run(text, values):
   assert parse_list(text) == values
 
 
+IN_BRACKETS = "(1)|<1>|array([1])|{1}|('1')|[A1]|[Ж1]".split('|')
+# They are lists, but cannot be read.
+DAMAGED = [
+  *('{"fish": 0, "law": 1}', 'c("a", "b")', 'WrappedArray(a, b)', "['a', 'b'"),
+  *('"[\\"a\\"]"', '[‘a’, ‘b’]', '"a", "b"', "'a', 'b']", '[“a”]', 'Set(a)'),
+]
+
+
+@pytest.mark.parametrize('text', DAMAGED)
+def test_a_damaged_list_is_not_read(text):
+  assert parse_list(text) is None
+
+
 def test_zeros_and_ones_are_told_from_ids():
   assert are_flags([[0, 1, 0], ['0', 'true'], [1.0]])
   assert not are_flags([[0, 1], [1, 0]])  # two ids
@@ -72,6 +92,12 @@ def test_zeros_and_ones_are_told_from_ids():
     (['["a", "b"]', '[]'], 'list'),
     (["['a', 'b']"], 'list'),
     (['[a]', 'b'], 'none'),
+    (['[API, web]', '[UI]', '[Ops]'], 'none'),
+    (["[l'art]", "[d'or]", "{\\'e}cole"], 'none'),
+    (['<http://x/1>', '<http://x/2>'], 'list'),
+    (['[fish, law]', '[fish]', '[law, tax]', '[tax]'], 'list'),
+    *(([x, x.replace('1', '2')], 'none') for x in IN_BRACKETS),
+    *(([x, 'law'], 'list') for x in DAMAGED),
     (['one', 'two', ''], 'none'),
     ([['a'], None, 3], 'none'),
     ([], 'none'),
@@ -81,27 +107,58 @@ def test_the_separator_is_guessed(cells, separator):
   assert guess_separator(cells) == separator
 
 
+TAGS = [row for n in (1, 2, 3) for row in itertools.permutations('uiop', n)] * 2
+SINGLE = [
+  *('http://x.org/a/{}', 'src/mod/f{}.py', '2020-01-01 10:{:02}', '{}.5'),
+  *('Model {} Pro', 'US {} B1', '2020-{}-01', 'EC 1.{}.3.1'),
+]
 IDS = np.random.default_rng(0).integers(5000, size=(1000, 3))
 
 
 @pytest.mark.parametrize(
   'separator', [',', ' ', ';', ';#', ' | ', ' / ', '\n', '\t', '、']
 )
-@pytest.mark.parametrize('form', ['{}', 'B00{}X', 'http://yso/{}', 'cs.{}'])
+@pytest.mark.parametrize(
+  'form', ['{}', 'B00{}X', 'http://yso/{}', 'cs.{}', 'G06F {}/7']
+)
 def test_rare_codes_are_divided(separator, form):
   """Most of them are in no other cell."""
-  cells = [separator.join(map(form.format, row)) for row in IDS]
+  if separator == ' ' in form:
+    return
+  rows = [row[: 1 + i % 3] for i, row in enumerate(IDS)]
+  cells = [separator.join(map(form.format, row)) for row in rows]
   guessed = guess_separator(cells)
   assert guessed.strip() == separator.strip()
-  assert all(len(cell.split(guessed)) == 3 for cell in cells)
+  for cell, row in zip(cells, rows):
+    assert len(cell.split(guessed)) == len(row)
+
+
+@pytest.mark.parametrize('separator', [*'/-+_.:&# ', ' - ', ' > ', '__', '·'])
+@pytest.mark.parametrize('form', ['{}', 'B00{}X'])
+def test_three_codes_in_each_cell_are_not_clear(separator, form):
+  cells = [separator.join(map(form.format, row)) for row in IDS]
+  assert guess_separator(cells) == ''
+  assert divisible(cells) == cells
 
 
 @pytest.mark.parametrize(
   ('cells', 'separator'),
   [
     # Tags in any order are fewer than their combinations.
-    ([f'{a} {b}' for a in 'qwertzuiop' for b in 'qwertzuiop'], ' '),
-    ([f'{a}/{b}' for a in 'qwertzuiop' for b in 'qwertzuiop'], '/'),
+    *(([x.join(row) for row in TAGS], x) for x in (' ', '/', ' / ', ' - ')),
+    # Connecting words are no labels.
+    *(
+      ([x.join(row) for row in TAGS], 'none')
+      for x in (' & ', ' > ', ' • ', ' -- ', ' and ', ' og ')
+    ),
+    # As many parts in all cells: one label.
+    *(
+      ([x.join(row) for row in itertools.permutations('abcd', 2)] * 9, 'none')
+      for x in (' ', '/', ' - ')
+    ),
+    (['2 - 1', '1 - 1', '1 - 2', '0 - 0'] * 9, 'none'),
+    (['0 0 1', '1 0 0', '0 1 1'] * 9, ' '),  # zeros and ones for three labels
+    *(([form.format(i) for i in range(60)], 'none') for form in SINGLE),
     # The words of names, the levels of a path and the halves of codes have
     # their places.
     ([f'{a} {b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
@@ -110,8 +167,6 @@ def test_rare_codes_are_divided(separator, form):
     # Names that are all rare: nobody knows.
     ([f'name {i}, x{chr(97 + i)}' for i in range(26)], ''),
     ([f'name {i} ; x{chr(97 + i)}' for i in range(26)], ';'),
-    ([f'own label {chr(97 + i)}' for i in range(26)], ''),
-    ([f'own label {chr(97 + i)}' for i in range(9)], 'none'),
     (['own label', 'other label', 'third', 'fourth'] * 9, 'none'),
   ],
 )

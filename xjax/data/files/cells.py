@@ -16,8 +16,9 @@ _RARE_IN_NAMES = ';#', ';', '|', '；', '؛'  # SharePoint has the first one
 _USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
 _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
-# A word with a digit, or with a mark that words seldom have.
-_CODE = re.compile(r'(?=\S*\w)\S*[\d_:.#@-]\S*')
+_CODE = re.compile(r'\d|^\S+://\S+$')
+_MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(_USUAL)
+_MARK = re.compile(f'[^{_MARKS}][{_MARKS}]+[^{_MARKS}]')
 _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
 _FLAGS = dict.fromkeys(('1', '1.0', '1.', 'true'), True)
 _FLAGS |= dict.fromkeys(('0', '0.0', '0.', 'false'), False)
@@ -27,7 +28,7 @@ _ITEM = (
   rf'(?:np\.\w+\()?(?:{_TEXT}|-?\d++(?:\.\d*+)?|\.\.\.|True|False|None'
   r'|nan|NaN|<NA>)\)?'
 )
-_BARE = r"""[^\s,'"\[\](){}][^,'"\[\](){}]*"""
+_BARE = r"""[^\s,'"‘“`\[\](){}][^,'"\[\](){}]*"""
 _IN_SPACES = re.compile(rf'\s*+(?:{_ITEM}(?:\s*+,\s*+|\s++|$))*+')
 _IN_COMMAS = re.compile(rf'\s*+(?:(?:{_ITEM}|{_BARE})\s*(?:,\s*+|$))*+')
 _PARTS = re.compile(rf'({_ITEM})(?=[\s,]|$)|({_BARE})')
@@ -38,6 +39,11 @@ _LIST = re.compile(
   re.DOTALL,
 )
 _TAGS = re.compile(r'(?:<[^<>]+>\s*)+')  # <http://x/1> <http://x/2>
+# How texts in a list begin, which must be one, be it damaged or of R or Spark.
+_SURE_LIST = re.compile(
+  rf"""(?:<\w+>\s+)?["\w.]*\(*(?:[\[{{]\s*(?:[bu]|np\.\w+\()?['"‘“`]|\[\\")"""
+  rf"""|\w+\(\s*['"]|\(?{_TEXT}\s*,(?:\s*['"]|\)$)|\w*(?:Array|List|Set|Vector)\("""
+)
 
 
 def is_missing(value: Any) -> bool:
@@ -123,32 +129,21 @@ def guess_separator(cells: Iterable[Any]) -> str:
   ignored.
   """
   texts = [x.strip() for x in cells if isinstance(x, str) and not is_empty(x)]
-  if 2 * sum(parse_list(text) is not None for text in texts) > len(texts):
-    return LIST
-  distinct = set(texts)
+  distinct = dict.fromkeys(texts)
   many = len(texts) >= _FEWEST and 2 * len(distinct) > len(texts)
-  for separator in _USUAL:
+  if _are_lists(distinct, many):
+    return LIST
+  for separator in (*_USUAL, *'\n\t', *_UNSURE):
     if _divides(separator, distinct, many):
       return separator
-  for separator in '\n\t':  # no label can have these
-    if any(separator in text for text in distinct):
-      return separator
-  for separator in _UNSURE:
-    if _divides(separator, distinct, many):
-      return separator
-  if not many:
-    return NO_SEPARATOR
-  # Names may have spaces, so single labels may explain all but nearly every
-  # cell.
-  rare = 10 * len(distinct) >= 9 * len(texts)
-  could = divisible(distinct, spaces=rare)
-  return '' if 2 * len(could) >= len(distinct) else NO_SEPARATOR
+  usual = [x for x in distinct if any(mark in x for mark in _USUAL)]
+  unsure = 2 * len(usual) >= len(distinct) or _are_ids(distinct)
+  return '' if many and unsure else NO_SEPARATOR
 
 
-def divisible(cells: Iterable[str], spaces: bool = True) -> list[str]:
+def divisible(cells: Iterable[str]) -> list[str]:
   """Returns the cells that may have several labels."""
-  marks = (*_USUAL, *(_UNSURE if spaces else ()))
-  return [cell for cell in cells if any(mark in cell for mark in marks)]
+  return [cell for cell in cells if _MARK.search(cell)]
 
 
 def split_cell(text: str, separator: str) -> list[str]:
@@ -162,29 +157,69 @@ def are_joined(text: str, known: Collection[str]) -> bool:
   return any(len(row) > 1 and all(x in known for x in row) for row in rows)
 
 
-def _divides(separator: str, cells: set[str], many: bool) -> bool:
-  """Returns whether a character separates the labels of different cells.
+def _are_lists(cells: Collection[str], many: bool) -> bool:
+  """Returns whether cells have lists; so has a name in brackets if not sure."""
+  if any(map(_SURE_LIST.match, cells)):
+    return True
+  lists = [parse_list(cell) for cell in cells]
+  if not cells or None in lists:
+    return False
+  rows = {', '.join(map(str, values)) for values in lists}
+  values = [value for values in lists for value in values]
+  numbers = all(not isinstance(v, str) or v.isdigit() for v in values)
+  plain = numbers and all(cell[0] == '[' for cell in cells)
+  iris = all('://' in str(value) for value in values)
+  return [] in lists or plain or iris or _divides(',', rows, many)
+
+
+def _divides(separator: str, cells: Iterable[str], many: bool) -> bool:
+  """Returns whether a text separates the labels of different cells.
 
   `many` says that most cells differ.
   """
   rows = {tuple(split_cell(cell, separator)) for cell in cells}
   uses = collections.Counter(part for row in rows for part in set(row))
   several = [row for row in rows if len(row) > 1]
+  if not several or separator in '\n\t':  # no label can have these
+    return bool(several)
   parts = [part for row in several for part in row]
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
-  codes = all(map(_CODE.fullmatch, uses))
-  if not parts:
-    return False
-  if separator in _USUAL:
-    usual = many and 2 * len(several) > len(rows)
-    return shared or usual and (codes or separator in _RARE_IN_NAMES)
   first = {row[0] for row in several}
   later = {part for row in several for part in row[1:]}
-  if codes and separator != '/' and (many or shared and separator == ' '):
-    # In codes with a space, such as `G06F 17/30`, the halves have two forms.
-    forms = ({re.sub(r'\d+', '9', p) for p in x} for x in (first, later))
-    return not set.isdisjoint(*forms)
+  codes = all(map(_CODE.search, uses))
+  # In codes with a space, such as `G06F 17/30`, the halves have two forms.
+  forms = [{re.sub(r'\d+|://.*', '9', x) for x in xs} for xs in (first, later)]
+  alike = codes and not set.isdisjoint(*forms)
+  if separator in _USUAL:
+    usual = many and 2 * len(several) > len(rows)
+    return shared or usual and (alike or separator in _RARE_IN_NAMES)
+  if all('://' in part for part in uses):
+    return True
+  size, times = collections.Counter(map(len, rows)).most_common(1)[0]
+  # So many parts has a telephone number or a pair, or an indicator: 0 0 1 0.
+  if size > 1 and 10 * times >= 9 * len(rows) and not are_flags(rows):
+    return False
+  if codes:
+    return alike and separator != '/' and (many or shared and separator == ' ')
   # Words of names, and levels of a path, are seldom fewer than the names, and
-  # have their places.
+  # have their places. So have `&` and `and`: never at an end.
+  inner = uses.keys() - first - {row[-1] for row in several}
+  links = any(2 * uses[part] > len(several) for part in inner)
   moves = 2 * len(first & later) >= len({*parts})
-  return 2 * len(uses) <= len(rows) and moves
+  return 2 * len(uses) <= len(rows) and moves and not links
+
+
+def _are_ids(cells: Iterable[str]) -> bool:
+  """Returns whether cells may be ids with any mark between them.
+
+  Then an id is in several places; years and days of dates are not. Numbers with
+  one point are no ids.
+  """
+  for mark in {*re.findall(r'[\W_]+', max(cells, key=len))}:
+    rows = [split_cell(cell, mark) for cell in cells]
+    first = {part for row in rows for part in row[:1]}
+    later = {part for row in rows for part in row[1:]}
+    several = max(map(len, rows)) > 1 + (mark == '.')
+    if several and first & later and all(map(_CODE.search, first | later)):
+      return True
+  return False
