@@ -103,8 +103,12 @@ def _values(text: str) -> Iterator[tuple[int, Any]]:
   value, end = _parsed(_DECODER.raw_decode, text, at)
   end = _after_space(text, end)
   if end == len(text) and (field := _wrapper(value)):
-    found = re.compile(rf'"{field}"\s*:\s*(?=\[)').search(text, at)
-    yield from _items(text, found.end())
+    # Another object in it may have such a field.
+    lists = re.finditer(rf'"{field}"\s*:\s*(?=\[)', text)
+    starts = (found.end() for found in lists)
+    parse = _DECODER.raw_decode
+    at = next(at for at in starts if parse(text, at)[0] == value[field])
+    yield from _items(text, at)
     return
   yield at, value
   while end < len(text):
