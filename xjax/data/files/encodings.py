@@ -18,7 +18,7 @@ _SAMPLE = 1 << 15  # bytes of lines that are not ASCII
 _SURE = 0.1  # the fit of a guess that may be sure
 _FEW = 6  # letters that are not ASCII; fewer are never sure
 NUL = 'a NUL byte: the file is not text'
-MOSTLY_UTF8 = 'a byte that is not UTF-8, although most of the text is UTF-8'
+_MOSTLY_UTF8 = 'a byte that is not UTF-8, although most of the text is UTF-8'
 _MARKS = {
   codecs.BOM_UTF32_LE: 'utf-32',  # begins with the mark of UTF-16
   codecs.BOM_UTF32_BE: 'utf-32',
@@ -75,7 +75,9 @@ def encoding_of(file: BinaryIO, wanted: str = '') -> Encoding:
           return Encoding('utf-8-sig')
       except Fault as fault:
         if not wanted:
-          encoding = guess_encoding(not_ascii(file, fault))
+          if str(fault) == NUL:
+            raise
+          encoding = guess_encoding(not_ascii(file, fault.line))
     _check(file, encoding.name)
   except Fault:
     if encoding.guessed and encoding.name == 'cp1252':
@@ -106,13 +108,11 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
   yield b''
 
 
-def not_ascii(file: BinaryIO, fault: Fault) -> bytes:
+def not_ascii(file: BinaryIO, line: int = 1) -> bytes:
   """Returns lines that are not ASCII of a file that is not UTF-8.
 
-  Raises the `fault`, which is that of the first such byte, if most of it is.
+  If most of it is UTF-8, a Fault names the `line` of the first byte that isn't.
   """
-  if str(fault) == NUL:
-    raise fault
   decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
   valid = broken = 0
   sample = b''
@@ -132,7 +132,7 @@ def not_ascii(file: BinaryIO, fault: Fault) -> bytes:
       break
   # Text in another encoding is seldom valid UTF-8 by accident.
   if valid > 2 * broken or valid and is_cut:
-    raise Fault(MOSTLY_UTF8, fault.line) from fault
+    raise Fault(_MOSTLY_UTF8, line)
   return sample
 
 

@@ -57,6 +57,9 @@ def read_skos(
   concepts = iris(graph.subjects(RDF.type, SKOS.Concept))
   concepts = concepts or iris(graph.subjects(SKOS.prefLabel))
   names = [x for node in concepts for x in graph[node : SKOS.prefLabel]]
+  if concepts and not names:
+    logging.warning('%s: no concept has a skos:prefLabel: no names', path)
+  known, outside = set(concepts), set()
   rank = _language_rank(names, language, path)
 
   def texts(node: Any, kind: Any, below: int = _OTHER) -> list[str]:
@@ -66,18 +69,26 @@ def read_skos(
 
   def row(node: Any) -> dict[str, Any]:
     above = [*graph[node : SKOS.broader], *graph.subjects(SKOS.narrower, node)]
+    outside.update(parent for parent in iris(above) if parent not in known)
     described = texts(node, SKOS.definition) + texts(node, SKOS.scopeNote)
     deprecated = map(str.lower, map(str, graph[node : OWL.deprecated]))
     return {
       'id': node.removeprefix(_BASE),
       'name': (texts(node, SKOS.prefLabel, _OTHER + 1) or [''])[0],
       'alt': texts(node, SKOS.altLabel),
-      'parents': [x.removeprefix(_BASE) for x in iris(above)],
+      'parents': [x.removeprefix(_BASE) for x in iris(known & {*above})],
       'description': described[0] if described else '',
       'deprecated': not {'true', '1'}.isdisjoint(deprecated),
     }
 
-  return list(map(row, concepts))
+  rows = list(map(row, concepts))
+  if outside:
+    logging.info(
+      '%s: %d broader concepts, such as %s, are no concepts of this file, and '
+      'are left out',
+      *(path, len(outside), min(outside)),
+    )
+  return rows
 
 
 def _parsed(path: str | os.PathLike, rdflib: Any) -> Any:
