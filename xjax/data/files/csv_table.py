@@ -13,8 +13,8 @@ from absl import logging
 
 from xjax.data.files.encodings import NUL, Encoding, encoding_of
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import RECODE, reading
-from xjax.data.files.json_values import NotUtf8, decode_utf8
+from xjax.data.files.json_lines import reading
+from xjax.data.files.json_values import decode_utf8
 
 DELIMITERS = ',;\t|'
 # A header as R writes it; such a table has spaces between the cells.
@@ -114,8 +114,8 @@ def _text_lines(file: BinaryIO, encoding: str, wanted: str) -> Iterator[str]:
       raise Fault(NUL, number)
     try:
       text = decode_utf8(line, wanted).removeprefix('\ufeff')
-    except NotUtf8 as fault:
-      raise Fault(f'{fault}; {RECODE}', number) from fault
+    except Fault as fault:
+      raise Fault(str(fault), number) from fault
     yield from io.StringIO(text, newline='')
 
 
@@ -157,9 +157,11 @@ def _quotes_of(
   if spaced and len(re.findall(cell, text)) >= _NEARLY_ALL * len(spaced):
     return {'skipinitialspace': True}
   quotes = {'escapechar': '\\'}
-  if '\\"' not in text or _is_even(text, whole, form):
-    return {}
-  if not _is_even(text, whole, form | quotes):
+  if (
+    '\\"' not in text
+    or _is_even(text, whole, form)
+    or not _is_even(text, whole, form | quotes)
+  ):
     return {}
   logging.info(
     r'%s: \" is a quote in a cell (guessed; if not, train with '

@@ -26,7 +26,6 @@ from xjax.data.files.encodings import wide_encoding
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_values import (
-  NotUtf8,
   are_lines,
   decode_utf8,
   json_type,
@@ -56,10 +55,6 @@ _BINARY = re.compile(
 _PLAIN = (
   "; `jq -Rc '{text: .}'` makes JSON of lines of plain text; a table with one "
   'column is read from a file X.csv'
-)
-RECODE = (
-  'save the file as UTF-8, or if the config is an own_* one, name its encoding '
-  'as in --config.data.encoding=cp1252'
 )
 
 
@@ -268,9 +263,8 @@ def read_rows(
           text = decode_utf8(line, encoding)
           row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
-          hint = _hint(fault)
-          if 'JSON: Exp' in str(fault) and line[:1] != b'{':
-            hint = _PLAIN
+          is_plain = 'JSON: Exp' in str(fault) and line[:1] != b'{'
+          hint = _PLAIN if is_plain else ''
           faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
@@ -303,11 +297,7 @@ def _whole_file(
           name, number, f'{json_type(value)}, not a JSON object {{...}}'
         )
   except Fault as fault:
-    faults.add(name, fault.line, f'{fault}{_hint(fault)}', fatal=True)
-
-
-def _hint(fault: Fault) -> str:
-  return f'; {RECODE}' if isinstance(fault, NotUtf8) else ''
+    faults.add(name, fault.line, str(fault), fatal=True)
 
 
 def write_json_lines(path: str | os.PathLike, rows: Iterable[Any]) -> None:

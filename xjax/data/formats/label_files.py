@@ -100,20 +100,6 @@ class Descriptors(dict[str, Label]):
 
   def __init__(self, labels: Iterable[Label] = ()):
     super().__init__((label.id, label) for label in labels)
-    self.retired: set[str] = set()  # left out unless documents have them
-
-  def used(self, ids: Collection[str]) -> list[Label]:
-    """Returns the labels without the retired ones that documents lack."""
-    gone = {id_ for id_ in self.retired if id_ not in ids}
-    if not gone:
-      return list(self.values())
-    kept = (label for label in self.values() if label.id not in gone)
-    return [
-      dataclasses.replace(
-        label, parents=tuple(p for p in label.parents if p not in gone)
-      )
-      for label in kept
-    ]
 
   def meant(self, text: str) -> Sequence[str]:
     """Returns the ids of the labels that a text means: several, one or none.
@@ -130,8 +116,7 @@ class Descriptors(dict[str, Label]):
   def _folded(self) -> dict[str, list[str]]:
     ids: dict[str, list[str]] = {}
     for label in self.values():
-      if label.id not in self.retired:
-        ids.setdefault(plain_name(label.name).casefold(), []).append(label.id)
+      ids.setdefault(plain_name(label.name).casefold(), []).append(label.id)
     return ids
 
   @functools.cached_property
@@ -139,10 +124,9 @@ class Descriptors(dict[str, Label]):
     ids: dict[str, list[str]] = {f'<{id_}>': [id_] for id_ in self}
     ends: dict[str, list[str]] = {}
     for label in self.values():
-      if label.id not in self.retired:
-        ids.setdefault(plain_name(label.name), []).append(label.id)
-        if '://' in label.id:
-          ends.setdefault(re.split('[/#]', label.id)[-1], []).append(label.id)
+      ids.setdefault(plain_name(label.name), []).append(label.id)
+      if '://' in label.id:
+        ends.setdefault(re.split('[/#]', label.id)[-1], []).append(label.id)
     return ends | ids
 
 
@@ -178,11 +162,6 @@ def label_records(
     table = read_table(file, str(path), faults, encoding, quoting)
     rows = _label_rows(table.columns, table.rows, path, language)
     yield from with_faults(rows, faults, path)
-
-
-def is_retired(fields: Fields) -> bool:
-  """Returns whether a record is left out unless documents have the label."""
-  return fields.row.get('deprecated') is True
 
 
 def _label_rows(
@@ -352,8 +331,6 @@ def _described(
     elif label.id:  # of a faulty descriptor, only the id is kept
       labels[label.id] = Label(label.id, label.id) if fields.faults else label
       lines[label.id] = line
-      if is_retired(fields):
-        labels.retired.add(label.id)
   if not labels:
     faults.add_empty(path, 'label', before)
   if faults.count == before:  # otherwise, a parent may be on a faulty line
