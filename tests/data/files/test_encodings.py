@@ -116,6 +116,9 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
   assert caught.value.line == 4
   with pytest.raises(Fault, match='not UTF-8, although'):
     encoding_of(io.BytesIO('é abc'.encode() + b'\xc3'))
+  with pytest.raises(Fault, match='not UTF-8, although') as caught:
+    encoding_of(io.BytesIO('é\n'.encode() * 99_999 + b'\xe9 \n'))
+  assert caught.value.line == 100_000
 
 
 @pytest.mark.parametrize(

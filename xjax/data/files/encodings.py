@@ -77,7 +77,10 @@ def encoding_of(file: BinaryIO, wanted: str = '') -> Encoding:
         if not wanted:
           if str(fault) == NUL:
             raise
-          encoding = guess_encoding(not_ascii(file, fault.line))
+          sample = not_ascii(file)
+          if _is_mostly_utf8(sample, 'unexpected end' in str(fault)):
+            raise Fault(_MOSTLY_UTF8, fault.line) from fault
+          encoding = guess_encoding(sample)
     _check(file, encoding.name)
   except Fault:
     if encoding.guessed and encoding.name == 'cp1252':
@@ -108,32 +111,27 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
   yield b''
 
 
-def not_ascii(file: BinaryIO, line: int = 1) -> bytes:
-  """Returns lines that are not ASCII of a file that is not UTF-8.
-
-  If most of it is UTF-8, a Fault names the `line` of the first byte that isn't.
-  """
-  decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
-  valid = broken = 0
+def not_ascii(file: BinaryIO) -> bytes:
+  """Returns the first lines of a file that are not ASCII."""
   sample = b''
   for piece in _pieces(file):
-    # The last piece, which is empty, ends a character that is cut.
-    text = decoder.decode(piece, final=not piece)
-    bad = len(text) - len(_NOT_UTF8.sub('', text))
-    broken += bad
-    valid += len(text) - len(text.encode('ascii', 'ignore')) - bad
     end = 0
     while len(sample) < _SAMPLE and (found := _NOT_ASCII.search(piece, end)):
       end = piece.find(b'\n', found.start()) + 1 or len(piece)
       start = max(piece.rfind(b'\n', 0, found.start()) + 1, found.start() - 80)
       sample += piece[start:end][:_SAMPLE]
-    is_cut = not piece and bad == broken
-    if broken - valid > _SAMPLE:
+    if len(sample) >= _SAMPLE:
       break
-  # Text in another encoding is seldom valid UTF-8 by accident.
-  if valid > 2 * broken or valid and is_cut:
-    raise Fault(_MOSTLY_UTF8, line)
   return sample
+
+
+def _is_mostly_utf8(sample: bytes, is_cut: bool) -> bool:
+  """Returns whether text that is not UTF-8 is damaged, or only `is_cut`."""
+  text = sample.decode('utf-8', 'surrogateescape')
+  broken = len(text) - len(_NOT_UTF8.sub('', text))
+  valid = len(text) - len(text.encode('ascii', 'ignore')) - broken
+  # Text in another encoding is seldom valid UTF-8 by accident.
+  return valid > (0 if is_cut else 2 * broken)
 
 
 def _check(file: BinaryIO, encoding: str) -> bool:

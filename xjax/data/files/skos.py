@@ -88,8 +88,8 @@ def read_skos(
   rows = list(map(row, concepts))
   if outside:
     logging.info(
-      '%s: %d broader concepts, such as %s, are deprecated or not in this file, '
-      'and are left out',
+      '%s: %d broader concepts, such as %s, are left out: they are deprecated, '
+      'or not in this file',
       *(path, len(outside), min(outside)),
     )
   return rows

@@ -131,11 +131,10 @@ class Descriptors(dict[str, Label]):
 
 
 def read_descriptors(
-  path: str | os.PathLike, faults: Faults, *form: Any, **forms: Any
+  path: str | os.PathLike, faults: Faults, language: str = '', **form: Any
 ) -> Descriptors:
   """Reads a file of labels, by id, and collects the faults of its lines."""
-  records = label_records(path, faults, *form, **forms)
-  return _described(records, path, faults)
+  return _described(label_records(path, faults, language, **form), path, faults)
 
 
 def label_records(
