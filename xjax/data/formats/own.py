@@ -124,8 +124,8 @@ class OwnData(DataConfig):
   )
   encoding: str = field(
     '',
-    'The encoding of tables and text files, such as cp1251. If empty, it is '
-    'UTF-8, or else guessed. Lines of JSON that are not UTF-8 need it.',
+    'The encoding of tables, text files and JSON that are not UTF-8, such as '
+    'cp1251. If empty, it is guessed, but not of JSON and of pipes.',
   )
   quoting: Quoting = field(
     Quoting.AUTO,
