@@ -78,14 +78,15 @@ def read_csv(
         next(reader)
       cells = next((row for row in reader if any(row)), [])
       columns = _header(cells, reader.line_num)
-      if _has_row_names(text, whole, form):
+      first = _first_rows(text, whole, form)
+      if _has_row_names(first, text.startswith('"')):
         columns = ['column-1', *columns]
     except csv.Error as error:
       raise Fault(_row_fault(error, 1, reader.line_num)) from error
   quotes = None
   if quoting in (Quoting.AUTO, Quoting.BACKSLASH):
     quotes = _Quotes(columns, form['delimiter'], name, faults)
-    for row in _first_rows(text, whole, form):
+    for row in first:
       if not any('\n' in cell or '\r' in cell for cell in row):
         quotes.note(_trimmed(row, len(columns)))
   return columns, _rows(reader, columns, name, faults, quotes)
@@ -180,16 +181,15 @@ def _is_even(text: str, whole: bool, form: dict[str, Any]) -> bool:
   return {len(row) - len(rows[0]) for row in rows[1:]} in ({0}, {1})
 
 
-def _has_row_names(text: str, whole: bool, form: dict[str, Any]) -> bool:
+def _has_row_names(rows: Sequence[Sequence[str]], is_quoted: bool) -> bool:
   """Returns whether rows begin with a number or a name, as those of R."""
-  rows = _first_rows(text, whole, form)
   widths = {len(row) - len(rows[0]) for row in rows[1:]}
   if widths != {1} or not any(row[-1] for row in rows[1:]):
     return False
   # A text with a delimiter and no quotes would be no name.
   names = [row[0] for row in rows[1:]]
-  is_quoted = text.startswith('"') and len({*names}) == len(names)
-  return is_quoted or all(map(str.isdecimal, names))
+  is_name = is_quoted and len({*names}) == len(names)
+  return is_name or all(map(str.isdecimal, names))
 
 
 def _header(cells: Sequence[str], end: int) -> Sequence[str]:

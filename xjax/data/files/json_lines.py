@@ -263,8 +263,8 @@ def read_rows(
           text = decode_utf8(line, encoding)
           row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
-          is_plain = 'JSON: Exp' in str(fault) and line[:1] != b'{'
-          hint = _PLAIN if is_plain else ''
+          is_plain = number == 1 and 'JSON: Exp' in str(fault)
+          hint = _PLAIN if is_plain and line[:1] != b'{' else ''
           faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
