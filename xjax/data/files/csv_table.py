@@ -296,7 +296,7 @@ class _Quotes:
     if end == line:
       self.note(cells)
       return False
-    split = enumerate(map(_lines, cells))
+    split = enumerate(re.split(r'\r\n?|\n', cell) for cell in cells)
     at, parts = next(((i, p) for i, p in split if len(p) > 1), (0, []))
     if not parts:
       return False
@@ -314,7 +314,13 @@ class _Quotes:
       other.pop(at, None)
     certain = 2 if self._delimiter in '\t|' else _MANY_LINES
     if self._width > 1 and len(widths) >= certain or self._are_rows(others):
-      self._add(line, end)
+      # The rows are lost, so the file must not be used without them.
+      message = (
+        f'a quote opens here, and closes on line {end}, and the lines between '
+        f'look like rows; {_WAY_OUT}; if not, --config.data.quoting=csv reads '
+        'them as one cell'
+      )
+      self._faults.add(self._name, line, message, fatal=True)
       return True
     if end - line >= (_LONG if self._width == 1 else 2) and not self._warned:
       self._warned = True
@@ -343,19 +349,6 @@ class _Quotes:
       if line and max(line) < self._width
     ]
     return any(usual) and 2 * sum(usual) >= len(usual)
-
-  def _add(self, line: int, end: int) -> None:
-    message = (
-      f'a quote opens here, and closes on line {end}, and the lines between '
-      f'look like rows; {_WAY_OUT}; if not, --config.data.quoting=csv reads '
-      'them as one cell'
-    )
-    # The rows are lost, so the file must not be used without them.
-    self._faults.add(self._name, line, message, fatal=True)
-
-
-def _lines(cell: str) -> list[str]:
-  return cell.replace('\r\n', '\n').replace('\r', '\n').split('\n')
 
 
 def _pattern(cell: str) -> str:
