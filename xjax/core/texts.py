@@ -1,4 +1,4 @@
-"""Stores many strings in one array of bytes, which saves memory."""
+"""Forms of a text, and many strings in one array of bytes."""
 
 from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -25,7 +25,6 @@ from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (
   Descriptors,
-  is_retired,
   is_table,
   label_records,
   read_ids,
@@ -308,7 +307,7 @@ def read_new_labels(
   records = label_records if is_table(path) else _named_records
   for _, fields in records(path, faults):
     name = fields.text('name')
-    if not fields.faults and not is_retired(fields):
+    if not fields.faults:
       has_id = 'id' in fields
       fields.row.setdefault('id', name.strip())
       label = read_label(fields)

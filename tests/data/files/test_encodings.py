@@ -3,11 +3,12 @@
 import gzip
 import io
 import struct
+import time
 import tracemalloc
 
 import pytest
 
-from xjax.data.files.encodings import Encoding, encoding_of, is_utf8
+from xjax.data.files.encodings import Encoding, encoding_of
 from xjax.data.files.faults import Fault
 
 TEXTS = {
@@ -84,7 +85,6 @@ def test_encodings(data, encoding):
   file = io.BytesIO(data)
   assert encoding_of(file).name == encoding and file.tell() == 0
   data.decode(encoding)
-  assert is_utf8(file) == (encoding == 'utf-8-sig') and file.tell() == 0
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,16 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
   assert caught.value.line == 4
   with pytest.raises(Fault, match='not UTF-8, although'):
     encoding_of(io.BytesIO('é abc'.encode() + b'\xc3'))
+  with pytest.raises(Fault, match='not UTF-8, although') as caught:
+    encoding_of(io.BytesIO('é\n'.encode() * 99_999 + b'\xe9 \n'))
+  assert caught.value.line == 100_000
 
 
 @pytest.mark.parametrize(
   ('data', 'wanted', 'line', 'what'),
   [
     (b'a\nb\xff\n', 'shift_jis', 2, 'not shift_jis: '),
-    ('a\né'.encode(), 'ascii', 2, 'not ascii: '),
+    ('a\né'.encode('cp1251', 'replace') + b'\xe9', 'ascii', 2, 'not ascii: '),
     (b'a\nb\n', 'utf-16', 1, 'not utf-16: '),
     # One damaged byte in a long text, which is guessed right.
     (TEXTS['ru'].encode('cp1251') * 9 + b'\n\x98', '', 2, 'not cp1251: '),
@@ -140,7 +143,20 @@ def test_a_byte_that_does_not_fit(data, wanted, line, what):
 def test_a_wanted_encoding_is_no_guess():
   data = TEXTS['pl'].encode('cp1250')
   assert encoding_of(io.BytesIO(data), 'cp1252') == Encoding('cp1252')
-  assert encoding_of(io.BytesIO(b'a'), 'UTF8') == Encoding('utf-8-sig')
+  assert encoding_of(io.BytesIO(data), 'cp1251').name == 'cp1251'
+  data = TEXTS['ja'].encode('iso2022_jp')  # bytes below 128
+  assert encoding_of(io.BytesIO(data), 'iso2022_jp').name == 'iso2022_jp'
+  data = TEXTS['pl'].encode()
+  assert encoding_of(io.BytesIO(data), 'cp1250').name == 'utf-8-sig'
+
+
+@pytest.mark.parametrize('place', ['after', 'before', 'within'])
+def test_a_guess_takes_a_long_word_well(place):
+  letters = b'n' * 200_000
+  before, after = (letters if place != x else b'' for x in ('after', 'before'))
+  started = time.perf_counter()
+  found = encoding_of(io.BytesIO(before + 'é '.encode('cp1252') + after))
+  assert found.name == 'cp1252' and time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def read(data: bytes, name: str = 'x.csv'):
     (b'', 'x.csv', TableFormat.JSON_LINES),
     (b'PAR1...', 'x', TableFormat.PARQUET),
     (b'__label__a, b\n', 'x.csv', TableFormat.FASTTEXT),
+    (b'a, b\n__label__a c\n', 'x.txt', TableFormat.FASTTEXT),
     (b'"text" "labels"\r\n', 'x', TableFormat.TABLE),
   ],
 )
@@ -112,7 +113,7 @@ def test_a_missing_value_is_an_empty_cell(tmp_path):
 def test_lines_of_fasttext(line, labels, text):
   columns, rows, shown = read(f'__label__a b\n\n{line}\n'.encode(), 'x.txt')
   assert columns == ('text', 'labels') and not shown
-  assert rows[1:] == [(3, {'text': text, 'labels': labels})]
+  assert rows[1:] == [(3, {'text': text, 'labels': json.dumps(labels)})]
 
 
 CLASSES = {'_type': 'ClassLabel', 'names': ['a', 'é']}

@@ -45,6 +45,14 @@ def read(folder, splits=(), usual=False, on_error=OnError.RAISE):
   return data.read(splits, usual or not splits)
 
 
+@pytest.mark.parametrize('name', ['labels.csv', 'labels.json', 'labels.xml'])
+def test_foreign_files_beside_the_labels_are_not_read(folder, caplog, name):
+  caplog.set_level('INFO', 'absl')
+  (folder / name).write_text('of another program')
+  test_a_folder(folder)
+  assert f'{name} is not read: there is labels.jsonl' in caplog.text
+
+
 def test_a_folder(folder):
   raw = read(folder)
   assert list(raw.splits) == ['train', 'dev']

@@ -99,6 +99,16 @@ def as_iri(label):
       [Label('a', 'a', parents=tuple(IRIS.values()))]
       + [Label(id_, id_) for id_ in IRIS.values()],
     ),
+    (  # most cells tell the separator; names of parents may have commas
+      'labels.csv',
+      'id,name,alt,parents\na,A,x|y;z,"Oil, gas"\nb,B,p;q,"a,c"\n'
+      'c,"Oil, gas",s;t,\n',
+      [
+        Label('a', 'A', ('x|y', 'z'), ('c',)),
+        Label('b', 'B', ('p', 'q'), ('a', 'c')),
+        Label('c', 'Oil, gas', ('s', 't')),
+      ],
+    ),
     (  # a parent whose id has a comma, and two parents
       'labels.csv',
       'id,parents\na,"b, c"\n"b, c",\nd,"a,e"\ne,\n',

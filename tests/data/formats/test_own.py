@@ -79,6 +79,10 @@ def test_a_folder_with_a_file_of_fasttext_per_split(tmp_path):
   (tmp_path / 'new').write_text('__label__b y\nz\n')
   found = read_input(data, str(tmp_path / 'new'))
   assert [(d.text(), d.labels) for d in found] == [('y', ('b',)), ('z', None)]
+  for text in 'y', 'x, y', 'a "b" c\ta', '日本|語':
+    (tmp_path / 'new').write_text(f'{text}\nz\n')
+    found = read_input(data, str(tmp_path / 'new'))
+    assert [(d.text(), d.labels) for d in found] == [(text, None), ('z', None)]
 
 
 @pytest.mark.parametrize('labels', ['a;b', 'b;c;a', '', None, 'a'])

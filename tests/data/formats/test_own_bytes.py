@@ -67,7 +67,24 @@ def test_a_named_encoding_is_used(tmp_path):
   path.write_text('text\nõõ\n', 'utf-8')
   assert read_input(data, str(path))[0].text() == 'õõ'
   with pytest.raises(DataError, match=r'a.csv:2: not ascii'):
+    path.write_bytes(b'text\n\xe9\n')
     corpus_texts(OwnData(dir=str(path), labels='text', encoding='ascii'))
+
+
+@pytest.mark.parametrize(
+  'language, encoding', [('fr', 'cp1252'), ('ru', 'cp1251')]
+)
+def test_letters_of_many_texts_are_guessed_together(
+  tmp_path, language, encoding
+):
+  words = [word for word in TEXTS[language].split() if not word.isascii()]
+  for i in range(40):
+    path = tmp_path / 'ab'[i % 2] / f'{i}.txt'
+    path.parent.mkdir(exist_ok=True)
+    text = f'{"plain " * 250}{i}\n{words[i % len(words)]}'
+    path.write_bytes(text.encode(encoding))
+  texts = corpus_texts(OwnData(dir=str(tmp_path)))
+  assert {text.split()[-1] for text in texts} == {*words}
 
 
 @pytest.mark.parametrize('encoding', ['cp9999', 'rot13', 'no such', '\0'])
@@ -88,7 +105,15 @@ def test_rows_do_not_vanish(tmp_path, delimiter):
 
 
 @pytest.mark.parametrize('indent', [None, 2])
-@pytest.mark.parametrize('wrap', [list, lambda rows: {'data': rows}])
+@pytest.mark.parametrize(
+  'wrap',
+  [
+    list,
+    lambda rows: {'data': rows},
+    lambda rows: {'info': {'data': [{'id': 1}]}, 'data': rows},
+    lambda rows: {'info': [{'data': []}, {'data': rows[:2]}], 'data': rows},
+  ],
+)
 def test_json_that_is_not_in_lines(tmp_path, wrap, indent):
   rows = [
     {'id': i, 'text': f'text {i}', 'labels': ['ab'[i % 2]]} for i in range(12)

@@ -5,6 +5,7 @@ import pytest
 from tests.fixtures.error_text import error_text
 from tests.fixtures.own_corpus import write_csv
 from xjax.core.errors import ConfigError
+from xjax.data.files.csv_table import Quoting
 from xjax.data.formats.own import OwnData
 from xjax.data.load import load_corpus
 
@@ -34,6 +35,24 @@ def write_labelled(folder, labels):
     {'text': f'text {i}', 'label': labels[i % len(labels)]} for i in range(30)
   ]
   write_csv(folder / 'train.csv', rows)
+
+
+@pytest.mark.parametrize(
+  ('text', 'encoding', 'quoting'),
+  [
+    ('Řř Ďď', 'cp1250', 'auto'),
+    ('Été à Évreux', 'mac-roman', 'csv'),
+    ('"5', '', 'none'),
+  ],
+)
+def test_the_form_of_tables_is_that_of_labels_too(
+  tmp_path, text, encoding, quoting
+):
+  write_labelled(tmp_path, 'q')
+  table = f'id,name\nq,{text}\n'.encode(encoding or 'utf-8')
+  (tmp_path / 'labels.csv').write_bytes(table)
+  found = read(tmp_path, encoding=encoding, quoting=Quoting(quoting))
+  assert [label.name for label in found.labels] == [text]
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,15 @@ import contextlib
 import csv
 import enum
 import io
-import itertools
 import re
-import tempfile
 from typing import Any, BinaryIO
 
 from absl import logging
 
-from xjax.data.files.encodings import (
-  MOSTLY_UTF8,
-  NOT_UTF8,
-  NUL,
-  Encoding,
-  encoding_of,
-)
+from xjax.data.files.encodings import NUL, Encoding, encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import reading
+from xjax.data.files.json_values import decode_utf8
 
 DELIMITERS = ',;\t|'
 # A header as R writes it; such a table has spaces between the cells.
@@ -34,8 +27,6 @@ _NO_DELIMITER = '\x1f'  # for tables with a single column
 _NEARLY_ALL = 0.9  # the share of its lines that have the delimiters of a row
 _MANY_LINES = 10  # that have them by no accident, even if these are commas
 _LONG = 4  # line ends in a table with one column
-_FEW = 3  # cells, if the others of the file are not long
-_DOUBTFUL = 100  # cells that are judged again at the end
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
 _KNOWN = 10_000  # rows whose values are kept
 _WAY_OUT = (
@@ -81,19 +72,23 @@ def read_csv(
       form['delimiter'] = _delimiter(text, whole, form)
     if quoting is Quoting.AUTO:
       form |= _quotes_of(text, whole, form, name)
-    reader = csv.reader(_text_lines(file, encoding.name, name), **form)
+    reader = csv.reader(_text_lines(file, encoding.name, wanted), **form)
     try:
       if told:
         next(reader)
       cells = next((row for row in reader if any(row)), [])
       columns = _header(cells, reader.line_num)
-      if _has_row_names(text, whole, form):
+      first = _first_rows(text, whole, form)
+      if _has_row_names(first, text.startswith('"')):
         columns = ['column-1', *columns]
     except csv.Error as error:
       raise Fault(_row_fault(error, 1, reader.line_num)) from error
   quotes = None
   if quoting in (Quoting.AUTO, Quoting.BACKSLASH):
     quotes = _Quotes(columns, form['delimiter'], name, faults)
+    for row in first:
+      if not any('\n' in cell or '\r' in cell for cell in row):
+        quotes.note(_trimmed(row, len(columns)))
   return columns, _rows(reader, columns, name, faults, quotes)
 
 
@@ -106,37 +101,23 @@ def head_of(file: BinaryIO) -> bytes:
   return head
 
 
-def _text_lines(file: BinaryIO, encoding: str, name: str) -> Iterator[str]:
-  is_guess = not file.seekable() and encoding == 'utf-8-sig'
-  errors = 'surrogateescape' if is_guess else 'strict'
-  text = io.TextIOWrapper(file, encoding, errors, newline='')
-  try:
-    yield from _checked_lines(text, name) if is_guess else text
-  finally:
-    with contextlib.suppress(ValueError):  # the file has been closed already
-      text.detach()
-
-
-def _checked_lines(lines: Iterator[str], name: str) -> Iterator[str]:
-  """Checks the lines of a pipe as they come, like encoding_of for a file."""
-  is_utf8 = False
-  for number, line in enumerate(lines, 1):
-    if '\0' in line:
+def _text_lines(file: BinaryIO, encoding: str, wanted: str) -> Iterator[str]:
+  if file.seekable():
+    text = io.TextIOWrapper(file, encoding, newline='')
+    try:
+      yield from text
+    finally:
+      with contextlib.suppress(ValueError):  # the file has been closed already
+        text.detach()
+    return
+  for number, line in enumerate(file, 1):
+    if b'\0' in line:
       raise Fault(NUL, number)
-    if not NOT_UTF8.search(line):
-      is_utf8 |= not line.isascii()
-      yield line
-    elif is_utf8:
-      raise Fault(MOSTLY_UTF8, number)
-    else:
-      # The encoding is that of all lines that follow.
-      with tempfile.TemporaryFile() as rest:
-        for late in itertools.chain([line], lines):
-          rest.write(late.encode('utf-8', 'surrogateescape'))
-        rest.seek(0)
-        encoding = encoding_of(rest, line=number)
-        encoding.log(name)
-        yield from _text_lines(rest, encoding.name, name)
+    try:
+      text = decode_utf8(line, wanted).removeprefix('\ufeff')
+    except Fault as fault:
+      raise Fault(str(fault), number) from fault
+    yield from io.StringIO(text, newline='')
 
 
 def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
@@ -176,21 +157,17 @@ def _quotes_of(
   cell = rf'{mark} +"(?:[^"]|"")*+" *(?={mark}|[\r\n]|$)'
   if spaced and len(re.findall(cell, text)) >= _NEARLY_ALL * len(spaced):
     return {'skipinitialspace': True}
-  cell = re.compile(rf"(?:.*?{mark})??'(?:[^']|'')*+'(?:{mark}|$)")
-  lines = text.splitlines()[1 : None if whole else -1]
-  cells = sum(map(bool, map(cell.match, lines)))
-  if cells and cells >= _NEARLY_ALL * len(lines) and '"' not in text:
-    told, quotes = 'apostrophes are quotes', {'quotechar': "'"}
-  elif '\\"' in text and not _is_even(text, whole, form):
-    told, quotes = r'\" is a quote in a cell', {'escapechar': '\\'}
-  else:
-    return {}
-  if not _is_even(text, whole, form | quotes):
+  quotes = {'escapechar': '\\'}
+  if (
+    '\\"' not in text
+    or _is_even(text, whole, form)
+    or not _is_even(text, whole, form | quotes)
+  ):
     return {}
   logging.info(
-    '%s: %s (guessed; if not, train with --config.data.quoting=csv)',
+    r'%s: \" is a quote in a cell (guessed; if not, train with '
+    '--config.data.quoting=csv)',
     name,
-    told,
   )
   return quotes
 
@@ -204,16 +181,15 @@ def _is_even(text: str, whole: bool, form: dict[str, Any]) -> bool:
   return {len(row) - len(rows[0]) for row in rows[1:]} in ({0}, {1})
 
 
-def _has_row_names(text: str, whole: bool, form: dict[str, Any]) -> bool:
+def _has_row_names(rows: Sequence[Sequence[str]], is_quoted: bool) -> bool:
   """Returns whether rows begin with a number or a name, as those of R."""
-  rows = _first_rows(text, whole, form)
   widths = {len(row) - len(rows[0]) for row in rows[1:]}
   if widths != {1} or not any(row[-1] for row in rows[1:]):
     return False
   # A text with a delimiter and no quotes would be no name.
   names = [row[0] for row in rows[1:]]
-  is_quoted = text.startswith('"') and len({*names}) == len(names)
-  return is_quoted or all(map(str.isdecimal, names))
+  is_name = is_quoted and len({*names}) == len(names)
+  return is_name or all(map(str.isdecimal, names))
 
 
 def _header(cells: Sequence[str], end: int) -> Sequence[str]:
@@ -286,8 +262,6 @@ def _rows(
         ends = f' in the row that ends on line {end}' if end > line else ''
         message = f'{len(cells)} cells, but {width} columns{ends}'
         faults.add(name, line, message)
-  if quotes:
-    quotes.close()
 
 
 def _trimmed(cells: list[str], width: int) -> list[str]:
@@ -315,15 +289,14 @@ class _Quotes:
     self._name, self._faults = name, faults
     self._known: list[set[str]] = [set() for _ in columns]  # by column
     self._noted = 0  # rows
-    # The lines of doubtful cells, and the other cells that they would hold.
-    self._doubtful: list[tuple[int, int, list[dict[int, str]]]] = []
+    self._warned = False
 
   def swallow(self, cells: Sequence[str], line: int, end: int) -> bool:
     """Returns whether a row has such a cell, and adds a fault if it has."""
     if end == line:
-      self._note(cells)
+      self.note(cells)
       return False
-    split = enumerate(map(_lines, cells))
+    split = enumerate(re.split(r'\r\n?|\n', cell) for cell in cells)
     at, parts = next(((i, p) for i, p in split if len(p) > 1), (0, []))
     if not parts:
       return False
@@ -341,30 +314,25 @@ class _Quotes:
       other.pop(at, None)
     certain = 2 if self._delimiter in '\t|' else _MANY_LINES
     if self._width > 1 and len(widths) >= certain or self._are_rows(others):
-      self._add(line, end)
+      # The rows are lost, so the file must not be used without them.
+      message = (
+        f'a quote opens here, and closes on line {end}, and the lines between '
+        f'look like rows; {_WAY_OUT}; if not, --config.data.quoting=csv reads '
+        'them as one cell'
+      )
+      self._faults.add(self._name, line, message, fatal=True)
       return True
-    if len(self._doubtful) < _DOUBTFUL:
-      self._doubtful.append((line, end, others))
-    return False
-
-  def close(self) -> None:
-    """Judges doubtful cells by all rows, and warns of a long one."""
-    long = []
-    for line, end, others in self._doubtful:
-      if self._are_rows(others):
-        self._add(line, end)
-      elif end - line >= (_LONG if self._width == 1 else 2):
-        long.append((line, end))
-    if 0 < len(long) <= _FEW:  # else such cells are usual in this file
+    if end - line >= (_LONG if self._width == 1 else 2) and not self._warned:
+      self._warned = True
       logging.warning(
         '%s:%d: a quote opens here, and closes on line %d: this is read as one '
         'cell; %s',
-        self._name,
-        *long[0],
-        _WAY_OUT,
+        *(self._name, line, end, _WAY_OUT),
       )
+    return False
 
-  def _note(self, cells: Sequence[str]) -> None:
+  def note(self, cells: Sequence[str]) -> None:
+    """Notes the values of a row, by which others are known."""
     if len(cells) == self._width and self._noted < _KNOWN:
       self._noted += 1
       for known, cell in zip(self._known, cells):
@@ -381,19 +349,6 @@ class _Quotes:
       if line and max(line) < self._width
     ]
     return any(usual) and 2 * sum(usual) >= len(usual)
-
-  def _add(self, line: int, end: int) -> None:
-    message = (
-      f'a quote opens here, and closes on line {end}, and the lines between '
-      f'look like rows; {_WAY_OUT}; if not, --config.data.quoting=csv reads '
-      'them as one cell'
-    )
-    # The rows are lost, so the file must not be used without them.
-    self._faults.add(self._name, line, message, fatal=True)
-
-
-def _lines(cell: str) -> list[str]:
-  return cell.replace('\r\n', '\n').replace('\r', '\n').split('\n')
 
 
 def _pattern(cell: str) -> str:

@@ -6,7 +6,6 @@ chardet tells how well the text fits a language in each usual encoding.
 import codecs
 from collections.abc import Iterator
 import dataclasses
-import functools
 import re
 from typing import Any, BinaryIO
 
@@ -19,7 +18,7 @@ _SAMPLE = 1 << 15  # bytes of lines that are not ASCII
 _SURE = 0.1  # the fit of a guess that may be sure
 _FEW = 6  # letters that are not ASCII; fewer are never sure
 NUL = 'a NUL byte: the file is not text'
-MOSTLY_UTF8 = 'a byte that is not UTF-8, although most of the text is UTF-8'
+_MOSTLY_UTF8 = 'a byte that is not UTF-8, although most of the text is UTF-8'
 _MARKS = {
   codecs.BOM_UTF32_LE: 'utf-32',  # begins with the mark of UTF-16
   codecs.BOM_UTF32_BE: 'utf-32',
@@ -27,7 +26,7 @@ _MARKS = {
   codecs.BOM_UTF16_BE: 'utf-16',
 }
 _WIDE = 'utf-16-le', 'utf-16-be', 'utf-32-le', 'utf-32-be'
-NOT_UTF8 = re.compile('[\udc80-\udcff]+')  # bytes that surrogateescape escapes
+_NOT_UTF8 = re.compile('[\udc80-\udcff]+')  # bytes that surrogateescape escapes
 _NOT_ASCII = re.compile(rb'[\x80-\xff]')
 # Of those that read a text alike, the first is chosen.
 _ENCODINGS = (
@@ -35,9 +34,9 @@ _ENCODINGS = (
   'iso8859-7 cp1254 cp1257 cp1256 cp874 cp850 mac-roman gb18030 big5hkscs '
   'cp932 euc-jp cp949'
 ).split()
-_WORD = re.compile(r'\w*[^\W\x00-\x7f]\w*')  # that is not ASCII
 # Characters of no text, and what replaces bytes that do not fit.
 _UNFIT = re.compile('[\0-\x08\x0e-\x1f\x80-\x9f\ufffd]')
+_logged: set[str] = set()  # whose guess was said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,56 +47,48 @@ class Encoding:
   guessed: bool = False
   doubt: str = ''  # another encoding that fits about as well, if any
 
-  @functools.lru_cache(1000)  # noqa: B019 (a file is read several times)
   def log(self, what: str) -> None:
     """Logs a guess once, as a warning if it is not sure."""
-    if self.guessed:
+    if self.guessed and what not in _logged:  # a file is read several times
+      _logged.add(what)
       doubt = f', but it may be {self.doubt}' if self.doubt else ''
       (logging.warning if doubt else logging.info)(
         '%s: read as %s (guessed%s; if not, train with '
         '--config.data.encoding=..., or save it as UTF-8)',
-        what,
-        self.name,
-        doubt,
+        *(what, self.name, doubt),
       )
 
 
-def encoding_of(file: BinaryIO, wanted: str = '', line: int = 1) -> Encoding:
+def encoding_of(file: BinaryIO, wanted: str = '') -> Encoding:
   """Returns the encoding of an open text file, and puts it back at its start.
 
-  It is the `wanted` one; or UTF-16 or UTF-32, also without a byte order mark;
-  or 'utf-8-sig' if all bytes are UTF-8; or else a guess. A Fault tells of a
-  NUL, of a byte that is not UTF-8 in a text that mostly is, or of one that does
-  not fit the encoding. The file begins at `line`.
+  It is UTF-8 if all bytes are; or else the `wanted` one; or UTF-16 or UTF-32,
+  also without a byte order mark; or a guess. A Fault tells of a NUL, of a byte
+  that is not UTF-8 in a text that mostly is, or of one that does not fit.
   """
   encoding = Encoding(wanted or wide_encoding(file.read(_PIECE)))
-  file.seek(0)
   try:
-    if not encoding.name:
-      sample = _sample(file, line)
-      if not sample:
-        return Encoding('utf-8-sig')
-      file.seek(0)
-      encoding = guess_encoding(sample)
-    _check(file, encoding.name, line)
+    if encoding.name == wanted:
+      try:
+        # Text of ASCII bytes may be in another encoding, such as ISO-2022-JP.
+        if _check(file, 'utf-8') or not wanted:
+          return Encoding('utf-8-sig')
+      except Fault as fault:
+        if not wanted:
+          if str(fault) == NUL:
+            raise
+          sample = not_ascii(file)
+          if _is_mostly_utf8(sample, 'unexpected end' in str(fault)):
+            raise Fault(_MOSTLY_UTF8, fault.line) from fault
+          encoding = guess_encoding(sample)
+    _check(file, encoding.name)
   except Fault:
     if encoding.guessed and encoding.name == 'cp1252':
       return dataclasses.replace(encoding, name='latin-1')
     raise
   finally:
     file.seek(0)
-  is_utf8 = codecs.lookup(encoding.name).name == 'utf-8'
-  return Encoding('utf-8-sig') if is_utf8 else encoding
-
-
-def is_utf8(file: BinaryIO) -> bool:
-  """Returns whether all bytes of an open text file are plain UTF-8."""
-  try:
-    return not _sample(file, 1)
-  except Fault:
-    return False
-  finally:
-    file.seek(0)
+  return encoding
 
 
 def wide_encoding(head: bytes) -> str:
@@ -114,59 +105,58 @@ def wide_encoding(head: bytes) -> str:
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
-  """Yields pieces of a file, because a line may have any length, and b''."""
+  """Yields all pieces of a file, as a line may have any length, and b''."""
+  file.seek(0)
   yield from iter(lambda: file.read(_PIECE), b'')
   yield b''
 
 
-def _sample(file: BinaryIO, line: int) -> bytes:
-  """Returns lines that are not ASCII, or b'' if all bytes are UTF-8."""
-  decoder = codecs.getincrementaldecoder('utf-8')('surrogateescape')
-  bad_line = valid = broken = 0
+def not_ascii(file: BinaryIO) -> bytes:
+  """Returns the first lines of a file that are not ASCII."""
   sample = b''
   for piece in _pieces(file):
-    # The last piece, which is empty, ends a character that is cut.
-    text = decoder.decode(piece, final=not piece)
-    if '\0' in text:
-      raise Fault(NUL, line + text.count('\n', 0, text.index('\0')))
-    bad = len(text) - len(NOT_UTF8.sub('', text))
-    if bad and not broken:
-      bad_line = line + text.count('\n', 0, NOT_UTF8.search(text).start())
-    broken += bad
-    valid += len(text) - len(text.encode('ascii', 'ignore')) - bad
-    line += text.count('\n')
     end = 0
     while len(sample) < _SAMPLE and (found := _NOT_ASCII.search(piece, end)):
       end = piece.find(b'\n', found.start()) + 1 or len(piece)
       start = max(piece.rfind(b'\n', 0, found.start()) + 1, found.start() - 80)
       sample += piece[start:end][:_SAMPLE]
-    is_cut = not piece and bad == broken
-    if broken - valid > _SAMPLE:
+    if len(sample) >= _SAMPLE:
       break
+  return sample
+
+
+def _is_mostly_utf8(sample: bytes, is_cut: bool) -> bool:
+  """Returns whether text that is not UTF-8 is damaged, or only `is_cut`."""
+  text = sample.decode('utf-8', 'surrogateescape')
+  broken = len(text) - len(_NOT_UTF8.sub('', text))
+  valid = len(text) - len(text.encode('ascii', 'ignore')) - broken
   # Text in another encoding is seldom valid UTF-8 by accident.
-  if broken and (valid > 2 * broken or valid and is_cut):
-    raise Fault(MOSTLY_UTF8, bad_line)
-  return sample if broken else b''
+  return valid > (0 if is_cut else 2 * broken)
 
 
-def _check(file: BinaryIO, encoding: str, line: int) -> None:
-  """Raises a Fault unless the encoding can read a file."""
+def _check(file: BinaryIO, encoding: str) -> bool:
+  """Returns whether a text is not ASCII; a Fault unless the encoding fits."""
   decoder = codecs.getincrementaldecoder(encoding)()
+  is_ascii, line = True, 1
   for piece in _pieces(file):
     try:
       text = decoder.decode(piece, final=not piece)
     except UnicodeDecodeError as error:
       before = error.object[: error.start].decode(encoding, 'ignore')
-      raise Fault(
-        f'not {encoding}: {error.reason}; correct the byte, save the file as '
-        'UTF-8, or train with its encoding: --config.data.encoding=cp1251',
-        line + before.count('\n'),
-      ) from error
+      text = error.object.decode(encoding, 'ignore')
+      if '\0' not in text:
+        raise Fault(
+          f'not {encoding}: {error.reason}; correct the byte, save the file as '
+          'UTF-8, or train with its encoding: --config.data.encoding=cp1251',
+          line + before.count('\n'),
+        ) from error
     except UnicodeError as error:
       raise Fault(f'not {encoding}: {error}', line) from error
     if '\0' in text:
       raise Fault(NUL, line + text.count('\n', 0, text.index('\0')))
+    is_ascii = is_ascii and text.isascii()
     line += text.count('\n')
+  return not is_ascii
 
 
 def guess_encoding(sample: bytes) -> Encoding:
@@ -189,7 +179,7 @@ def guess_encoding(sample: bytes) -> Encoding:
 def _fit(text: str, encoding: str) -> float:
   """Returns from 0 to 1 how well a text that was read so fits a language."""
   letters = ''.join(c for c in text if not c.isascii())
-  words = _WORD.findall(text)
+  words = [w for w in re.findall(r'\w+', text) if not w.isascii()]
   if 2 * sum(len(w) > 1 and w.isupper() for w in words) > len(words):
     text = text.lower()  # chardet knows hardly any text in capitals
   # Without the bytes that do not fit, or else it would have no opinion.

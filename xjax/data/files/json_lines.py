@@ -22,11 +22,10 @@ import zlib
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.files.encodings import guess_encoding, wide_encoding
+from xjax.data.files.encodings import wide_encoding
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_values import (
-  NotUtf8,
   are_lines,
   decode_utf8,
   json_type,
@@ -56,10 +55,6 @@ _BINARY = re.compile(
 _PLAIN = (
   "; `jq -Rc '{text: .}'` makes JSON of lines of plain text; a table with one "
   'column is read from a file X.csv'
-)
-_RECODE = (
-  'save the file as UTF-8, or if the config is an own_* one, name its encoding '
-  'as in --config.data.encoding=cp1252'
 )
 
 
@@ -248,7 +243,6 @@ def read_rows(
   is_path = isinstance(source, str | os.PathLike)
   name = name or str(source)
   opened = open_text(source) if is_path else contextlib.nullcontext(source)
-  hinted = False
   with opened as file:
     lines = numbered_lines(file, name)
     head: list[tuple[int, bytes]] = []
@@ -269,12 +263,8 @@ def read_rows(
           text = decode_utf8(line, encoding)
           row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
-          hint = ''
-          if isinstance(fault, NotUtf8) and not hinted:  # it takes some time
-            hint = f'; it looks like {guess_encoding(line).name}: {_RECODE}'
-            hinted = True
-          elif not hinted and 'JSON: Exp' in str(fault) and line[:1] != b'{':
-            hint, hinted = _PLAIN, True
+          is_plain = number == 1 and 'JSON: Exp' in str(fault)
+          hint = _PLAIN if is_plain and line[:1] != b'{' else ''
           faults.add(name, number, f'{fault}{hint}')
         else:
           yield number, row
@@ -306,8 +296,6 @@ def _whole_file(
         faults.add(
           name, number, f'{json_type(value)}, not a JSON object {{...}}'
         )
-  except NotUtf8 as fault:
-    faults.add(name, fault.line, f'{fault}; {_RECODE}', fatal=True)
   except Fault as fault:
     faults.add(name, fault.line, str(fault), fatal=True)
 

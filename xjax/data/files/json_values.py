@@ -1,6 +1,6 @@
 """Parses JSON strictly: one object, or a file that is no JSON lines."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import json
 import re
@@ -25,10 +25,6 @@ def json_type(value: Any) -> str:
   return _TYPES.get(type(value), 'an object')
 
 
-class NotUtf8(Fault):
-  """Reports text in another encoding."""
-
-
 def decode_utf8(data: bytes, other: str = '') -> str:
   """Decodes UTF-8, or else the `other` encoding, or raises a Fault."""
   try:
@@ -37,9 +33,10 @@ def decode_utf8(data: bytes, other: str = '') -> str:
     with contextlib.suppress(UnicodeError):
       if other:
         return data.decode(other)
-    raise NotUtf8(
+    raise Fault(
       f'not UTF-8{f" or {other}" if other else ""}: {error.reason} at byte '
-      f'{error.start + 1}',
+      f'{error.start + 1}; save it as UTF-8 (documents of own_* configs may be '
+      'in another encoding: --config.data.encoding=cp1252)',
       1 + data.count(b'\n', 0, error.start),
     ) from error
 
@@ -86,47 +83,33 @@ def parse_values(text: str) -> Iterator[tuple[int, Any]]:
   An only object {"data": [...]} or {"documents": [...]} stands for its list. A
   Fault tells where the JSON ends to be correct.
   """
-  at, line = 0, 1
-  for start, value in _values(text):
-    line += text.count('\n', at, start)
-    at = start
-    yield line, value
-
-
-def _values(text: str) -> Iterator[tuple[int, Any]]:
-  at = _after_space(text, 0)
-  if text.startswith('[', at):
-    end = yield from _items(text, at)
-    if end < len(text):
-      raise _fault(json.JSONDecodeError('Extra data', text, end))
-    return
-  value, end = _parsed(_DECODER.raw_decode, text, at)
-  end = _after_space(text, end)
-  if end == len(text) and (field := _wrapper(value)):
-    found = re.compile(rf'"{field}"\s*:\s*(?=\[)').search(text, at)
-    yield from _items(text, found.end())
-    return
-  yield at, value
-  while end < len(text):
-    at = end
-    value, end = _parsed(_DECODER.raw_decode, text, at)
-    yield at, value
-    end = _after_space(text, end)
-
-
-def _items(text: str, at: int) -> Generator[tuple[int, Any], None, int]:
-  """Yields the items of the array that begins at `at`; returns its end."""
-  at = _after_space(text, at + 1)
-  is_end = text.startswith(']', at)
+  parse = _DECODER.raw_decode
+  at, counted, line = _after_space(text, 0), 0, 1
+  field, in_list = '', text.startswith('[', at)
+  if not in_list:
+    value, end = _parsed(parse, text, at)
+    if _after_space(text, end) == len(text) and (field := _wrapper(value)):
+      # Another object in this one may have such a field.
+      lists = re.finditer(rf'"{field}"\s*:\s*(?=\[)', text)
+      starts = (found.end() for found in lists)
+      at = next(at for at in starts if parse(text, at)[0] == value[field])
+      in_list = True
+  at = _after_space(text, at + 1) if in_list else at
+  is_end = in_list and text.startswith(']', at)
   while not is_end:
-    value, end = _parsed(_DECODER.raw_decode, text, at)
-    yield at, value
-    end = _after_space(text, end)
-    is_end = text.startswith(']', end)
-    if not is_end and not text.startswith(',', end):
-      raise _fault(json.JSONDecodeError("Expecting ',' delimiter", text, end))
-    at = end if is_end else _after_space(text, end + 1)
-  return _after_space(text, at + 1)
+    value, end = _parsed(parse, text, at)
+    line += text.count('\n', counted, at)
+    counted = at
+    yield line, value
+    at = _after_space(text, end)
+    is_end = text.startswith(']', at) if in_list else at == len(text)
+    if in_list and not is_end:
+      if not text.startswith(',', at):
+        raise _fault(json.JSONDecodeError("Expecting ',' delimiter", text, at))
+      at = _after_space(text, at + 1)
+  end = _after_space(text, at + 1)
+  if in_list and not field and end < len(text):
+    raise _fault(json.JSONDecodeError('Extra data', text, end))
 
 
 def _after_space(text: str, at: int) -> int:

@@ -41,7 +41,7 @@ class _DocumentBegins(Exception):
 def read_skos(
   path: str | os.PathLike, language: str = ''
 ) -> list[dict[str, Any]]:
-  """Reads concepts as rows of labels.jsonl, and whether they are `deprecated`.
+  """Reads concepts that are not deprecated, as rows of labels.jsonl.
 
   They are sorted by IRI. Names are those in the `language`, by default in
   English, or else in the language of most names. Nothing is fetched.
@@ -56,7 +56,16 @@ def read_skos(
 
   concepts = iris(graph.subjects(RDF.type, SKOS.Concept))
   concepts = concepts or iris(graph.subjects(SKOS.prefLabel))
+  gone = {
+    node
+    for node, value in graph.subject_objects(OWL.deprecated)
+    if value.lower() in ('true', '1')
+  }
+  concepts = [node for node in concepts if node not in gone]
   names = [x for node in concepts for x in graph[node : SKOS.prefLabel]]
+  if concepts and not names:
+    logging.warning('%s: no concept has a skos:prefLabel: no names', path)
+  known, outside = set(concepts), set()
   rank = _language_rank(names, language, path)
 
   def texts(node: Any, kind: Any, below: int = _OTHER) -> list[str]:
@@ -66,18 +75,24 @@ def read_skos(
 
   def row(node: Any) -> dict[str, Any]:
     above = [*graph[node : SKOS.broader], *graph.subjects(SKOS.narrower, node)]
+    outside.update(parent for parent in iris(above) if parent not in known)
     described = texts(node, SKOS.definition) + texts(node, SKOS.scopeNote)
-    deprecated = map(str.lower, map(str, graph[node : OWL.deprecated]))
     return {
       'id': node.removeprefix(_BASE),
       'name': (texts(node, SKOS.prefLabel, _OTHER + 1) or [''])[0],
       'alt': texts(node, SKOS.altLabel),
-      'parents': [x.removeprefix(_BASE) for x in iris(above)],
+      'parents': [x.removeprefix(_BASE) for x in iris(known & {*above})],
       'description': described[0] if described else '',
-      'deprecated': not {'true', '1'}.isdisjoint(deprecated),
     }
 
-  return list(map(row, concepts))
+  rows = list(map(row, concepts))
+  if outside:
+    logging.info(
+      '%s: %d broader concepts, such as %s, are left out: they are deprecated, '
+      'or not in this file',
+      *(path, len(outside), min(outside)),
+    )
+  return rows
 
 
 def _parsed(path: str | os.PathLike, rdflib: Any) -> Any:

@@ -63,11 +63,12 @@ def read_table(
   faults: Faults,
   encoding: str = '',
   quoting: Quoting = Quoting.AUTO,
+  is_plain: bool = False,
 ) -> TableReader:
   """Begins to read a table from an open file; faulty rows are left out."""
   # The file stays open. A faulty header is a DataError, a missing pyarrow a
   # UserError.
-  kind = table_format(file, name)
+  kind = table_format(file, name, is_plain)
   columns = None
   if kind is TableFormat.PARQUET:
     columns, rows = _parquet(file, name)
@@ -85,8 +86,13 @@ def read_table(
   return TableReader(kind, tuple(columns), sample, itertools.chain(first, rows))
 
 
-def table_format(file: BinaryIO, name: str) -> TableFormat:
-  """Tells the kind of an open file by its first bytes."""
+def table_format(
+  file: BinaryIO, name: str, is_plain: bool = False
+) -> TableFormat:
+  """Tells the kind of an open file by its first bytes.
+
+  If lines `is_plain`, those of text are lines of fastText without labels.
+  """
   # A table with a single column can only be told by a name in .csv or .tsv.
   with reading(name):
     head = head_of(file)
@@ -102,11 +108,16 @@ def table_format(file: BinaryIO, name: str) -> TableFormat:
   names = re.split(f'[{DELIMITERS}]', start.partition('\n')[0])
   is_header = len(names) > 1 and all(len(n) <= LONGEST_NAME for n in names)
   is_header |= bool(SPACED.match(start))
-  if start.startswith(_LABEL):
-    return TableFormat.FASTTEXT
   named = re.search(rf'\.(csv|tsv){PACKED}$', name, re.I)
-  if start and not start.startswith(('{', '[')) and (named or is_header):
-    return TableFormat.TABLE
+  if start and not start.startswith(('{', '[')):
+    # The first documents may have no labels.
+    if not named and re.search(rf'^{_LABEL}', start, re.MULTILINE):
+      return TableFormat.FASTTEXT
+    is_plain = is_plain and 'text' not in [n.strip('"\r ') for n in names]
+    if start.startswith(_LABEL) or is_plain and not named:
+      return TableFormat.FASTTEXT
+    if named or is_header:
+      return TableFormat.TABLE
   return TableFormat.JSON_LINES
 
 
@@ -170,7 +181,11 @@ def _fasttext(file: BinaryIO, name: str, faults: Faults, encoding: str) -> Rows:
       continue
     if text.strip():
       labels = [x.rstrip(',') for x in pattern.findall(text)]
-      yield number, {'text': pattern.sub('', text), 'labels': labels}
+      # In brackets, so that their separator says that there is a list.
+      yield (
+        number,
+        {'text': pattern.sub('', text), 'labels': json.dumps(labels)},
+      )
 
 
 def write_csv(

@@ -333,7 +333,7 @@ class CorpusBuilder:
         '%s. The others are named by their ids',
         message,
       )
-    return [*labels.used(self._index), *(Label(id_, id_) for id_ in others)]
+    return [*labels.values(), *(Label(id_, id_) for id_ in others)]
 
   def note(self, split: '_SplitBuilder', document: Document) -> bytes:
     """Adds a document, and returns the record that its split may keep."""

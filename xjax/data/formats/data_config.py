@@ -8,8 +8,6 @@ import os
 import pathlib
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Faults
@@ -190,11 +188,15 @@ def input_documents(
   faults: Faults,
 ) -> Iterator[Document]:
   """Yields documents to be tagged; `name` is that of their source."""
-  before, seen, found = faults.count, _SeenIds(), False
+  before, found = faults.count, False
+  seen: set[bytes] = set()  # digests, since ids may be long
   for line, fields in records:
     document = read(fields, f'line-{line}', False)
-    if not fields.faults and not seen.add(document.id):
-      fields.faults.append(f'duplicate id {document.id!a}')
+    if not fields.faults:
+      digest = hashlib.blake2b(document.id.encode(), digest_size=8).digest()
+      if digest in seen:
+        fields.faults.append(f'duplicate id {document.id!a}')
+      seen.add(digest)
     found |= not fields.faults
     if not fields.faults and not faults.failed:
       yield document
@@ -203,37 +205,6 @@ def input_documents(
       faults.add(name, line, *fields.faults)
   if not found:
     faults.add_empty(name, 'document', before)
-
-
-class _SeenIds:
-  """Tells ids that occur twice, with 8 bytes for each of many ids."""
-
-  _NEW = 1 << 16  # hashes that are kept in a set
-
-  def __init__(self):
-    self._new: set[int] = set()
-    self._old: list[np.ndarray] = []  # sorted hashes, uint64, long ones first
-
-  def add(self, id_: str) -> bool:
-    """Adds an id, and returns whether it is new."""
-    digest = hashlib.blake2b(id_.encode(), digest_size=8).digest()
-    number = np.uint64(int.from_bytes(digest, 'little'))
-    for old in self._old:
-      at = old.searchsorted(number)
-      if at < len(old) and old[at] == number:
-        return False
-    before = len(self._new)
-    self._new.add(int(number))
-    if len(self._new) == self._NEW:
-      made = np.fromiter(self._new, np.uint64)
-      # Parts of similar length are joined, so that there are few parts.
-      while self._old and len(self._old[-1]) < 2 * len(made):
-        made = np.concatenate([self._old.pop(), made])
-      made.sort()
-      self._old.append(made)
-      self._new.clear()
-      return True
-    return len(self._new) > before
 
 
 def user_cache_dir(chosen: str = '') -> pathlib.Path:

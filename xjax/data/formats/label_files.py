@@ -16,6 +16,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.texts import plain_name
 from xjax.data.files import skos
 from xjax.data.files.cells import parse_list
+from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
@@ -55,7 +56,12 @@ def find_labels(
   If one is `chosen` (data.label_file), it is anywhere, or in the folder.
   """
   if not chosen:
-    return find_files(folder, _ENDINGS).get(LABELS, ())
+    paths = find_files(folder, _ENDINGS).get(LABELS, [])
+    usual = find_files(folder).get(LABELS, [])  # wins
+    for path in paths if usual else ():
+      if path not in usual:
+        logging.info('%s is not read: there is %s', path, usual[0].name)
+    return usual or paths
   path = pathlib.Path(chosen).expanduser()
   for place in (path, folder / path):
     if place.is_file():
@@ -94,20 +100,6 @@ class Descriptors(dict[str, Label]):
 
   def __init__(self, labels: Iterable[Label] = ()):
     super().__init__((label.id, label) for label in labels)
-    self.retired: set[str] = set()  # left out unless documents have them
-
-  def used(self, ids: Collection[str]) -> list[Label]:
-    """Returns the labels without the retired ones that documents lack."""
-    gone = {id_ for id_ in self.retired if id_ not in ids}
-    if not gone:
-      return list(self.values())
-    kept = (label for label in self.values() if label.id not in gone)
-    return [
-      dataclasses.replace(
-        label, parents=tuple(p for p in label.parents if p not in gone)
-      )
-      for label in kept
-    ]
 
   def meant(self, text: str) -> Sequence[str]:
     """Returns the ids of the labels that a text means: several, one or none.
@@ -124,8 +116,7 @@ class Descriptors(dict[str, Label]):
   def _folded(self) -> dict[str, list[str]]:
     ids: dict[str, list[str]] = {}
     for label in self.values():
-      if label.id not in self.retired:
-        ids.setdefault(plain_name(label.name).casefold(), []).append(label.id)
+      ids.setdefault(plain_name(label.name).casefold(), []).append(label.id)
     return ids
 
   @functools.cached_property
@@ -133,22 +124,25 @@ class Descriptors(dict[str, Label]):
     ids: dict[str, list[str]] = {f'<{id_}>': [id_] for id_ in self}
     ends: dict[str, list[str]] = {}
     for label in self.values():
-      if label.id not in self.retired:
-        ids.setdefault(plain_name(label.name), []).append(label.id)
-        if '://' in label.id:
-          ends.setdefault(re.split('[/#]', label.id)[-1], []).append(label.id)
+      ids.setdefault(plain_name(label.name), []).append(label.id)
+      if '://' in label.id:
+        ends.setdefault(re.split('[/#]', label.id)[-1], []).append(label.id)
     return ends | ids
 
 
 def read_descriptors(
-  path: str | os.PathLike, faults: Faults, language: str = ''
+  path: str | os.PathLike, faults: Faults, language: str = '', **form: Any
 ) -> Descriptors:
   """Reads a file of labels, by id, and collects the faults of its lines."""
-  return _described(label_records(path, faults, language), path, faults)
+  return _described(label_records(path, faults, language, **form), path, faults)
 
 
 def label_records(
-  path: str | os.PathLike, faults: Faults, language: str = ''
+  path: str | os.PathLike,
+  faults: Faults,
+  language: str = '',
+  encoding: str = '',
+  quoting: Quoting = Quoting.AUTO,
 ) -> Iterator[tuple[int | None, Fields]]:
   """Yields the labels of a file as records that read_label reads.
 
@@ -162,16 +156,11 @@ def label_records(
   with open_text(path) as file:
     is_lines = _ends(path, 'jsonl|ndjson')
     if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
-      yield from read_records(file, faults, str(path))
+      yield from read_records(file, faults, str(path), encoding=encoding)
       return
-    table = read_table(file, str(path), faults)
+    table = read_table(file, str(path), faults, encoding, quoting)
     rows = _label_rows(table.columns, table.rows, path, language)
     yield from with_faults(rows, faults, path)
-
-
-def is_retired(fields: Fields) -> bool:
-  """Returns whether a record is left out unless documents have the label."""
-  return fields.row.get('deprecated') is True
 
 
 def _label_rows(
@@ -192,9 +181,11 @@ def _label_rows(
     rows.insert(0, (1, dict(zip(names, names))))
   shown = ', '.join(f'{field} is {name!a}' for field, name in columns.items())
   logging.info('%s: columns of labels: %s', path, shown)
-  ids = {_text(row[columns['id']]) for _, row in rows}
+  # A cell that is an id or a name is not divided.
+  usual = {columns['id'], columns.get('name', columns['id'])}
+  known = {_text(row[column]) for _, row in rows for column in usual}
   separators = {
-    field: _separator([row[columns[field]] for _, row in rows], field)
+    field: _separator([row[columns[field]] for _, row in rows], field, known)
     for field in ('alt', 'parents')
     if field in columns
   }
@@ -202,7 +193,7 @@ def _label_rows(
     row = {'name': ''}
     row |= {field: _text(cells[name]) for field, name in columns.items()}
     for field, separator in separators.items():
-      row[field] = _values(cells[columns[field]], separator, ids)
+      row[field] = _values(cells[columns[field]], separator, known)
     yield line, row
 
 
@@ -249,20 +240,26 @@ def _text(value: Any) -> str:
   return text[1:-1] if _BRACKETED.fullmatch(text) else text
 
 
-def _separator(cells: Sequence[Any], field: str) -> str | None:
+def _separator(
+  cells: Sequence[Any], field: str, known: Collection[str]
+) -> str | None:
   """Returns what stands between the values of a cell; None for white space."""
-  texts = [x for x in cells if isinstance(x, str) and parse_list(x) is None]
+  texts = [x for x in cells if isinstance(x, str) and _text(x) not in known]
+  texts = [text for text in texts if parse_list(text) is None]
   usual = _SEPARATORS + ',' * (field == 'parents')
-  return next((x for x in usual if any(x in text for text in texts)), None)
+  counts = {x: sum(x in text for text in texts) for x in usual}
+  return max(usual, key=counts.get) if any(counts.values()) else None
 
 
-def _values(cell: Any, separator: str | None, ids: set[str]) -> list[str]:
+def _values(
+  cell: Any, separator: str | None, known: Collection[str]
+) -> list[str]:
   text, values = _text(cell), cell
   if not isinstance(cell, list):
     values = parse_list(text)
   if values is None:
     values = [text]
-    if text not in ids and (separator or _is_iri(text)):
+    if text not in known and (separator or _is_iri(text)):
       values = text.split(separator)
   return [*dict.fromkeys(filter(None, map(_text, values)))]
 
@@ -333,19 +330,18 @@ def _described(
     elif label.id:  # of a faulty descriptor, only the id is kept
       labels[label.id] = Label(label.id, label.id) if fields.faults else label
       lines[label.id] = line
-      if is_retired(fields):
-        labels.retired.add(label.id)
   if not labels:
     faults.add_empty(path, 'label', before)
   if faults.count == before:  # otherwise, a parent may be on a faulty line
     for id_, label in labels.items():
-      parents = [labels.meant(parent) for parent in label.parents]
-      for parent, ids in zip(label.parents, parents):
+      known: dict[str, None] = {}
+      for parent in label.parents:
+        ids = labels.meant(parent)
         if len(ids) != 1:
           what = 'parent, the name of several labels,' if ids else 'parent'
           message = f'label {id_!a} has the unknown {what} {parent!a}'
           faults.add(path, lines[id_], message)
-      known = dict.fromkeys(ids[0] for ids in parents if len(ids) == 1)
+        known |= dict.fromkeys(ids)
       labels[id_] = dataclasses.replace(label, parents=tuple(known))
   _check_cycles(labels, lines, path, faults)
   return labels

@@ -26,7 +26,6 @@ import numpy as np
 from xjax.core.config_part import RATE, SEED, field
 from xjax.data.files.cells import LIST, are_flags, are_joined
 from xjax.data.files.csv_table import Quoting
-from xjax.data.files.encodings import is_utf8
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
@@ -125,8 +124,8 @@ class OwnData(DataConfig):
   )
   encoding: str = field(
     '',
-    'The encoding of tables and text files, such as cp1251. If empty, it is '
-    'UTF-8, or else guessed. Lines of JSON that are not UTF-8 need it.',
+    'The encoding of tables, text files and JSON that are not UTF-8, such as '
+    'cp1251. If empty, it is guessed, but not of JSON and of pipes.',
   )
   quoting: Quoting = field(
     Quoting.AUTO,
@@ -235,8 +234,12 @@ class OwnData(DataConfig):
     builder.duplicates = (
       '; give --config.data.id=none if they are no ids of documents'
     )
-    language = self.label_language
-    describe = functools.partial(read_descriptors, language=language)
+    describe = functools.partial(
+      read_descriptors,
+      language=self.label_language,
+      encoding=self.encoding,
+      quoting=self.quoting,
+    )
     builder.describe(describe, layout.labels)
     shares = {'dev': self.dev_share, 'test': self.test_share}
     names, drawn = [TRAIN], {}
@@ -340,13 +343,14 @@ class OwnData(DataConfig):
       return
     with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
-      if table_format(file, name) is TableFormat.JSON_LINES:
+      # As with_guesses says of lines of fastText.
+      is_plain = (self.text, self.labels) == (('text',), 'labels')
+      is_plain = is_plain and self.label_separator == LIST
+      if table_format(file, name, is_plain) is TableFormat.JSON_LINES:
         records = read_records(file, faults, name, encoding=self.encoding)
         read = self.read_input_record
       else:
-        # The documents of the corpus may have had another encoding.
-        utf8 = file.seekable() and self.encoding and is_utf8(file)
-        table = self._table(file, name, faults, 'utf-8' if utf8 else '')
+        table = self._table(file, name, faults, is_plain)
         records = with_faults(table.rows, faults, name)
         columns = choose_columns(
           self._columns(), table.columns, table.sample, name, need_labels=False
@@ -355,10 +359,9 @@ class OwnData(DataConfig):
       yield from input_documents(name, records, read, faults)
 
   def _table(
-    self, file: BinaryIO, name: str, faults: Faults, encoding: str = ''
+    self, file: BinaryIO, name: str, faults: Faults, is_plain: bool = False
   ) -> TableReader:
-    encoding = encoding or self.encoding
-    return read_table(file, name, faults, encoding, self.quoting)
+    return read_table(file, name, faults, self.encoding, self.quoting, is_plain)
 
   def read_input_record(
     self, fields: Fields, default_id: str | None, need_labels: bool = False

@@ -11,7 +11,12 @@ import re
 from absl import logging
 
 from xjax.core.errors import DataError
-from xjax.data.files.encodings import Encoding, encoding_of, guess_encoding
+from xjax.data.files.encodings import (
+  Encoding,
+  encoding_of,
+  guess_encoding,
+  not_ascii,
+)
 from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
@@ -218,7 +223,7 @@ def read_texts(
           continue
       used = encoding_of(io.BytesIO(data), encoding)
       if used.doubt:
-        joint = joint or _joint_guess(folder)
+        joint = joint or _joint_guess(path for _, path in texts)
         with contextlib.suppress(Fault):  # texts may differ
           encoding_of(io.BytesIO(data), joint.name)
           used = joint
@@ -253,14 +258,14 @@ def read_texts(
     )
 
 
-def _joint_guess(folder: pathlib.Path) -> Encoding:
+def _joint_guess(texts: Iterable[pathlib.Path]) -> Encoding:
   """Guesses from the first texts that are not UTF-8, since one may be short."""
   sample = b''
-  for path in _text_files(folder):
+  for path in texts:
     with contextlib.suppress(OSError, Fault):
-      data = path.read_bytes()
-      if encoding_of(io.BytesIO(data)).guessed:
-        sample += data[:_SAMPLED] + b'\n'
+      file = io.BytesIO(path.read_bytes())
+      if encoding_of(file).guessed:
+        sample += not_ascii(file)[:_SAMPLED] + b'\n'
     if len(sample) > 100 * _SAMPLED:
       break
   return guess_encoding(sample)
