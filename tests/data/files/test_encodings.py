@@ -75,6 +75,11 @@ def test_texts_that_are_not_utf8(language, encoding, rows):
     # "É" and a space that keeps a line together are valid UTF-8 by accident.
     ('une É\xa0: été\n'.encode('cp1252'), 'cp1252'),
     # The only letter that is not ASCII is far from the start.
+    # Signs, without any word that has them.
+    (
+      b'end.\xa0 Next \x93so\x94 \x80 5, \x95\xa0 it\x92s\n' * 9,
+      'cp1252',
+    ),
     (b'a' * (1 << 20) + b'\xe9', 'cp1252'),
     # A letter of two bytes lies across two pieces.
     (b'a' * ((1 << 20) - 1) + 'é'.encode(), 'utf-8-sig'),

@@ -36,6 +36,8 @@ _ENCODINGS = (
 ).split()
 # Characters of no text, and what replaces bytes that do not fit.
 _UNFIT = re.compile('[\0-\x08\x0e-\x1f\x80-\x9f\ufffd]')
+# Signs of texts whose words are ASCII.
+_SIGNS = frozenset('\xa0“”‘’–—…•€£§©®™°·«»†±×²³½¼¾µ¿¡')
 _logged: set[str] = set()  # whose guess was said
 
 
@@ -161,6 +163,11 @@ def _check(file: BinaryIO, encoding: str) -> bool:
 
 def guess_encoding(sample: bytes) -> Encoding:
   """Guesses the encoding of a text that is not UTF-8."""
+  western = sample.decode('cp1252', 'replace')
+  if all(map(str.isascii, re.findall(r'\w\w+', western))):
+    letters = {c for c in western if not c.isascii()} - _SIGNS
+    if all(map(str.isalpha, letters)):  # each of them alone, such as in Ø 5 mm
+      return Encoding('cp1252', guessed=True, doubt='cp1250' * bool(letters))
   fits: dict[str, tuple[float, str]] = {}
   for encoding in _ENCODINGS:
     text = sample.decode(encoding, 'replace')
