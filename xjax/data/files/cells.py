@@ -17,7 +17,7 @@ _USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
 _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
 # A word with a digit, or with a mark that words seldom have.
-_CODE = re.compile(r'(?=\S*\w)\S*[\d_:.#@-]\S*')
+_CODE = re.compile(r'(?=\S*\w)[^\s\d_:.#@-]*+[\d_:.#@-]\S*+')
 _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
 _FLAGS = dict.fromkeys(('1', '1.0', '1.', 'true'), True)
 _FLAGS |= dict.fromkeys(('0', '0.0', '0.', 'false'), False)
@@ -27,13 +27,13 @@ _ITEM = (
   rf'(?:np\.\w+\()?(?:{_TEXT}|-?\d++(?:\.\d*+)?|\.\.\.|True|False|None'
   r'|nan|NaN|<NA>)\)?'
 )
-_BARE = r"""[^\s,'"\[\](){}][^,'"\[\](){}]*"""
+_BARE = r"""[^\s,'"\[\](){}][^,'"\[\](){}]*+"""
 _IN_SPACES = re.compile(rf'\s*+(?:{_ITEM}(?:\s*+,\s*+|\s++|$))*+')
-_IN_COMMAS = re.compile(rf'\s*+(?:(?:{_ITEM}|{_BARE})\s*(?:,\s*+|$))*+')
+_IN_COMMAS = re.compile(rf'\s*+(?:(?:{_ITEM}\s*+|{_BARE})(?:,\s*+|$))*+')
 _PARTS = re.compile(rf'({_ITEM})(?=[\s,]|$)|({_BARE})')
 # Brackets, perhaps as in `array([...], dtype=object)` or `frozenset({...})`.
 _LIST = re.compile(
-  r'(?:<\w+>\s+)?(?:[\w.]+\()?(?:\[(.*?)\]|\{(.*?)\})(?:,\s*\w+=[^][(){}]*)*\)?'
+  r'(?:<\w+>\s+)?(?:[\w.]+\()?(?:\[(.*?)\]|\{(.*?)\})(?:,\s*\w+=[^][(){},]*+)*+\)?'
   r'(?:\s+(?:Length|Categories)\b.*)?|\((.*)\)|(?:frozen)?set\(\)',
   re.DOTALL,
 )
@@ -62,11 +62,13 @@ def as_flag(value: Any) -> bool | None:
 def are_flags(rows: Iterable[Sequence[Any]]) -> bool:
   """Returns whether lists have 0 or 1 for each label, instead of labels.
 
-  So it is if they have nothing else, and a list has a value twice.
+  So it is if they have nothing else, and a list has a value twice, or all have
+  two values, but not in one order.
   """
-  rows = list(rows)
-  repeats = any(len({*map(str, row)}) < len(row) for row in rows)
-  return repeats and all(as_flag(x) is not None for row in rows for x in row)
+  rows = [[*map(as_flag, row)] for row in rows]
+  repeats = any(len({*row}) < len(row) for row in rows)
+  pairs = {*map(tuple, rows)} == {(False, True), (True, False)}
+  return (repeats or pairs) and not any(None in row for row in rows)
 
 
 def parse_list(text: str) -> list[Any] | None:
