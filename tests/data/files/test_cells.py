@@ -56,7 +56,7 @@ def test_what_is_in_brackets_is_read_and_never_run(text, values):
 @pytest.mark.parametrize(
   'text',
   [
-    f"[x]{', a=b' * 9_000}(",
+    f'[x]{", a=b" * 9_000}(',
     f'[x{" " * 30_000}(]',
     f'({"1:" * 20_000} x',
   ],

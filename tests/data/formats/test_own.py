@@ -221,18 +221,19 @@ def test_too_few_documents_are_one_error(news):
 
 @pytest.mark.parametrize(
   ('row', 'says'),
-  [('', 'dev.csv: no document in it'), (',a\n', 'dev.csv:2: the document has')],
+  [('', 'dev.csv: no document in it'), (',,,a\n', 'dev.csv:2: the document has')],
 )
 def test_a_file_without_documents_may_be_skipped(tmp_path, logged, row, says):
   write_csv(tmp_path / 'train.csv', ROWS)
-  (tmp_path / 'dev.csv').write_text(f'text,tags\n{row}')
+  header = ','.join(ROWS[0])
+  (tmp_path / 'dev.csv').write_text(f'{header}\n{row}')
   message = error_text(read, tmp_path)
   assert says in message and 'on_error=skip' in message
   raw = read(tmp_path, on_error=OnError.SKIP)
   assert list(raw.splits) == ['train'] and len(raw.splits['train']) == 40
   assert raw.left_out == 'left out 1 record, with 1 fault'
   assert says in logged.text
-  (tmp_path / 'train.csv').write_text('text,tags\n')
+  (tmp_path / 'train.csv').write_text(f'{header}\n')
   assert 'train.csv: no document in it' in error_text(
     read, tmp_path, on_error=OnError.SKIP
   )

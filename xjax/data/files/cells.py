@@ -12,6 +12,7 @@ import numpy as np
 
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
+FLAGS = '0/1'  # a list has 0 or 1 for each label
 _RARE_IN_NAMES = ';#', ';', '|', '；', '؛'  # SharePoint has the first one
 _USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
