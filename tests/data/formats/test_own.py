@@ -76,9 +76,13 @@ def test_a_folder_with_a_file_of_fasttext_per_split(tmp_path):
   data = OwnData(dir=str(tmp_path)).with_guesses()
   documents = data.read().splits['train'].documents
   assert documents[8] == Document('line-9', {'text': 'x, 8'}, ('a_2', 'ü'))
-  (tmp_path / 'new').write_text('__label__b y\nz\n')
-  found = read_input(data, str(tmp_path / 'new'))
-  assert [(d.text(), d.labels) for d in found] == [('y', ('b',)), ('z', None)]
+  for text in '__label__b y\nz\n', 'z\n__label__b y\n', 'z\n\n[y], y':
+    (tmp_path / 'new').write_text(text)
+    found = read_input(data, str(tmp_path / 'new'))
+    assert {d.labels for d in found if 'y' in d.text()} <= {('b',), None}
+    assert [d.labels for d in found if 'z' in d.text()] == [None]
+  (tmp_path / 'new').write_text('{"text": "z"}\n')
+  assert read_input(data, str(tmp_path / 'new'))[0].text() == 'z'
 
 
 @pytest.mark.parametrize('labels', ['a;b', 'b;c;a', '', None, 'a'])

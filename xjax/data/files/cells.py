@@ -1,4 +1,4 @@
-"""Reads what cells hold: lists, labels and what divides them, 0 and 1."""
+"""Reads what cells hold: lists, labels and what separates them, 0 and 1."""
 
 import ast
 import collections
@@ -120,7 +120,7 @@ def guess_separator(cells: Iterable[Any]) -> str:
   """Guesses what stands between labels, or LIST or NO_SEPARATOR; '' if unsure.
 
   A usual character separates labels if most of the parts between it are in
-  several different cells. So "oil, gas" as one label is not divided, however
+  several different cells. So "oil, gas" as one label stays one, however
   often it occurs. If most cells differ, codes need not be in several cells, nor
   names between semicolons or vertical bars. Cells that are not texts are
   ignored.
@@ -131,13 +131,13 @@ def guess_separator(cells: Iterable[Any]) -> str:
   distinct = set(texts)
   many = len(texts) >= _FEWEST and 2 * len(distinct) > len(texts)
   for separator in _USUAL:
-    if _divides(separator, distinct, many):
+    if _separates(separator, distinct, many):
       return separator
   for separator in '\n\t':  # no label can have these
     if any(separator in text for text in distinct):
       return separator
   for separator in _UNSURE:
-    if _divides(separator, distinct, many):
+    if _separates(separator, distinct, many):
       return separator
   if not many:
     return NO_SEPARATOR
@@ -165,7 +165,7 @@ def are_joined(text: str, known: Collection[str]) -> bool:
   return any(len(row) > 1 and all(x in known for x in row) for row in rows)
 
 
-def _divides(separator: str, cells: set[str], many: bool) -> bool:
+def _separates(separator: str, cells: set[str], many: bool) -> bool:
   """Returns whether a character separates the labels of different cells.
 
   `many` says that most cells differ.

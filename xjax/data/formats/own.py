@@ -24,7 +24,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.data.files.cells import LIST, are_joined
+from xjax.data.files.cells import LIST, NO_SEPARATOR, are_joined
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.encodings import is_utf8
 from xjax.data.files.faults import Faults, plural
@@ -72,7 +72,7 @@ from xjax.data.formats.data_config import (
   read_document,
   source_name,
 )
-from xjax.data.formats.drawing import divided, missing_shares
+from xjax.data.formats.drawing import draw_missing, missing_shares
 from xjax.data.formats.label_files import (
   read_descriptors,
 )
@@ -261,8 +261,11 @@ class OwnData(DataConfig):
       drawn = missing_shares(layout.splits, shares)
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
-    # All files are read as train.
-    data = self.with_guesses() if TRAIN in {*names, *drawn} else self
+    data = self
+    if TRAIN in {*names, *drawn}:  # all files have its form
+      data = self.with_guesses()
+      separator = data.label_separator or NO_SEPARATOR
+      data = dataclasses.replace(data, label_separator=separator)
     for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
       if layout.by_label:
         (path,) = layout.splits[name]
@@ -280,7 +283,7 @@ class OwnData(DataConfig):
     _warn_of_labels(raw)
     if not layout.divided:
       drawn = missing_shares(raw.splits, shares)
-    raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
+    raw = draw_missing(raw, drawn, functools.partial(_keys, self.split_seed))
     return raw.chosen(splits, usual)
 
   def _read_table(
