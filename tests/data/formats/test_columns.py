@@ -84,8 +84,8 @@ def test_a_column_of_zeros_and_ones_is_a_label(one):
   bare = choose_columns(wanted, names, [row], 'x', need_labels=False)
   assert (bare.labels, bare.flags) == ('', ())
   assert read(columns, {**rows[0], 'toxic': -1})[1] == [
-    'toxic is -1, not 0 or 1; without --config.data.labels=COLUMN[,COLUMN], '
-    'columns of zeros and ones are guessed from the first rows'
+    'toxic is -1, not 0 or 1; such columns are guessed, if not given as '
+    '--config.data.labels'
   ]
 
 

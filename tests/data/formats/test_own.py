@@ -225,7 +225,10 @@ def test_too_few_documents_are_one_error(news):
 
 @pytest.mark.parametrize(
   ('row', 'says'),
-  [('', 'dev.csv: no document in it'), (',,,a\n', 'dev.csv:2: the document has')],
+  [
+    ('', 'dev.csv: no document in it'),
+    (',,,a\n', 'dev.csv:2: the document has'),
+  ],
 )
 def test_a_file_without_documents_may_be_skipped(tmp_path, logged, row, says):
   write_csv(tmp_path / 'train.csv', ROWS)

@@ -235,7 +235,7 @@ def test_labels_of_json_lines_may_be_a_text(tmp_path, value, labels):
 @pytest.mark.parametrize(
   ('form', 'train', 'other', 'labels'),
   [
-    ('csv', '0.0 1.0 2.0'.split(), ['0.0', 'unknown'], {'0', 'unknown'}),
+    ('csv', '0.0 1.0 2.0'.split(), ['0.0', 'a', '2.05'], {'0', 'a', '2.05'}),
     ('csv', ['2.0'] * 1_100 + ['2.1'], ['2.0'], {'2.0'}),
     ('jsonl', ['0.0', '1.0'], ['1.0', 'x', ['0.0']], {'0', '1', 'x'}),
     ('jsonl', ['a;b', 'b;a'], ['a;c', ['a;b']], {'a', 'c', 'a;b'}),
@@ -261,7 +261,11 @@ def test_train_tells_the_form_of_labels(tmp_path, form, train, other, labels):
 
 def test_zones_may_have_labels_in_a_text(tmp_path):
   rows = [
-    {'id': f'{i}', 'zones': {'é': f'text {i}'}, 'labels': 'law;fish' if i % 2 else 'fish'}
+    {
+      'id': f'{i}',
+      'zones': {'é': f'text {i}'},
+      'labels': 'law;fish' if i % 2 else 'fish',
+    }
     for i in range(20)
   ]
   write(tmp_path / 'x.jsonl', rows)

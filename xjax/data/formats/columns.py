@@ -44,7 +44,7 @@ _LABELS = (
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
-_WHOLE = re.compile(r'(-?\d+)\.0+')
+_WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
 _SHOWN = 30  # names of columns in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
@@ -278,14 +278,13 @@ def list_labels(columns: Columns, fields: Fields) -> None:
   """Makes the field `labels` of a line of JsonlData a list."""
   cell = fields.row.get('labels')
   # Of a list of texts, read_document tells the faults.
-  is_plain = isinstance(cell, list) and not any(
-    isinstance(x, dict) for x in cell
-  )
-  if not is_plain or columns.separator == FLAGS or columns.whole:
-    columns = dataclasses.replace(columns, labels='labels', flags=())
-    labels = None if is_empty(cell) else _label_values(columns, fields)
-    if 'labels' in fields:
-      fields.row = {**fields.row, 'labels': labels or None}
+  is_plain = isinstance(cell, list) and dict not in map(type, cell)
+  if is_plain and columns.separator != FLAGS and not columns.whole:
+    return
+  columns = dataclasses.replace(columns, labels='labels', flags=())
+  if 'labels' in fields:
+    labels = _label_values(columns, fields) or None
+    fields.row = {**fields.row, 'labels': labels}
 
 
 def _label_values(columns: Columns, fields: Fields) -> list[Any]:
@@ -293,32 +292,29 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   if columns.flags:
     cells = [fields.row.get(name) for name in columns.flags]
     cells = [False if is_empty(cell) else cell for cell in cells]
-    advice = (
-      '; without --config.data.labels=COLUMN[,COLUMN], columns of zeros and '
-      'ones are guessed from the first rows'
-    )
+    advice = '; such columns are guessed, if not given as --config.data.labels'
     return _flagged(cells, columns.flags, fields, advice)
   values = _values(cell, columns.separator)
   if values is None:
-    fields.faults.append(f'{name} is {cell[:40]!a}, not a list in brackets')
-    return []
-  if any(isinstance(value, dict) for value in values):
-    fields.faults.append(
-      f'{name} has objects that are not {{label: 0 or 1}}: write a list of the '
-      'labels, as jq does with `.labels |= map(.label)`'
+    fault = f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets'
+  elif dict in map(type, values):
+    fault = (
+      'has objects that are not {label: 0 or 1}: write a list of the labels, '
+      'as jq does with `.labels |= map(.label)`'
     )
-    return []
-  if Ellipsis in values:
-    fields.faults.append(
-      f'{name} is {cell[:_SHOWN_CELL]!a}, where ... stands for labels that are '
-      'lost; write all labels, as in values.tolist()'
+  elif Ellipsis in values:
+    fault = (
+      f'is {cell[:_SHOWN_CELL]!a}, where ... stands for labels that are lost; '
+      'write all labels, as in values.tolist()'
     )
-    return []
-  if columns.separator == FLAGS:
+  elif columns.separator == FLAGS:
     return _flagged(values, columns.names, fields)
-  if columns.whole:
+  elif columns.whole:
     return [_WHOLE.sub(r'\1', v) if isinstance(v, str) else v for v in values]
-  return values
+  else:
+    return values
+  fields.faults.append(f'{name} {fault}')
+  return []
 
 
 def _flagged(

@@ -21,10 +21,7 @@ from xjax.core.texts import known_name, plain_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  only_file,
-  read_records,
-)
+from xjax.data.files.json_lines import only_file, read_records
 from xjax.data.formats.label_files import Descriptors
 from xjax.data.schema import Document, Label, Labels, Split
 from xjax.data.tokens_config import OnError

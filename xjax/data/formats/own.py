@@ -73,9 +73,7 @@ from xjax.data.formats.data_config import (
   source_name,
 )
 from xjax.data.formats.drawing import draw_missing, missing_shares
-from xjax.data.formats.label_files import (
-  read_descriptors,
-)
+from xjax.data.formats.label_files import read_descriptors
 from xjax.data.formats.own_files import files_of, find_layout, read_texts
 from xjax.data.quality import find_repeats, pairs_text
 from xjax.data.schema import Document
@@ -184,15 +182,22 @@ class OwnData(DataConfig):
       )
 
   def with_guesses(self) -> Self:
-    columns = self._guessed_columns()
-    if columns is None:
+    layout = find_layout(self.dir, self.label_file)
+    if layout.by_label or TRAIN not in layout.splits:
       return self
+    path = min(layout.splits[TRAIN])
+    with open_text(path) as file:
+      # `read` reports the faults of rows.
+      table = self._table(file, str(path), Faults(self.on_error))
+      columns = self._columns_of(table, str(path))
+      rows = (row for _, row in table.rows)
+      whole = columns.whole or are_whole(columns, rows)
     guesses = {
       'text': columns.text,
       # Lines in the form of JsonlData are read so if no column is named.
       'labels': columns.labels if columns.text else '',
       'label_separator': columns.separator,
-      'whole_labels': columns.whole,
+      'whole_labels': whole,
       'id': columns.id,
     }
     new = {k: v for k, v in guesses.items() if v and v != getattr(self, k)}
@@ -204,21 +209,6 @@ class OwnData(DataConfig):
       )
       logging.info('%s: guessed: %s', self.dir, ' '.join(flags))
     return dataclasses.replace(self, **new)
-
-  def _guessed_columns(self) -> Columns | None:
-    """Returns the columns of the train file."""
-    layout = find_layout(self.dir, self.label_file)
-    if layout.by_label or TRAIN not in layout.splits:
-      return None
-    path = min(layout.splits[TRAIN])
-    with open_text(path) as file:
-      # `read` reports the faults of rows.
-      table = self._table(file, str(path), Faults(self.on_error))
-      columns = self._columns_of(table, str(path))
-      whole = columns.whole or are_whole(
-        columns, (row for _, row in table.rows)
-      )
-      return dataclasses.replace(columns, whole=whole)
 
   def _columns_of(self, table: TableReader, name: str) -> Columns:
     """Returns the columns, without text for JSON lines as of JsonlData."""
@@ -341,9 +331,7 @@ class OwnData(DataConfig):
     if columns.id not in fields:  # new documents may have the usual field
       usual = 'id' if 'id' in fields and columns.id != NO_ID else ''
       columns = dataclasses.replace(columns, id=usual)
-    if columns.labels not in fields and isinstance(
-      fields.row.get('labels'), list
-    ):
+    if columns.labels not in fields:
       columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return read_row(columns, fields, default_id, need_labels)
 
@@ -361,7 +349,8 @@ class OwnData(DataConfig):
       return
     with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
-      if table_format(file, name, self._fasttext) is TableFormat.JSON_LINES:
+      fasttext = self.label_separator == FASTTEXT_LABEL
+      if table_format(file, name, fasttext) is TableFormat.JSON_LINES:
         records = read_records(file, faults, name, encoding=self.encoding)
         read = self.read_input_record
       else:
@@ -379,13 +368,8 @@ class OwnData(DataConfig):
     self, file: BinaryIO, name: str, faults: Faults, encoding: str = ''
   ) -> TableReader:
     encoding = encoding or self.encoding
-    return read_table(
-      file, name, faults, encoding, self.quoting, self._fasttext
-    )
-
-  @property
-  def _fasttext(self) -> bool:
-    return self.label_separator == FASTTEXT_LABEL
+    fasttext = self.label_separator == FASTTEXT_LABEL
+    return read_table(file, name, faults, encoding, self.quoting, fasttext)
 
   def read_input_record(
     self, fields: Fields, default_id: str | None, need_labels: bool = False
