@@ -59,8 +59,8 @@ class Columns:
   labels: str = ''
   separator: str = ''  # of the labels in a cell, or LIST, FLAGS etc.
   id: str = ''  # '' if the table has none
-  flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
   whole: bool = False  # labels are integers, written as 1.0
+  flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
   names: tuple[str, ...] = ()  # of the labels, for FLAGS
 
 
@@ -125,14 +125,25 @@ def with_separator(
   if columns.separator or columns.flags:
     return columns
   cells = [row.get(columns.labels) for row in rows]
-  separator = ''
-  if any(isinstance(cell, str) for cell in cells):
-    separator = guess_separator(cells)
-    if separator in ('', NO_SEPARATOR):
-      where = f'{where}: column {columns.labels}'
-      _tell_unsure(cells, where, not separator)
+  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+  separator = guess_separator(texts) if texts else NO_SEPARATOR
+  could = divisible(texts) if separator in ('', NO_SEPARATOR) else ()
+  if could:  # they may be several labels, but are one each
+    message = (
+      f'{where}: column {columns.labels}: the first {len(texts):,} cells have '
+      f'{len({*texts}):,} different texts, such as {could[0][:_SHOWN_CELL]!a}'
+    )
+    if not separator:
+      raise DataError(
+        f'{message}, and it is not clear what separates labels in them. Say '
+        "it: --config.data.label_separator=',' (or another text, ' ' for a space), "
+        'or none if each text is one label'
+      )
+    logging.info('%s; each of them is read as one label', message)
   if are_flags(_values(cell, separator) or [] for cell in cells):
     separator = FLAGS
+  elif not texts:
+    return columns
   return dataclasses.replace(columns, separator=separator)
 
 
@@ -202,25 +213,6 @@ def with_names(columns: Columns, labels: Iterable[str], where: str) -> Columns:
       f'label. If these are ids: --config.data.label_separator={LIST}'
     )
   return dataclasses.replace(columns, names=names)
-
-
-def _tell_unsure(cells: Sequence[Any], where: str, refuse: bool) -> None:
-  """Says that cells that could be several labels are one label each."""
-  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-  could = divisible(texts)
-  if not could:
-    return
-  message = (
-    f'{where}: the first {len(texts):,} cells have {len({*texts}):,} different '
-    f'texts, such as {could[0][:_SHOWN_CELL]!a}'
-  )
-  if refuse:
-    raise DataError(
-      f'{message}, and it is not clear what separates labels in them. Say it: '
-      "--config.data.label_separator=',' (or another text, ' ' for a space), "
-      'or none if each text is one label'
-    )
-  logging.info('%s; each of them is read as one label', message)
 
 
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:

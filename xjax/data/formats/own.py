@@ -251,12 +251,13 @@ class OwnData(DataConfig):
       drawn = missing_shares(layout.splits, shares)
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
+    names = dict.fromkeys(TRAIN if name in drawn else name for name in names)
     data = self
-    if TRAIN in {*names, *drawn}:  # all files have its form
+    if TRAIN in names:  # all files have its form
       data = self.with_guesses()
       separator = data.label_separator or NO_SEPARATOR
       data = dataclasses.replace(data, label_separator=separator)
-    for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
+    for name in names:
       if layout.by_label:
         (path,) = layout.splits[name]
         records = read_texts(path, builder.faults, True, self.encoding)
@@ -304,15 +305,11 @@ class OwnData(DataConfig):
           rows = (row for _, row in rows)
           split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
-      builder.read(
-        name,
-        path,
-        records,
-        read,
-        lines=f'{path.name}/line-' if is_shard else 'line-',
-        split_of=split_in_file,
-        may_skip=bool(builder.splits),
+      lines, may_skip = (
+        f'{path.name}/' * is_shard + 'line-',
+        bool(builder.splits),
       )
+      builder.read(name, path, records, read, lines, split_in_file, may_skip)
 
   def is_record(self, fields: Fields) -> bool:
     if self.text and all(name in fields for name in self.text):
@@ -379,13 +376,8 @@ class OwnData(DataConfig):
     return super().read_input_record(fields, default_id, need_labels)
 
   def _columns(self) -> Columns:
-    return Columns(
-      self.text,
-      self.labels,
-      self.label_separator,
-      self.id,
-      whole=self.whole_labels,
-    )
+    separator, whole = self.label_separator, self.whole_labels
+    return Columns(self.text, self.labels, separator, self.id, whole)
 
 
 def _warn_of_labels(raw: SourceCorpus) -> None:
