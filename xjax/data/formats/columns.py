@@ -136,8 +136,8 @@ def with_separator(
     if not separator:
       raise DataError(
         f'{message}, and it is not clear what separates labels in them. Say '
-        "it: --config.data.label_separator=',' (or another text, ' ' for a space), "
-        'or none if each text is one label'
+        "it: --config.data.label_separator=',' (or another text, ' ' for a "
+        'space), or none if each text is one label'
       )
     logging.info('%s; each of them is read as one label', message)
   if are_flags(_values(cell, separator) or [] for cell in cells):
