@@ -256,10 +256,7 @@ def read_row(
 
 
 def read_usual(
-  columns: Columns,
-  fields: Fields,
-  default_id: str | None,
-  need_labels: bool = True,
+  columns: Columns, fields: Fields, default_id: str, need_labels: bool = True
 ) -> Document:
   """Reads a line of JsonlData, whose labels may have any form of a cell."""
   list_labels(columns, fields)

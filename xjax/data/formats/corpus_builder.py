@@ -235,7 +235,19 @@ class CorpusBuilder:
       default_id = f'{lines}{line}' if lines else None
       document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
-      added += self._add(split, document, fields.faults)
+      # In place: with_faults adds fields.faults later.
+      faults = fields.faults
+      ids = dict.fromkeys(self._meant(x, faults) for x in document.labels)
+      if document.id in split.ids:
+        first = split.documents[split.ids[document.id]]
+        ids = dict.fromkeys((*first.labels, *ids))
+        if document.zones != first.zones:
+          faults.append(f'duplicate id {document.id!a}{self.duplicates}')
+        self._merged += not faults
+      document = dataclasses.replace(document, labels=tuple(ids))
+      if not faults:
+        split.records.append(self.note(split, document))
+        added += 1
     if not added:
       self.faults.add_empty(source, 'document', before, fatal=not may_skip)
     return self.split(name).documents
@@ -253,25 +265,6 @@ class CorpusBuilder:
       path = only_file(files[name], self.faults)
       records = read_records(path, self.faults)
       self.read(name, path, records, read, lines)
-
-  def _add(
-    self, split: '_SplitBuilder', document: Document, faults: list[str]
-  ) -> bool:
-    """Adds a document without faults, and returns whether it has none."""
-    # In place: the list is fields.faults, which with_faults adds later.
-    ids = dict.fromkeys(self._meant(x, faults) for x in document.labels)
-    document = dataclasses.replace(document, labels=tuple(ids))
-    if document.id in split.ids:
-      first = split.documents[split.ids[document.id]]
-      labels = dict.fromkeys((*first.labels, *document.labels))
-      if document.zones != first.zones:
-        faults.append(f'duplicate id {document.id!a}{self.duplicates}')
-      document = dataclasses.replace(document, labels=tuple(labels))
-      self._merged += not faults
-    if faults:
-      return False
-    split.records.append(self.note(split, document))
-    return True
 
   def _meant(self, label: str, faults: list[str]) -> str:
     """Returns the id that a label of a document stands for."""
