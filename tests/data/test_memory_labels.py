@@ -69,7 +69,8 @@ def test_an_indicator_matrix_has_a_column_for_each_label(given):
     (Column(3.0, float('nan'), np.float32(7)), [('3',), (), ('7',)]),
     ([None, 'a', NAType()], [(), ('a',), ()]),
     ([[1.0, 2], []], [('1', '2'), ()]),
-    ([[0, 1], [1, 0]], [('0', '1'), ('0', '1')]),  # ids
+    ([[0, 1], [1, 0], [1]], [('0', '1'), ('0', '1'), ('1',)]),  # ids
+    ([[0, 1], [1, 0]], [('1',), ('0',)]),  # one has the second of two labels
   ],
 )
 def test_one_label_is_a_list_and_an_integer_stands_for_its_digits(

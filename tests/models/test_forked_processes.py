@@ -139,6 +139,37 @@ def test_neural_models_are_refused_in_forked_processes(kind, fitted):
   assert found == dict.fromkeys(calls, NO_JAX)
 
 
+def test_threads_may_fork_at_once_and_while_they_hold_a_lock():
+  script = """
+import os, threading
+from xjax.models.lookup import neighbours
+
+def fork():
+  for _ in range(100):
+    with neighbours._blas_setting:
+      if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+    if not (child := os.fork()):
+      os._exit(0)
+    os.waitpid(child, 0)
+
+threads = [threading.Thread(target=fork) for _ in range(4)]
+for thread in threads:
+  thread.start()
+for thread in threads:
+  thread.join()
+"""
+  process = subprocess.run(
+    [sys.executable, '-W', 'ignore', '-c', script],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=SECONDS,
+  )
+  assert (process.returncode, process.stderr) == (0, '')
+
+
 def test_workers_may_load_neural_models_if_nobody_has_before(fitted):
   assert answers(fitted('neural').workdir, 'never', 'loaded') == {
     'loaded': 'True'

@@ -1,6 +1,7 @@
 """Lists in cells are read as programs print them; separators are guessed."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -71,9 +72,25 @@ def test_a_damaged_list_is_not_read(text):
   assert parse_list(text) is None
 
 
+@pytest.mark.parametrize(
+  'text',
+  [
+    f'[x]{", a=b" * 9_000}(',
+    f'[x{" " * 30_000}(]',
+    f'({"1:" * 20_000} x',
+  ],
+)
+def test_long_cells_take_no_time(text):
+  start = time.monotonic()
+  assert guess_separator([text]) == 'none' and parse_list(text) is None
+  assert time.monotonic() - start < 2
+
+
 def test_zeros_and_ones_are_told_from_ids():
   assert are_flags([[0, 1, 0], ['0', 'true'], [1.0]])
-  assert not are_flags([[0, 1], [1, 0]])  # two ids
+  assert are_flags([[0, 1], ['1', 'False'], [0.0, 1]])
+  assert not are_flags([[0, 1], [0], [1, 0]])
+  assert not are_flags([[0, 1], [0, 1]])
   assert not are_flags([[0, 0, 2]]) and not are_flags([])
 
 

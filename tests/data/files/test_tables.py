@@ -39,7 +39,8 @@ def read(data: bytes, name: str = 'x.csv'):
     (b'', 'x.csv', TableFormat.JSON_LINES),
     (b'PAR1...', 'x', TableFormat.PARQUET),
     (b'__label__a, b\n', 'x.csv', TableFormat.FASTTEXT),
-    (b'a, b\n__label__a c\n', 'x.txt', TableFormat.FASTTEXT),
+    (b'no label, \xc3\xa9\n__label__a b\n', 'x.txt', TableFormat.FASTTEXT),
+    (b'text,labels\nb,__label__a\n__label__b c,d', 'x', TableFormat.TABLE),
     (b'"text" "labels"\r\n', 'x', TableFormat.TABLE),
   ],
 )

@@ -1,11 +1,14 @@
 """Columns and labels in cells are guessed only where they are plain."""
 
+import dataclasses
+
 import pytest
 
 from tests.fixtures.error_text import error_text
 from xjax.data.files.fields import Fields
 from xjax.data.formats.columns import (
   Columns,
+  are_whole,
   choose_columns,
   read_row,
 )
@@ -81,7 +84,8 @@ def test_a_column_of_zeros_and_ones_is_a_label(one):
   bare = choose_columns(wanted, names, [row], 'x', need_labels=False)
   assert (bare.labels, bare.flags) == ('', ())
   assert read(columns, {**rows[0], 'toxic': -1})[1] == [
-    'toxic is -1, not 0 or 1'
+    'toxic is -1, not 0 or 1; such columns are guessed, if not given as '
+    '--config.data.labels'
   ]
 
 
@@ -103,6 +107,8 @@ def labels_in(cells, separator=''):
   rows = [{'text': 'x', 'tags': cell} for cell in cells]
   wanted = Columns((), separator=separator)
   columns = choose_columns(wanted, ['text', 'tags'], rows, 'x')
+  whole = are_whole(columns, rows)
+  columns = dataclasses.replace(columns, whole=whole)
   return [read(columns, row)[0].labels for row in rows]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.formats.corpus_builder import SourceCorpus
-from xjax.data.formats.drawing import divided, draw_splits
+from xjax.data.formats.drawing import draw_missing, draw_splits
 from xjax.data.formats.own import text_key
 from xjax.data.schema import Document
 
@@ -60,7 +60,7 @@ def test_only_texts_with_twins_are_drawn_by_another_key():
 
   for name, documents in (('plain', plain), ('both', plain + twins)):
     raw = SourceCorpus.of('x', (), {'train': documents})
-    raw = divided(raw, {'dev': 0.2}, keys_of)
+    raw = draw_missing(raw, {'dev': 0.2}, keys_of)
     drawn[name] = [set(raw.splits[x].ids) for x in ('train', 'dev')]
   expected = draw_splits(np.array(keys[:40], np.uint64), {'dev': 0.2}, 'x')
   assert drawn['plain'][1] == {str(row) for row in expected['dev']}

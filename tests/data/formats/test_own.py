@@ -76,13 +76,17 @@ def test_a_folder_with_a_file_of_fasttext_per_split(tmp_path):
   data = OwnData(dir=str(tmp_path)).with_guesses()
   documents = data.read().splits['train'].documents
   assert documents[8] == Document('line-9', {'text': 'x, 8'}, ('a_2', 'ü'))
-  (tmp_path / 'new').write_text('__label__b y\nz\n')
-  found = read_input(data, str(tmp_path / 'new'))
-  assert [(d.text(), d.labels) for d in found] == [('y', ('b',)), ('z', None)]
+  for text in '__label__b y\nz\n', 'z\n__label__b y\n', 'z\n\n[y], y':
+    (tmp_path / 'new').write_text(text)
+    found = read_input(data, str(tmp_path / 'new'))
+    assert {d.labels for d in found if 'y' in d.text()} <= {('b',), None}
+    assert [d.labels for d in found if 'z' in d.text()] == [None]
   for text in 'y', 'x, y', 'a "b" c\ta', '日本|語':
     (tmp_path / 'new').write_text(f'{text}\nz\n')
     found = read_input(data, str(tmp_path / 'new'))
     assert [(d.text(), d.labels) for d in found] == [(text, None), ('z', None)]
+  (tmp_path / 'new').write_text('{"text": "z"}\n')
+  assert read_input(data, str(tmp_path / 'new'))[0].text() == 'z'
 
 
 @pytest.mark.parametrize('labels', ['a;b', 'b;c;a', '', None, 'a'])
@@ -225,18 +229,22 @@ def test_too_few_documents_are_one_error(news):
 
 @pytest.mark.parametrize(
   ('row', 'says'),
-  [('', 'dev.csv: no document in it'), (',a\n', 'dev.csv:2: the document has')],
+  [
+    ('', 'dev.csv: no document in it'),
+    (',,,a\n', 'dev.csv:2: the document has'),
+  ],
 )
 def test_a_file_without_documents_may_be_skipped(tmp_path, logged, row, says):
   write_csv(tmp_path / 'train.csv', ROWS)
-  (tmp_path / 'dev.csv').write_text(f'text,tags\n{row}')
+  header = ','.join(ROWS[0])
+  (tmp_path / 'dev.csv').write_text(f'{header}\n{row}')
   message = error_text(read, tmp_path)
   assert says in message and 'on_error=skip' in message
   raw = read(tmp_path, on_error=OnError.SKIP)
   assert list(raw.splits) == ['train'] and len(raw.splits['train']) == 40
   assert raw.left_out == 'left out 1 record, with 1 fault'
   assert says in logged.text
-  (tmp_path / 'train.csv').write_text('text,tags\n')
+  (tmp_path / 'train.csv').write_text(f'{header}\n')
   assert 'train.csv: no document in it' in error_text(
     read, tmp_path, on_error=OnError.SKIP
   )

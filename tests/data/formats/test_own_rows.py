@@ -233,6 +233,47 @@ def test_labels_of_json_lines_may_be_a_text(tmp_path, value, labels):
 
 
 @pytest.mark.parametrize(
+  ('form', 'train', 'other', 'labels'),
+  [
+    ('csv', '0.0 1.0 2.0'.split(), ['0.0', 'a', '2.05'], {'0', 'a', '2.05'}),
+    ('csv', ['2.0'] * 1_100 + ['2.1'], ['2.0'], {'2.0'}),
+    ('jsonl', ['0.0', '1.0'], ['1.0', 'x', ['0.0']], {'0', '1', 'x'}),
+    ('jsonl', ['a;b', 'b;a'], ['a;c', ['a;b']], {'a', 'c', 'a;b'}),
+    ('jsonl', [['a']], [['b', 'c'], 'd', None], {'b', 'c', 'd'}),
+    ('jsonl', [[0], [1], [0, 1]], [[0, 1], [1, 0]], {'0', '1'}),
+  ],
+)
+def test_train_tells_the_form_of_labels(tmp_path, form, train, other, labels):
+  for name, cells in ('train', train), ('test', other):
+    rows = [
+      {'title': 't', 'text': f'{name} {i}', 'labels': cell}
+      for i, cell in enumerate(cells * 12)
+    ]
+    write(tmp_path / f'{name}.{form}', rows)
+  raw = read(tmp_path)
+  gold = raw.splits['test'].gold.values
+  assert {raw.label_ids[i] for i in gold} == labels
+  assert raw.zones == (('text',) if form == 'jsonl' else ('title', 'text'))
+  data = OwnData(dir=str(tmp_path)).with_guesses()
+  found = read_input(data, str(tmp_path / f'test.{form}'))
+  assert {x for d in found for x in d.labels or ()} == labels
+
+
+def test_zones_may_have_labels_in_a_text(tmp_path):
+  rows = [
+    {
+      'id': f'{i}',
+      'zones': {'é': f'text {i}'},
+      'labels': 'law;fish' if i % 2 else 'fish',
+    }
+    for i in range(20)
+  ]
+  write(tmp_path / 'x.jsonl', rows)
+  found = labels_by_id(tmp_path / 'x.jsonl')
+  assert {*found.values()} == {('law', 'fish'), ('fish',)}
+
+
+@pytest.mark.parametrize(
   ('mark', 'other'), [(';', '|'), ('|', ', '), (',', ' / ')]
 )
 def test_a_file_with_another_separator_is_noticed(

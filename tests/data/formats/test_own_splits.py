@@ -124,6 +124,11 @@ def test_a_column_of_splits_must_agree_with_the_files(tmp_path):
   assert "Train.csv:3: the column split has 'test', but this is the" in message
   raw = read(tmp_path, split='none')
   assert len(raw.splits['test']) == 20 and raw.drawn == ('train', 'dev')
+  (tmp_path / 'Train.csv').unlink()
+  write_csv(tmp_path / 'train.csv', rows[::2])
+  write_csv(tmp_path / 'test_easy.csv', rows[1::2])  # a split of its own
+  data = OwnData(dir=str(tmp_path))
+  assert len(data.read(['test_easy']).splits['test_easy']) == 20
 
 
 @pytest.mark.parametrize('form', ['csv', 'numpy', 'parquet', 'jsonl', 'zones'])

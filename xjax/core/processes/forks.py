@@ -14,8 +14,8 @@ from xjax.core.errors import ConfigError
 
 # The process that had started JAX when it was forked: this one or an ancestor.
 _jax_process: int | None = None
-_awaited: list[threading.Lock] = []
-_held: list[threading.Lock] = []  # while a process is forked
+_awaited: list[threading.RLock] = []
+_forking = threading.local()  # `locks`: those that this thread's fork holds
 
 
 def threads(workers: int) -> ThreadPoolExecutor:
@@ -33,7 +33,7 @@ def _threads(workers: int, process: int) -> ThreadPoolExecutor:
   return ThreadPoolExecutor(workers)
 
 
-def let_forks_wait_for(lock: threading.Lock) -> None:
+def let_forks_wait_for(lock: threading.RLock) -> None:
   """Delays forks while another thread holds a lock."""
   _awaited.append(lock)
 
@@ -56,15 +56,15 @@ def _before_fork() -> None:
     _jax_process = os.getpid()
   # The last one, since who holds another lock may need it.
   compiling = sys.modules.get('numba.core.compiler_lock')
-  locks = [compiling.global_compiler_lock] if compiling else []
-  for lock in (*_awaited, *locks):
+  compiler = [compiling.global_compiler_lock] if compiling else []
+  _forking.locks = [*_awaited, *compiler]
+  for lock in _forking.locks:
     lock.acquire()
-    _held.append(lock)
 
 
 def _after_fork() -> None:
-  while _held:
-    _held.pop().release()
+  for lock in reversed(_forking.locks):
+    lock.release()
 
 
 os.register_at_fork(

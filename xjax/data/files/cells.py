@@ -1,4 +1,4 @@
-"""Reads what cells hold: lists, labels and what divides them, 0 and 1."""
+"""Reads what cells hold: lists, labels and what separates them, 0 and 1."""
 
 import ast
 import collections
@@ -12,6 +12,7 @@ import numpy as np
 
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
+FLAGS = '0/1'  # a list has 0 or 1 for each label
 _RARE_IN_NAMES = ';#', ';', '|', '；', '؛'  # SharePoint has the first one
 _USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
@@ -28,13 +29,13 @@ _ITEM = (
   rf'(?:np\.\w+\()?(?:{_TEXT}|-?\d++(?:\.\d*+)?|\.\.\.|True|False|None'
   r'|nan|NaN|<NA>)\)?'
 )
-_BARE = r"""[^\s,'"‘“`\[\](){}][^,'"\[\](){}]*"""
+_BARE = r"""[^\s,'"‘“`\[\](){}][^,'"\[\](){}]*+"""
 _IN_SPACES = re.compile(rf'\s*+(?:{_ITEM}(?:\s*+,\s*+|\s++|$))*+')
-_IN_COMMAS = re.compile(rf'\s*+(?:(?:{_ITEM}|{_BARE})\s*(?:,\s*+|$))*+')
+_IN_COMMAS = re.compile(rf'\s*+(?:(?:{_ITEM}\s*+|{_BARE})(?:,\s*+|$))*+')
 _PARTS = re.compile(rf'({_ITEM})(?=[\s,]|$)|({_BARE})')
 # Brackets, perhaps as in `array([...], dtype=object)` or `frozenset({...})`.
 _LIST = re.compile(
-  r'(?:<\w+>\s+)?(?:[\w.]+\()?(?:\[(.*?)\]|\{(.*?)\})(?:,\s*\w+=[^][(){}]*)*\)?'
+  r'(?:<\w+>\s+)?(?:[\w.]+\()?(?:\[(.*?)\]|\{(.*?)\})(?:,\s*\w+=[^][(){},]*+)*+\)?'
   r'(?:\s+(?:Length|Categories)\b.*)?|\((.*)\)|(?:frozen)?set\(\)',
   re.DOTALL,
 )
@@ -68,11 +69,13 @@ def as_flag(value: Any) -> bool | None:
 def are_flags(rows: Iterable[Sequence[Any]]) -> bool:
   """Returns whether lists have 0 or 1 for each label, instead of labels.
 
-  So it is if they have nothing else, and a list has a value twice.
+  So it is if they have nothing else, and a list has a value twice, or all have
+  two values, but not in one order.
   """
-  rows = list(rows)
-  repeats = any(len({*map(str, row)}) < len(row) for row in rows)
-  return repeats and all(as_flag(x) is not None for row in rows for x in row)
+  rows = [[*map(as_flag, row)] for row in rows]
+  repeats = any(len({*row}) < len(row) for row in rows)
+  pairs = {*map(tuple, rows)} == {(False, True), (True, False)}
+  return (repeats or pairs) and not any(None in row for row in rows)
 
 
 def parse_list(text: str) -> list[Any] | None:
@@ -123,7 +126,7 @@ def guess_separator(cells: Iterable[Any]) -> str:
   """Guesses what stands between labels, or LIST or NO_SEPARATOR; '' if unsure.
 
   A usual character separates labels if most of the parts between it are in
-  several different cells. So "oil, gas" as one label is not divided, however
+  several different cells. So "oil, gas" as one label stays one, however
   often it occurs. If most cells differ, codes need not be in several cells, nor
   names between semicolons or vertical bars. Cells that are not texts are
   ignored.

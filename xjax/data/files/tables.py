@@ -33,7 +33,7 @@ from xjax.data.files.json_lines import (
 from xjax.data.files.json_values import decode_utf8
 
 _ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
-_LABEL = '__label__'  # begins a label in a file of fastText
+FASTTEXT_LABEL = '__label__'  # begins a label in a file of fastText
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
@@ -63,12 +63,12 @@ def read_table(
   faults: Faults,
   encoding: str = '',
   quoting: Quoting = Quoting.AUTO,
-  is_plain: bool = False,
+  fasttext: bool = False,
 ) -> TableReader:
   """Begins to read a table from an open file; faulty rows are left out."""
   # The file stays open. A faulty header is a DataError, a missing pyarrow a
   # UserError.
-  kind = table_format(file, name, is_plain)
+  kind = table_format(file, name, fasttext)
   columns = None
   if kind is TableFormat.PARQUET:
     columns, rows = _parquet(file, name)
@@ -87,11 +87,11 @@ def read_table(
 
 
 def table_format(
-  file: BinaryIO, name: str, is_plain: bool = False
+  file: BinaryIO, name: str, fasttext: bool = False
 ) -> TableFormat:
   """Tells the kind of an open file by its first bytes.
 
-  If lines `is_plain`, those of text are lines of fastText without labels.
+  With `fasttext`, other lines than JSON are of fastText, even without a label.
   """
   # A table with a single column can only be told by a name in .csv or .tsv.
   with reading(name):
@@ -105,19 +105,18 @@ def table_format(
     return TableFormat.PARQUET
   encoding = wide_encoding(head) or 'utf-8'
   start = head.decode(encoding, 'replace').lstrip('\ufeff \t\r\n')
-  names = re.split(f'[{DELIMITERS}]', start.partition('\n')[0])
+  first = start.partition('\n')[0]
+  names = re.split(f'[{DELIMITERS}]', first)
   is_header = len(names) > 1 and all(len(n) <= LONGEST_NAME for n in names)
   is_header |= bool(SPACED.match(start))
   named = re.search(rf'\.(csv|tsv){PACKED}$', name, re.I)
-  if start and not start.startswith(('{', '[')):
-    # The first documents may have no labels.
-    if not named and re.search(rf'^{_LABEL}', start, re.MULTILINE):
-      return TableFormat.FASTTEXT
-    is_plain = is_plain and 'text' not in [n.strip('"\r ') for n in names]
-    if start.startswith(_LABEL) or is_plain and not named:
-      return TableFormat.FASTTEXT
-    if named or is_header:
-      return TableFormat.TABLE
+  # The first lines may have no label, and commas as a header has.
+  later = ' ' in first and re.search(rf'^{FASTTEXT_LABEL}\S+ ', start, re.M)
+  is_text = not named and not re.match(r'\{|\[\s*[{\]]', start)
+  if start.startswith(FASTTEXT_LABEL) or is_text and (fasttext or later):
+    return TableFormat.FASTTEXT
+  if start and not start.startswith(('{', '[')) and (named or is_header):
+    return TableFormat.TABLE
   return TableFormat.JSON_LINES
 
 
@@ -172,7 +171,7 @@ def _named(value: Any, names: Sequence[str]) -> Any:
 
 def _fasttext(file: BinaryIO, name: str, faults: Faults, encoding: str) -> Rows:
   """Yields lines such as `__label__fish __label__law Some text`."""
-  pattern = re.compile(rf'(?<!\S){_LABEL}(\S+)\s*')
+  pattern = re.compile(rf'(?<!\S){FASTTEXT_LABEL}(\S+)\s*')
   for number, line in numbered_lines(file, name):
     try:
       text = decode_utf8(line, encoding)

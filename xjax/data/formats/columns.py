@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import io
+import itertools
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from absl import logging
 from xjax.core.errors import DataError
 from xjax.core.texts import plain_name
 from xjax.data.files.cells import (
+  FLAGS,
   LIST,
   NO_SEPARATOR,
   are_flags,
@@ -42,7 +44,7 @@ _LABELS = (
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
-_WHOLE = re.compile(r'(-?\d+)\.0+')
+_WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
 _SHOWN = 30  # names of columns in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
@@ -55,12 +57,11 @@ class Columns:
   # The column of labels, or columns with 0 or 1 as a row of CSV; '' if the
   # table has none.
   labels: str = ''
-  separator: str = NO_SEPARATOR  # of the labels in a cell, or LIST
+  separator: str = ''  # of the labels in a cell, or LIST, FLAGS etc.
   id: str = ''  # '' if the table has none
-  flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
   whole: bool = False  # labels are integers, written as 1.0
-  indicators: bool = False  # lists have 0 or 1 for each label
-  names: tuple[str, ...] = ()  # of the labels that `indicators` are about
+  flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
+  names: tuple[str, ...] = ()  # of the labels, for FLAGS
 
 
 def choose_columns(
@@ -110,22 +111,49 @@ def choose_columns(
       'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
       '(or COLUMN,COLUMN,... with 0 or 1 each)'
     )
-  cells = [row.get(labels) for row in rows] if labels and not flags else []
-  separator = wanted.separator or guess_separator(cells)
-  if not separator or not wanted.separator and separator == NO_SEPARATOR:
-    _tell_unsure(cells, f'{where}: column {labels}', not separator)
-  separator = separator or NO_SEPARATOR
-  lists = [_values(cell, separator) or [] for cell in cells]
-  texts = [v for values in lists for v in values if isinstance(v, str)]
-  return Columns(
-    text=tuple(text),
-    labels=labels,
-    separator=separator,
-    id=id_ if wanted.id else _first(_IDS, names),
-    flags=flags,
-    whole=bool(texts) and all(map(_WHOLE.fullmatch, texts)),
-    indicators=are_flags(lists),
+  id_ = id_ if wanted.id else _first(_IDS, names)
+  columns = dataclasses.replace(
+    wanted, text=tuple(text), labels=labels, id=id_, flags=flags
   )
+  return with_separator(columns, rows, where)
+
+
+def with_separator(
+  columns: Columns, rows: Sequence[Mapping[str, Any]], where: str
+) -> Columns:
+  """Returns columns with the form of labels in cells, guessed from rows."""
+  if columns.separator or columns.flags:
+    return columns
+  cells = [row.get(columns.labels) for row in rows]
+  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+  separator = guess_separator(texts) if texts else NO_SEPARATOR
+  could = divisible(texts) if separator in ('', NO_SEPARATOR) else ()
+  if could:  # they may be several labels, but are one each
+    message = (
+      f'{where}: column {columns.labels}: the first {len(texts):,} cells have '
+      f'{len({*texts}):,} different texts, such as {could[0][:_SHOWN_CELL]!a}'
+    )
+    if not separator:
+      raise DataError(
+        f'{message}, and it is not clear what separates labels in them. Say '
+        "it: --config.data.label_separator=',' (or another text, ' ' for a "
+        'space), or none if each text is one label'
+      )
+    logging.info('%s; each of them is read as one label', message)
+  if are_flags(_values(cell, separator) or [] for cell in cells):
+    separator = FLAGS
+  elif not texts:
+    return columns
+  return dataclasses.replace(columns, separator=separator)
+
+
+def are_whole(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> bool:
+  """Returns whether all labels are integers, written as 1.0."""
+  lists = (_values(row.get(columns.labels), columns.separator) for row in rows)
+  values = (v for values in lists for v in values or () if isinstance(v, str))
+  # Of most tables, this reads one row.
+  first = next(values, '')
+  return all(map(_WHOLE.fullmatch, itertools.chain([first], values)))
 
 
 def _label_columns(
@@ -171,16 +199,9 @@ def csv_line(names: Sequence[str]) -> str:
   return line.getvalue()
 
 
-def with_names(
-  columns: Columns,
-  rows: Sequence[Mapping[str, Any]],
-  labels: Iterable[str],
-  where: str,
-) -> Columns:
+def with_names(columns: Columns, labels: Iterable[str], where: str) -> Columns:
   """Returns columns with the labels, if lists have 0 or 1 for each of them."""
-  lists = [row.get(columns.labels) for row in rows]
-  lists = [values for values in lists if isinstance(values, list)]
-  if not columns.indicators and not are_flags(lists):
+  if columns.separator != FLAGS:
     return columns
   names = tuple(labels)
   if not names:
@@ -189,28 +210,9 @@ def with_names(
       '[0, 1, 0], with a place for each label, but no names of labels: put a '
       'file labels.jsonl beside the documents, with a line for each label in '
       'the order of the lists, or make a column of zeros and ones for each '
-      'label'
+      f'label. If these are ids: --config.data.label_separator={LIST}'
     )
-  return dataclasses.replace(columns, indicators=True, names=names)
-
-
-def _tell_unsure(cells: Sequence[Any], where: str, refuse: bool) -> None:
-  """Says that cells that could be several labels are one label each."""
-  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-  could = divisible(texts)
-  if not could:
-    return
-  message = (
-    f'{where}: the first {len(texts):,} cells have {len({*texts}):,} different '
-    f'texts, such as {could[0][:_SHOWN_CELL]!a}'
-  )
-  if refuse:
-    raise DataError(
-      f'{message}, and it is not clear what separates labels in them. Say it: '
-      "--config.data.label_separator=',' (or another text, ' ' for a space), "
-      'or none if each text is one label'
-    )
-  logging.info('%s; each of them is read as one label', message)
+  return dataclasses.replace(columns, names=names)
 
 
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:
@@ -254,16 +256,24 @@ def read_row(
 
 
 def read_usual(
-  names: Sequence[str],
-  fields: Fields,
-  default_id: str | None,
-  need_labels: bool = True,
+  columns: Columns, fields: Fields, default_id: str, need_labels: bool = True
 ) -> Document:
-  """Reads a line of JsonlData; with names, its labels are zeros and ones."""
-  labels = fields.row.get('labels')
-  if names and isinstance(labels, list):
-    fields.row = {**fields.row, 'labels': _flagged(labels, names, fields)}
+  """Reads a line of JsonlData, whose labels may have any form of a cell."""
+  list_labels(columns, fields)
   return read_document(fields, default_id, need_labels)
+
+
+def list_labels(columns: Columns, fields: Fields) -> None:
+  """Makes the field `labels` of a line of JsonlData a list."""
+  cell = fields.row.get('labels')
+  # Of a list of texts, read_document tells the faults.
+  is_plain = isinstance(cell, list) and dict not in map(type, cell)
+  if is_plain and columns.separator != FLAGS and not columns.whole:
+    return
+  columns = dataclasses.replace(columns, labels='labels', flags=())
+  if 'labels' in fields:
+    labels = _label_values(columns, fields) or None
+    fields.row = {**fields.row, 'labels': labels}
 
 
 def _label_values(columns: Columns, fields: Fields) -> list[Any]:
@@ -271,32 +281,33 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   if columns.flags:
     cells = [fields.row.get(name) for name in columns.flags]
     cells = [False if is_empty(cell) else cell for cell in cells]
-    return _flagged(cells, columns.flags, fields)
+    advice = '; such columns are guessed, if not given as --config.data.labels'
+    return _flagged(cells, columns.flags, fields, advice)
   values = _values(cell, columns.separator)
   if values is None:
-    fields.faults.append(f'{name} is {cell[:40]!a}, not a list in brackets')
-    return []
-  if any(isinstance(value, dict) for value in values):
-    fields.faults.append(
-      f'{name} has objects that are not {{label: 0 or 1}}: write a list of the '
-      'labels, as jq does with `.labels |= map(.label)`'
+    fault = f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets'
+  elif dict in map(type, values):
+    fault = (
+      'has objects that are not {label: 0 or 1}: write a list of the labels, '
+      'as jq does with `.labels |= map(.label)`'
     )
-    return []
-  if Ellipsis in values:
-    fields.faults.append(
-      f'{name} is {cell[:_SHOWN_CELL]!a}, where ... stands for labels that are '
-      'lost; write all labels, as in values.tolist()'
+  elif Ellipsis in values:
+    fault = (
+      f'is {cell[:_SHOWN_CELL]!a}, where ... stands for labels that are lost; '
+      'write all labels, as in values.tolist()'
     )
-    return []
-  if columns.indicators:
+  elif columns.separator == FLAGS:
     return _flagged(values, columns.names, fields)
-  if columns.whole:
+  elif columns.whole:
     return [_WHOLE.sub(r'\1', v) if isinstance(v, str) else v for v in values]
-  return values
+  else:
+    return values
+  fields.faults.append(f'{name} {fault}')
+  return []
 
 
 def _flagged(
-  values: Sequence[Any], names: Sequence[str], fields: Fields
+  values: Sequence[Any], names: Sequence[str], fields: Fields, advice: str = ''
 ) -> list[str]:
   """Returns the names that have a 1; other values than 0 and 1 are faults.
 
@@ -308,7 +319,7 @@ def _flagged(
     )
   flags = [(name, value, as_flag(value)) for name, value in zip(names, values)]
   fields.faults += [
-    f'{name} is {value!a}, not 0 or 1'
+    f'{name} is {value!a}, not 0 or 1{advice}'
     for name, value, flag in flags
     if flag is None
   ]
@@ -325,10 +336,12 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
     return [value for value in cell if not is_missing(value)]
   if is_empty(cell):
     return []
-  if not isinstance(cell, str) or separator == NO_SEPARATOR:
+  if not isinstance(cell, str) or separator in ('', NO_SEPARATOR):
     return [cell]
   cell = cell.strip()
-  return parse_list(cell) if separator == LIST else split_cell(cell, separator)
+  if separator in (LIST, FLAGS):
+    return parse_list(cell)
+  return split_cell(cell, separator)
 
 
 def _stripped(value: Any) -> Any:

@@ -21,10 +21,7 @@ from xjax.core.texts import known_name, plain_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  only_file,
-  read_records,
-)
+from xjax.data.files.json_lines import only_file, read_records
 from xjax.data.formats.label_files import Descriptors
 from xjax.data.schema import Document, Label, Labels, Split
 from xjax.data.tokens_config import OnError
@@ -238,8 +235,19 @@ class CorpusBuilder:
       default_id = f'{lines}{line}' if lines else None
       document = read(fields, default_id, True)
       split = self.split(split_of(fields) if split_of else name)
-      document = self._with_plain_labels(document, fields.faults)
-      added += self._add(split, document, fields.faults)
+      # In place: with_faults adds fields.faults later.
+      faults = fields.faults
+      ids = dict.fromkeys(self._meant(x, faults) for x in document.labels)
+      if document.id in split.ids:
+        first = split.documents[split.ids[document.id]]
+        ids = dict.fromkeys((*first.labels, *ids))
+        if document.zones != first.zones:
+          faults.append(f'duplicate id {document.id!a}{self.duplicates}')
+        self._merged += not faults
+      document = dataclasses.replace(document, labels=tuple(ids))
+      if not faults:
+        split.records.append(self.note(split, document))
+        added += 1
     if not added:
       self.faults.add_empty(source, 'document', before, fatal=not may_skip)
     return self.split(name).documents
@@ -258,45 +266,14 @@ class CorpusBuilder:
       records = read_records(path, self.faults)
       self.read(name, path, records, read, lines)
 
-  def _with_plain_labels(
-    self, document: Document, faults: list[str]
-  ) -> Document:
-    """Returns a document whose labels are names in their one form, or known."""
-    names = (known_name(label, self.labels) for label in document.labels)
-    labels = dict.fromkeys(names)
-    if '' in labels and not faults:
-      faults.append('a label has only characters that nobody sees')
-    return dataclasses.replace(document, labels=tuple(labels))
-
-  def _add(
-    self, split: '_SplitBuilder', document: Document, faults: list[str]
-  ) -> bool:
-    """Adds a document without faults, and returns whether it has none."""
-    if self._known is not None:
-      # In place: the list is fields.faults, which with_faults adds later.
-      faults += [
-        unknown_label(label)
-        for label in document.labels or ()
-        if label and label not in self._known
-      ]
-    if self._partial and document.labels:
-      ids = [self._meant(label, faults) for label in document.labels]
-      document = dataclasses.replace(document, labels=(*dict.fromkeys(ids),))
-    if document.id in split.ids:
-      first = split.documents[split.ids[document.id]]
-      labels = dict.fromkeys((*first.labels, *document.labels))
-      if document.zones != first.zones:
-        faults.append(f'duplicate id {document.id!a}{self.duplicates}')
-      document = dataclasses.replace(document, labels=tuple(labels))
-      self._merged += not faults
-    if faults:
-      return False
-    split.records.append(self.note(split, document))
-    return True
-
   def _meant(self, label: str, faults: list[str]) -> str:
     """Returns the id that a label of a document stands for."""
-    ids = self.labels.meant(label)
+    label = known_name(label, self.labels)
+    ids = self.labels.meant(label) if self._partial else ()
+    if not label and not faults:
+      faults.append('a label has only characters that nobody sees')
+    elif label and self._known is not None and label not in self._known:
+      faults.append(unknown_label(label))
     if len(ids) > 1:
       shown = ', '.join(map(ascii, ids[:_SHOWN]))
       faults.append(

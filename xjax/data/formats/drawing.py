@@ -15,7 +15,7 @@ from xjax.data.formats.corpus_builder import (
 )
 from xjax.data.schema import Split
 
-_FEWEST = 10  # documents that can be divided
+_FEWEST = 10  # documents that can be drawn from
 
 
 def missing_shares(
@@ -27,12 +27,12 @@ def missing_shares(
   return {n: x for n, x in shares.items() if x and n not in present}
 
 
-def divided(
+def draw_missing(
   raw: SourceCorpus,
   shares: Mapping[str, float],
   keys_of: Callable[[Sequence], Iterable[int]],
 ) -> SourceCorpus:
-  """Divides train among itself and the splits in `shares` (see draw_splits).
+  """Draws the splits in `shares` from train (see draw_splits).
 
   `keys_of` makes the keys of the documents. Texts that differ only in case,
   white space or Unicode form have the smallest of their keys.

@@ -24,7 +24,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.data.files.cells import LIST, are_flags, are_joined
+from xjax.data.files.cells import LIST, NO_SEPARATOR, are_joined
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
@@ -41,6 +41,7 @@ from xjax.data.files.split_names import (
   split_of,
 )
 from xjax.data.files.tables import (
+  FASTTEXT_LABEL,
   TableFormat,
   TableReader,
   read_table,
@@ -49,11 +50,14 @@ from xjax.data.files.tables import (
 from xjax.data.formats.columns import (
   NO_ID,
   Columns,
+  are_whole,
   choose_columns,
   csv_line,
+  list_labels,
   read_row,
   read_usual,
   with_names,
+  with_separator,
 )
 from xjax.data.formats.corpus_builder import (
   TRAIN,
@@ -67,10 +71,8 @@ from xjax.data.formats.data_config import (
   read_document,
   source_name,
 )
-from xjax.data.formats.drawing import divided, missing_shares
-from xjax.data.formats.label_files import (
-  read_descriptors,
-)
+from xjax.data.formats.drawing import draw_missing, missing_shares
+from xjax.data.formats.label_files import read_descriptors
 from xjax.data.formats.own_files import files_of, find_layout, read_texts
 from xjax.data.quality import find_repeats, pairs_text
 from xjax.data.schema import Document
@@ -97,8 +99,14 @@ class OwnData(DataConfig):
   label_separator: str = field(
     '',
     "The characters between the labels of a cell; 'none' if a cell has one "
-    "label, 'list' if a cell has a list in brackets. If empty, it is guessed, "
-    'and data that leave it open are an error.',
+    "label, 'list' if a cell has a list in brackets, '0/1' if such a list has "
+    'zeros and ones. If empty, it is guessed, and data that leave it open are '
+    'an error.',
+  )
+  whole_labels: bool = field(
+    False,
+    'Whether labels such as 1.0 are integers, as pandas writes them beside '
+    'missing cells. So it is, too, if all labels of train are such.',
   )
   id: str = field(
     '',
@@ -173,50 +181,49 @@ class OwnData(DataConfig):
       )
 
   def with_guesses(self) -> Self:
-    columns = self._guessed_columns()
-    if columns is None:
+    layout = find_layout(self.dir, self.label_file)
+    if layout.by_label or TRAIN not in layout.splits:
       return self
+    path = min(layout.splits[TRAIN])
+    with open_text(path) as file:
+      # `read` reports the faults of rows.
+      table = self._table(file, str(path), Faults(self.on_error))
+      columns = self._columns_of(table, str(path))
+      rows = (row for _, row in table.rows)
+      whole = columns.whole or are_whole(columns, rows)
     guesses = {
       'text': columns.text,
-      'labels': columns.labels,
+      # Lines in the form of JsonlData are read so if no column is named.
+      'labels': columns.labels if columns.text else '',
       'label_separator': columns.separator,
+      'whole_labels': whole,
       'id': columns.id,
     }
     new = {k: v for k, v in guesses.items() if v and v != getattr(self, k)}
     if new:
       flags = (
         f'--config.data.{name}='
-        + shlex.quote(csv_line(value) if name == 'text' else value)
+        + shlex.quote(csv_line(value) if name == 'text' else str(value))
         for name, value in new.items()
       )
       logging.info('%s: guessed: %s', self.dir, ' '.join(flags))
     return dataclasses.replace(self, **new)
 
-  def _guessed_columns(self) -> Columns | None:
-    """Returns the columns of the train file, guessed from its first rows."""
-    layout = find_layout(self.dir, self.label_file)
-    if layout.by_label or TRAIN not in layout.splits:
-      return None
-    path = min(layout.splits[TRAIN])
-    with open_text(path) as file:
-      # `read` reports the faults of rows.
-      table = self._table(file, str(path), Faults(self.on_error))
-      return self._columns_of(table, str(path))
-
-  def _columns_of(self, table: TableReader, name: str) -> Columns | None:
-    """Returns the columns; None for JSON lines that JsonlData reads."""
-    if (
-      table.kind is TableFormat.JSON_LINES and not self.text and not self.labels
-    ):
-      fields = table.columns
+  def _columns_of(self, table: TableReader, name: str) -> Columns:
+    """Returns the columns, without text for JSON lines as of JsonlData."""
+    fields, columns = table.columns, self._columns()
+    if table.kind is TableFormat.JSON_LINES and not (self.text or self.labels):
+      is_usual = 'labels' in fields and (
+        'zones' in fields or 'text' in fields and not self.id
+      )
       # Lines without any field are faulty, and these faults say enough.
-      if not fields or 'zones' in fields and 'labels' in fields:
-        return None
-      found = [row['labels'] for row in table.sample if 'labels' in row]
-      if 'text' in fields and found and not self.id:
-        if all(isinstance(x, list) and not _has_objects(x) for x in found):
-          return None
-    return choose_columns(self._columns(), table.columns, table.sample, name)
+      if is_usual or not fields:
+        columns = dataclasses.replace(columns, labels='labels', id='')
+        return with_separator(columns, table.sample, name)
+    columns = choose_columns(columns, fields, table.sample, name)
+    if table.kind is TableFormat.FASTTEXT:  # new lines need no labels
+      columns = dataclasses.replace(columns, separator=FASTTEXT_LABEL)
+    return columns
 
   def read(
     self, splits: Sequence[str] = (), usual: bool = True
@@ -247,7 +254,13 @@ class OwnData(DataConfig):
       drawn = missing_shares(layout.splits, shares)
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
-    for name in dict.fromkeys(TRAIN if n in drawn else n for n in names):
+    names = dict.fromkeys(TRAIN if name in drawn else name for name in names)
+    data = self
+    if TRAIN in names:  # all files have its form
+      data = self.with_guesses()
+      separator = data.label_separator or NO_SEPARATOR
+      data = dataclasses.replace(data, label_separator=separator)
+    for name in names:
       if layout.by_label:
         (path,) = layout.splits[name]
         records = read_texts(path, builder.faults, True, self.encoding)
@@ -256,7 +269,7 @@ class OwnData(DataConfig):
         continue
       paths = files_of(layout.splits[name], builder.faults)
       for path in paths:
-        self._read_table(builder, name, path, layout.divided, len(paths) > 1)
+        data._read_table(builder, name, path, layout.divided, len(paths) > 1)
     raw = builder.corpus()
     # A column may name no documents of train, or only faulty ones of a split.
     parts = {name: split for name, split in raw.splits.items() if len(split)}
@@ -264,7 +277,7 @@ class OwnData(DataConfig):
     _warn_of_labels(raw)
     if not layout.divided:
       drawn = missing_shares(raw.splits, shares)
-    raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
+    raw = draw_missing(raw, drawn, functools.partial(_keys, self.split_seed))
     return raw.chosen(splits, usual)
 
   def _read_table(
@@ -279,12 +292,11 @@ class OwnData(DataConfig):
     with open_text(path) as file:
       table = self._table(file, str(path), builder.faults)
       columns = self._columns_of(table, str(path))
-      usual = columns or Columns(('text', 'zones'), 'labels', LIST, 'id')
-      usual = with_names(usual, table.sample, builder.labels, str(path))
-      read = functools.partial(read_row, usual)
-      if columns is None:
-        read = functools.partial(read_usual, usual.names)
-      taken = {*usual.text, usual.labels, usual.id, *usual.flags}
+      columns = with_names(columns, builder.labels, str(path))
+      read = functools.partial(
+        read_row if columns.text else read_usual, columns
+      )
+      taken = {*columns.text, columns.labels, columns.id, *columns.flags}
       names = [x for x in table.columns if x not in taken or x == self.split]
       names = split_columns(self.split, names, path)
       split_in_file = None
@@ -296,15 +308,11 @@ class OwnData(DataConfig):
           rows = (row for _, row in rows)
           split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
-      builder.read(
-        name,
-        path,
-        records,
-        read,
-        lines=f'{path.name}/line-' if is_shard else 'line-',
-        split_of=split_in_file,
-        may_skip=bool(builder.splits),
+      lines, may_skip = (
+        f'{path.name}/' * is_shard + 'line-',
+        bool(builder.splits),
       )
+      builder.read(name, path, records, read, lines, split_in_file, may_skip)
 
   def is_record(self, fields: Fields) -> bool:
     if self.text and all(name in fields for name in self.text):
@@ -323,9 +331,7 @@ class OwnData(DataConfig):
     if columns.id not in fields:  # new documents may have the usual field
       usual = 'id' if 'id' in fields and columns.id != NO_ID else ''
       columns = dataclasses.replace(columns, id=usual)
-    if columns.labels not in fields and isinstance(
-      fields.row.get('labels'), list
-    ):
+    if columns.labels not in fields:
       columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return read_row(columns, fields, default_id, need_labels)
 
@@ -343,14 +349,12 @@ class OwnData(DataConfig):
       return
     with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
-      # As with_guesses says of lines of fastText.
-      is_plain = (self.text, self.labels) == (('text',), 'labels')
-      is_plain = is_plain and self.label_separator == LIST
-      if table_format(file, name, is_plain) is TableFormat.JSON_LINES:
+      fasttext = self.label_separator == FASTTEXT_LABEL
+      if table_format(file, name, fasttext) is TableFormat.JSON_LINES:
         records = read_records(file, faults, name, encoding=self.encoding)
         read = self.read_input_record
       else:
-        table = self._table(file, name, faults, is_plain)
+        table = self._table(file, name, faults)
         records = with_faults(table.rows, faults, name)
         columns = choose_columns(
           self._columns(), table.columns, table.sample, name, need_labels=False
@@ -358,23 +362,20 @@ class OwnData(DataConfig):
         read = functools.partial(read_row, columns)
       yield from input_documents(name, records, read, faults)
 
-  def _table(
-    self, file: BinaryIO, name: str, faults: Faults, is_plain: bool = False
-  ) -> TableReader:
-    return read_table(file, name, faults, self.encoding, self.quoting, is_plain)
+  def _table(self, file: BinaryIO, name: str, faults: Faults) -> TableReader:
+    fasttext = self.label_separator == FASTTEXT_LABEL
+    return read_table(file, name, faults, self.encoding, self.quoting, fasttext)
 
   def read_input_record(
     self, fields: Fields, default_id: str | None, need_labels: bool = False
   ) -> Document:
-    for name in ('labels', self.label_field):
-      value = fields.row.get(name)
-      # The places of zeros and ones are not known here, so labels are unknown.
-      if isinstance(value, list) and are_flags([value]):
-        fields.row = {k: v for k, v in fields.row.items() if k != name}
+    # The places of zeros and ones are not known here, so labels are unknown.
+    list_labels(self._columns(), fields)
     return super().read_input_record(fields, default_id, need_labels)
 
   def _columns(self) -> Columns:
-    return Columns(self.text, self.labels, self.label_separator, self.id)
+    separator, whole = self.label_separator, self.whole_labels
+    return Columns(self.text, self.labels, separator, self.id, whole)
 
 
 def _warn_of_labels(raw: SourceCorpus) -> None:
@@ -403,10 +404,6 @@ def _warn_of_labels(raw: SourceCorpus) -> None:
       *(raw.source, plural(len(train), 'document'), f'{n:,} with'),
       pairs_text(examples[:1]),
     )
-
-
-def _has_objects(values: list[Any]) -> bool:
-  return any(isinstance(value, dict) for value in values)
 
 
 def _keys(seed: int, documents: Iterable[Document]) -> Iterator[int]:

@@ -30,7 +30,7 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus, choose_splits
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.formats.drawing import divided, missing_shares
+from xjax.data.formats.drawing import draw_missing, missing_shares
 from xjax.data.formats.label_files import read_columns, read_descriptors
 from xjax.data.formats.xc_files import SparseRows, check_width, read_xc
 from xjax.data.schema import Label, Labels, Split
@@ -94,7 +94,7 @@ class XcFeaturesData(DataConfig):
       width = documents[TRAIN].n_features
       documents = {n: split.with_width(width) for n, split in documents.items()}
     raw = _corpus(self.dir, labels, documents)
-    raw = divided(raw, drawn, functools.partial(_keys, self.split_seed))
+    raw = draw_missing(raw, drawn, functools.partial(_keys, self.split_seed))
     return raw.chosen(splits, usual)
 
   def read_input(self, source: str) -> SparseDocuments:

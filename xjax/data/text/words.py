@@ -151,12 +151,15 @@ class _Splitter:
     return [(starts[start], ends[end]) for start, end in spans]
 
 
+# `It_is 2 नदियाँ 東京`: it, is, 2, नदियाँ, 東, 京.
 _WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*|\d+')
-# In plain texts, this is the pattern of scikit-learn's TfidfVectorizer.
+# it_is, नदियाँ, 東, 京. In plain texts, this is the pattern of scikit-learn's
+# TfidfVectorizer.
 _TERM = _Splitter(
   r'\w\w++', rf'[^\W{_ALONE}]', r'L{2,}+(?:J+L*)*|L(?:J+L*)+|OM*|\d{2,}'
 )
-# Letters and digits without anything between them, whether they stand alone.
+# Letters and digits without anything between them, whether they stand alone:
+# it, is, 2, नदियाँ, 東京.
 _RUN = _Splitter(r'[^\W_]++', r'[^\W_]', r'L+(?:J+L*)*')
 _CHARACTER = _Splitter(r'[^\W_]', r'[^\W_]', r'LJ*')
 # By what TF-IDF counts: the units whose places explain labels.

@@ -19,7 +19,7 @@ from xjax.core.processes.forks import let_forks_wait_for
 from xjax.core.types import PAD
 
 # The number of threads of BLAS is a setting of the whole process.
-_blas_setting = threading.Lock()
+_blas_setting = threading.RLock()
 let_forks_wait_for(_blas_setting)
 
 # BLAS multiplies the columns that more than this share of the documents have.
