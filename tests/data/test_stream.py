@@ -13,7 +13,7 @@ from xjax.data.formats.own import OwnData
 from xjax.data.load import stream_input
 
 # As with_guesses returns it for lines of fastText.
-PLAIN = OwnData(text=('text',), labels='labels', label_separator='list')
+PLAIN = OwnData(text=('text',), labels='labels', label_separator='__label__')
 
 
 @contextlib.contextmanager
@@ -36,7 +36,6 @@ def open_pipe(path):
     (OwnData(), b'\xef\xbb\xbfn,text\r\n', [b'9,%d\r\n' % i for i in range(3)]),
     (OwnData(), b'n\ttext\n', [b'0\t%d\n' % i for i in range(3)]),
     (PLAIN, b'', [b'%d\n' % i for i in range(3)]),
-    (PLAIN, b'text,n\n', [b'%d,9\n' % i for i in range(3)]),
     (PLAIN, b'', [b'{"text": "%d"}\n' % i for i in range(3)]),
     (OwnData(text=('t',)), b'', [b'{"t": "%d"}\n' % i for i in range(3)]),
   ],

@@ -180,11 +180,7 @@ def _fasttext(file: BinaryIO, name: str, faults: Faults, encoding: str) -> Rows:
       continue
     if text.strip():
       labels = [x.rstrip(',') for x in pattern.findall(text)]
-      # In brackets, so that their separator says that there is a list.
-      yield (
-        number,
-        {'text': pattern.sub('', text), 'labels': json.dumps(labels)},
-      )
+      yield number, {'text': pattern.sub('', text), 'labels': labels}
 
 
 def write_csv(
