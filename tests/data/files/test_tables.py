@@ -114,7 +114,7 @@ def test_a_missing_value_is_an_empty_cell(tmp_path):
 def test_lines_of_fasttext(line, labels, text):
   columns, rows, shown = read(f'__label__a b\n\n{line}\n'.encode(), 'x.txt')
   assert columns == ('text', 'labels') and not shown
-  assert rows[1:] == [(3, {'text': text, 'labels': json.dumps(labels)})]
+  assert rows[1:] == [(3, {'text': text, 'labels': labels})]
 
 
 CLASSES = {'_type': 'ClassLabel', 'names': ['a', 'é']}
