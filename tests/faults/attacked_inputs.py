@@ -94,8 +94,11 @@ SPACE = (
 
 
 def n_documents(data: bytes) -> int:
-  """Returns the number of documents in lines, plain or gzipped."""
-  return sum(bool(line.strip(b' \t\r')) for line in _lines(data))
+  """Returns the number of documents in lines, plain or gzipped.
+
+  Lines of one id and one text are one document.
+  """
+  return len({line for line in _lines(data) if line.strip(b' \t\r')})
 
 
 def n_rows(data: bytes) -> int:
