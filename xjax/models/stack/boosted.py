@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import dataclasses
 import pathlib
 import re
+import threading
 import types
 import typing
 from typing import Any
@@ -27,13 +28,16 @@ from xjax.core.config_part import (
   field,
 )
 from xjax.core.errors import DAMAGE, DataError, optional
-from xjax.core.processes.forks import threads
+from xjax.core.processes.forks import let_forks_wait_for, threads
 from xjax.core.progress import Progress
 
 if typing.TYPE_CHECKING:
   import lightgbm
 
 _END = '\nend of trees\n'
+# A forked process would wait for the locks of a model that is predicting.
+_predicting = threading.RLock()
+let_forks_wait_for(_predicting)
 
 
 def load_lightgbm() -> types.ModuleType:
@@ -207,11 +211,12 @@ class BoostedRanker:
     return self._mean(features_XF, pred_contrib=True)
 
   def _mean(self, features_XF: np.ndarray, **kind: bool) -> np.ndarray:
-    predicted = [
-      threads(1).submit(booster.predict, features_XF, **kind)
-      for booster in self._boosters
-    ]
-    return np.mean([part.result() for part in predicted], axis=0)
+    with _predicting:
+      predicted = [
+        threads(1).submit(booster.predict, features_XF, **kind)
+        for booster in self._boosters
+      ]
+      return np.mean([part.result() for part in predicted], axis=0)
 
   def save(self, path: pathlib.Path) -> None:
     """Writes the models in LightGBM's own text format, one after another."""
