@@ -3,9 +3,10 @@
 A word is a run of letters and digits of any script, with the marks on them
 (such as the vowel signs of Hindi) and the joiners U+200C and U+200D between
 them. In scripts without spaces between words (Han, Hiragana, Thai, Lao, Khmer,
-Myanmar), each letter with its marks is a word. All other characters separate
-words and are dropped, including hyphens and apostrophes inside words. Words are
-compared in lower case and in NFC.
+Myanmar), each letter with its marks is a word. Soft hyphens and marks of the
+direction of text are nothing. All other characters separate words and are
+dropped, including hyphens and apostrophes inside words. Words are compared in
+lower case and in NFC.
 
 Neural models and searches for names read the words of split_words, in which D
 replaces every digit, as in the law2vec embeddings of Chalkidis et al. 2019:
@@ -58,10 +59,13 @@ _SAMPLED = 1000  # texts, and characters of each, that tell their scripts
 # All marks, joiners, letters that may stand alone, and characters that change
 # in NFC. Texts without them, such as European texts in NFC, are split quickly.
 _ODD = (
-  '\u0130\u0300-\u036f\u0374\u037e\u0387\u0483-\u0489\u0590-\u1cff\u1dc0-\u1dff'
-  '\u1f00-\u1fff\u2000\u2001\u200c\u200d\u20d0-\u20ff\u2126\u212a\u212b'
+  '\xad\u0130\u0300-\u036f\u0374\u037e\u0387\u0483-\u0489\u0590-\u1cff'
+  '\u1dc0-\u1dff\u1f00-\u1fff\u2000\u2001\u200c-\u200f\u202a-\u202e'
+  '\u2060-\u2069\u20d0-\u20ff\u2126\u212a\u212b'
   '\u2329\u232a\u2adc\u2c00-\u2c5f\u2c80-\U0010ffff'
 )
+# Nobody sees them. U+200B is not here: it separates words of Khmer.
+_NOTHING = re.compile('[\xad\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]')
 _HAS_ODD = re.compile(f'[{_ODD}]')
 _ASCII = bytes(range(128))
 _DIGIT = re.compile(r'\d')
@@ -76,7 +80,7 @@ def _is_plain(text: str) -> bool:
 
 def _normal(text: str) -> str:
   """Returns a text in the form in which words are compared."""
-  return unicodedata.normalize('NFC', text.lower())
+  return unicodedata.normalize('NFC', _NOTHING.sub('', text.lower()))
 
 
 @functools.cache
@@ -190,9 +194,8 @@ def origins(
 def _composed() -> re.Pattern[str]:
   # NFC changes a character only together with the marks, parts of Korean
   # syllables and vowels of Kirat Rai that follow it.
-  return re.compile(
-    rf'.[{_marks()}\u1160-\u11ff\U00016d63-\U00016d6a]*', re.DOTALL
-  )
+  follows = rf'[{_marks()}\u1160-\u11ff\U00016d63-\U00016d6a]'
+  return re.compile(rf'.(?:{follows}|{_NOTHING.pattern})*', re.DOTALL)
 
 
 def split_words(text: str, keep_digits: bool = False) -> list[str]:
