@@ -6,6 +6,7 @@ pools and locks of all threads, but only the thread that called fork.
 
 from concurrent.futures import ThreadPoolExecutor
 import functools
+import gc
 import os
 import sys
 import threading
@@ -67,6 +68,17 @@ def _after_fork() -> None:
     lock.release()
 
 
+def _after_fork_in_child() -> None:
+  _after_fork()
+  if sys.version_info < (3, 12):
+    # There, a cached_property has a lock, which another thread may have held.
+    for found in gc.get_objects():
+      if type(found) is functools.cached_property:
+        found.lock = threading.RLock()
+
+
 os.register_at_fork(
-  before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+  before=_before_fork,
+  after_in_parent=_after_fork,
+  after_in_child=_after_fork_in_child,
 )
