@@ -96,9 +96,11 @@ SPACE = (
 def n_documents(data: bytes) -> int:
   """Returns the number of documents in lines, plain or gzipped.
 
-  Lines of one id and one text are one document.
+  Lines of one id and one text are one document, and so is an object of JSON
+  that a line break divides.
   """
-  return len({line for line in _lines(data) if line.strip(b' \t\r')})
+  lines = {line for line in _lines(data) if line.strip(b' \t\r')}
+  return sum(not line.startswith((b',', b'"')) for line in lines)
 
 
 def n_rows(data: bytes) -> int:
