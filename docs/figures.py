@@ -44,21 +44,21 @@ def written(text: str, entries: dict[str, Any]) -> str:
   """Returns the text of a page with the figures of the entries."""
 
   def figure(match: re.Match[str]) -> dict[str, Any]:
-    found = entries[match['entry']]['figures'][match['name']]
-    return found if isinstance(found, dict) else {'value': found}
+    value = entries[match['entry']]['figures'][match['name']]
+    return value if isinstance(value, dict) else {'value': value}
 
   def number(match: re.Match[str]) -> str:
-    found = figure(match)
+    parts = figure(match)
     decimals = len(match['number'].partition('.')[2])
-    low, _ = found.get('difference', (0, 0))
+    low, _ = parts.get('difference', (0, 0))
     bold = match['bold'] if low > 0 else ''
     sign = '+' if match['number'].startswith('+') else ''
     marker = f'<!--={match["entry"]} {match["name"]}-->'
     interval = match['interval'] or ''
     if interval:
-      ends = (f'{end:{sign},.{decimals}f}' for end in found['interval'])
+      ends = (f'{end:{sign},.{decimals}f}' for end in parts['interval'])
       interval = f' [{", ".join(ends)}]'
-    value = f'{found["value"]:{sign},.{decimals}f}'
+    value = f'{parts["value"]:{sign},.{decimals}f}'
     return f'{bold}{value}{bold}{marker}{interval}'
 
   text = MARKED.sub(number, text)

@@ -20,9 +20,7 @@ from xjax.data.files.cells import (
   is_missing,
 )
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  repeated,
-)
+from xjax.data.files.json_lines import repeated
 from xjax.data.schema import Document, Label
 
 _SAMPLED = 1000  # labels from which it is guessed whether each is one label

@@ -59,7 +59,7 @@ class Slice:
       n_scored=predictions.n_scored,
       hierarchy=predictions.hierarchy,
       left_out=predictions.all_left_out,
-      unknown=_why_unknown(predictions, mask, lists),
+      unknown=_why_unknown(predictions, mask),
     )
 
   def __len__(self) -> int:
@@ -141,9 +141,7 @@ class Slice:
     return float((ranked[best] + below[best]) / 2)
 
 
-def _why_unknown(
-  predictions: Predictions, mask: np.ndarray, lists: LabelLists
-) -> str:
+def _why_unknown(predictions: Predictions, mask: np.ndarray) -> str:
   """Says why a system cannot rank labels without training documents, or ''.
 
   Their places would be the order of the labels: chance, which is no skill.
@@ -151,8 +149,7 @@ def _why_unknown(
   counts = predictions.train_counts[mask]
   if not predictions.n_train or not len(counts) or counts.any():
     return ''
-  n_listable = int(mask[: predictions.n_scored].sum())
-  if not n_listable:
+  if not mask[: predictions.n_scored].any():
     return 'the system cannot predict any of these labels'
   if predictions.ranks_unseen is False:
     return (

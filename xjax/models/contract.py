@@ -391,14 +391,15 @@ def _with_found_data(config: Config, folder: Workdir) -> Config:
   """Returns the config with the paths of data where they are now."""
   data, tokens = config.data, config.data.tokens
   if folders := getattr(tokens, 'dir', ''):
-    tokens = dataclasses.replace(tokens, dir=_found(folders, folder))
+    tokens = dataclasses.replace(tokens, dir=_present(folders, folder))
   paths = ((x, getattr(data, x, '')) for x in ('dir', 'label_file'))
-  found = {x: _found(path, folder) for x, path in paths if path}
-  data = dataclasses.replace(data, tokens=tokens, **found)
+  present = {x: _present(path, folder) for x, path in paths if path}
+  data = dataclasses.replace(data, tokens=tokens, **present)
   return dataclasses.replace(config, data=data)
 
 
-def _found(path: str, folder: Workdir) -> str:
+def _present(path: str, folder: Workdir) -> str:
+  """Returns the first place of a path where something is, or else the path."""
   found = path and next(filter(os.path.exists, places_of(path, folder)), path)
   return path if os.path.abspath(found) == os.path.abspath(path) else found
 

@@ -100,10 +100,10 @@ def wide_encoding(head: bytes) -> str:
       return encoding
   if head.count(0) * 5 <= len(head) and not re.search(b'\0\n|\n\0', head):
     return ''
-  found = _detect(head, *_WIDE)['encoding']
+  guess = _detect(head, *_WIDE)['encoding']
   # The last character may be cut.
-  is_text = found and not _UNFIT.search(head.decode(found, 'replace')[:-1])
-  return found if is_text else ''
+  is_text = guess and not _UNFIT.search(head.decode(guess, 'replace')[:-1])
+  return guess if is_text else ''
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -190,11 +190,11 @@ def _fit(text: str, encoding: str) -> float:
   if 2 * sum(len(w) > 1 and w.isupper() for w in words) > len(words):
     text = text.lower()  # chardet knows hardly any text in capitals
   # Without the bytes that do not fit, or else it would have no opinion.
-  found = _detect(text.encode(encoding, 'ignore'), encoding)
-  if found['encoding'] == 'ascii':
+  guess = _detect(text.encode(encoding, 'ignore'), encoding)
+  if guess['encoding'] == 'ascii':
     return 0
   fitting = len(_UNFIT.sub('', letters)) / len(letters)
-  return found['confidence'] * fitting**3
+  return guess['confidence'] * fitting**3
 
 
 def _detect(data: bytes, *encodings: str) -> dict[str, Any]:

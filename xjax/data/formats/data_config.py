@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
@@ -153,16 +153,30 @@ class DataConfig(ConfigPart, abstract=True):
     """
     name, path = source_name(source)
     if path is not None and path.is_dir():
-      raise DataError(f'{source}: is a folder; give a file of JSON lines')
+      records = self.folder_records(path, faults)
+      yield from input_documents(name, records, self.read_input_record, faults)
+      return
     with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
-      if (kind := table_format(file, name)) is not TableFormat.JSON_LINES:
-        raise DataError(
-          f'{source}: is {kind.value}, but this run reads JSON lines; '
-          '--config=own_linear reads tables'
-        )
-      records = read_records(file, faults, name)
-      yield from input_documents(name, records, self.read_input_record, faults)
+      records, read = self.input_records(file, name, faults)
+      yield from input_documents(name, records, read, faults)
+
+  def folder_records(
+    self, folder: pathlib.Path, faults: Faults
+  ) -> Iterator[tuple[int, Fields]]:
+    """Yields the records of documents in a folder that are to be tagged."""
+    raise DataError(f'{folder}: is a folder; give a file of JSON lines')
+
+  def input_records(
+    self, file: BinaryIO, name: str, faults: Faults
+  ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
+    """Returns records of documents to be tagged, and what reads each."""
+    if (kind := table_format(file, name)) is not TableFormat.JSON_LINES:
+      raise DataError(
+        f'{name}: is {kind.value}, but this run reads JSON lines; '
+        '--config=own_linear reads tables'
+      )
+    return read_records(file, faults, name), self.read_input_record
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):

@@ -12,7 +12,7 @@ as in jsonl.py, a table or SKOS, named labels.jsonl, labels.csv, labels.ttl etc.
 Splits that the source lacks are drawn from train.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -29,7 +29,6 @@ from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
-  STREAM,
   open_text,
   read_records,
   with_faults,
@@ -62,14 +61,13 @@ from xjax.data.formats.columns import (
 from xjax.data.formats.corpus_builder import (
   TRAIN,
   CorpusBuilder,
+  ReadDocument,
   SourceCorpus,
   choose_splits,
 )
 from xjax.data.formats.data_config import (
   DataConfig,
-  input_documents,
   read_document,
-  source_name,
 )
 from xjax.data.formats.drawing import draw_missing, missing_shares
 from xjax.data.formats.label_files import read_descriptors
@@ -335,32 +333,24 @@ class OwnData(DataConfig):
       columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return read_row(columns, fields, default_id, need_labels)
 
-  def stream_input(
-    self,
-    source: str,
-    faults: Faults,
-    on_wait: Callable[[], None] | None = None,
-  ) -> Iterator[Document]:
-    """Reads a table, JSON lines, or a folder of text files."""
-    name, path = source_name(source)
-    if path is not None and path.is_dir():
-      records = read_texts(path, faults, False, self.encoding)
-      yield from input_documents(name, records, self.read_input_record, faults)
-      return
-    with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
-      faults.at_once = not file.seekable()
-      fasttext = self.label_separator == FASTTEXT_LABEL
-      if table_format(file, name, fasttext) is TableFormat.JSON_LINES:
-        records = read_records(file, faults, name, encoding=self.encoding)
-        read = self.read_input_record
-      else:
-        table = self._table(file, name, faults)
-        records = with_faults(table.rows, faults, name)
-        columns = choose_columns(
-          self._columns(), table.columns, table.sample, name, need_labels=False
-        )
-        read = functools.partial(read_row, columns)
-      yield from input_documents(name, records, read, faults)
+  def folder_records(
+    self, folder: pathlib.Path, faults: Faults
+  ) -> Iterator[tuple[int, Fields]]:
+    return read_texts(folder, faults, False, self.encoding)
+
+  def input_records(
+    self, file: BinaryIO, name: str, faults: Faults
+  ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
+    fasttext = self.label_separator == FASTTEXT_LABEL
+    if table_format(file, name, fasttext) is TableFormat.JSON_LINES:
+      records = read_records(file, faults, name, encoding=self.encoding)
+      return records, self.read_input_record
+    table = self._table(file, name, faults)
+    columns = choose_columns(
+      self._columns(), table.columns, table.sample, name, need_labels=False
+    )
+    records = with_faults(table.rows, faults, name)
+    return records, functools.partial(read_row, columns)
 
   def _table(self, file: BinaryIO, name: str, faults: Faults) -> TableReader:
     fasttext = self.label_separator == FASTTEXT_LABEL

@@ -13,9 +13,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  read_records,
-)
+from xjax.data.files.json_lines import read_records
 from xjax.data.formats.xc_files import in_pairs, repeated_entries
 from xjax.judge.label_lists import LabelLists
 

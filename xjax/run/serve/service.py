@@ -13,9 +13,7 @@ from xjax.core.progress import hidden_progress
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  parse_object,
-)
+from xjax.data.files.json_lines import parse_object
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
 from xjax.data.schema import Document
