@@ -16,12 +16,12 @@ from xjax.core.types import Ragged, offsets_of
 
 _ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
-# Zero-width space, word joiner, byte order mark, soft hyphen, and marks of the
-# direction of text: nobody sees them. The joiners U+200C and U+200D are not
-# here: they change words of Persian and of Indian languages.
-_UNSEEN = re.compile('[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\xad]')
-
-
+# Soft hyphen, word joiner, byte order mark, and marks of the direction of text,
+# for a pattern: nobody sees them. The joiners U+200C and U+200D are not here:
+# they change words of Persian and of Indian languages.
+UNSEEN = '\xad\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff'
+# In texts, the zero-width space separates words of Khmer; in names it does not.
+_UNSEEN_IN_NAMES = re.compile(f'[\u200b{UNSEEN}]')
 # Spaces that programs leave around names, such as the non-breaking space.
 ODD_SPACES = ''.join(x for x in map(chr, range(128, 0x3001)) if x.isspace())
 
@@ -30,7 +30,7 @@ def plain_name(name: str) -> str:
   """Returns a name in one form: NFC, single spaces, no invisible characters."""
   if name.isascii() and name.isprintable() and '  ' not in name:
     return name.strip()
-  name = unicodedata.normalize('NFC', _UNSEEN.sub('', name))
+  name = unicodedata.normalize('NFC', _UNSEEN_IN_NAMES.sub('', name))
   return ' '.join(name.split())
 
 

@@ -32,6 +32,7 @@ from scipy import sparse
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
+from xjax.core.texts import UNSEEN
 from xjax.data.schema import Document
 from xjax.data.tokens_config import Analyzer, WordsConfig
 
@@ -59,13 +60,12 @@ _SAMPLED = 1000  # texts, and characters of each, that tell their scripts
 # All marks, joiners, letters that may stand alone, and characters that change
 # in NFC. Texts without them, such as European texts in NFC, are split quickly.
 _ODD = (
-  '\xad\u0130\u0300-\u036f\u0374\u037e\u0387\u0483-\u0489\u0590-\u1cff'
-  '\u1dc0-\u1dff\u1f00-\u1fff\u2000\u2001\u200c-\u200f\u202a-\u202e'
-  '\u2060-\u2069\u20d0-\u20ff\u2126\u212a\u212b'
+  f'{UNSEEN}\u0130\u0300-\u036f\u0374\u037e\u0387\u0483-\u0489\u0590-\u1cff'
+  '\u1dc0-\u1dff\u1f00-\u1fff\u2000\u2001\u200c\u200d'
+  '\u20d0-\u20ff\u2126\u212a\u212b'
   '\u2329\u232a\u2adc\u2c00-\u2c5f\u2c80-\U0010ffff'
 )
-# Nobody sees them. U+200B is not here: it separates words of Khmer.
-_NOTHING = re.compile('[\xad\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]')
+_NOTHING = re.compile(f'[{UNSEEN}]')
 _HAS_ODD = re.compile(f'[{_ODD}]')
 _ASCII = bytes(range(128))
 _DIGIT = re.compile(r'\d')
