@@ -45,13 +45,15 @@ FIRST_WORD_ID = 2
 WORDS_VERSION = 3
 
 _JOINERS = '\u200c\u200d'
-# Scripts that are written without spaces between words. Most words of Katakana,
-# and all syllables of Tibetan, end where another script or a dot begins, so
-# their letters do not stand alone.
+# Letters of scripts without spaces between words; no digits. Most words of
+# Katakana, and all syllables of Tibetan, end where another script or a dot
+# begins, so their letters do not stand alone.
 _ALONE = (
-  '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf'
-  '\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff'
-  '\uaa60-\uaadf\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff'
+  '\u0e00-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f'
+  '\u109a-\u109f\u1780-\u17df\u17ea-\u17ff\u1950-\u19cf\u19da-\u19df'
+  '\u1a20-\u1a7f\u1a9a-\u1aaf\u3005-\u3007\u3041-\u309f\u3400-\u4dbf'
+  '\u4e00-\u9fff\ua9e0-\ua9ef\ua9fa-\ua9ff\uaa60-\uaadf\uf900-\ufaff'
+  '\U0001b000-\U0001b16f\U00020000-\U0003ffff'
 )
 _WITHOUT_SPACES = re.compile(
   f'[{_ALONE}\u0f00-\u0fff\u30a0-\u30ff\u31f0-\u31ff\ua980-\ua9df\uff66-\uff9f]'
@@ -125,7 +127,7 @@ class _Splitter:
       # No mark is below U+0300. To keep European text fast, the pattern
       # excludes these characters before it searches the long list of marks.
       'J': rf'(?:(?![\x00-\u02ff])(?:{mark}|{joiners}))',
-      'A': rf'[{_ALONE}](?<=[^\W\d])',
+      'A': rf'[{_ALONE}](?<=\w)',
       'O': rf'[{_ODD}](?<=[^\W\d_])',
     }
     full = re.sub('[LMJAO]', lambda part: parts[part[0]], self.full)
@@ -156,11 +158,11 @@ class _Splitter:
 
 
 # `It_is 2 नदियाँ 東京`: it, is, 2, नदियाँ, 東, 京.
-_WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*|\d+')
+_WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*')
 # it_is, नदियाँ, 東, 京. In plain texts, this is the pattern of scikit-learn's
 # TfidfVectorizer.
 _TERM = _Splitter(
-  r'\w\w++', rf'[^\W{_ALONE}]', r'L{2,}+(?:J+L*)*|L(?:J+L*)+|OM*|\d{2,}'
+  r'\w\w++', rf'[^\W{_ALONE}]', r'L{2,}+(?:J+L*)*|L(?:J+L*)+|OM*'
 )
 # Letters and digits without anything between them, whether they stand alone:
 # it, is, 2, नदियाँ, 東京.
