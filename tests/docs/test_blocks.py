@@ -134,7 +134,7 @@ def figures_of(log: str) -> list[dict[str, float]]:
   """Returns the metrics of each row of the first dev table in a log."""
   lines = log[log.index('dev, checkpoint of step') :].splitlines()
   names = lines[1].split('ranked by')[1].split()
-  rows = (re.split('model|popularity prior', line) for line in lines[2:])
+  rows = (re.split(' (?:model|popularity prior) ', x) for x in lines[2:])
   figures = itertools.takewhile(lambda row: len(row) == 2, rows)
   return [dict(zip(names, row[1].split(), strict=True)) for row in figures]
 

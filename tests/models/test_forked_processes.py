@@ -120,10 +120,10 @@ def answers(workdir, *words):
   [
     ('linear', 'jax'),
     ('tree', 'unused'),
-    ('stack', 'used'),
+    pytest.param('stack', 'used', marks=pytest.mark.thorough),
     ('stack', 'busy'),
-    ('neighbours', 'busy'),
-    ('names', 'used'),
+    pytest.param('neighbours', 'busy', marks=pytest.mark.thorough),
+    pytest.param('names', 'used', marks=pytest.mark.thorough),
   ],
 )
 def test_forked_processes_predict(kind, first, fitted):
@@ -132,7 +132,9 @@ def test_forked_processes_predict(kind, first, fitted):
   assert found == dict.fromkeys(calls, 'True')
 
 
-@pytest.mark.parametrize('kind', ['neural', 'joined'])
+@pytest.mark.parametrize(
+  'kind', ['neural', pytest.param('joined', marks=pytest.mark.thorough)]
+)
 def test_neural_models_are_refused_in_forked_processes(kind, fitted):
   calls = 'used', 'loaded', 'nested'
   found = answers(fitted(kind).workdir, 'unused', *calls)
