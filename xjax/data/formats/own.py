@@ -296,7 +296,7 @@ class OwnData(DataConfig):
       )
       taken = {*columns.text, columns.labels, columns.id, *columns.flags}
       names = [x for x in table.columns if x not in taken or x == self.split]
-      names = split_columns(self.split, names, path)
+      names = split_columns(self.split, names, table.sample, path)
       split_in_file = None
       if divided:
         split_in_file = functools.partial(split_in_row, names, split_of, name)
