@@ -31,6 +31,7 @@ _XML = re.compile(r'\s*<(\?xml|!|\w+:RDF\b)')
 _HEAD = 1000  # bytes that tell XML; an even number, for UTF-16
 _SHOWN = 100  # characters of an error of rdflib
 _LONGEST_ENTITY = 200  # characters; the entities of namespaces are shorter
+_XL = 'http://www.w3.org/2008/05/skos-xl#'
 _OTHER = 3  # rank of the texts in another language
 
 
@@ -47,40 +48,55 @@ def read_skos(
   English, or else in the language of most names. Nothing is fetched.
   """
   rdflib = optional('rdflib', f'{path}: reading SKOS', 'skos')
-  from rdflib.namespace import OWL, RDF, SKOS
+  from rdflib.namespace import OWL, RDF, RDFS, SKOS
 
-  graph = _parsed(path, rdflib)
+  graph, extended = _parsed(path, rdflib), rdflib.Namespace(_XL)
+  for kind in ('prefLabel', 'altLabel'):  # of nodes, which have the texts
+    for node, label in [*graph[: extended[kind]]]:
+      for text in [*graph[label : extended.literalForm]]:
+        graph.add((node, SKOS[kind], text))
 
   def iris(nodes: Iterable) -> list[Any]:
     return sorted({node for node in nodes if isinstance(node, rdflib.URIRef)})
 
-  concepts = iris(graph.subjects(RDF.type, SKOS.Concept))
-  concepts = concepts or iris(graph.subjects(SKOS.prefLabel))
+  sources = (
+    graph.subjects(RDF.type, SKOS.Concept),
+    graph.subjects(SKOS.prefLabel),
+    graph.subjects(RDF.type, OWL.Class),
+    graph.subjects(RDFS.label),
+  )
+  concepts = next(filter(None, map(iris, sources)), [])
   gone = {
     node
     for node, value in graph.subject_objects(OWL.deprecated)
     if value.lower() in ('true', '1')
   }
   concepts = [node for node in concepts if node not in gone]
-  names = [x for node in concepts for x in graph[node : SKOS.prefLabel]]
+
+  def names_of(node: Any) -> list[Any]:
+    return [*graph[node : SKOS.prefLabel]] or [*graph[node : RDFS.label]]
+
+  names = [name for node in concepts for name in names_of(node)]
   if concepts and not names:
     logging.warning('%s: no concept has a skos:prefLabel: no names', path)
   known, outside = set(concepts), set()
   rank = _language_rank(names, language, path)
 
-  def texts(node: Any, kind: Any, below: int = _OTHER) -> list[str]:
-    values = (x for x in graph[node:kind] if isinstance(x, rdflib.Literal))
+  def texts(values: Iterable, below: int = _OTHER) -> list[str]:
+    values = (x for x in values if isinstance(x, rdflib.Literal))
     ranked = sorted((rank(x), plain_name(x)) for x in values)
     return [text for place, text in ranked if text and place < below]
 
   def row(node: Any) -> dict[str, Any]:
     above = [*graph[node : SKOS.broader], *graph.subjects(SKOS.narrower, node)]
+    above += graph[node : RDFS.subClassOf]
     outside.update(parent for parent in iris(above) if parent not in known)
-    described = texts(node, SKOS.definition) + texts(node, SKOS.scopeNote)
+    described = texts(graph[node : SKOS.definition])
+    described += texts(graph[node : SKOS.scopeNote])
     return {
       'id': node.removeprefix(_BASE),
-      'name': (texts(node, SKOS.prefLabel, _OTHER + 1) or [''])[0],
-      'alt': texts(node, SKOS.altLabel),
+      'name': (texts(names_of(node), _OTHER + 1) or [''])[0],
+      'alt': texts(graph[node : SKOS.altLabel]),
       'parents': [x.removeprefix(_BASE) for x in iris(known & {*above})],
       'description': described[0] if described else '',
     }
@@ -147,15 +163,15 @@ def _language_rank(
   """Returns how well the language of a text fits: 0 is best, _OTHER not."""
   counts = collections.Counter((x.language or '').lower() for x in names)
   tags = sorted(tag for tag in counts if tag)
-  fits = functools.partial(_speaks, wanted.lower() or LANGUAGE)
+  fits = functools.partial(speaks, wanted.lower() or LANGUAGE)
+  if wanted and not any(map(fits, tags)):
+    raise ConfigError(
+      f'data.label_language={wanted!r}: {path} has no such names; it has '
+      f'names in {", ".join(tags) or "one language, which is not named"}'
+    )
   if tags and not any(map(fits, tags)):
-    if wanted:
-      raise ConfigError(
-        f'data.label_language={wanted!r}: {path} has no such names; it has '
-        f'names in {", ".join(tags)}'
-      )
     chosen = max(tags, key=lambda tag: counts[tag])
-    fits = functools.partial(_speaks, chosen)
+    fits = functools.partial(speaks, chosen)
   chosen = fits.args[0]
   if any(not fits(tag) for tag in tags):
     logging.info(
@@ -172,5 +188,6 @@ def _language_rank(
   return rank
 
 
-def _speaks(language: str, tag: str) -> bool:
+def speaks(language: str, tag: str) -> bool:
+  """Returns whether a tag such as en-gb is of a language, such as en."""
   return tag == language or tag.startswith(f'{language}-')

@@ -62,9 +62,11 @@ def splits_of(
   no other value names their split.
   """
   splits = {value: split_of(value) for value in values}
-  unsure = {x: split_of(x, _UNSURE | more, r'\d*') for x in splits}
   sure = {*splits.values()}
-  return {x: y or unsure[x] * (unsure[x] not in sure) for x, y in splits.items()}
+  for value in [value for value, split in splits.items() if not split]:
+    unsure = split_of(value, _UNSURE | more, r'\d*')
+    splits[value] = unsure * (unsure not in sure)
+  return splits
 
 
 def split_columns(

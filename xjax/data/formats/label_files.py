@@ -25,6 +25,7 @@ from xjax.data.files.json_lines import (
   open_text,
   parse_object,
   read_records,
+  read_rows,
   repeated,
   with_faults,
 )
@@ -33,18 +34,30 @@ from xjax.data.schema import Label, Labels, read_label
 
 ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
 LABELS = 'labels'  # the file of labels; no split can have this name
-_TABLES = 'csv|tsv|parquet'
-_ENDINGS = f'jsonl|ndjson|json|{_TABLES}|{skos.ENDINGS}'
+_TABLES = 'csv|tsv|tab|psv|parquet'
+_LINES = 'jsonl|jsonlines|ndjson'
+_ENDINGS = f'{_LINES}|json|{_TABLES}|{skos.ENDINGS}'
 # What columns of a table of labels are called, without case, spaces, `_`, `-`
 # and what stands before a colon. If there is no id, a label is its own id.
 _COLUMNS = {
-  'id': 'id uri iri labelid conceptid identifier code notation',
+  'id': 'id uri iri labelid conceptid concepturi identifier code notation',
   'name': 'name preflabel preferredlabel labelname title term label',
   'alt': 'alt altlabel altlabels synonyms synonym aliases alias',
-  'parents': 'parents parent broader parentid parentids',
+  'parents': ' '.join(
+    f'{name}{what}'
+    for name in ('parents', 'parent', 'broader', 'superclass')
+    for what in ' id ids uri iri code codes notation label name concept'.split(
+      ' '
+    )
+  ),
   'description': 'description definition scopenote',
 }
 _BRACKETED = re.compile(r'<[^<>\s]+://[^<>\s]+>')  # an IRI, as in Turtle
+# A language in the name of a column: name_en, name@en-GB, label_de, en_name.
+_TAGGED = re.compile(
+  r'(.+?)[\W_]+(?!(?:id|ur[il]|iri|alt|key)\b)([a-z]{2,3}(?:[-_][a-z]{2})?)[\W_]*'
+  r'|(?!id)([a-z]{2})[-._ ](.+)'
+)
 _SEPARATORS = '|;\n'  # of the values in a cell; of parents also a comma
 
 
@@ -56,11 +69,9 @@ def find_labels(
   If one is `chosen` (data.label_file), it is anywhere, or in the folder.
   """
   if not chosen:
-    paths = find_files(folder, _ENDINGS).get(LABELS, [])
-    usual = find_files(folder).get(LABELS, [])  # wins
-    for path in paths if usual else ():
-      if path not in usual:
-        logging.info('%s is not read: there is %s', path, usual[0].name)
+    files = find_files(folder, _ENDINGS).items()
+    paths = [p for stem, found in files if is_labels(stem) for p in found]
+    usual = [path for path in paths if _ends(path, 'jsonl')]  # wins
     return usual or paths
   path = pathlib.Path(chosen).expanduser()
   for place in (path, folder / path):
@@ -70,6 +81,11 @@ def find_labels(
     f'data.label_file={chosen!r}: there is no such file in the current folder '
     'or beside the documents'
   )
+
+
+def is_labels(stem: str) -> bool:
+  """Returns whether a file of this name, without its ending, has labels."""
+  return stem.casefold() in (LABELS, 'label')
 
 
 def is_table(path: str | os.PathLike) -> bool:
@@ -88,7 +104,7 @@ def is_table(path: str | os.PathLike) -> bool:
       table = read_table(file, str(path), Faults(on_error=None))
     except DataError:  # such as a header of numbers
       return False
-    return bool(_label_columns(table.columns, ''))
+    return bool(_label_columns(table.columns, path))
 
 
 def _ends(path: str | os.PathLike, endings: str) -> bool:
@@ -154,13 +170,39 @@ def label_records(
     yield from with_faults(rows, faults, path)
     return
   with open_text(path) as file:
-    is_lines = _ends(path, 'jsonl|ndjson')
+    is_lines = _ends(path, _LINES)
     if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
-      yield from read_records(file, faults, str(path), encoding=encoding)
-      return
-    table = read_table(file, str(path), faults, encoding, quoting)
-    rows = _label_rows(table.columns, table.rows, path, language)
+      start = file.read(1)
+      file.seek(0)
+      plain = 'id' if start.isalnum() and not is_lines else ''
+      rows = read_rows(file, faults, str(path), plain, encoding)
+      rows = _usual_fields(rows, path, language)
+    else:
+      table = read_table(file, str(path), faults, encoding, quoting)
+      rows = _label_rows(table.columns, table.rows, path, language)
     yield from with_faults(rows, faults, path)
+
+
+def _usual_fields(
+  rows: Iterator[tuple[int, dict[str, Any]]],
+  path: str | os.PathLike,
+  language: str,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+  """Yields lines of JSON, with the usual names of fields that stand in."""
+  first = next(rows, None)
+  if first is None:
+    return
+  columns = _label_columns([*first[1]], path, language)
+  new = {field: name for field, name in columns.items() if field != name}
+  if columns.get('id') == columns.get('name'):
+    new = {}
+  if new:
+    logging.info('%s: fields of labels: %s', path, columns)
+  for line, row in itertools.chain([first], rows):
+    more = {k: row[name] for k, name in new.items() if row.get(name)}
+    if isinstance(more.get('alt'), str):
+      more['alt'] = [more['alt']]
+    yield line, row | more
 
 
 def _label_rows(
@@ -170,19 +212,27 @@ def _label_rows(
   language: str,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the lines of a table of labels, as rows of labels.jsonl."""
-  columns, rows = _label_columns(names, language), list(rows)
+  columns, rows = _label_columns(names, path, language), list(rows)
+  left = [name for name in names if name not in columns.values()]
   if not columns:
     raise DataError(
       f'{path}: cannot tell which column holds the labels; the columns are: '
       f'{", ".join(map(ascii, names))}. Name them id, name, alt, parents and '
       'description'
     )
+  if 'name' not in columns and len(left) == 1:
+    columns['name'] = left.pop()
   if _is_iri(columns['id']):  # the first line is a label
     rows.insert(0, (1, dict(zip(names, names))))
   shown = ', '.join(f'{field} is {name!a}' for field, name in columns.items())
-  logging.info('%s: columns of labels: %s', path, shown)
+  others = ', '.join(map(ascii, left)) or 'none'
+  logging.info('%s: columns of labels: %s; not read: %s', path, shown, others)
+  # Of id, code and parent_code, the last one has codes.
+  kind = re.sub('^(parents?|broader)', '', _plain(columns.get('parents', '')))
+  key = next((name for name in left if _plain(name) == kind), columns['id'])
+  ids = {_text(row[key]): _text(row[columns['id']]) for _, row in rows}
   # A cell that is an id or a name is not divided.
-  usual = {columns['id'], columns.get('name', columns['id'])}
+  usual = {key, columns['id'], columns.get('name', columns['id'])}
   known = {_text(row[column]) for _, row in rows for column in usual}
   separators = {
     field: _separator([row[columns[field]] for _, row in rows], field, known)
@@ -193,38 +243,56 @@ def _label_rows(
     row = {'name': ''}
     row |= {field: _text(cells[name]) for field, name in columns.items()}
     for field, separator in separators.items():
-      row[field] = _values(cells[columns[field]], separator, known)
+      values = _values(cells[columns[field]], separator, known)
+      row[field] = [ids.get(x, x) if field == 'parents' else x for x in values]
     yield line, row
 
 
-def _label_columns(names: Sequence[str], language: str) -> dict[str, str]:
+def _label_columns(
+  names: Sequence[str], path: str | os.PathLike, language: str = ''
+) -> dict[str, str]:
   """Returns the columns of a table of labels by field; {} if none has ids.
 
   In a vocabulary of Annif, which has no header, the first two are id and name.
+  A ConfigError says that there are no names in the language.
   """
-  if _is_iri(names[0]):
+  if _is_iri(names[0]) and not language:
     return dict(zip(('id', 'name'), names))
   found: dict[tuple[str, str], str] = {}  # by plain name and language
   for name in names:
-    base = name.rpartition(':')[2].lower()
-    found.setdefault((re.sub(r'[\W_]', '', base), ''), name)
-    if tagged := re.fullmatch(r'(.+?)[@_ (]+(?!id)([a-z]{2,3})\)?', base):
-      found.setdefault((re.sub(r'[\W_]', '', tagged[1]), tagged[2]), name)
-  tags = [language.lower() or skos.LANGUAGE, '', *(tag for _, tag in found)]
+    text = re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()
+    keys = [(text, '')]
+    if tagged := _TAGGED.fullmatch(text):
+      keys += [(tagged[1] or tagged[4], tagged[2] or tagged[3])]
+    for base, tag in keys:
+      found.setdefault((_plain(base), tag.replace('_', '-')), name)
+  wanted = language.lower() or skos.LANGUAGE
+  named = [tag for base, tag in found if base in _COLUMNS['name'].split()]
+  if language and not any(skos.speaks(wanted, tag) for tag in named):
+    has = ', '.join(sorted(filter(None, named)))
+    has = has or 'one language, which is not named'
+    raise ConfigError(
+      f'data.label_language={language!r}: {path} has no such names; it has '
+      f'names in {has}; the columns are {", ".join(map(ascii, names))}'
+    )
+  tags = [tag for _, tag in found if skos.speaks(wanted, tag)]
+  tags = [wanted, *tags, '', *(tag for _, tag in found)]
   columns: dict[str, str] = {}
   for field, usual in _COLUMNS.items():
-    keys = itertools.product(usual.split(), tags)
+    keys = ((base, tag) for tag in tags for base in usual.split())
     fitting = (found[key] for key in keys if key in found)
     fitting = (name for name in fitting if name not in columns.values())
     if name := next(fitting, ''):
       columns[field] = name
-  left = [name for name in names if name not in columns.values()]
   if 'id' not in columns and 'name' in columns:
     own = found.get(('label', ''), '')
-    columns = {'id': own if own in left else columns['name'], **columns}
-  elif 'id' in columns and 'name' not in columns and len(left) == 1:
-    columns['name'] = left[0]
+    own = columns['name'] if own in columns.values() else own
+    columns = {'id': own or columns['name'], **columns}
   return columns if 'id' in columns else {}
+
+
+def _plain(name: str) -> str:
+  return re.sub(r'[\W_]', '', name.rpartition(':')[2].lower())
 
 
 def _is_iri(text: str) -> bool:

@@ -64,6 +64,7 @@ from xjax.data.formats.corpus_builder import (
   ReadDocument,
   SourceCorpus,
   choose_splits,
+  log_unread,
 )
 from xjax.data.formats.data_config import (
   DataConfig,
@@ -232,9 +233,6 @@ class OwnData(DataConfig):
     test split, only dev is drawn. If there is a dev split, nothing is drawn.
     """
     layout = find_layout(self.dir, self.label_file)
-    for path in layout.unread:
-      flag = f'--config.data.label_file={shlex.quote(str(path))}'
-      logging.info('%s is not read; %s names labels by it', path, flag)
     builder = self.builder()
     builder.duplicates = (
       '; give --config.data.id=none if they are no ids of documents'
@@ -252,6 +250,8 @@ class OwnData(DataConfig):
       drawn = missing_shares(layout.splits, shares)
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
+    if usual:
+      log_unread(self.dir, layout.splits, names, layout.unread)
     names = dict.fromkeys(TRAIN if name in drawn else name for name in names)
     data = self
     if TRAIN in names:  # all files have its form
