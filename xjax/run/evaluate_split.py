@@ -124,6 +124,12 @@ def _judge_in(
   part = corpus.split(split)
   space = _without(leave_out, corpus.label_space, data)
   name = _name_of(part, home, data_dir)
+  if not data_dir and name != split:
+    logging.warning(
+      '%s: the documents of %s, or their labels, are not those of the run: '
+      'files have changed, or other files are beside the workdir now',
+      *(data.dir, split),
+    )
   if not _is_best(home, step):
     name += f'.step_{step}'
   if len(space.left_out) > len(corpus.label_space.left_out):

@@ -131,7 +131,7 @@ def log_unread(
     is_split = any(splits_of(re.split(r'[\W_]+', names)).values())
     logging.log(
       logging.WARNING if is_split else logging.INFO,
-      '%s: not read: %s. Documents are in files such as train.csv, dev.csv and '
+      '%s: not read: %s. A folder has documents in files such as train.csv and '
       'test.csv, names of labels in labels.csv or --config.data.label_file',
       *(source, names),
     )

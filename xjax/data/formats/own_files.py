@@ -91,27 +91,25 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
     # The only file is train, whatever its name, unless it is another split.
     is_one = len(files) == 1 and not any(_by_words(files, -1).values())
     splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    layout = CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
-  else:
-    names = [folder.name for folder in folders]
-    splits = {s: [path / n] for n, s in _by_words(names, -1).items()}
-    # Only if each folder is a split, its folders are the labels.
-    is_split = TRAIN in splits and '' not in splits
-    is_split = is_split and len(splits) == len(folders)
-    if is_split and all(map(label_folders, folders)):
-      layout = CorpusFiles(splits, by_label=True, labels=labels)
-    else:
-      splits = {TRAIN: [path]}
-      layout = CorpusFiles(splits, by_label=True, divided=False, labels=labels)
-  splits = layout.splits if files or folders else {}
-  unread = unread_files(path, splits, labels, () if files else folders)
-  if not files and not folders:
+    unread = unread_files(path, splits, labels)
+    return CorpusFiles(splits, False, [*splits] != [TRAIN], labels, unread)
+  unread = unread_files(path, {TRAIN: folders} if folders else {}, labels)
+  if not folders:
     raise DataError(
       f'{source}: no documents in it; expected a file or a folder of CSV, TSV, '
       'Parquet or JSON lines, such as train.csv, or a folder per label with '
       'text files, such as sport/1.txt'
     )
-  return dataclasses.replace(layout, unread=unread)
+  # If folders are splits, the folders in them are the labels.
+  splits = {}
+  for name, split in _by_words([x.name for x in folders], -1).items():
+    splits.setdefault(split, [path / name])
+  others = [x for x in folders if [x] not in splits.values()]
+  others += splits.pop('', [])
+  is_split = TRAIN in splits and (len(splits) > 1 or not others)
+  if is_split and all(label_folders(x) for (x,) in splits.values()):
+    return CorpusFiles(splits, True, True, labels, [*unread, *others])
+  return CorpusFiles({TRAIN: [path]}, True, False, labels, unread)
 
 
 def _tables(
@@ -129,14 +127,13 @@ def _tables(
 def unread_files(
   folder: pathlib.Path,
   splits: Mapping[str, Sequence[pathlib.Path]],
-  labels: Iterable[pathlib.Path],
-  read: Iterable[pathlib.Path] = (),
+  labels: Sequence[pathlib.Path],
 ) -> list[pathlib.Path]:
   """Returns what seems to be data in a folder, but is not read.
 
   A DataError says that a split, or labels, are only in a form that is not read.
   """
-  known = {*labels, *read, *itertools.chain(*splits.values())}
+  known = {*labels, *itertools.chain(*splits.values())}
   unread = []
   for path in _entries(folder):
     stem = path.name.partition('.')[0]
