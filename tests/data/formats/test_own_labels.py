@@ -147,11 +147,11 @@ def test_a_file_of_labels_may_have_another_name(tmp_path, name):
 
 def test_lines_of_text_are_ids_of_labels(tmp_path, logged):
   write_labelled(tmp_path, 'qz')
-  (tmp_path / 'Labels.txt').write_text('z\nq\n魚\n', 'utf-8')
+  (tmp_path / 'Labels.txt').write_text('魚\nz\nq\n', 'utf-8')
   assert not read(tmp_path).labels
   assert 'not read: Labels.txt. A folder has' in logged.text
   labels = read(tmp_path, label_file='Labels.txt').labels
-  assert labels.ids == ('z', 'q', '魚')
+  assert labels.ids == ('魚', 'z', 'q')
 
 
 def test_a_file_of_labels_may_be_anywhere(tmp_path, logged):

@@ -38,7 +38,7 @@ SPLIT_COLUMNS = [
   *'fold set subset partition dataset phase'.split(),
   *(f'is{mark}{name}' for name in _NAMES for mark in ('_', '', '-', ' ')),
 ]
-_OTHERS = re.compile('test|dev|val')
+_SPLITS = re.compile(r'(?=.*\btrain(ing)?\b).*(test|dev|val)')
 _SHOWN = 5  # values of a column in the log
 
 
@@ -88,9 +88,9 @@ def split_columns(
     return [(wanted,)]
   usual = dict.fromkeys(map(_plain, SPLIT_COLUMNS))
   for name in names:
-    cells = {_plain(x) for row in rows if isinstance(x := row.get(name), str)}
-    seems = {'train', 'training'} & cells and _OTHERS.search(' '.join(cells))
-    if seems and len(cells) <= _SHOWN and _plain(name) not in usual:
+    cells = {str(row.get(name)) for row in rows}
+    words = ' '.join(map(_plain, cells)) if len(cells) <= _SHOWN else ''
+    if _SPLITS.search(words) and _plain(name) not in usual:
       logging.warning(
         '%s: the column %s is not read, but seems to name splits: '
         '--config.data.split=%s reads it',
@@ -131,7 +131,8 @@ def find_splits(
     shown = count.most_common(_SHOWN)
     values = ', '.join(f'{value!a} {n:,} times' for value, n in shown)
     if told:
-      logging.warning('%s: the column %s is ignored: %s', where, name, values)
+      message = '%s: the column %s is ignored, since another names splits: %s'
+      logging.warning(message, where, name, values)
     elif is_sure or '' not in named:
       logging.info('%s: the column %s names splits: %s', where, name, values)
       told = functools.partial(split_in_row, [column], splits.get, '')

@@ -44,11 +44,9 @@ _COLUMNS = {
   'name': 'name preflabel preferredlabel labelname title term label',
   'alt': 'alt altlabel altlabels synonyms synonym aliases alias',
   'parents': ' '.join(
-    f'{name}{what}'
-    for name in ('parents', 'parent', 'broader', 'superclass')
-    for what in ' id ids uri iri code codes notation label name concept'.split(
-      ' '
-    )
+    name + what
+    for name in ('parents', 'parent', 'broader', 'broaderconcept', 'superclass')
+    for what in ('', *'id ids uri iri code codes notation label name'.split())
   ),
   'description': 'description definition scopenote',
 }
@@ -174,7 +172,8 @@ def label_records(
     if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
       start = file.read(1)
       file.seek(0)
-      plain = 'id' if start.isalnum() and not is_lines else ''
+      is_plain = _ends(path, 'te?xt') and start not in (b'{', b'[')
+      plain = 'id' if is_plain else ''  # of labels that have no more
       rows = read_rows(file, faults, str(path), plain, encoding)
       rows = _usual_fields(rows, path, language)
     else:
@@ -229,7 +228,7 @@ def _label_rows(
   logging.info('%s: columns of labels: %s; not read: %s', path, shown, others)
   # Of id, code and parent_code, the last one has codes.
   kind = re.sub('^(parents?|broader)', '', _plain(columns.get('parents', '')))
-  key = next((name for name in left if _plain(name) == kind), columns['id'])
+  key = next((x for x in left if kind and _plain(x) == kind), columns['id'])
   ids = {_text(row[key]): _text(row[columns['id']]) for _, row in rows}
   # A cell that is an id or a name is not divided.
   usual = {key, columns['id'], columns.get('name', columns['id'])}
@@ -256,7 +255,7 @@ def _label_columns(
   In a vocabulary of Annif, which has no header, the first two are id and name.
   A ConfigError says that there are no names in the language.
   """
-  if _is_iri(names[0]) and not language:
+  if names and _is_iri(names[0]) and not language:
     return dict(zip(('id', 'name'), names))
   found: dict[tuple[str, str], str] = {}  # by plain name and language
   for name in names:

@@ -126,8 +126,8 @@ class OwnData(DataConfig):
   split: str = field(
     '',
     'The column that names the split of each document. If empty, a column with '
-    "a usual name is read, such as split or set, if it names splits; 'none' "
-    'reads none.',
+    'a usual name is read, such as split, set or is_train, if it names splits; '
+    "'none' reads none.",
   )
   encoding: str = field(
     '',
