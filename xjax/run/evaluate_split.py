@@ -124,12 +124,6 @@ def _judge_in(
   part = corpus.split(split)
   space = _without(leave_out, corpus.label_space, data)
   name = _name_of(part, home, data_dir)
-  if not data_dir and name != split:
-    logging.warning(
-      '%s: the documents of %s, or their labels, are not those of the run: '
-      'files have changed, or other files are beside the workdir now',
-      *(data.dir, split),
-    )
   if not _is_best(home, step):
     name += f'.step_{step}'
   if len(space.left_out) > len(corpus.label_space.left_out):
@@ -184,6 +178,12 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
   # this case the split counts as the run's own, unless data_dir is given.
   unknown = '' if data_dir else split.digest
   is_own = workdir.digests().get(split.name, unknown) == split.digest
+  if not is_own and not data_dir:
+    logging.warning(
+      '%s: the documents of %s, or their labels, are not those of the run: '
+      'files have changed, or other files are where they were',
+      *(workdir.path, split.name),
+    )
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
 
 

@@ -1,7 +1,7 @@
 """Reads the concepts of SKOS vocabularies: Turtle, N-Triples or RDF/XML."""
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 import functools
 import io
 import os
@@ -48,55 +48,38 @@ def read_skos(
   English, or else in the language of most names. Nothing is fetched.
   """
   rdflib = optional('rdflib', f'{path}: reading SKOS', 'skos')
-  from rdflib.namespace import OWL, RDF, RDFS, SKOS
-
-  graph, extended = _parsed(path, rdflib), rdflib.Namespace(_XL)
-  for kind in ('prefLabel', 'altLabel'):  # of nodes, which have the texts
-    for node, label in [*graph[: extended[kind]]]:
-      for text in [*graph[label : extended.literalForm]]:
-        graph.add((node, SKOS[kind], text))
+  from rdflib.namespace import OWL, SKOS
 
   def iris(nodes: Iterable) -> list[Any]:
     return sorted({node for node in nodes if isinstance(node, rdflib.URIRef)})
 
-  sources = (
-    graph.subjects(RDF.type, SKOS.Concept),
-    graph.subjects(SKOS.prefLabel),
-    graph.subjects(RDF.type, OWL.Class),
-    graph.subjects(RDFS.label),
-  )
-  concepts = next(filter(None, map(iris, sources)), [])
+  graph = _parsed(path, rdflib)
+  concepts = next(filter(None, map(iris, _as_skos(graph))), [])
   gone = {
     node
     for node, value in graph.subject_objects(OWL.deprecated)
     if value.lower() in ('true', '1')
   }
   concepts = [node for node in concepts if node not in gone]
-
-  def names_of(node: Any) -> list[Any]:
-    return [*graph[node : SKOS.prefLabel]] or [*graph[node : RDFS.label]]
-
-  names = [name for node in concepts for name in names_of(node)]
+  names = [x for node in concepts for x in graph[node : SKOS.prefLabel]]
   if concepts and not names:
     logging.warning('%s: no concept has a skos:prefLabel: no names', path)
   known, outside = set(concepts), set()
   rank = _language_rank(names, language, path)
 
-  def texts(values: Iterable, below: int = _OTHER) -> list[str]:
-    values = (x for x in values if isinstance(x, rdflib.Literal))
+  def texts(node: Any, kind: Any, below: int = _OTHER) -> list[str]:
+    values = (x for x in graph[node:kind] if isinstance(x, rdflib.Literal))
     ranked = sorted((rank(x), plain_name(x)) for x in values)
     return [text for place, text in ranked if text and place < below]
 
   def row(node: Any) -> dict[str, Any]:
     above = [*graph[node : SKOS.broader], *graph.subjects(SKOS.narrower, node)]
-    above += graph[node : RDFS.subClassOf]
     outside.update(parent for parent in iris(above) if parent not in known)
-    described = texts(graph[node : SKOS.definition])
-    described += texts(graph[node : SKOS.scopeNote])
+    described = texts(node, SKOS.definition) + texts(node, SKOS.scopeNote)
     return {
       'id': node.removeprefix(_BASE),
-      'name': (texts(names_of(node), _OTHER + 1) or [''])[0],
-      'alt': texts(graph[node : SKOS.altLabel]),
+      'name': (texts(node, SKOS.prefLabel, _OTHER + 1) or [''])[0],
+      'alt': texts(node, SKOS.altLabel),
       'parents': [x.removeprefix(_BASE) for x in iris(known & {*above})],
       'description': described[0] if described else '',
     }
@@ -109,6 +92,27 @@ def read_skos(
       *(path, len(outside), min(outside)),
     )
   return rows
+
+
+def _as_skos(graph: Any) -> Iterator[Iterable]:
+  """Yields what may be concepts, the best first; their names become SKOS."""
+  from rdflib.namespace import OWL, RDF, RDFS, SKOS, Namespace
+
+  extended = Namespace(_XL)
+  for kind in ('prefLabel', 'altLabel'):  # of nodes, which have the texts
+    for node, label in [*graph[: extended[kind]]]:
+      for text in [*graph[label : extended.literalForm]]:
+        graph.add((node, SKOS[kind], text))
+  named = {*graph.subjects(SKOS.prefLabel)}
+  for node, name in [*graph[: RDFS.label]]:
+    if node not in named:
+      graph.add((node, SKOS.prefLabel, name))
+  for node, above in [*graph[: RDFS.subClassOf]]:
+    graph.add((node, SKOS.broader, above))
+  yield graph.subjects(RDF.type, SKOS.Concept)
+  yield named
+  yield graph.subjects(RDF.type, OWL.Class)
+  yield graph.subjects(SKOS.prefLabel)
 
 
 def _parsed(path: str | os.PathLike, rdflib: Any) -> Any:
@@ -165,9 +169,10 @@ def _language_rank(
   tags = sorted(tag for tag in counts if tag)
   fits = functools.partial(speaks, wanted.lower() or LANGUAGE)
   if wanted and not any(map(fits, tags)):
+    has = ', '.join(tags) or 'one language, which is not named'
     raise ConfigError(
       f'data.label_language={wanted!r}: {path} has no such names; it has '
-      f'names in {", ".join(tags) or "one language, which is not named"}'
+      f'names in {has}'
     )
   if tags and not any(map(fits, tags)):
     chosen = max(tags, key=lambda tag: counts[tag])

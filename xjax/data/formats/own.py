@@ -234,9 +234,8 @@ class OwnData(DataConfig):
     """
     layout = find_layout(self.dir, self.label_file)
     builder = self.builder()
-    builder.duplicates = (
-      '; give --config.data.id=none if they are no ids of documents'
-    )
+    advice = '; give --config.data.id=none if they are no ids of documents'
+    builder.duplicates = advice
     describe = functools.partial(
       read_descriptors,
       language=self.label_language,

@@ -100,7 +100,16 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
       'Parquet or JSON lines, such as train.csv, or a folder per label with '
       'text files, such as sport/1.txt'
     )
-  # If folders are splits, the folders in them are the labels.
+  return _label_layout(path, folders, labels, unread)
+
+
+def _label_layout(
+  path: pathlib.Path,
+  folders: Sequence[pathlib.Path],
+  labels: Sequence[pathlib.Path],
+  unread: Sequence[pathlib.Path],
+) -> CorpusFiles:
+  """Finds folders of labels; if folders are splits, it is those in them."""
   splits = {}
   for name, split in _by_words([x.name for x in folders], -1).items():
     splits.setdefault(split, [path / name])
