@@ -1,5 +1,6 @@
 """Documents that are in two splits, or twice in one split."""
 
+import dataclasses
 import json
 import logging
 
@@ -69,6 +70,23 @@ def test_row_numbers_are_not_taken_for_shared_ids(form):
   train = [(form.format(i), f'train {i}') for i in range(30)]
   dev = [(form.format(i + 1), f'dev {i}') for i in range(9)]
   assert not find_overlaps(corpus_of(train=train, dev=dev))
+
+
+@pytest.mark.parametrize('form', ['{}', '{:03}', '{}.0'])
+@pytest.mark.parametrize('first', [0, 1])
+def test_rows_of_a_file_that_is_divided_are_numbered_too(form, first):
+  train = [(form.format(i + first), f'train {i}') for i in range(40)]
+  test = [(form.format(i + first), f'test {i}') for i in range(40)]
+  splits = {'train': train[:36], 'dev': train[36:], 'test': test}
+  corpus = corpus_of(**splits)
+  corpus = dataclasses.replace(corpus, drawn=('train', 'dev'))
+  assert not find_overlaps(corpus)
+  splits['dev'] = [('9000', 'dev'), *splits['dev']]
+  corpus = dataclasses.replace(corpus_of(**splits), drawn=('train', 'dev'))
+  assert [(x.split, x.other) for x in find_overlaps(corpus)] == [
+    ('test', 'train'),
+    ('test', 'dev'),
+  ]
 
 
 @pytest.mark.parametrize('form', ['line-{}', 'sport/{}.txt', '法律/0_{}'])

@@ -99,6 +99,21 @@ def test_other_documents_have_a_folder_of_their_own(
   assert fit(read_config, workdir.path).metrics == read_run.metrics
 
 
+def test_documents_that_have_changed_are_warned_of(
+  corpus_dir, workdir, caplog, monkeypatch
+):
+  other = shutil.copytree(corpus_dir, workdir.path.parent / 'other')
+  write_rows(other / 'dev.jsonl', read_rows(other / 'dev.jsonl')[:-1])
+  monkeypatch.chdir(workdir.path.parent)
+  config = json.loads(workdir.config.read_text())
+  config['data']['dir'] = 'other'
+  workdir.config.write_text(json.dumps(config))
+  assert evaluate_split(workdir.path, 'test').folder.name == 'test'
+  assert 'are not those of the run' not in caplog.text
+  assert '@' in evaluate_split(workdir.path, 'dev').folder.name
+  assert 'the documents of dev, or their labels, are not' in caplog.text
+
+
 def test_a_split_the_run_did_not_have(workdir, other_dir):
   (other_dir / 'dev.jsonl').rename(other_dir / 'extra.jsonl')
   found = evaluate_split(workdir.path, 'extra', str(other_dir))

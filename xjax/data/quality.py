@@ -75,12 +75,18 @@ def find_overlaps(corpus: Corpus) -> list[Overlap]:
   """Compares dev with train, test with train, and test with dev."""
   splits = [corpus.splits[name] for name in USUAL if name in corpus.splits]
   splits = [split for split in splits if split.text_digests is not None]
+  # Splits that were drawn are of one file, whose rows the ids may number.
+  drawn = [
+    x for split in splits if split.name in corpus.drawn for x in split.ids
+  ]
+  files = {x.name: drawn if x.name in corpus.drawn else x.ids for x in splits}
+  numbered = {name for name, ids in files.items() if _has_numbers(ids)}
   pairs = itertools.combinations(splits, 2)
-  overlaps = [_compare(split, other) for other, split in pairs]
+  overlaps = [_compare(split, other, numbered) for other, split in pairs]
   return [overlap for overlap in overlaps if overlap.warnings()]
 
 
-def _compare(split: Split, other: Split) -> Overlap:
+def _compare(split: Split, other: Split, numbered: set[str]) -> Overlap:
   ours, theirs = split.text_digests, other.text_digests
   same = np.flatnonzero(np.isin(ours, theirs) & (ours != 0))
   text_examples = tuple(
@@ -95,7 +101,7 @@ def _compare(split: Split, other: Split) -> Overlap:
     and ours[row_of[id_]] != theirs[row]
     and not _NUMBERED.fullmatch(id_)
   ]
-  if shared and _has_numbers(split.ids) and _has_numbers(other.ids):
+  if {split.name, other.name} <= numbered:
     shared = []
   return Overlap(
     split=split.name,
@@ -109,13 +115,11 @@ def _compare(split: Split, other: Split) -> Overlap:
 
 
 def _has_numbers(ids: Sequence[str]) -> bool:
-  """Returns whether the ids look like row numbers of a split."""
-  # Numbers up to twice the number of documents.
+  """Returns whether the ids look like row numbers of a file."""
+  # Numbers up to twice the number of documents, also as 007 or 7.0.
+  numbers = (id_.removesuffix('.0') for id_ in ids)
   largest = 2 * len(ids)
-  return all(
-    n.isdecimal() and len(n) <= len(str(largest)) and int(n) <= largest
-    for n in ids
-  )
+  return all(n.isdecimal() and int(n[-18:]) <= largest for n in numbers)
 
 
 def find_repeats(split: Split) -> tuple[int, tuple[tuple[str, str], ...], int]:

@@ -178,6 +178,12 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
   # this case the split counts as the run's own, unless data_dir is given.
   unknown = '' if data_dir else split.digest
   is_own = workdir.digests().get(split.name, unknown) == split.digest
+  if not is_own and not data_dir:
+    logging.warning(
+      '%s: the documents of %s, or their labels, are not those of the run: '
+      'files have changed, or other files are where they were',
+      *(workdir.path, split.name),
+    )
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
 
 

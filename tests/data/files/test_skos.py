@@ -78,6 +78,41 @@ def test_concepts_are_labels(vocabulary, caplog):
     read(packed, 'sv')
 
 
+OTHER_NAMES = """\
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix xl: <http://www.w3.org/2008/05/skos-xl#> .
+c:4 a skos:Concept ; rdfs:label "bread"@en, "\u30d1\u30f3"@ja .
+c:5 a skos:Concept ; xl:prefLabel c:l5 ; xl:altLabel [ xl:literalForm "B" ] .
+c:l5 a xl:Label ; xl:literalForm "butter"@en, "\u30d0\u30bf\u30fc"@ja .
+c:6 a skos:Concept ; rdfs:label "not this"@en ; skos:prefLabel "milk"@en .
+"""
+
+
+def test_concepts_without_a_usual_name(vocabulary):
+  path = vocabulary(TURTLE + OTHER_NAMES)
+  names = {id_[-1]: label.name for id_, label in read(path).items()}
+  assert names == {
+    **dict(zip('12456', ['Tiere', 'fish', 'bread', 'butter'])),
+    '6': 'milk',
+  }
+  assert read(path)['http://x.org/c/5'].alt == ('B',)
+  names = {id_[-1]: label.name for id_, label in read(path, 'ja').items()}
+  assert (names['4'], names['5']) == ('パン', 'バター')
+
+
+def test_classes_are_labels_where_there_is_no_concept(vocabulary):
+  text = (
+    '@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n'
+    '@prefix owl: <http://www.w3.org/2002/07/owl#> .\n<a> a owl:Class ; '
+    'rdfs:label "cat" ; rdfs:subClassOf <b> .\n<b> a owl:Class .\n'
+    '<p> a owl:ObjectProperty ; rdfs:label "eats" .\n'
+  )
+  labels = [Label('a', 'cat', parents=('b',)), Label('b', 'b')]
+  assert list(read(vocabulary(text, 'labels.owl')).values()) == labels
+  with pytest.raises(ConfigError, match="='en': .* one language, which is not"):
+    read(vocabulary(text), 'en')
+
+
 def test_the_most_frequent_language_is_read_without_english(vocabulary):
   path = vocabulary(TURTLE.replace('@en-GB', '@sv').replace('@en', '@fi'))
   assert [x.name for x in read(path).values()] == ['eläin', 'fish']

@@ -50,7 +50,7 @@ def test_foreign_files_beside_the_labels_are_not_read(folder, caplog, name):
   caplog.set_level('INFO', 'absl')
   (folder / name).write_text('of another program')
   test_a_folder(folder)
-  assert f'{name} is not read: there is labels.jsonl' in caplog.text
+  assert f'not read: {name}. A folder has' in caplog.text
 
 
 def test_a_folder(folder):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import json
 import tracemalloc
 
 import hypothesis
@@ -11,6 +12,8 @@ from pyarrow import parquet
 import pytest
 
 from tests.fixtures.error_text import error_text
+from tests.fixtures.own_corpus import write_csv
+from xjax.core.errors import ConfigError
 from xjax.data.files.faults import Faults
 from xjax.data.formats.label_files import (
   is_table,
@@ -27,10 +30,10 @@ READERS = {
 }
 
 
-def read(path):
+def read(path, *language):
   faults = Faults()
   name = path.name.removesuffix('.gz')
-  labels = READERS.get(name, read_descriptors)(path, faults)
+  labels = READERS.get(name, read_descriptors)(path, faults, *language)
   faults.raise_or_log()
   return labels
 
@@ -89,6 +92,17 @@ def as_iri(label):
       'uri,label_fi,label_en,notation\nhttp://x.org/2,eläin,animal,590\n',
       [as_iri(ANIMAL)],
     ),
+    (  # parents by code
+      'labels.csv',
+      'id,code,name,parent_code\n1,B1,fish,"A,1"\n2,"A,1",animal,\n',
+      [Label('1', 'fish', parents=('2',)), ANIMAL],
+    ),
+    (
+      'labels.jsonl',
+      '{"uri": "1", "prefLabel": "fish", "altLabel": "kala", "parent_id": "2"}'
+      '\n{"uri": "2", "prefLabel": "animal"}\n',
+      [Label('1', 'fish', ('kala',), ('2',)), ANIMAL],
+    ),
     ('labels.csv', 'label,title\n2,animal\n', [ANIMAL]),
     ('labels.csv', 'code,libellé\n2,animal\n', [ANIMAL]),
     ('labels.csv', 'label\nfish\n', [Label('fish', 'fish')]),
@@ -124,7 +138,55 @@ def as_iri(label):
 def test_tables_of_labels(tmp_path, name, text, labels):
   path = tmp_path / name
   path.write_text(text)
-  assert is_table(path) and list(read(path).values()) == labels
+  assert is_table(path) == (name != 'labels.jsonl')
+  assert list(read(path).values()) == labels
+
+
+@pytest.mark.parametrize(
+  'column',
+  'parents parent_code Parent-ID broader broaderConcept parentUri parent_label '
+  'broader_id superclass'.split(),
+)
+def test_columns_of_parents(tmp_path, column):
+  path = tmp_path / 'labels.csv'
+  path.write_text(f'id,name,{column}\n1,fish,2\n2,animal,\n')
+  assert read(path)['1'].parents == ('2',)
+
+
+@pytest.mark.parametrize('form', ['csv', 'jsonl'])
+@pytest.mark.parametrize(
+  ('english', 'other'),
+  [
+    ('name_en', 'name_de'),
+    ('label@en', 'label@de'),
+    ('prefLabel (en)', 'prefLabel (de-AT)'),
+    ('en_name', 'de_name'),
+    ('labelEn', 'labelDe'),
+    ('skos:prefLabel@en-GB', 'Label-DE'),
+    ('name', 'name_de'),
+  ],
+)
+def test_names_in_languages(tmp_path, caplog, form, english, other):
+  caplog.set_level('INFO', 'absl')
+  path = tmp_path / f'labels.{form}'
+  rows = [{'id': '1', english: 'fish', other: 'Fußfisch'}]
+  if form == 'csv':
+    write_csv(path, rows, encoding='utf-8')
+  else:
+    path.write_text(json.dumps(rows[0]))
+  for language, name in (('', 'fish'), ('de', 'Fußfisch'), ('DE', 'Fußfisch')):
+    assert read(path, language) == {'1': Label('1', name)}
+  assert f"'{other}'" in caplog.text
+  tags = 'de.*' if english == 'name' else 'de.*, en.*'
+  with pytest.raises(ConfigError, match=f"='sv': .* in {tags}; the columns ar"):
+    read(path, 'sv')
+
+
+def test_a_table_in_one_language_has_no_other(tmp_path):
+  path = tmp_path / 'labels.csv'
+  path.write_text('id,name,alt_id\n1,fish,2\n')
+  with pytest.raises(ConfigError, match='in one language, which is not named'):
+    read(path, 'alt')
 
 
 def test_a_table_of_labels_may_be_parquet(tmp_path):

@@ -1,5 +1,7 @@
 """Corpora of one's own with a file of labels: a table, SKOS or JSON lines."""
 
+import gzip
+
 import pytest
 
 from tests.fixtures.error_text import error_text
@@ -133,6 +135,25 @@ def test_a_file_of_few_labels_is_a_warning(tmp_path, logged):
   assert told in warning.getMessage()
 
 
+@pytest.mark.parametrize('name', ['Labels.CSV', 'label.csv', 'LABELS.Tab.GZIP'])
+def test_a_file_of_labels_may_have_another_name(tmp_path, name):
+  write_labelled(tmp_path, 'qz')
+  mark = '\t' if 'Tab' in name else ','
+  data = TABLE.replace(',', mark).encode()
+  data = gzip.compress(data) if 'GZIP' in name else data
+  (tmp_path / name).write_bytes(data)
+  assert [label.name for label in read(tmp_path).labels] == [*NAMES.values()]
+
+
+def test_lines_of_text_are_ids_of_labels(tmp_path, logged):
+  write_labelled(tmp_path, 'qz')
+  (tmp_path / 'Labels.txt').write_text('魚\nz\nq\n', 'utf-8')
+  assert not read(tmp_path).labels
+  assert 'not read: Labels.txt. A folder has' in logged.text
+  labels = read(tmp_path, label_file='Labels.txt').labels
+  assert labels.ids == ('魚', 'z', 'q')
+
+
 def test_a_file_of_labels_may_be_anywhere(tmp_path, logged):
   write_labelled(tmp_path, 'qz')
   far = tmp_path / 'far'
@@ -153,4 +174,4 @@ def test_a_file_of_labels_may_be_anywhere(tmp_path, logged):
   beside.rename(tmp_path / 'labels.csv')
   logged.clear()
   assert not read(tmp_path / 'train.csv').labels
-  assert 'labels.csv is not read; --config.data.label_file=' in logged.text
+  assert 'train.csv: not read: labels.csv. A folder has' in logged.text

@@ -58,6 +58,9 @@ def with_splits(names, column='split', n=40):
     ('split', ['train', 'Development', 'TESTING', 'trn']),
     ('Set', ['Training Set', 'dev_set', 'TST', 'train']),
     ('partition', ['TRAIN', 'evaluation', ' test ', 'training data']),
+    ('phase', ['train1', 'dev1', 'Test Set 1', 'train2']),
+    ('Data Split', ['tr', 'va', 'te', 'tr']),
+    ('subset', ['trn', 'val_2020', 'hold-out', '\xa0TRAIN\xad']),
   ],
 )
 def test_usual_names_of_splits_are_read(news, column, names):
@@ -99,13 +102,74 @@ def test_all_rows_of_every_form_tell_the_splits(tmp_path, form):
   assert "has ''" in message and '(the first of 20 such' in message
 
 
-@pytest.mark.parametrize('values', ['12345', ['red', 'blue'], ['2024-01', '']])
+@pytest.mark.parametrize(
+  ('flags', 'expected'),
+  [
+    ({'is_train': '1101'}, (30, 0, 10)),
+    ({'Is Test': ['FALSE', 'true', 'False', 'False']}, (30, 0, 10)),
+    ({'isValid': ['0.0', '0.0', '1.0', '0.0']}, (30, 10, 0)),
+    ({'is_train': '1001', 'is_test': '0100'}, (20, 10, 10)),
+    ({'is_val': '0010', 'is_test': '0100'}, (20, 10, 10)),
+    ({'is_test': '1000', 'is_dev': '0100', 'is_train': '0011'}, (20, 10, 10)),
+  ],
+)
+def test_columns_of_zeros_and_ones_name_splits(news, flags, expected):
+  rows = with_splits([''])
+  for i, row in enumerate(rows):
+    row |= {name: values[i % 4] for name, values in flags.items()}
+  found = sizes(read(news(rows), dev_share=0, test_share=0))
+  assert tuple(found.get(name, 0) for name in SPLITS) == expected
+
+
+def test_columns_of_zeros_and_ones_may_be_faulty(news, tmp_path):
+  path = news(with_splits(['yes', 'no'], 'is_train'))
+  assert "the column is_train has 'yes', but this is no name" in error_text(
+    read, path
+  )
+  rows = [{**row, 'is_test': '1'} for row in with_splits('1', 'is_train')]
+  message = error_text(read, news(rows))
+  assert "is_train and is_test has 'train and test', but this" in message
+  path.unlink()
+  for name in SPLITS:  # zeros need not be of test
+    write_csv(
+      tmp_path / f'{name}.csv', with_splits('01'[name == 'train'], 'is_train')
+    )
+  assert sizes(read(tmp_path)) == dict.fromkeys(SPLITS, 40)
+  write_csv(tmp_path / 'train.csv', with_splits('10', 'is_train'))
+  message = error_text(read, tmp_path, folder=tmp_path)
+  assert message.startswith("train.csv:3: the column is_train has 'test', but")
+
+
+def test_columns_that_are_not_read_are_named(news, logged):
+  rows = with_splits(['Training', 'PublicTest'], 'usage')
+  read(news(rows))
+  assert 'column usage is not read, but seems to name splits' in logged.text
+  logged.clear()
+  read(news([{**row, 'mode': 'bus', 'set': 'train'} for row in rows]))
+  assert 'usage' in logged.text and 'mode' not in logged.text
+  logged.clear()
+  for row, split in zip(rows, ['train', 'test'] * 20):
+    row |= {'split': split, 'set': split}
+  assert len(read(news(rows)).splits['test']) == 20
+  assert 'the column set is ignored' in logged.text
+
+
+@pytest.mark.parametrize(
+  'values',
+  [
+    '12345',
+    ['red', 'blue'],
+    ['2024-01', ''],
+    ['tr', 'en', 'te'],  # languages
+    ['development', 'testing', 'production'],
+  ],
+)
 def test_a_column_of_other_values_names_no_splits(news, logged, values):
   path = news(with_splits(values, 'set'))
   assert read(path).drawn == tuple(SPLITS)
   assert 'the column set is ignored: it has no name of a split' in logged.text
   assert repr(values[1]) in logged.text
-  assert repr(values[0]) in error_text(read, path, split='set')
+  assert repr(values[-1]) in error_text(read, path, split='set')
 
 
 def test_a_column_of_splits_can_be_named(news):

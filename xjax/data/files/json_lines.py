@@ -47,7 +47,7 @@ _PACKED = {
   rb'BZh[1-9]1AY&SY': bz2.open,
   rb'\xfd7zXZ\0': lzma.open,
 }
-PACKED = r'(?:\.(?:gz|bz2|xz))?'  # endings of their names
+PACKED = r'(?:\.(?:gz(?:ip)?|bz2|xz))?'  # endings of their names
 _ARCHIVE = re.compile(rb'\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!')
 _BINARY = re.compile(
   b'|'.join([*_PACKED, _ARCHIVE.pattern, PARQUET_MAGIC, *UTF16_MARKS])
@@ -74,13 +74,13 @@ def find_source(path: str) -> pathlib.Path:
 def find_files(
   folder: pathlib.Path, ending: str = 'jsonl'
 ) -> dict[str, list[pathlib.Path]]:
-  """Returns the files NAME.jsonl of a folder, also compressed, by name."""
+  """Returns the files NAME.jsonl of a folder, also packed, by name."""
   # Hidden files are ignored. `ending` is a regular expression.
   try:
     paths = sorted(folder.iterdir())
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
-  pattern = re.compile(rf'([^.].*)\.(?:{ending}){PACKED}')
+  pattern = re.compile(rf'([^.].*)\.(?:{ending}){PACKED}', re.I)
   files: dict[str, list[pathlib.Path]] = {}
   for path in paths:
     match = pattern.fullmatch(path.name)

@@ -1,7 +1,7 @@
 """Reads the concepts of SKOS vocabularies: Turtle, N-Triples or RDF/XML."""
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 import functools
 import io
 import os
@@ -31,6 +31,7 @@ _XML = re.compile(r'\s*<(\?xml|!|\w+:RDF\b)')
 _HEAD = 1000  # bytes that tell XML; an even number, for UTF-16
 _SHOWN = 100  # characters of an error of rdflib
 _LONGEST_ENTITY = 200  # characters; the entities of namespaces are shorter
+_XL = 'http://www.w3.org/2008/05/skos-xl#'
 _OTHER = 3  # rank of the texts in another language
 
 
@@ -47,15 +48,13 @@ def read_skos(
   English, or else in the language of most names. Nothing is fetched.
   """
   rdflib = optional('rdflib', f'{path}: reading SKOS', 'skos')
-  from rdflib.namespace import OWL, RDF, SKOS
-
-  graph = _parsed(path, rdflib)
+  from rdflib.namespace import OWL, SKOS
 
   def iris(nodes: Iterable) -> list[Any]:
     return sorted({node for node in nodes if isinstance(node, rdflib.URIRef)})
 
-  concepts = iris(graph.subjects(RDF.type, SKOS.Concept))
-  concepts = concepts or iris(graph.subjects(SKOS.prefLabel))
+  graph = _parsed(path, rdflib)
+  concepts = next(filter(None, map(iris, _as_skos(graph))), [])
   gone = {
     node
     for node, value in graph.subject_objects(OWL.deprecated)
@@ -93,6 +92,27 @@ def read_skos(
       *(path, len(outside), min(outside)),
     )
   return rows
+
+
+def _as_skos(graph: Any) -> Iterator[Iterable]:
+  """Yields what may be concepts, the best first; their names become SKOS."""
+  from rdflib.namespace import OWL, RDF, RDFS, SKOS, Namespace
+
+  extended = Namespace(_XL)
+  for kind in ('prefLabel', 'altLabel'):  # of nodes, which have the texts
+    for node, label in [*graph[: extended[kind]]]:
+      for text in [*graph[label : extended.literalForm]]:
+        graph.add((node, SKOS[kind], text))
+  named = {*graph.subjects(SKOS.prefLabel)}
+  for node, name in [*graph[: RDFS.label]]:
+    if node not in named:
+      graph.add((node, SKOS.prefLabel, name))
+  for node, above in [*graph[: RDFS.subClassOf]]:
+    graph.add((node, SKOS.broader, above))
+  yield graph.subjects(RDF.type, SKOS.Concept)
+  yield named
+  yield graph.subjects(RDF.type, OWL.Class)
+  yield graph.subjects(SKOS.prefLabel)
 
 
 def _parsed(path: str | os.PathLike, rdflib: Any) -> Any:
@@ -147,15 +167,16 @@ def _language_rank(
   """Returns how well the language of a text fits: 0 is best, _OTHER not."""
   counts = collections.Counter((x.language or '').lower() for x in names)
   tags = sorted(tag for tag in counts if tag)
-  fits = functools.partial(_speaks, wanted.lower() or LANGUAGE)
+  fits = functools.partial(speaks, wanted.lower() or LANGUAGE)
+  if wanted and not any(map(fits, tags)):
+    has = ', '.join(tags) or 'one language, which is not named'
+    raise ConfigError(
+      f'data.label_language={wanted!r}: {path} has no such names; it has '
+      f'names in {has}'
+    )
   if tags and not any(map(fits, tags)):
-    if wanted:
-      raise ConfigError(
-        f'data.label_language={wanted!r}: {path} has no such names; it has '
-        f'names in {", ".join(tags)}'
-      )
     chosen = max(tags, key=lambda tag: counts[tag])
-    fits = functools.partial(_speaks, chosen)
+    fits = functools.partial(speaks, chosen)
   chosen = fits.args[0]
   if any(not fits(tag) for tag in tags):
     logging.info(
@@ -172,5 +193,6 @@ def _language_rank(
   return rank
 
 
-def _speaks(language: str, tag: str) -> bool:
+def speaks(language: str, tag: str) -> bool:
+  """Returns whether a tag such as en-gb is of a language, such as en."""
   return tag == language or tag.startswith(f'{language}-')

@@ -2,19 +2,21 @@
 
 import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
 import os
 import re
+import shlex
 from typing import Any
 
 from absl import logging
 
 from xjax.core.errors import DataError
-from xjax.data.files.cells import is_missing
+from xjax.core.texts import plain_name
+from xjax.data.files.cells import as_flag, is_missing
 from xjax.data.files.faults import Grouped
 from xjax.data.files.fields import Fields
 
 NO_SPLIT = 'none'  # no column names splits
-SPLIT_COLUMNS = 'split fold set subset partition dataset data_split'.split()
 _NAMES = {
   name: split
   for split, names in {
@@ -24,74 +26,126 @@ _NAMES = {
   }.items()
   for name in names.split()
 }
-_UNSURE_DEV = ('eval', 'evaluation')  # some call their test split so
+# Names that count only if no other name is that of their split: some call their
+# test split eval.
+_UNSURE = _NAMES | dict.fromkeys(('eval', 'evaluation'), 'dev')
+_UNSURE |= dict.fromkeys(('holdout', 'heldout'), 'test')
+# Other texts beside these may be languages, such as Turkish and Telugu.
+_SHORT = {'tr': 'train', 'va': 'dev', 'vl': 'dev', 'te': 'test', 'ts': 'test'}
+_FLAGS = {f'is{name}': split for name, split in _NAMES.items()}  # 0 or 1
+SPLIT_COLUMNS = [
+  *'split splits data_split train_test train_test_split'.split(),
+  *'fold set subset partition dataset phase'.split(),
+  *(f'is{mark}{name}' for name in _NAMES for mark in ('_', '', '-', ' ')),
+]
+_SPLITS = re.compile(r'(?=.*\btrain(ing)?\b).*(test|dev|val)')
 _SHOWN = 5  # values of a column in the log
 
 
-def split_of(value: Any) -> str:
+def split_of(
+  value: Any, names: Mapping[str, str] = _NAMES, end: str = ''
+) -> str:
   """Returns train, dev or test for the usual names of a split, else ''."""
-  return _NAMES.get(_word(value), '')
+  return names.get(re.sub(rf'(set|split|data)?{end}$', '', _plain(value)), '')
 
 
-def splits_of(values: Iterable[Any]) -> dict[Any, str]:
+def _plain(value: Any) -> str:
+  return re.sub(r'[\W_]', '', plain_name(str(value)).casefold())
+
+
+def splits_of(
+  values: Iterable[Any], more: Mapping[str, str] = _NAMES
+) -> dict[Any, str]:
   """Returns the split that each value names, '' if it names none.
 
-  eval and evaluation are dev if no other value is.
+  A name with a number, such as test1, eval, holdout and `more` names count if
+  no other value names their split.
   """
   splits = {value: split_of(value) for value in values}
-  if 'dev' not in splits.values():
-    splits |= {value: 'dev' for value in splits if _word(value) in _UNSURE_DEV}
+  sure = {*splits.values()}
+  for value in [value for value, split in splits.items() if not split]:
+    unsure = split_of(value, _UNSURE | more, r'\d*')
+    splits[value] = unsure * (unsure not in sure)
   return splits
 
 
-def _word(value: Any) -> str:
-  return re.sub(r'[\W_]*(set|split|data)$', '', str(value).strip().lower())
-
-
 def split_columns(
-  wanted: str, names: Sequence[str], where: str | os.PathLike
-) -> list[str]:
-  """Returns the columns that may name splits: the wanted one, or usual ones."""
+  wanted: str,
+  names: Sequence[str],
+  rows: Iterable[Mapping[str, Any]],
+  where: str | os.PathLike,
+) -> list[tuple[str, ...]]:
+  """Returns the columns that may name splits: the wanted one, or usual ones.
+
+  Columns such as is_train and is_test name splits together. If another column
+  seems to, from some rows, a warning says how to read it.
+  """
   if wanted == NO_SPLIT:
     return []
   if wanted and wanted not in names:
     raise DataError(f'{where}: there is no column {wanted!a} (data.split)')
-  lower = {name.lower(): name for name in names}
-  usual = [lower[name] for name in SPLIT_COLUMNS if name in lower]
-  return [wanted] if wanted else usual
+  if wanted:
+    return [(wanted,)]
+  usual = dict.fromkeys(map(_plain, SPLIT_COLUMNS))
+  for name in names:
+    cells = {str(row.get(name)) for row in rows}
+    words = ' '.join(map(_plain, cells)) if len(cells) <= _SHOWN else ''
+    if _SPLITS.search(words) and _plain(name) not in usual:
+      logging.warning(
+        '%s: the column %s is not read, but seems to name splits: '
+        '--config.data.split=%s reads it',
+        *(where, name, shlex.quote(name)),
+      )
+  plain = {_plain(name): name for name in reversed(names)}
+  found = [(plain[name],) for name in usual if name in plain]
+  flags = [column for column in found if _plain(column[0]) in _FLAGS]
+  single = [column for column in found if column not in flags]
+  return [*single, sum(flags, ())] if flags else single
 
 
 def find_splits(
-  columns: Sequence[str],
+  columns: Sequence[tuple[str, ...]],
   rows: Iterable[Mapping[str, Any]],
   wanted: str,
   where: str | os.PathLike,
 ) -> Callable[[Fields], str] | None:
   """Returns what tells the split of each row; None if no column does.
 
-  A column does if it is the wanted one, or if any of all its values is the name
-  of a split.
+  The first column counts that is the wanted one, is called split or is_train
+  etc., or has names of splits, train among them or no other text.
   """
   counts = {column: collections.Counter() for column in columns}
   for row in rows:
     for column, count in counts.items():
-      count[_text_in(row, column)] += 1
+      count[_value(row, column, '')] += 1
+  told = None
   for column, count in counts.items():
-    splits = splits_of(count)
+    splits = splits_of(count, _SHORT)
+    if '' in splits.values():
+      splits = splits_of(count)
+    named = {*splits.values()}
+    plain = _plain(column[0])
+    is_sure = column == (wanted,) or plain in _FLAGS
+    is_sure |= 'train' in named or named > {''} and 'split' in plain
+    name = ' and '.join(column)
     shown = count.most_common(_SHOWN)
     values = ', '.join(f'{value!a} {n:,} times' for value, n in shown)
-    if column == wanted or any(splits.values()):
-      logging.info('%s: the column %s names splits: %s', where, column, values)
-      return lambda fields: split_in_row([column], splits.get, '', fields)
-    logging.info(
-      '%s: the column %s is ignored: it has no name of a split, but %s',
-      *(where, column, values),
-    )
-  return None
+    if told:
+      message = '%s: the column %s is ignored, since another names splits: %s'
+      logging.warning(message, where, name, values)
+    elif is_sure or '' not in named:
+      logging.info('%s: the column %s names splits: %s', where, name, values)
+      told = functools.partial(split_in_row, [column], splits.get, '')
+    else:
+      logging.info(
+        '%s: the column %s is ignored: it has no name of a split, but %s',
+        *(where, name, values),
+      )
+  return told
 
 
 def split_in_row(
-  columns: Sequence[str],
+  columns: Sequence[tuple[str, ...]],
   split_of: Callable[[str], str],
   file: str,
   fields: Fields,
@@ -101,7 +155,7 @@ def split_in_row(
   Columns may only name the split of a file of train, dev or test.
   """
   for column in columns:
-    value = _text_in(fields.row, column)
+    value = _value(fields.row, column, file)
     split = split_of(value)
     if split and not file:
       return split
@@ -109,13 +163,20 @@ def split_in_row(
     if not file or file in _NAMES.values() and split not in ('', file):
       this = f'the file of {file}' if file else 'no name of train, dev or test'
       message = (
-        f'the column {column} has {value!a}, but this is {this}. Correct it, '
-        f'or ignore the column with --config.data.split={NO_SPLIT}'
+        f'the column {" and ".join(column)} has {value!a}, but this is {this}. '
+        f'Correct it, or ignore the column with --config.data.split={NO_SPLIT}'
       )
       fields.faults.append(Grouped(message))
   # A document with a fault is added to no split, so any name will do.
   return file or 'train'
 
 
-def _text_in(row: Mapping[str, Any], column: str) -> str:
-  return '' if is_missing(value := row.get(column)) else str(value)
+def _value(row: Mapping[str, Any], columns: tuple[str, ...], file: str) -> str:
+  """Returns the text of a column, or the splits whose columns have a 1."""
+  flags = {_FLAGS.get(_plain(name)): as_flag(row.get(name)) for name in columns}
+  if None in (*flags, *flags.values()):
+    cells = (row.get(name) for name in columns)
+    return ' '.join('' if is_missing(cell) else str(cell) for cell in cells)
+  # Only zeros are a split without a column, such as test if there is is_train.
+  others = (x for x in (file, 'train', 'test', 'dev') if x and x not in flags)
+  return ' and '.join(x for x in flags if flags[x]) or next(others, '')

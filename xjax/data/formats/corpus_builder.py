@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import tempfile
 from typing import IO, Any
 import weakref
@@ -22,6 +23,7 @@ from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import only_file, read_records
+from xjax.data.files.split_names import splits_of
 from xjax.data.formats.label_files import Descriptors
 from xjax.data.schema import Document, Label, Labels, Split
 from xjax.data.tokens_config import OnError
@@ -111,6 +113,28 @@ def choose_splits(
       'names of files in each format'
     )
   return [name for name in ordered if name in chosen]
+
+
+def log_unread(
+  source: str,
+  files: Mapping[str, Sequence[pathlib.Path]],
+  chosen: Iterable[str],
+  unread: Iterable[pathlib.Path] = (),
+) -> None:
+  """Names the files of splits that are not chosen, and others that are unread.
+
+  It is a warning if one seems to be a split.
+  """
+  read = {path for name in chosen for path in files.get(name, ())}
+  paths = {*unread, *itertools.chain(*files.values())} - read
+  if names := ', '.join(sorted(path.name for path in paths)):
+    is_split = any(splits_of(re.split(r'[\W_]+', names)).values())
+    logging.log(
+      logging.WARNING if is_split else logging.INFO,
+      '%s: not read: %s. A folder has documents in files such as train.csv and '
+      'test.csv, names of labels in labels.csv or --config.data.label_file',
+      *(source, names),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -259,9 +283,13 @@ class CorpusBuilder:
     usual: bool,
     read: ReadDocument,
     lines: str = '',
+    unread: Iterable[pathlib.Path] = (),
   ) -> None:
     """Reads the chosen splits (see choose_splits) from files of JSON lines."""
-    for name in choose_splits(self.source, files, splits, usual):
+    names = choose_splits(self.source, files, splits, usual)
+    if usual:
+      log_unread(self.source, files, names, unread)
+    for name in names:
       path = only_file(files[name], self.faults)
       records = read_records(path, self.faults)
       self.read(name, path, records, read, lines)

@@ -20,10 +20,11 @@ from xjax.data.files.json_lines import find_files, find_source
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.label_files import (
-  LABELS,
   find_labels,
+  is_labels,
   read_descriptors,
 )
+from xjax.data.formats.own_files import name_splits, unread_files
 
 
 @dataclasses.dataclass
@@ -35,13 +36,15 @@ class JsonlData(DataConfig):
   ) -> SourceCorpus:
     folder = find_source(self.dir)
     files = {} if folder.is_file() else find_files(folder)
-    if not files.keys() - {LABELS}:
+    files = name_splits({k: v for k, v in files.items() if not is_labels(k)})
+    if not files:
       raise DataError(
         f'{folder}: is not a folder with JSON lines, such as train.jsonl; '
         '--config=own_linear reads files, tables and text files'
       )
     builder = self.builder()
-    files.pop(LABELS, None)
-    builder.describe(read_descriptors, find_labels(folder))
-    builder.read_files(files, splits, usual, read_document)
+    labels = find_labels(folder)
+    builder.describe(read_descriptors, labels)
+    unread = unread_files(folder, files, labels)
+    builder.read_files(files, splits, usual, read_document, unread=unread)
     return builder.corpus()

@@ -4,18 +4,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import dataclasses
 import functools
 import graphlib
-import itertools
 import os
 import pathlib
 import re
 from typing import Any
 
-from absl import logging
-
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.texts import plain_name
 from xjax.data.files import skos
-from xjax.data.files.cells import parse_list
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.fields import Fields
@@ -25,27 +21,23 @@ from xjax.data.files.json_lines import (
   open_text,
   parse_object,
   read_records,
+  read_rows,
   repeated,
   with_faults,
+)
+from xjax.data.files.label_tables import (
+  label_columns,
+  label_rows,
+  usual_fields,
 )
 from xjax.data.files.tables import TableFormat, read_table, table_format
 from xjax.data.schema import Label, Labels, read_label
 
 ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
 LABELS = 'labels'  # the file of labels; no split can have this name
-_TABLES = 'csv|tsv|parquet'
-_ENDINGS = f'jsonl|ndjson|json|{_TABLES}|{skos.ENDINGS}'
-# What columns of a table of labels are called, without case, spaces, `_`, `-`
-# and what stands before a colon. If there is no id, a label is its own id.
-_COLUMNS = {
-  'id': 'id uri iri labelid conceptid identifier code notation',
-  'name': 'name preflabel preferredlabel labelname title term label',
-  'alt': 'alt altlabel altlabels synonyms synonym aliases alias',
-  'parents': 'parents parent broader parentid parentids',
-  'description': 'description definition scopenote',
-}
-_BRACKETED = re.compile(r'<[^<>\s]+://[^<>\s]+>')  # an IRI, as in Turtle
-_SEPARATORS = '|;\n'  # of the values in a cell; of parents also a comma
+_TABLES = 'csv|tsv|tab|psv|parquet'
+_LINES = 'jsonl|jsonlines|ndjson'
+_ENDINGS = f'{_LINES}|json|{_TABLES}|{skos.ENDINGS}'
 
 
 def find_labels(
@@ -56,11 +48,9 @@ def find_labels(
   If one is `chosen` (data.label_file), it is anywhere, or in the folder.
   """
   if not chosen:
-    paths = find_files(folder, _ENDINGS).get(LABELS, [])
-    usual = find_files(folder).get(LABELS, [])  # wins
-    for path in paths if usual else ():
-      if path not in usual:
-        logging.info('%s is not read: there is %s', path, usual[0].name)
+    files = find_files(folder, _ENDINGS).items()
+    paths = [p for stem, found in files if is_labels(stem) for p in found]
+    usual = [path for path in paths if _ends(path, 'jsonl')]  # wins
     return usual or paths
   path = pathlib.Path(chosen).expanduser()
   for place in (path, folder / path):
@@ -70,6 +60,11 @@ def find_labels(
     f'data.label_file={chosen!r}: there is no such file in the current folder '
     'or beside the documents'
   )
+
+
+def is_labels(stem: str) -> bool:
+  """Returns whether a file of this name, without its ending, has labels."""
+  return stem.casefold() in (LABELS, 'label')
 
 
 def is_table(path: str | os.PathLike) -> bool:
@@ -88,7 +83,7 @@ def is_table(path: str | os.PathLike) -> bool:
       table = read_table(file, str(path), Faults(on_error=None))
     except DataError:  # such as a header of numbers
       return False
-    return bool(_label_columns(table.columns, ''))
+    return bool(label_columns(table.columns, path))
 
 
 def _ends(path: str | os.PathLike, endings: str) -> bool:
@@ -154,114 +149,18 @@ def label_records(
     yield from with_faults(rows, faults, path)
     return
   with open_text(path) as file:
-    is_lines = _ends(path, 'jsonl|ndjson')
+    is_lines = _ends(path, _LINES)
     if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
-      yield from read_records(file, faults, str(path), encoding=encoding)
-      return
-    table = read_table(file, str(path), faults, encoding, quoting)
-    rows = _label_rows(table.columns, table.rows, path, language)
+      start = file.read(1)
+      file.seek(0)
+      is_plain = _ends(path, 'te?xt') and start not in (b'{', b'[')
+      plain = 'id' if is_plain else ''  # of labels that have no more
+      rows = read_rows(file, faults, str(path), plain, encoding)
+      rows = usual_fields(rows, path, language)
+    else:
+      table = read_table(file, str(path), faults, encoding, quoting)
+      rows = label_rows(table.columns, table.rows, path, language)
     yield from with_faults(rows, faults, path)
-
-
-def _label_rows(
-  names: Sequence[str],
-  rows: Iterable[tuple[int, dict[str, Any]]],
-  path: str | os.PathLike,
-  language: str,
-) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields the lines of a table of labels, as rows of labels.jsonl."""
-  columns, rows = _label_columns(names, language), list(rows)
-  if not columns:
-    raise DataError(
-      f'{path}: cannot tell which column holds the labels; the columns are: '
-      f'{", ".join(map(ascii, names))}. Name them id, name, alt, parents and '
-      'description'
-    )
-  if _is_iri(columns['id']):  # the first line is a label
-    rows.insert(0, (1, dict(zip(names, names))))
-  shown = ', '.join(f'{field} is {name!a}' for field, name in columns.items())
-  logging.info('%s: columns of labels: %s', path, shown)
-  # A cell that is an id or a name is not divided.
-  usual = {columns['id'], columns.get('name', columns['id'])}
-  known = {_text(row[column]) for _, row in rows for column in usual}
-  separators = {
-    field: _separator([row[columns[field]] for _, row in rows], field, known)
-    for field in ('alt', 'parents')
-    if field in columns
-  }
-  for line, cells in rows:
-    row = {'name': ''}
-    row |= {field: _text(cells[name]) for field, name in columns.items()}
-    for field, separator in separators.items():
-      row[field] = _values(cells[columns[field]], separator, known)
-    yield line, row
-
-
-def _label_columns(names: Sequence[str], language: str) -> dict[str, str]:
-  """Returns the columns of a table of labels by field; {} if none has ids.
-
-  In a vocabulary of Annif, which has no header, the first two are id and name.
-  """
-  if _is_iri(names[0]):
-    return dict(zip(('id', 'name'), names))
-  found: dict[tuple[str, str], str] = {}  # by plain name and language
-  for name in names:
-    base = name.rpartition(':')[2].lower()
-    found.setdefault((re.sub(r'[\W_]', '', base), ''), name)
-    if tagged := re.fullmatch(r'(.+?)[@_ (]+(?!id)([a-z]{2,3})\)?', base):
-      found.setdefault((re.sub(r'[\W_]', '', tagged[1]), tagged[2]), name)
-  tags = [language.lower() or skos.LANGUAGE, '', *(tag for _, tag in found)]
-  columns: dict[str, str] = {}
-  for field, usual in _COLUMNS.items():
-    keys = itertools.product(usual.split(), tags)
-    fitting = (found[key] for key in keys if key in found)
-    fitting = (name for name in fitting if name not in columns.values())
-    if name := next(fitting, ''):
-      columns[field] = name
-  left = [name for name in names if name not in columns.values()]
-  if 'id' not in columns and 'name' in columns:
-    own = found.get(('label', ''), '')
-    columns = {'id': own if own in left else columns['name'], **columns}
-  elif 'id' in columns and 'name' not in columns and len(left) == 1:
-    columns['name'] = left[0]
-  return columns if 'id' in columns else {}
-
-
-def _is_iri(text: str) -> bool:
-  return '://' in text
-
-
-def _text(value: Any) -> str:
-  """Returns a cell as text; an IRI loses its <>."""
-  if value is None or value != value:  # pandas writes NaN
-    return ''
-  is_whole = isinstance(value, float) and value.is_integer()
-  text = str(int(value) if is_whole else value).strip()
-  return text[1:-1] if _BRACKETED.fullmatch(text) else text
-
-
-def _separator(
-  cells: Sequence[Any], field: str, known: Collection[str]
-) -> str | None:
-  """Returns what stands between the values of a cell; None for white space."""
-  texts = [x for x in cells if isinstance(x, str) and _text(x) not in known]
-  texts = [text for text in texts if parse_list(text) is None]
-  usual = _SEPARATORS + ',' * (field == 'parents')
-  counts = {x: sum(x in text for text in texts) for x in usual}
-  return max(usual, key=counts.get) if any(counts.values()) else None
-
-
-def _values(
-  cell: Any, separator: str | None, known: Collection[str]
-) -> list[str]:
-  text, values = _text(cell), cell
-  if not isinstance(cell, list):
-    values = parse_list(text)
-  if values is None:
-    values = [text]
-    if text not in known and (separator or _is_iri(text)):
-      values = text.split(separator)
-  return [*dict.fromkeys(filter(None, map(_text, values)))]
 
 
 def read_ids(

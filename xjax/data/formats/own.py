@@ -64,6 +64,7 @@ from xjax.data.formats.corpus_builder import (
   ReadDocument,
   SourceCorpus,
   choose_splits,
+  log_unread,
 )
 from xjax.data.formats.data_config import (
   DataConfig,
@@ -125,8 +126,8 @@ class OwnData(DataConfig):
   split: str = field(
     '',
     'The column that names the split of each document. If empty, a column with '
-    "a usual name is read, such as split or set, if it names splits; 'none' "
-    'reads none.',
+    'a usual name is read, such as split, set or is_train, if it names splits; '
+    "'none' reads none.",
   )
   encoding: str = field(
     '',
@@ -232,13 +233,9 @@ class OwnData(DataConfig):
     test split, only dev is drawn. If there is a dev split, nothing is drawn.
     """
     layout = find_layout(self.dir, self.label_file)
-    for path in layout.unread:
-      flag = f'--config.data.label_file={shlex.quote(str(path))}'
-      logging.info('%s is not read; %s names labels by it', path, flag)
     builder = self.builder()
-    builder.duplicates = (
-      '; give --config.data.id=none if they are no ids of documents'
-    )
+    advice = '; give --config.data.id=none if they are no ids of documents'
+    builder.duplicates = advice
     describe = functools.partial(
       read_descriptors,
       language=self.label_language,
@@ -252,6 +249,8 @@ class OwnData(DataConfig):
       drawn = missing_shares(layout.splits, shares)
       present = {*layout.splits, *drawn}
       names = choose_splits(self.dir, present, splits, usual)
+    if usual:
+      log_unread(self.dir, layout.splits, names, layout.unread)
     names = dict.fromkeys(TRAIN if name in drawn else name for name in names)
     data = self
     if TRAIN in names:  # all files have its form
@@ -296,7 +295,7 @@ class OwnData(DataConfig):
       )
       taken = {*columns.text, columns.labels, columns.id, *columns.flags}
       names = [x for x in table.columns if x not in taken or x == self.split]
-      names = split_columns(self.split, names, path)
+      names = split_columns(self.split, names, table.sample, path)
       split_in_file = None
       if divided:
         split_in_file = functools.partial(split_in_row, names, split_of, name)

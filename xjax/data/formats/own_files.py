@@ -1,16 +1,18 @@
 """Finds the files of a corpus of one's own, and reads texts in folders."""
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import io
+import itertools
 import pathlib
 import re
 
 from absl import logging
 
 from xjax.core.errors import DataError
+from xjax.data.files import skos
 from xjax.data.files.encodings import (
   Encoding,
   encoding_of,
@@ -20,6 +22,7 @@ from xjax.data.files.encodings import (
 from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
+  PACKED,
   check_rereadable,
   find_files,
   find_source,
@@ -28,10 +31,19 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.files.split_names import split_of, splits_of
 from xjax.data.formats.corpus_builder import TRAIN
-from xjax.data.formats.label_files import LABELS, find_labels
+from xjax.data.formats.label_files import LABELS, find_labels, is_labels
 
 _SAMPLED = 1000  # bytes of a text, to guess its encoding
-_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
+_ENDINGS = 'jsonl|jsonlines|ndjson|json|csv|tsv|tab|psv|parquet'
+# Forms of data that are not read: other tables and archives.
+_FOREIGN = re.compile(
+  r'\.(xlsx?|xlsm|ods|feather|arrow|orc|avro|pkl|pickle|h5|hdf5?|sav|dta|rds'
+  r'|rda(ta)?|sqlite3?|db|html?|zip|7z|rar|tar|t[gbx]z|zst|zstd|lz4|lzma|br|z)$',
+  re.I,
+)
+_DATA = re.compile(rf'\.({_ENDINGS}|te?xt|{skos.ENDINGS}){PACKED}$', re.I)
+_FEATURES = re.compile(r'\.(npy|(ids|lengths)\.txt)$')  # vectors of documents
+_WORDS = re.compile(r'[\W_]+')
 # Part 0 of 2 of train is train-00000-of-00002.
 _SHARD = re.compile(r'(.+?)[-_.](\d+)-of-(\d+)(?!\d)')
 
@@ -47,7 +59,7 @@ class CorpusFiles:
   # has all documents.
   divided: bool = True
   labels: Sequence[pathlib.Path] = ()  # files of descriptors
-  unread: Sequence[pathlib.Path] = ()  # those beside a file of documents
+  unread: Sequence[pathlib.Path] = ()  # what seems to be data, too
 
 
 def find_layout(source: str, label_file: str = '') -> CorpusFiles:
@@ -55,50 +67,101 @@ def find_layout(source: str, label_file: str = '') -> CorpusFiles:
   path = find_source(source)
   check_rereadable(path)
   if not path.is_dir():
-    key = 'labels' if label_file else 'unread'
-    labels = {key: find_labels(path.parent, label_file)}
-    return CorpusFiles({TRAIN: [path]}, divided=False, **labels)
+    labels = find_labels(path.parent, label_file)
+    beside = _tables(path.parent)
+    named = [x for x, split in splits_of(beside).items() if split]
+    unread = [p for stem in named for p in beside[stem] if not p.samefile(path)]
+    if label_file:
+      return CorpusFiles({TRAIN: [path]}, False, False, labels, unread)
+    return CorpusFiles({TRAIN: [path]}, False, False, (), [*unread, *labels])
   labels = find_labels(path, label_file)
   files, inner = _tables(path), path / 'data'
   if not files and inner.is_dir() and _tables(inner):  # as on Hugging Face
     layout = find_layout(str(inner), label_file)
     return dataclasses.replace(layout, labels=layout.labels or labels)
-  if not files and not label_folders(path):
-    files = _tables(path, 'txt')  # of fastText
+  folders = label_folders(path)
+  if files or not folders:  # those of fastText are read for want of others
+    known, texts = {*splits_of(files).values()}, _tables(path, 'te?xt')
+    for stem, split in splits_of(texts).items():
+      if not known or split and split not in known:
+        files[stem] = texts[stem]
   if label_file:
     files = {k: v for k, v in files.items() if not labels[0].samefile(v[0])}
   if files:
     # The only file is train, whatever its name, unless it is another split.
-    is_one = len(files) == 1 and not _split_in(*files)
+    is_one = len(files) == 1 and not any(_by_words(files, -1).values())
     splits = {TRAIN: files.popitem()[1]} if is_one else name_splits(files)
-    return CorpusFiles(splits, divided=[*splits] != [TRAIN], labels=labels)
-  folders = label_folders(path)
+    unread = unread_files(path, splits, labels)
+    return CorpusFiles(splits, False, [*splits] != [TRAIN], labels, unread)
+  unread = unread_files(path, {TRAIN: folders} if folders else {}, labels)
   if not folders:
     raise DataError(
       f'{source}: no documents in it; expected a file or a folder of CSV, TSV, '
       'Parquet or JSON lines, such as train.csv, or a folder per label with '
       'text files, such as sport/1.txt'
     )
-  splits = {_split_in(folder.name): [folder] for folder in folders}
-  # Only if each folder is a split, its folders are the labels.
-  if TRAIN in splits and '' not in splits and len(splits) == len(folders):
-    if all(map(label_folders, folders)):
-      return CorpusFiles(splits, by_label=True, labels=labels)
-  splits = {TRAIN: [path]}
-  return CorpusFiles(splits, by_label=True, divided=False, labels=labels)
+  return _label_layout(path, folders, labels, unread)
+
+
+def _label_layout(
+  path: pathlib.Path,
+  folders: Sequence[pathlib.Path],
+  labels: Sequence[pathlib.Path],
+  unread: Sequence[pathlib.Path],
+) -> CorpusFiles:
+  """Finds folders of labels; if folders are splits, it is those in them."""
+  splits = {}
+  for name, split in _by_words([x.name for x in folders], -1).items():
+    splits.setdefault(split, [path / name])
+  others = [x for x in folders if [x] not in splits.values()]
+  others += splits.pop('', [])
+  is_split = TRAIN in splits and (len(splits) > 1 or not others)
+  if is_split and all(label_folders(x) for (x,) in splits.values()):
+    return CorpusFiles(splits, True, True, labels, [*unread, *others])
+  return CorpusFiles({TRAIN: [path]}, True, False, labels, unread)
 
 
 def _tables(
   folder: pathlib.Path, endings: str = _ENDINGS
 ) -> dict[str, list[pathlib.Path]]:
   """Returns the files of documents in a folder; shards have one name."""
-  files = find_files(folder, endings)
-  files.pop(LABELS, None)
   named: dict[str, list[pathlib.Path]] = {}
-  for stem, paths in files.items():
+  for stem, paths in find_files(folder, endings).items():
     shard = _SHARD.fullmatch(stem)
-    named.setdefault(shard[1] if shard else stem, []).extend(paths)
+    if not is_labels(stem) and not _FEATURES.search(paths[0].name):
+      named.setdefault(shard[1] if shard else stem, []).extend(paths)
   return named
+
+
+def unread_files(
+  folder: pathlib.Path,
+  splits: Mapping[str, Sequence[pathlib.Path]],
+  labels: Sequence[pathlib.Path],
+) -> list[pathlib.Path]:
+  """Returns what seems to be data in a folder, but is not read.
+
+  A DataError says that a split, or labels, are only in a form that is not read.
+  """
+  known = {*labels, *itertools.chain(*splits.values())}
+  unread = []
+  for path in _entries(folder):
+    stem = path.name.partition('.')[0]
+    name = splits_of([*splits, stem])[stem]
+    if is_labels(stem) and path.is_file() and not labels:
+      name = LABELS
+    is_new = bool(name) and name not in splits
+    is_foreign = _FOREIGN.search(path.name)
+    if path in known or _FEATURES.search(path.name):
+      continue
+    if is_new and is_foreign and path.is_file():
+      raise DataError(
+        f'{path}: is {name} by its name, but {is_foreign[0]} is not read: '
+        'save it as CSV, Parquet or JSON lines (gzip may pack it), or move it '
+        'elsewhere'
+      )
+    if is_new or path.is_file() and (is_foreign or _DATA.search(path.name)):
+      unread.append(path)
+  return unread
 
 
 def files_of(
@@ -131,25 +194,32 @@ def name_splits(
   separated by `_`, `-`, `.` or spaces.
   """
   splits: dict[str, list[pathlib.Path]] = {}
-  for stem, name in splits_of(files).items():
+  for stem, name in _by_words(files).items():
     splits.setdefault(name or stem, []).extend(files[stem])
   for first in (-1, 0) if TRAIN not in splits else ():
     named: dict[str, list[pathlib.Path]] = {}
-    for stem, paths in files.items():
-      if name := _split_in(stem, first):
-        named.setdefault(name, []).extend(paths)
+    for stem, name in _by_words(files, first).items():
+      if name:
+        named.setdefault(name, []).extend(files[stem])
     splits = named | splits
   return splits
 
 
-def _split_in(name: str, first: int = -1) -> str:
-  """Returns the only split that words of a name mean; '' for none or several.
+def _by_words(names: Iterable[str], first: int | None = None) -> dict[str, str]:
+  """Returns the only split that words of each name mean, or ''.
 
-  `first` is the first word that counts; -1 is the last word.
+  `first` is the first word that counts; -1 is the last word; None is the whole
+  name. Of several names such as test1 and test2, none is the split.
   """
-  words = re.split(r'[\W_]+', name)[first:]
-  named = {*map(split_of, words)} - {''}
-  return named.pop() if len(named) == 1 else ''
+  words = {x: [x] if first is None else _WORDS.split(x)[first:] for x in names}
+  known = splits_of(word for some in words.values() for word in some)
+  found = {x: {*map(known.get, some)} - {''} for x, some in words.items()}
+  named = {x: y.pop() if len(y) == 1 else '' for x, y in found.items()}
+  counts = collections.Counter(named.values())
+  return {
+    x: y if counts[y] == 1 or any(map(split_of, words[x])) else ''
+    for x, y in named.items()
+  }
 
 
 def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
