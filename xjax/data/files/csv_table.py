@@ -61,6 +61,8 @@ def read_csv(
     encoding = Encoding(wanted or 'utf-8-sig')
     if file.seekable():
       encoding = encoding_of(file, wanted)
+      if encoding.unclear:
+        raise Fault(f'the encoding is not clear: {encoding}')
       encoding.log(name)
     head = head_of(file)
     decoder = codecs.getincrementaldecoder(encoding.name)('replace')
