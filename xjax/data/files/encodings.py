@@ -251,12 +251,15 @@ def guess_encoding(sample: bytes) -> Encoding:
 def _fit(words: Sequence[str], encoding: str) -> float:
   """Returns how well words that were read so fit a language."""
   plain = _plainness(words) ** 6
-  if encoding == 'cp1252' and plain > 0.5 and not _letters(words):
-    return 1  # words in ASCII, and signs
+  if encoding == 'cp1252' and plain > 0.5:
+    letters = [word for word in words if _letters(word)]
+    if all(len(word) == 1 for word in letters):
+      return 0.4 if letters else 1  # letters alone, as in Ø 5, or only signs
   if 2 * sum(len(w) > 1 and w.isupper() for w in words) > len(words):
     words = [word.lower() for word in words]  # chardet hardly knows capitals
   # Without the bytes that do not fit, or else it would have no opinion.
-  guess = _detect('\n'.join(words).encode(encoding, 'ignore'), encoding)
+  parts = [word.encode(encoding, 'ignore') for word in words]
+  guess = _detect(b'\n'.join(x for x in parts if len(x) > 1), encoding)
   known = guess['confidence'] if guess['encoding'] != 'ascii' else 0
   return plain * (known + 1e-3) * (1 if encoding in _USUAL else 0.7)
 
