@@ -5,6 +5,7 @@ import io
 import struct
 import time
 import tracemalloc
+import unicodedata
 
 import pytest
 
@@ -92,6 +93,66 @@ def test_encodings(data, encoding):
   data.decode(encoding)
 
 
+FEW = """fr cp1252 Montréal,Orléans,théâtre fr mac_roman école,hôpital,forêt
+  de cp850 Köln,München,Straße es cp1252 España,niño,canción
+  pl cp1250 Łódź,święto,książka pl cp852 Łódź,święto,książka
+  cs iso8859-2 člověk,který,můžeš,věci,žádný hu cp1250 erdő,gyűlés,között
+  tr cp1254 doğum,kış,değişik lt cp1257 žmonės,švietimas,šiaurė,mėsa,žuvų
+  ru cp1251 рыба,торговля,право ru koi8-r рыба,торговля,право
+  ru cp866 рыба,торговля,право ru mac_cyrillic рыба,торговля,право
+  uk cp1125 їжа,мистецтво,освіта
+  el cp1253 ψάρι,εμπόριο,υγεία el cp737 ψάρι,εμπόριο,υγεία
+  he cp1255 חינוך,בריאות,מסחר he cp862 חינוך,בריאות,מסחר
+  ar cp1256 تجارة,قانون,مدينة ar iso8859-6 تجارة,قانون,مدينة
+  th cp874 การศึกษา,สุขภาพ,กฎหมาย
+  zh gbk 渔业,贸易,法律 tw big5 漁業,貿易,法律 ja cp932 魚介類,貿易の,法律と
+  ja euc_jp 魚介類,貿易の,スポーツ ko euc_kr 물고기,무역,법률""".split()
+
+
+@pytest.mark.parametrize(
+  ('encoding', 'words'), [*zip(FEW[1::3], FEW[2::3], strict=True)]
+)
+def test_a_few_words_among_english_ones(encoding, words):
+  rows = ['the council adopted a rule on fishing,fish\n'] * 40_000
+  words = [unicodedata.normalize('NFC', word) for word in words.split(',')]
+  for at, word in enumerate(words):
+    rows[30_000 + at] = f'a rule on {word} and trade,{word}\n'
+  data = ''.join(['text,labels\n', *rows]).encode(encoding)
+  found = encoding_of(io.BytesIO(data))
+  assert data.decode(found.name) == data.decode(encoding) and not found.unclear
+  assert 'on line 3000' in str(found)
+  assert any(f'{word!r}' in str(found) for word in words)
+
+
+@pytest.mark.parametrize(
+  ('encoding', 'text'),
+  [
+    ('hz', '教育 and 文化'),
+    ('iso2022_jp', '教育 and 文化'),
+    ('iso2022_kr', '교육 and 문화'),
+    ('utf-7', 'déjà vu, crème brûlée'),
+  ],
+)
+def test_encodings_in_ascii_bytes(encoding, text):
+  data = f'text\n{text}\n'.encode(encoding)
+  found = encoding_of(io.BytesIO(data))
+  assert data.decode(found.name) == f'text\n{text}\n' and found.guessed
+  assert encoding_of(io.BytesIO(b'a~{b} c+de-f\n')).name == 'utf-8-sig'
+
+
+@pytest.mark.parametrize(
+  ('word', 'encoding', 'names'),
+  [
+    ('château', 'cp1252', ['cp1252', 'cp1257']),
+    ('yağmur', 'cp1254', ['cp1252', 'cp1254']),
+    ('\x80\x9f\x85\x9d', 'latin-1', ['']),
+  ],
+)
+def test_a_coin_toss_is_told_with_its_readings(word, encoding, names):
+  found = encoding_of(io.BytesIO(f'text\nof {word}\n'.encode(encoding)))
+  assert found.doubt and all(f'{name}: ' in str(found) for name in names)
+
+
 @pytest.mark.parametrize(
   ('text', 'encoding'),
   [('è', 'cp1252'), ('señor', 'cp1252'), ('čas', 'cp1250')],
@@ -113,6 +174,22 @@ def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
 )
 def test_short_western_texts(text):
   assert encoding_of(io.BytesIO(text.encode('cp1252'))).name == 'cp1252'
+
+
+@pytest.mark.parametrize(
+  ('rows', 'line', 'other'),
+  [
+    (['é', 'è', b'\xe9t\xe9'], 3, 1),
+    ([b'\xe9t\xe9', b'cr\xe8me', b'p\xeache', 'déjà'], 1, 4),
+    (['教育，文化', '文化'.encode('gbk')], 2, 1),
+    (['x', 'рыба'.encode('cp1251'), 'право'.encode('cp1251'), 'рыба'], 2, 4),
+  ],
+)
+def test_lines_of_two_encodings(rows, line, other):
+  rows = [row.encode() if isinstance(row, str) else row for row in rows]
+  with pytest.raises(Fault, match=f'not UTF-8, .* on line {other}$') as caught:
+    encoding_of(io.BytesIO(b'\n'.join(rows)))
+  assert caught.value.line == line
 
 
 def test_damaged_utf8_is_not_taken_for_another_encoding():

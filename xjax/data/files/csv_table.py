@@ -264,7 +264,8 @@ def _rows(
         cells = _trimmed(cells, width)
       if quotes and quotes.swallow(cells, line, end):
         continue
-      if width > 1 and _names(cells) == columns:
+      is_header = width > 1 and cells and columns[-1] in cells[-1]
+      if is_header and _names(cells) == columns:
         faults.add(name, line, 'the header again: several tables in one file')
       elif len(cells) == width:
         yield line, dict(zip(columns, cells, strict=True))

@@ -31,7 +31,6 @@ _MARKS = {
 _WIDE = 'utf-16-le', 'utf-16-be', 'utf-32-le', 'utf-32-be'
 _ESCAPED = 'iso2022_jp_2', 'iso2022_kr', 'hz', 'utf-7'  # in ASCII bytes
 _ESCAPE = re.compile(rb'\x1b\$|~\{|\+[\w/]{2,}-')
-_NOT_UTF8 = re.compile('[\udc80-\udcff]+')  # bytes that surrogateescape escapes
 # The second byte of a letter may be ASCII.
 _WORD = re.compile(rb'[\x80-\xff][@-~\x80-\xff]{0,%d}' % _LONGEST)
 _NO_WORD = re.compile(rb'[^@-~\x80-\xff]')
@@ -80,7 +79,7 @@ class Encoding:
   guessed: bool = False
   doubt: str = ''  # other encodings that may be right, and how they read it
   unclear: bool = False  # whether these fit as well
-  words: str = dataclasses.field(default='', compare=False)  # that are guessed
+  words: str = dataclasses.field(default='', compare=False)  # as it is read
 
   def log(self, what: str) -> None:
     """Logs a guess once, as a warning if it is not sure."""
@@ -93,7 +92,7 @@ class Encoding:
     doubt = f', but it may be {self.doubt}' if self.doubt else ''
     guess = 'choose one' if self.unclear else 'guessed; if not'
     return (
-      f'{self.name}: {self.words}{doubt} ({guess}, train with '
+      f'{self.words}{doubt} ({guess}, train with '
       '--config.data.encoding=..., or save it as UTF-8)'
     )
 
@@ -120,12 +119,11 @@ def encoding_of(file: BinaryIO, wanted: str = '') -> Encoding:
             raise
           sample = not_ascii(file)
           guess = guess_encoding(sample)
-          if line := _utf8_line(sample, guess.name):
-            raise Fault(
-              'a byte that is not UTF-8, although other text is, as on line '
-              f'{line}',
-              fault.line,
-            ) from fault
+          for line, word, is_utf8 in _rows(sample):
+            # If UTF-8 by accident, it is a word in the other encoding, too.
+            if is_utf8 and _plainness([word.decode(guess.name, 'replace')]) < 1:
+              message = 'a byte that is not UTF-8, although other text is, as'
+              raise Fault(f'{message} on line {line}', fault.line) from fault
           encoding = guess
     _check(file, encoding.name)
   except Fault:
@@ -157,7 +155,7 @@ def _escaped(head: bytes) -> Encoding:
     return Encoding('utf-8-sig')
   start = _ESCAPE.search(head).start()
   words = head[start:].decode(name, 'replace').split('\n')[0]
-  return Encoding(name, guessed=True, words=repr(words[:40]))
+  return Encoding(name, guessed=True, words=f'{name}: {words[:40]!r}')
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -191,24 +189,13 @@ def not_ascii(file: BinaryIO) -> bytes:
 
 
 def _rows(sample: bytes) -> list[tuple[int, bytes, bool]]:
-  """Returns the line of each word of a sample, and whether it is UTF-8."""
-  return [
-    (int(line), word, '\ufffd' not in word.decode('utf-8', 'replace'))
-    for line, word in re.findall(rb'(?m)^(\d+) (.+)$', sample)
-  ]
-
-
-def _utf8_line(sample: bytes, other: str) -> int:
-  """Returns a line that is UTF-8, or 0 if the text may be in the `other`."""
-  text = sample.decode('utf-8', 'surrogateescape')
-  broken = len(text) - len(_NOT_UTF8.sub('', text))
-  valid = len(text) - len(text.encode('ascii', 'ignore')) - broken
-  for line, word, is_utf8 in _rows(sample):
-    # If UTF-8 by accident, it is a word in the other encoding, too.
-    is_utf8 = is_utf8 and _plainness([word.decode(other, 'replace')]) < 1
-    if is_utf8 or valid > 2 * broken:
-      return line
-  return 0
+  """Returns the line of each word of a sample, and if it is mostly UTF-8."""
+  rows = []
+  for line, word in re.findall(rb'(?m)^(\d+) (.+)$', sample):
+    text = word.decode('utf-8', 'replace')
+    odd = len(text) - len(text.encode('ascii', 'ignore'))
+    rows.append((int(line), word, odd > 3 * text.count('\ufffd')))
+  return rows
 
 
 def guess_encoding(sample: bytes) -> Encoding:
@@ -222,29 +209,27 @@ def guess_encoding(sample: bytes) -> Encoding:
     fits[words] = max(best, _fit(words, encoding)), name
   ranked = sorted(fits, key=lambda x: fits[x][0], reverse=True)[:_SHOWN]
   best, second = (fits[words][0] for words in ranked[:2])
-  letters = len(_letters(ranked[0]))
-  plain = _plainness(ranked[0])
-  unsure = best < 0.5 and (
-    min(letters / _FEW, plain / 0.8) < 1
-    or second >= best * min(_SURE, letters / 15)
+  letters, plain = len(_letters(ranked[0])), _plainness(ranked[0])
+  is_sure = best > 0.5 or (
+    min(letters / _FEW, plain / 0.8) >= 1
+    and second < best * min(_SURE, letters / 15)
   )
-  ranked = [x for x in ranked if fits[x][0] >= 0.3 * second][
-    : 3 if unsure else 1
+  read = [words for words in ranked if fits[words][0] >= 0.3 * second]
+  read = read[:1] if is_sure else read
+  # Where several encodings are told, the words in which they differ.
+  shown = [i for i, x in enumerate(zip(*read)) if len({*x}) > (len(read) > 1)]
+  told = [
+    f'{fits[words][1]}: '
+    + ', '.join(repr(words[i][:40]) for i in shown[:_SHOWN])
+    for words in read
   ]
-  # Where several readings are told, the words in which they differ.
-  several = len(ranked) > 1
-  shown = [i for i, read in enumerate(zip(*ranked)) if len({*read}) > several]
-  first, *others = (
-    ', '.join(repr(words[i][:40]) for i in shown[:_SHOWN]) for words in ranked
-  )
-  names = [fits[words][1] for words in ranked]
   lines = ', '.join(str(rows[i][0]) for i in shown[:_SHOWN])
   return Encoding(
-    names[0],
+    fits[ranked[0]][1],
     guessed=True,
-    doubt=' or '.join(map('{}: {}'.format, names[1:], others)),
-    unclear=unsure and (plain < 0.5 or second >= _OPEN * best),
-    words=f'{first} on line {lines}',
+    words=f'{told[0]} on line {lines}',
+    doubt=' or '.join(told[1:]),
+    unclear=not is_sure and (plain < 0.5 or second >= _OPEN * best),
   )
 
 
