@@ -18,8 +18,7 @@ _PIECE = 1 << 20  # bytes that are read at a time
 _SAMPLE = 1 << 15  # bytes of words that are not ASCII
 _LONGEST = 1 << 12  # bytes of a word, or of a text without spaces
 _FEW = 6  # letters that are not ASCII; fewer are never sure
-_SURE = 0.7  # the fit of another encoding, beside that of a sure guess
-_OPEN = 0.8  # or of a coin toss
+_CLOSE = 0.7  # of the best fit has another encoding that may be right
 _SHOWN = 3  # words, and encodings, in a message
 NUL = 'a NUL byte: the file is not text'
 _MARKS = {
@@ -209,10 +208,12 @@ def guess_encoding(sample: bytes) -> Encoding:
     fits[words] = max(best, _fit(words, encoding)), name
   ranked = sorted(fits, key=lambda x: fits[x][0], reverse=True)[:_SHOWN]
   best, second = (fits[words][0] for words in ranked[:2])
+  # Few texts of other alphabets than that of cp1252 have so few such letters.
+  close = _CLOSE * (1.2 if fits[ranked[0]][1] == 'cp1252' else 1)
   letters, plain = len(_letters(ranked[0])), _plainness(ranked[0])
   is_sure = best > 0.5 or (
     min(letters / _FEW, plain / 0.8) >= 1
-    and second < best * min(_SURE, letters / 15)
+    and second < best * min(_CLOSE, letters / 15)
   )
   read = [words for words in ranked if fits[words][0] >= 0.3 * second]
   read = read[:1] if is_sure else read
@@ -229,7 +230,7 @@ def guess_encoding(sample: bytes) -> Encoding:
     guessed=True,
     words=f'{told[0]} on line {lines}',
     doubt=' or '.join(told[1:]),
-    unclear=not is_sure and (plain < 0.5 or second >= _OPEN * best),
+    unclear=not is_sure and (plain < 0.5 or second >= close * best),
   )
 
 
