@@ -89,7 +89,8 @@ def test_a_label_is_not_read_by_the_toss_of_a_coin(
   with pytest.raises(DataError, match=f'encoding is not clear: {readings}'):
     corpus_texts(OwnData(dir=str(path)))
   corpus = load_corpus(OwnData(dir=str(path), encoding=encoding), 0, log=False)
-  assert label in {x.id for x in corpus.labels}
+  documents = corpus.splits['train'].documents
+  assert {x for document in documents for x in document.labels} == {label, 'b'}
 
 
 @pytest.mark.parametrize(
