@@ -1,7 +1,9 @@
 """Quotes in tables: what they hold, and when they swallow rows."""
 
+import csv
 import io
 
+from hypothesis import given, strategies as st
 import pytest
 
 from xjax.core.errors import DataError
@@ -166,6 +168,7 @@ def test_a_quote_within_a_cell_is_ordinary():
     ('sep=;\ntext;labels\nx, y, z;a,b\n', [('x, y, z', 'a,b')]),
     ('"sep=,"\r\ntext,labels\r\nx,a\r\n', [('x', 'a')]),
     ('sep=\t\ntext\tlabels\nx,y\ta\n', [('x,y', 'a')]),
+    ('SEP=;\ntext;labels\nx, y;a,b\n', [('x, y', 'a,b')]),
     ('sep=^\ntext^labels\nx,y^a\n', [('x,y', 'a')]),
     # A backslash before a quote.
     (
@@ -212,6 +215,9 @@ def test_row_names_of_r(data, columns):
     ('text,labels\nHi, you,a\nx, y,b\n', '^x.csv:2: 3 cells, but 2 columns'),
     ('text,labels,\nx,a,b\n', '^x.csv:2: 3 cells, but 2 columns'),
     ('text,é,é\nx,a,b\n', "the name '.xe9' occurs twice in it"),
+    ('# of 2024\n# by us, too\ntext,labels\nx,a\n', '^x.csv:1: begins with #'),
+    ('text,labels\nx,a\ntext,labels\n', '^x.csv:3: the header again'),
+    ('text,labels\nx,a\n\ufefftext,labels\n', '^x.csv:3: the header again'),
     ('2020,2021,text\nx,a,b\n', "header.* its cell 1 is '2020'"),
   ],
 )
@@ -226,3 +232,26 @@ def test_unusual_quotes_are_said_and_can_be_refused(caplog):
   assert len(read(f'text,labels\n{text}\n')[0]) == 1
   assert 'guessed; if not, train with --config.data.quoting=csv' in caplog.text
   assert read(f'text,labels\n{text}\n', Quoting.CSV)[1].count
+
+
+CELL = st.lists(st.sampled_from([*'ab é日", \t;|#\'\\5', '\r\n', '\n', '\r']))
+
+
+@given(
+  st.lists(st.tuples(*[CELL.map(''.join)] * 2), max_size=9),
+  st.sampled_from(',;\t|'),
+  st.sampled_from(['\n', '\r\n', '\r']),
+  st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_what_is_read_was_written(rows, delimiter, end, quoting):
+  if any('\r' in cell or '\n' in cell for row in rows for cell in row):
+    quoting = csv.QUOTE_ALL  # older csv writers leave these without quotes
+  file = io.StringIO()
+  form = {'delimiter': delimiter, 'lineterminator': end, 'quoting': quoting}
+  csv.writer(file, **form).writerows([('text', 'labels'), *rows])
+  try:
+    found, faults = read(file.getvalue())
+  except DataError:
+    return
+  expected = [row for row in rows if any(map(str.strip, row))]
+  assert faults.count or [tuple(row.values()) for _, row in found] == expected

@@ -5,6 +5,7 @@ import io
 import struct
 import time
 import tracemalloc
+import unicodedata
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_texts_that_are_not_utf8(language, encoding, rows):
     ('é'.encode(), 'utf-8-sig'),
     ('é'.encode('latin-1'), 'cp1252'),
     ('“quoted”'.encode('cp1252'), 'cp1252'),
-    (b'\x81 \xe9l\xe8ve', 'latin-1'),
+    (b'\x81 \xe9l\xe8ve \xe0 l\xe9cole de la p\xeache', 'latin-1'),
     ('é'.encode('utf-16'), 'utf-16'),
     ('é\n'.encode('utf-32'), 'utf-32'),
     ('text,é\n'.encode('utf-16-le'), 'utf-16-le'),
@@ -92,6 +93,66 @@ def test_encodings(data, encoding):
   data.decode(encoding)
 
 
+FEW = """fr cp1252 Montréal,Orléans,théâtre fr mac_roman école,hôpital,forêt
+  de cp850 Köln,München,Straße es cp1252 España,niño,canción
+  pl cp1250 Łódź,święto,książka pl cp852 Łódź,święto,książka
+  cs iso8859-2 člověk,který,můžeš,věci,žádný hu cp1250 erdő,gyűlés,között
+  tr cp1254 doğum,kış,değişik lt cp1257 žmonės,švietimas,šiaurė,mėsa,žuvų
+  ru cp1251 рыба,торговля,право ru koi8-r рыба,торговля,право
+  ru cp866 рыба,торговля,право ru mac_cyrillic рыба,торговля,право
+  uk cp1125 їжа,мистецтво,освіта
+  el cp1253 ψάρι,εμπόριο,υγεία el cp737 ψάρι,εμπόριο,υγεία
+  he cp1255 חינוך,בריאות,מסחר he cp862 חינוך,בריאות,מסחר
+  ar cp1256 تجارة,قانون,مدينة ar iso8859-6 تجارة,قانون,مدينة
+  th cp874 การศึกษา,สุขภาพ,กฎหมาย
+  zh gbk 渔业,贸易,法律 tw big5 漁業,貿易,法律 ja cp932 魚介類,貿易の,法律と
+  ja euc_jp 魚介類,貿易の,スポーツ ko euc_kr 물고기,무역,법률""".split()
+
+
+@pytest.mark.parametrize(
+  ('encoding', 'words'), [*zip(FEW[1::3], FEW[2::3], strict=True)]
+)
+def test_a_few_words_among_english_ones(encoding, words):
+  rows = ['the council adopted a rule on fishing,fish\n'] * 40_000
+  words = [unicodedata.normalize('NFC', word) for word in words.split(',')]
+  for at, word in enumerate(words):
+    rows[30_000 + at] = f'a rule on {word} and trade,{word}\n'
+  data = ''.join(['text,labels\n', *rows]).encode(encoding)
+  found = encoding_of(io.BytesIO(data))
+  assert data.decode(found.name) == data.decode(encoding)
+  assert 'on line 3000' in str(found)
+  assert any(f'{word!r}' in str(found) for word in words)
+
+
+@pytest.mark.parametrize(
+  ('encoding', 'text'),
+  [
+    ('hz', '教育 and 文化'),
+    ('iso2022_jp', '教育 and 文化'),
+    ('iso2022_kr', '교육 and 문화'),
+    ('utf-7', 'déjà vu, crème brûlée'),
+  ],
+)
+def test_encodings_in_ascii_bytes(encoding, text):
+  data = f'text\n{text}\n'.encode(encoding)
+  found = encoding_of(io.BytesIO(data))
+  assert data.decode(found.name) == f'text\n{text}\n' and found.guessed
+  assert encoding_of(io.BytesIO(b'a~{b} c+de-f\n')).name == 'utf-8-sig'
+
+
+@pytest.mark.parametrize(
+  ('word', 'encoding', 'names'),
+  [
+    ('château', 'cp1252', ['cp1252', 'cp1257']),
+    ('yağmur', 'cp1254', ['cp1252', 'cp1254']),
+    ('\x80\x9f\x85\x9d', 'latin-1', ['']),
+  ],
+)
+def test_a_coin_toss_is_told_with_its_readings(word, encoding, names):
+  found = encoding_of(io.BytesIO(f'text\nof {word}\n'.encode(encoding)))
+  assert found.doubt and all(f'{name}: ' in str(found) for name in names)
+
+
 @pytest.mark.parametrize(
   ('text', 'encoding'),
   [('è', 'cp1252'), ('señor', 'cp1252'), ('čas', 'cp1250')],
@@ -105,7 +166,7 @@ def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
   [
     'été',
     'Größe',
-    'text,labels\nLe chat a été là,a\nUn élève,b\n',
+    'text,labels\nLe chat a été là,a\nUn élève très âgé à côté,b\n',
     'text,labels\nÀ LA PÊCHE CÔTIÈRE,a\nÉLÈVES,b\n',
     # Marks of a text without letters that are not ASCII.
     'It’s a “dog’s life” – a price of 5 € …',
@@ -113,6 +174,22 @@ def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
 )
 def test_short_western_texts(text):
   assert encoding_of(io.BytesIO(text.encode('cp1252'))).name == 'cp1252'
+
+
+@pytest.mark.parametrize(
+  ('rows', 'line', 'other'),
+  [
+    (['é', 'è', b'\xe9t\xe9'], 3, 1),
+    ([b'\xe9t\xe9', b'cr\xe8me', b'p\xeache', 'déjà'], 1, 4),
+    (['教育，文化', '文化'.encode('gbk')], 2, 1),
+    (['x', 'рыба'.encode('cp1251'), 'право'.encode('cp1251'), 'рыба'], 2, 4),
+  ],
+)
+def test_lines_of_two_encodings(rows, line, other):
+  rows = [row.encode() if isinstance(row, str) else row for row in rows]
+  with pytest.raises(Fault, match=f'not UTF-8, .* on line {other}$') as caught:
+    encoding_of(io.BytesIO(b'\n'.join(rows)))
+  assert caught.value.line == line
 
 
 def test_damaged_utf8_is_not_taken_for_another_encoding():
@@ -165,7 +242,7 @@ def test_a_guess_takes_a_long_word_well(place):
 
 
 @pytest.mark.parametrize(
-  ('unit', 'what'), [(b'\0', 'a NUL byte'), (b'\xcf\xf0\xe8', 'not ')]
+  ('unit', 'what'), [(b'\0', 'a NUL byte'), (b'\xef\xf0\xe8', 'not ')]
 )
 def test_a_line_of_any_length_takes_little_memory(unit, what):
   data = gzip.compress(unit * ((1 << 25) // len(unit)) + b'\x98')

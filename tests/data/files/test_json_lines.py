@@ -55,8 +55,8 @@ def test_a_faulty_line_does_not_hide_the_next():
 @pytest.mark.parametrize(
   ('text', 'what'),
   [
-    (b'{"a": NaN}', 'not JSON: NaN; write a finite number'),
-    (b'{"a": -Infinity}', 'not JSON: -Infinity; write a finite number'),
+    (b'{"a": NaN}', 'not JSON: NaN; write null or a finite number'),
+    (b'{"a": -Infinity}', 'not JSON: -Infinity; write null or a finite number'),
     (b'{"a": ' + b'[' * 100_000, 'not JSON: nested too deeply'),
     (b'{"a": ' + b'9' * 5000 + b'}', 'not JSON: a number is too long'),
     (b'3', 'a number, not a JSON object {...}'),
@@ -246,10 +246,10 @@ def test_an_object_may_have_a_field_data():
   ('data', 'found', 'faults'),
   [
     (b'[\n{"a": 1},\n{"a": 2}\n{"a": 3}\n]', 2, ["4: not JSON: Expecting ','"]),
-    (b'[\n{"a": 1},\n{"a": x}]', 1, ['3: not JSON: Expecting value']),
+    (b'[\n{"a": 1},\n{"a": x}]', 1, ['3: not JSON: names and texts']),
     (b'[\n{"a": 1},\n{"a": NaN}]', 1, ['1: not JSON: NaN']),
     (b'[{"a": 1},\n3,\n{"a": 2}]', 2, ['2: a number, not a JSON object']),
-    (b'[{"a": 1}]\n[{"a": 2}]', 0, ['1: a list, not', '2: a list, not']),
+    (b'[{"a": 1}]\n[{"a": 2}]', 0, ['1: a list, not']),
     (b'[\n{"a": 1}\n]\n[]', 1, ['4: not JSON: Extra data']),
     (b'{\n"a": 1,\n"b": }', 0, ['3: not JSON: Expecting value']),
     (b'[\n{"a": "\xe9"}]', 0, ['2: not UTF-8']),
@@ -268,3 +268,56 @@ def test_large_json_that_is_not_in_lines_is_refused(monkeypatch):
   monkeypatch.setattr(json_lines, '_LARGEST', 1 << 10)
   with pytest.raises(DataError, match=r'f: is not JSON lines, but .* `jq -c'):
     rows(json.dumps(ROWS * 50, indent=2).encode())
+
+
+COLUMNS = {'text': {'0': 'a', '1': 'b'}, 'labels': {'0': ['x'], '1': []}}
+DOCUMENT = {'text': 'a', 'labels': ['x']}
+
+
+@pytest.mark.parametrize('indent', [None, 2])
+@pytest.mark.parametrize(
+  ('value', 'way'),
+  [
+    (COLUMNS, 'pandas.read_json(FILE).to_json('),
+    ({'text': ['a', 'b'], 'labels': [['x'], []]}, 'pandas.read_json(FILE).to_'),
+    ({'0': DOCUMENT, '1': DOCUMENT}, "`jq -c '.[]' FILE"),
+    ({'columns': ['text'], 'index': [0], 'data': [['a']]}, "orient='split')."),
+    ([['a', ['x']], ['b', []]], 'set_axis('),
+    (
+      {'train': [DOCUMENT], 'test': [DOCUMENT]},
+      '`jq -c \'.["train"][]\' FILE > train.jsonl`, and so on for test',
+    ),
+  ],
+)
+def test_json_that_holds_all_documents_names_the_way_out(value, way, indent):
+  found, faults = rows(json.dumps(value, indent=indent).encode())
+  assert not found and len(faults) == 1 and way in faults[0]
+
+
+@pytest.mark.parametrize(
+  ('line', 'hint'),
+  [
+    ("{'text': 'a', 'labels': ['b']}", 'ast.literal_eval'),
+    ('{"text": "a", "labels": [\'b\']}', 'ast.literal_eval'),
+    ('{text: "a"}', 'double quotes'),
+    ('{“text”: “a”}', 'double quotes'),
+    ('{"text": "a", "n": None}', 'write null'),
+    ('{"text": "a", "n": NaN}', 'write null'),
+    ('{"text": "a", "labels": ["x", ]}', 'no comma stands before'),
+    ('{"text": "a",}', 'no comma stands before'),
+    ('{"text": "a"},', 'no comma stands between'),
+    ('{"text": "a"} // b', 'comments'),
+    ('# b', 'comments'),
+  ],
+)
+def test_what_is_nearly_json_is_one_fault_with_a_hint(line, hint):
+  found, faults = rows(f'{line}\n{line}\n'.encode())
+  assert not found and len(faults) == 1 and hint in faults[0]
+
+
+def test_several_objects_on_a_line():
+  found, faults = rows(b'{"a": 1}{"a": 2} {"a": 3}\n{"a": 4}{"a": 5}')
+  assert [row['a'] for _, row in found] == [1, 2, 3, 4, 5] and not faults
+  found, faults = rows(b'{"a": 1}\n\xef\xbb\xbf{"a": 2}\n{"a": 3}{"a": 4}')
+  assert [row['a'] for _, row in found] == [1, 2]
+  assert 'several objects; `jq -c .`' in faults[0]

@@ -72,6 +72,28 @@ def test_a_named_encoding_is_used(tmp_path):
 
 
 @pytest.mark.parametrize(
+  ('label', 'encoding', 'readings'),
+  [
+    ('château', 'cp1252', "cp1252: 'château' on line 2, .* cp1257: 'chāteau'"),
+    ('škola', 'cp1250', "cp1252: 'škola' on line 2, .* mac-roman: 'ökola'"),
+    ('νερό', 'cp1253', "cp1251: 'несь' on line 2, .* cp1253: 'νερό'"),
+    ('文化', 'euc_jp', "iso8859-5: 'ЪИВН' on line 2, .* euc-jp: '文化'"),
+  ],
+)
+def test_a_label_is_not_read_by_the_toss_of_a_coin(
+  tmp_path, label, encoding, readings
+):
+  path = tmp_path / 'a.csv'
+  rows = ''.join(f'a text {i},{label if i < 9 else "b"}\n' for i in range(20))
+  path.write_bytes(f'text,labels\n{rows}'.encode(encoding))
+  with pytest.raises(DataError, match=f'encoding is not clear: {readings}'):
+    corpus_texts(OwnData(dir=str(path)))
+  corpus = load_corpus(OwnData(dir=str(path), encoding=encoding), 0, log=False)
+  documents = corpus.splits['train'].documents
+  assert {x for document in documents for x in document.labels} == {label, 'b'}
+
+
+@pytest.mark.parametrize(
   'language, encoding', [('fr', 'cp1252'), ('ru', 'cp1251')]
 )
 def test_letters_of_many_texts_are_guessed_together(

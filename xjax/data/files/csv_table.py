@@ -61,12 +61,14 @@ def read_csv(
     encoding = Encoding(wanted or 'utf-8-sig')
     if file.seekable():
       encoding = encoding_of(file, wanted)
+      if encoding.unclear:
+        raise Fault(f'the encoding is not clear: {encoding}')
       encoding.log(name)
     head = head_of(file)
     decoder = codecs.getincrementaldecoder(encoding.name)('replace')
     text, whole = decoder.decode(head), len(head) < HEAD
     # Excel's first line may name the delimiter.
-    if told := re.match(r'"?sep=(.)"?\s', text):
+    if told := re.match(r'(?i)"?sep=(.)"?\s', text):
       form['delimiter'], text = told[1], text[told.end() :]
     else:
       form['delimiter'] = _delimiter(text, whole, form)
@@ -192,13 +194,19 @@ def _has_row_names(rows: Sequence[Sequence[str]], is_quoted: bool) -> bool:
   return is_name or all(map(str.isdecimal, names))
 
 
+def _names(cells: Sequence[str]) -> list[str]:
+  return [cell.strip().lstrip('\ufeff') for cell in cells]
+
+
 def _header(cells: Sequence[str], end: int) -> Sequence[str]:
-  names = [cell.strip().lstrip('\ufeff') for cell in cells]
+  names = _names(cells)
   while len(names) > 1 and not names[-1]:  # rows end in a delimiter
     names.pop()
   # Programs that number the rows often give the numbers no name.
   if len(names) > 1 and not names[0]:
     names[0] = 'column-1'
+  if names and re.match('#.*\\s', names[0]):
+    raise Fault('begins with #, as comments do: remove what is not the table')
   numbers = [n for n in names if re.fullmatch(r'[-+]?[\d.,]+', n)]
   for at, name in enumerate(names):
     wrong = ''
@@ -256,7 +264,10 @@ def _rows(
         cells = _trimmed(cells, width)
       if quotes and quotes.swallow(cells, line, end):
         continue
-      if len(cells) == width:
+      is_header = width > 1 and cells and columns[-1] in cells[-1]
+      if is_header and _names(cells) == columns:
+        faults.add(name, line, 'the header again: several tables in one file')
+      elif len(cells) == width:
         yield line, dict(zip(columns, cells, strict=True))
       elif cells:
         ends = f' in the row that ends on line {end}' if end > line else ''

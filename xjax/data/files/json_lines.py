@@ -23,9 +23,11 @@ import zlib
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.encodings import wide_encoding
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import Fault, Faults, Grouped
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_values import (
+  NO_NAMES,
+  NO_OBJECT,
   are_lines,
   decode_utf8,
   json_type,
@@ -258,14 +260,15 @@ def read_rows(
       yield from _whole_file(file, head, name, encoding, faults)
       return
     for number, line in itertools.chain(head, lines):
-      if line := line.strip(b' \t\r'):
+      if line := line.strip(b' \t\r').removeprefix(UTF8_MARK):
         try:
           text = decode_utf8(line, encoding)
           row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
-          is_plain = number == 1 and 'JSON: Exp' in str(fault)
-          hint = _PLAIN if is_plain and line[:1] != b'{' else ''
-          faults.add(name, number, f'{fault}{hint}')
+          message = fault.args[0]
+          if number == 1 and line[:1] != b'{' and 'JSON: Exp' in message:
+            message += _PLAIN
+          faults.add(name, number, message)
         else:
           yield number, row
 
@@ -293,11 +296,11 @@ def _whole_file(
       if isinstance(value, dict):
         yield number, value
       else:
-        faults.add(
-          name, number, f'{json_type(value)}, not a JSON object {{...}}'
-        )
+        hint = NO_NAMES if isinstance(value, list) else ''
+        message = Grouped(f'{json_type(value)}, {NO_OBJECT}{hint}')
+        faults.add(name, number, message)
   except Fault as fault:
-    faults.add(name, fault.line, str(fault), fatal=True)
+    faults.add(name, fault.line, fault.args[0], fatal=True)
 
 
 def write_json_lines(path: str | os.PathLike, rows: Iterable[Any]) -> None:

@@ -6,9 +6,28 @@ import json
 import re
 from typing import Any
 
-from xjax.data.files.faults import Fault
+from xjax.data.files.faults import Fault, Grouped
 
 _WRAPPERS = ('data', 'documents')  # fields of an object that holds all others
+_TO_LINES = "to_json('new.jsonl', orient='records', lines=True)"
+NO_OBJECT = 'not a JSON object {...}'
+NO_NAMES = (
+  f"; pandas.read_json(FILE).set_axis(['text', ...], axis=1).{_TO_LINES} "
+  'gives names to columns'
+)
+# What to do if the error, and what is around its place, are like this.
+_HINTS = {
+  r'.*: .?(?://|/\*|#)': 'it has no comments: remove them',
+  r"E.*: [{\[,:]['‘’]": (
+    'single quotes, as Python prints them; json.dumps(ast.literal_eval(line)) '
+    'makes JSON of it'
+  ),
+  r'E.*: [\[,:](?:None|True|False|undefined)': 'write null, true or false',
+  r'E.*: [{\[,:][A-Za-z_“”]': 'names and texts stand in double quotes',
+  r'E.*: ,[\]}]|Ill': 'no comma stands before a bracket that closes',
+  'Extra data: },': 'no comma stands between lines, unless [...] is around all',
+  r'Extra data: }\{': 'several objects; `jq -c .` writes each on a line',
+}
 _SPACE = re.compile(r'[ \t\r\n]*')
 _TYPES = {
   type(None): 'null',
@@ -51,7 +70,7 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
     text = decode_utf8(text)
   row = _parsed(_DECODER.decode, text)
   if not isinstance(row, dict):
-    raise Fault(f'{json_type(row)}, not a JSON object {{...}}')
+    raise Fault(Grouped(f'{json_type(row)}, {NO_OBJECT}'))
   return row
 
 
@@ -64,7 +83,8 @@ def are_lines(first: bytes, following: Callable[[], bytes]) -> bool:
   try:
     row = json.loads(text)
   except json.JSONDecodeError as error:
-    if text.startswith('['):
+    extra = error.msg == 'Extra data' and text[error.pos]
+    if text.startswith('[') or extra == '{':
       return False
     if not text.startswith('{') or error.pos < len(text):
       return True
@@ -73,7 +93,7 @@ def are_lines(first: bytes, following: Callable[[], bytes]) -> bool:
   except (ValueError, RecursionError):
     return True
   if isinstance(row, dict):
-    return not _wrapper(row) or bool(following())
+    return not _holds_all(row) or bool(following())
   return not isinstance(row, list) or bool(following())
 
 
@@ -88,7 +108,14 @@ def parse_values(text: str) -> Iterator[tuple[int, Any]]:
   field, in_list = '', text.startswith('[', at)
   if not in_list:
     value, end = _parsed(parse, text, at)
-    if _after_space(text, end) == len(text) and (field := _wrapper(value)):
+    is_only = isinstance(value, dict) and _after_space(text, end) == len(text)
+    field = _wrapper(value) if is_only else ''
+    if is_only and not field and _holds_all(value):
+      raise Fault(
+        'one JSON object that holds all documents; write each on a line: '
+        + _way_out(value)
+      )
+    if field:
       # Another object in this one may have such a field.
       lists = re.finditer(rf'"{field}"\s*:\s*(?=\[)', text)
       starts = (found.end() for found in lists)
@@ -116,15 +143,36 @@ def _after_space(text: str, at: int) -> int:
   return _SPACE.match(text, at).end()
 
 
-def _wrapper(row: Any) -> str:
+def _wrapper(row: dict[str, Any]) -> str:
   """Returns the field of an object that holds all others, or ''."""
-  if not isinstance(row, dict) or 'text' in row or 'zones' in row:
-    return ''
   for field in _WRAPPERS:
     items = row.get(field)
     if isinstance(items, list) and items and isinstance(items[0], dict):
-      return field
+      return field if 'text' not in row and 'zones' not in row else ''
   return ''
+
+
+def _holds_all(row: dict[str, Any]) -> bool:
+  """Returns whether an object may be all documents, and not one of them."""
+  # The first item of each list tells what it has.
+  values = [x[0] if isinstance(x, list) and x else x for x in row.values()]
+  is_one = 'zones' in row or any(isinstance(x, str) for x in row.values())
+  nested = any(isinstance(x, list | dict) and x for x in values)
+  return bool(_wrapper(row)) or nested and not is_one
+
+
+def _way_out(row: dict[str, Any]) -> str:
+  """Returns what writes the documents of an object on lines."""
+  lists = [x for x, y in row.items() if isinstance(y, list) and y]
+  lists = [field for field in lists if isinstance(row[field][0], dict)]
+  if lists:
+    also = f', and so on for {", ".join(lists[1:])}' if lists[1:] else ''
+    return f'`jq -c \'.["{lists[0]}"][]\' FILE > {lists[0]}.jsonl`{also}'
+  documents = [x for x in row.values() if isinstance(x, dict)]
+  if documents and not all(map(str.isdecimal, documents[0])):
+    return "`jq -c '.[]' FILE > new.jsonl`"
+  orient = ", orient='split'" if 'columns' in row else ''
+  return f'pandas.read_json(FILE{orient}).{_TO_LINES}'
 
 
 def _parsed(parse: Callable[..., Any], *arguments: Any) -> Any:
@@ -143,12 +191,17 @@ def _parsed(parse: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _fault(error: json.JSONDecodeError) -> Fault:
+  before, after = error.doc[: error.pos].rstrip(), error.doc[error.pos :]
+  place = f'{error.msg}: {before[-1:]}{after[:9]}'
+  for pattern, hint in _HINTS.items():
+    if re.match(pattern, place):
+      return Fault(Grouped(f'not JSON: {hint}'), error.lineno)
   return Fault(f'not JSON: {error.msg} at column {error.colno}', error.lineno)
 
 
 def _no_constant(name: str) -> None:
   """Raises a Fault for NaN and infinity, which json.loads would accept."""
-  raise Fault(f'not JSON: {name}; write a finite number')
+  raise Fault(Grouped(f'not JSON: {name}; write null or a finite number'))
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
