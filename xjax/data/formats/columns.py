@@ -1,6 +1,7 @@
 """Chooses the columns of text and labels, and reads documents from rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import collections
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import io
@@ -16,15 +17,18 @@ from xjax.data.files.cells import (
   FLAGS,
   LIST,
   NO_SEPARATOR,
-  are_flags,
+  USUAL,
   as_flag,
   divisible,
   guess_separator,
+  have_flags,
   is_empty,
   is_missing,
   parse_list,
   split_cell,
+  split_flags,
 )
+from xjax.data.files.csv_table import Rows
 from xjax.data.files.fields import Fields
 from xjax.data.files.split_names import SPLIT_COLUMNS
 from xjax.data.formats.data_config import read_document
@@ -45,6 +49,7 @@ _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
 _WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
+_FLAG = '--config.data.label_separator='
 _SHOWN = 30  # names of columns in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
@@ -63,6 +68,11 @@ class Columns:
   flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
   names: tuple[str, ...] = ()  # of the labels, for FLAGS
 
+  @property
+  def is_open(self) -> bool:
+    """Returns whether the form of labels in a cell is not known yet."""
+    return not self.separator and not self.flags
+
 
 def choose_columns(
   wanted: Columns,
@@ -73,9 +83,7 @@ def choose_columns(
 ) -> Columns:
   """Returns the columns of a table; those that are not wanted are guessed.
 
-  The separator is guessed from the first `rows`. A DataError lists the columns
-  if one does not exist, or cannot be guessed, or says why labels in a cell
-  cannot be told apart.
+  A DataError lists the columns if one does not exist, or cannot be guessed.
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
@@ -111,45 +119,74 @@ def choose_columns(
       'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
       '(or COLUMN,COLUMN,... with 0 or 1 each)'
     )
-  id_ = id_ if wanted.id else _first(_IDS, names)
-  columns = dataclasses.replace(
+  id_ = id_ if wanted.id else _first(_IDS, [x for x in names if x not in flags])
+  return dataclasses.replace(
     wanted, text=tuple(text), labels=labels, id=id_, flags=flags
   )
-  return with_separator(columns, rows, where)
+
+
+def label_cells(
+  columns: Columns, sample: Sequence[Mapping[str, Any]], rows: Rows
+) -> Collection[Any]:
+  """Returns the texts of cells with labels, and how often each occurs.
+
+  If the first rows have no texts, but lists etc., these are returned instead.
+  """
+  cells = (row.get(columns.labels) for row in sample)
+  first = [cell for cell in cells if not is_missing(cell)]
+  if first and not any(isinstance(cell, str) for cell in first):
+    return first
+  cells = (row.get(columns.labels) for _, row in rows)
+  return collections.Counter(x for x in cells if isinstance(x, str))
 
 
 def with_separator(
-  columns: Columns, rows: Sequence[Mapping[str, Any]], where: str
+  columns: Columns, files: Mapping[Any, Collection[Any]]
 ) -> Columns:
-  """Returns columns with the form of labels in cells, guessed from rows."""
-  if columns.separator or columns.flags:
+  """Returns columns with the form of labels, guessed from the cells of files.
+
+  A DataError says that the files differ, or why labels in a cell cannot be told
+  apart.
+  """
+  texts = {k: x for k, x in files.items() if isinstance(x, collections.Counter)}
+  cells = sum(texts.values(), collections.Counter())
+  if have_flags(cells or [x for part in files.values() for x in part]):
+    return dataclasses.replace(columns, separator=FLAGS)
+  if not cells:
     return columns
-  cells = [row.get(columns.labels) for row in rows]
-  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-  separator = guess_separator(texts) if texts else NO_SEPARATOR
-  could = divisible(texts) if separator in ('', NO_SEPARATOR) else ()
+  separator = guess_separator(cells)
+  own = {k: guess_separator(x) for k, x in texts.items() if len(texts) > 1}
+  found = {x: k for k, x in own.items() if x not in ('', NO_SEPARATOR)}
+  if separator:
+    found.setdefault(separator, 'all files together')
+  if len(found) > 1:
+    forms = ', '.join(f'{form!a} in {where}' for form, where in found.items())
+    raise DataError(
+      f'column {columns.labels}: what separates labels seems to differ: {forms}. '
+      f'Write all files in one form, or say which they have: {_FLAG}X'
+    )
+  could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
+    ends = dict.fromkeys((could[0], could[-1]))  # they may differ
+    shown = ' and '.join(f'{text[:_SHOWN_CELL]!a}' for text in ends)
+    total = sum(n for text, n in cells.items() if text.strip())
     message = (
-      f'{where}: column {columns.labels}: the first {len(texts):,} cells have '
-      f'{len({*texts}):,} different texts, such as {could[0][:_SHOWN_CELL]!a}'
+      f'{next(iter(texts))}: column {columns.labels}: {total:,} cells have '
+      f'{len(cells):,} different texts, such as {shown}'
     )
     if not separator:
       raise DataError(
         f'{message}, and it is not clear what separates labels in them. Say '
-        "it: --config.data.label_separator=',' (or another text, ' ' for a "
-        'space), or none if each text is one label'
+        f'it: {_FLAG}{(_mark(could[0]) or " ")!r} (or another text), or '
+        f'{NO_SEPARATOR} if each text is one label'
       )
     logging.info('%s; each of them is read as one label', message)
-  if are_flags(_values(cell, separator) or [] for cell in cells):
-    separator = FLAGS
-  elif not texts:
-    return columns
   return dataclasses.replace(columns, separator=separator)
 
 
-def are_whole(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> bool:
+def are_whole(columns: Columns, cells: Iterable[Any]) -> bool:
   """Returns whether all labels are integers, written as 1.0."""
-  lists = (_values(row.get(columns.labels), columns.separator) for row in rows)
+  lists = (_values(cell, columns.separator) for cell in cells)
   values = (v for values in lists for v in values or () if isinstance(v, str))
   # Of most tables, this reads one row.
   first = next(values, '')
@@ -171,25 +208,32 @@ def _label_columns(
       return wanted.labels, flags, ''
     return '', (), ''
   labels = _usual_labels(names)
-  if labels or not need_labels:
+  if not need_labels:
     return labels, (), ''
-  usual = *_IDS, *SPLIT_COLUMNS
-  flags = tuple(
-    name
-    for name in names
-    if name.lower() not in usual
-    and (cells := [row[name] for row in rows if not is_empty(row.get(name))])
-    and all(as_flag(cell) is not None for cell in cells)
-  )
+  flags = tuple(name for name in names if _is_flag(name, rows))
+  if labels and (labels not in flags or len(flags) < 3):
+    return labels, (), ''
   line = csv_line(flags)
   known = {wanted.id, *wanted.text, *flags}
+  usual = *_TEXTS, *_IDS, *SPLIT_COLUMNS
+  others = [x for x in names if x not in known and x.lower() not in usual]
+  is_sure = labels.lower() in SURE_LABELS
   # Other columns may be the labels, and flags something else.
-  if len(flags) > 1 and all(
-    name in known or name.lower() in (*_TEXTS, *usual) for name in names
-  ):
+  if len(flags) > 1 and not others and not is_sure:
     return line, flags, ''
+  if is_sure and others:
+    return labels, (), ''
   hint = f'. Columns with only 0 and 1 are {line}'
   return '', (), hint if flags else ''
+
+
+def _is_flag(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+  """Returns whether a column has only 0 and 1, and no ids or splits."""
+  cells = [row[name] for row in rows if not is_empty(row.get(name))]
+  is_id = name.lower() in _IDS and len({*map(str, cells)}) == len(cells)
+  if not cells or is_id or name.lower() in SPLIT_COLUMNS:
+    return False
+  return all(as_flag(cell) is not None for cell in cells)
 
 
 def csv_line(names: Sequence[str]) -> str:
@@ -210,9 +254,16 @@ def with_names(columns: Columns, labels: Iterable[str], where: str) -> Columns:
       '[0, 1, 0], with a place for each label, but no names of labels: put a '
       'file labels.jsonl beside the documents, with a line for each label in '
       'the order of the lists, or make a column of zeros and ones for each '
-      f'label. If these are ids: --config.data.label_separator={LIST}'
+      f'label. If these are ids: {_FLAG}{LIST}, {NO_SEPARATOR} or what is '
+      'between them'
     )
   return dataclasses.replace(columns, names=names)
+
+
+def _mark(cell: Any) -> str:
+  """Returns a usual separator in a text; '' if there is none."""
+  marks = USUAL if isinstance(cell, str) else ()
+  return next((mark for mark in marks if mark in cell), '')
 
 
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:
@@ -247,7 +298,7 @@ def read_row(
     value = row.get(columns.id)
     value = '' if is_missing(value) else _stripped(value)
     id_ = fields.as_id(value, columns.id)
-  values = map(_stripped, _label_values(columns, fields))
+  values = map(_stripped, _label_values(columns, fields, need_labels))
   seen = (v for v in values if plain_name(str(v)))  # others are no label
   ids = (fields.as_id(v, columns.labels) for v in seen)
   labels = tuple(dict.fromkeys(filter(None, ids)))
@@ -259,11 +310,13 @@ def read_usual(
   columns: Columns, fields: Fields, default_id: str, need_labels: bool = True
 ) -> Document:
   """Reads a line of JsonlData, whose labels may have any form of a cell."""
-  list_labels(columns, fields)
+  list_labels(columns, fields, need_labels)
   return read_document(fields, default_id, need_labels)
 
 
-def list_labels(columns: Columns, fields: Fields) -> None:
+def list_labels(
+  columns: Columns, fields: Fields, need_labels: bool = False
+) -> None:
   """Makes the field `labels` of a line of JsonlData a list."""
   cell = fields.row.get('labels')
   # Of a list of texts, read_document tells the faults.
@@ -272,11 +325,13 @@ def list_labels(columns: Columns, fields: Fields) -> None:
     return
   columns = dataclasses.replace(columns, labels='labels', flags=())
   if 'labels' in fields:
-    labels = _label_values(columns, fields) or None
+    labels = _label_values(columns, fields, need_labels) or None
     fields.row = {**fields.row, 'labels': labels}
 
 
-def _label_values(columns: Columns, fields: Fields) -> list[Any]:
+def _label_values(
+  columns: Columns, fields: Fields, need_labels: bool
+) -> list[Any]:
   name, cell = columns.labels, fields.row.get(columns.labels)
   if columns.flags:
     cells = [fields.row.get(name) for name in columns.flags]
@@ -285,7 +340,15 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
     return _flagged(cells, columns.flags, fields, advice)
   values = _values(cell, columns.separator)
   if values is None:
-    fault = f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets'
+    fault = (
+      f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets; if each cell is one '
+      f'label: {_FLAG}{NO_SEPARATOR}'
+    )
+  elif need_labels and columns.is_open and (mark := _mark(cell)):
+    fault = (
+      f'is {cell[:_SHOWN_CELL]!a}, but the first rows have lists: say what '
+      f'separates labels: {_FLAG}{mark!r}, or {NO_SEPARATOR}'
+    )
   elif dict in map(type, values):
     fault = (
       'has objects that are not {label: 0 or 1}: write a list of the labels, '
@@ -332,15 +395,16 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
     flags = {k: as_flag(v) for k, v in cell.items() if not is_missing(v)}
     if None not in flags.values():
       return [name for name, flag in flags.items() if flag]
-  if isinstance(cell, list):
-    return [value for value in cell if not is_missing(value)]
   if is_empty(cell):
     return []
+  if separator == FLAGS:
+    return split_flags(cell)
+  if isinstance(cell, list):
+    return [value for value in cell if not is_missing(value)]
   if not isinstance(cell, str) or separator in ('', NO_SEPARATOR):
     return [cell]
-  cell = cell.strip()
-  if separator in (LIST, FLAGS):
-    return parse_list(cell)
+  if separator == LIST:
+    return parse_list(cell.strip())
   return split_cell(cell, separator)
 
 
