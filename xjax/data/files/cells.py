@@ -3,6 +3,7 @@
 import ast
 import collections
 from collections.abc import Collection, Iterable, Sequence
+import functools
 import json
 import re
 from typing import Any
@@ -22,8 +23,8 @@ _CODE = re.compile(r'\d|^\S+://\S+$')
 _MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(USUAL)
 _MARK = re.compile(f'[^{_MARKS}][{_MARKS}]+[^{_MARKS}]')
 _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
-_FLAGS = dict.fromkeys('1 1.0 1. true t yes y'.split(), True)
-_FLAGS |= dict.fromkeys('0 0.0 0. false f no n'.split(), False)
+_FLAGS = dict.fromkeys('1 1.0 1. true yes'.split(), True)
+_FLAGS |= dict.fromkeys('0 0.0 0. false no'.split(), False)
 _MINUS = ('-1', '-1.0', '-1.')
 _DIGITS = re.compile('[01]{2,}')  # 0110
 _WORD = re.compile(r'(?:(?<!\w)-)?[^\W_]+(?:\.\d*)?')  # of 0;1 or -1 1
@@ -44,6 +45,7 @@ _LIST = re.compile(
   re.DOTALL,
 )
 _TAGS = re.compile(r'(?:<[^<>]+>\s*)+')  # <http://x/1> <http://x/2>
+_LIST_MARKS = '[{(<\'"'  # one is in each list
 # How texts in a list begin, which must be one, be it damaged or of R or Spark.
 _SURE_LIST = re.compile(
   rf"""(?:<\w+>\s+)?["\w.]*\(*(?:[\[{{]\s*(?:[bu]|np\.\w+\()?['"‘“`]|\[\\")"""
@@ -108,7 +110,8 @@ def split_flags(cell: Any) -> list[Any]:
   if isinstance(cell, str):
     cell = cell.strip()
     values = [*cell] if _DIGITS.fullmatch(cell) else parse_list(cell)
-    values = _WORD.findall(cell) if values is None else values
+    if values is None or len(values) == 1:  # [0;1]
+      values = _WORD.findall(cell)
   values = [value for value in values if not is_missing(value)]
   if False in map(as_flag, values):
     return values
@@ -169,19 +172,22 @@ def guess_separator(cells: Iterable[str]) -> str:
   cells leave it open.
   """
   counts = collections.Counter(cells)
-  sizes = [n for x, n in counts.items() if not is_empty(x)]
-  texts = [*dict.fromkeys(x.strip() for x in counts if not is_empty(x))]
-  many = sum(sizes) >= _FEWEST and 2 * len(texts) > sum(sizes)
-  if _are_lists(texts, many):
-    return LIST
+  for empty in ('', *_MISSING):
+    counts.pop(empty, None)
+  texts = [*dict.fromkeys(filter(None, map(str.strip, counts)))]
+  many = counts.total() >= _FEWEST and 2 * len(texts) > counts.total()
   whole = '\0'.join(texts)
-  usual = [mark for mark in USUAL if mark in whole]
-  others = [mark for mark in ('\n', '\t', *_UNSURE) if mark in whole]
-  for mark in usual + others:
-    if _divides(mark, texts, many):
-      return '' if _are_mixed(mark, texts, usual) else mark
+  brackets = [x for x in _LIST_MARKS if x in whole]
+  if brackets and _are_lists(texts, many):
+    return LIST
+  marks = [x for x in (*USUAL, *'\n\t', *_UNSURE) if x in whole]
+  found = next((x for x in marks if _divides(x, texts, many)), '\0')
+  if _are_mixed(found, texts, marks + brackets[:1]):
+    return ''
+  if found != '\0':
+    return found
   texts = _some(texts, len(texts))
-  could = [x for x in texts if any(mark in x for mark in usual)]
+  could = [x for x in texts if any(mark in x for mark in USUAL)]
   unsure = many and (2 * len(could) >= len(texts) or _are_ids(texts))
   return '' if unsure else NO_SEPARATOR
 
@@ -191,22 +197,36 @@ def _some(cells: Sequence[str], count: int) -> Sequence[str]:
   return cells[:: 1 + count // _MOST]
 
 
-def _are_mixed(mark: str, cells: Sequence[str], usual: Iterable[str]) -> bool:
-  """Returns whether another mark separates the same labels in other cells."""
-  others = [
-    other
-    for other in usual
-    if other != mark and not any(other in x and mark in x for x in cells)
-  ]
-  if not others:
-    return False
-  parts = [*{part for cell in cells for part in split_cell(cell, mark)}]
-  return any(_divides(other, parts, False) for other in others)
+def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
+  """Returns whether other marks separate the same labels in other cells."""
+  others = [x for x in others if not any(x in y and mark in y for y in cells)]
+  rows = [split_cell(cell, mark) for cell in cells if others]
+  labels = {label for row in rows for label in row}
+  for other in others:
+    split = functools.partial(split_cell, separator=other)
+    marked = (label for label in labels if other in label)
+    rows = map(_items if other in _LIST_MARKS else split, marked)
+    known = [x in labels for row in rows if len(row) > 1 for x in row]
+    if 2 * sum(known) > len(known):
+      return True
+  return False
+
+
+def _items(text: str) -> list[str]:
+  return [*map(str, parse_list(text) or ())]
 
 
 def divisible(cells: Iterable[str]) -> list[str]:
   """Returns the cells that may have several labels."""
   return [cell for cell in cells if _MARK.search(cell)]
+
+
+def separator_in(cell: Any) -> str:
+  """Returns what may separate labels in a text, best a usual separator."""
+  text = cell if isinstance(cell, str) else ''
+  marks = [mark for mark in USUAL if mark in text]
+  marks += [x[1:-1].strip() or ' ' for x in _MARK.findall(text)]
+  return next(iter(marks), '')
 
 
 def split_cell(text: str, separator: str) -> list[str]:

@@ -25,6 +25,7 @@ from xjax.data.files.cells import (
   is_empty,
   is_missing,
   parse_list,
+  separator_in,
   split_cell,
   split_flags,
 )
@@ -51,6 +52,7 @@ NO_ID = 'none'  # no column has ids of documents
 _WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
 _FLAG = '--config.data.label_separator='
 _SHOWN = 30  # names of columns in a message
+_SHOWN_FILES = 3
 _SHOWN_CELL = 60  # characters of a cell in a message
 
 
@@ -149,7 +151,9 @@ def with_separator(
   apart.
   """
   texts = {k: x for k, x in files.items() if isinstance(x, collections.Counter)}
-  cells = sum(texts.values(), collections.Counter())
+  cells = collections.Counter()
+  for part in texts.values():
+    cells.update(part)
   if have_flags(cells or [x for part in files.values() for x in part]):
     return dataclasses.replace(columns, separator=FLAGS)
   if not cells:
@@ -162,22 +166,23 @@ def with_separator(
   if len(found) > 1:
     forms = ', '.join(f'{form!a} in {where}' for form, where in found.items())
     raise DataError(
-      f'column {columns.labels}: what separates labels seems to differ: {forms}. '
+      f'column {columns.labels}: what separates labels differs: {forms}. '
       f'Write all files in one form, or say which they have: {_FLAG}X'
     )
   could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
     ends = dict.fromkeys((could[0], could[-1]))  # they may differ
     shown = ' and '.join(f'{text[:_SHOWN_CELL]!a}' for text in ends)
+    where = ', '.join(map(str, itertools.islice(texts, _SHOWN_FILES)))
     total = sum(n for text, n in cells.items() if text.strip())
     message = (
-      f'{next(iter(texts))}: column {columns.labels}: {total:,} cells have '
+      f'{where}: column {columns.labels}: {total:,} cells have '
       f'{len(cells):,} different texts, such as {shown}'
     )
     if not separator:
       raise DataError(
         f'{message}, and it is not clear what separates labels in them. Say '
-        f'it: {_FLAG}{(_mark(could[0]) or " ")!r} (or another text), or '
+        f'it: {_FLAG}{separator_in(could[0])!r} (or another text), or '
         f'{NO_SEPARATOR} if each text is one label'
       )
     logging.info('%s; each of them is read as one label', message)
@@ -260,12 +265,6 @@ def with_names(columns: Columns, labels: Iterable[str], where: str) -> Columns:
   return dataclasses.replace(columns, names=names)
 
 
-def _mark(cell: Any) -> str:
-  """Returns a usual separator in a text; '' if there is none."""
-  marks = USUAL if isinstance(cell, str) else ()
-  return next((mark for mark in marks if mark in cell), '')
-
-
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:
   """Returns the first of the usual names that is a column; '' if none is."""
   lower = {name.lower(): name for name in reversed(names)}
@@ -298,7 +297,7 @@ def read_row(
     value = row.get(columns.id)
     value = '' if is_missing(value) else _stripped(value)
     id_ = fields.as_id(value, columns.id)
-  values = map(_stripped, _label_values(columns, fields, need_labels))
+  values = map(_stripped, _label_values(columns, fields))
   seen = (v for v in values if plain_name(str(v)))  # others are no label
   ids = (fields.as_id(v, columns.labels) for v in seen)
   labels = tuple(dict.fromkeys(filter(None, ids)))
@@ -310,13 +309,11 @@ def read_usual(
   columns: Columns, fields: Fields, default_id: str, need_labels: bool = True
 ) -> Document:
   """Reads a line of JsonlData, whose labels may have any form of a cell."""
-  list_labels(columns, fields, need_labels)
+  list_labels(columns, fields)
   return read_document(fields, default_id, need_labels)
 
 
-def list_labels(
-  columns: Columns, fields: Fields, need_labels: bool = False
-) -> None:
+def list_labels(columns: Columns, fields: Fields) -> None:
   """Makes the field `labels` of a line of JsonlData a list."""
   cell = fields.row.get('labels')
   # Of a list of texts, read_document tells the faults.
@@ -325,13 +322,11 @@ def list_labels(
     return
   columns = dataclasses.replace(columns, labels='labels', flags=())
   if 'labels' in fields:
-    labels = _label_values(columns, fields, need_labels) or None
+    labels = _label_values(columns, fields) or None
     fields.row = {**fields.row, 'labels': labels}
 
 
-def _label_values(
-  columns: Columns, fields: Fields, need_labels: bool
-) -> list[Any]:
+def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   name, cell = columns.labels, fields.row.get(columns.labels)
   if columns.flags:
     cells = [fields.row.get(name) for name in columns.flags]
@@ -344,10 +339,10 @@ def _label_values(
       f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets; if each cell is one '
       f'label: {_FLAG}{NO_SEPARATOR}'
     )
-  elif need_labels and columns.is_open and (mark := _mark(cell)):
+  elif columns.is_open and values == [cell] and separator_in(cell) in USUAL:
     fault = (
       f'is {cell[:_SHOWN_CELL]!a}, but the first rows have lists: say what '
-      f'separates labels: {_FLAG}{mark!r}, or {NO_SEPARATOR}'
+      f'separates labels: {_FLAG}{separator_in(cell)!r}, or {NO_SEPARATOR}'
     )
   elif dict in map(type, values):
     fault = (
