@@ -58,13 +58,13 @@ def test_numbers_and_missing_cells_are_read():
 
 def test_a_cell_that_is_no_list_is_a_fault():
   columns = Columns(('t',), 'tags', 'list')
-  assert read(columns, {'t': 'x', 'tags': '[1'})[1] == [
-    "tags is '[1', not a list in brackets"
-  ]
+  (fault,) = read(columns, {'t': 'x', 'tags': '[1'})[1]
+  assert "tags is '[1', not a list in brackets" in fault
   document, _ = read(columns, {'t': 'x', 'tags': "['a', 'b\\'c']"})
   assert document.labels == ('a', "b'c")
 
 
+YES_NO = [('no', 'Yes'), ('0.0', '1.0')]
 TOXIC = ['id', 'comment_text', 'toxic', 'a, b', 'question']
 
 
@@ -89,6 +89,39 @@ def test_a_column_of_zeros_and_ones_is_a_label(one):
     'toxic is -1, not 0 or 1; such columns are guessed, if not given as '
     '--config.data.labels'
   ]
+
+
+@pytest.mark.parametrize('name', ['topic', 'Class', 'category', 'id', 'doc_id'])
+@pytest.mark.parametrize(('no', 'yes'), [('0', '1'), (False, True), *YES_NO])
+def test_a_label_may_be_named_as_a_usual_column(name, no, yes):
+  names = ['text', 'war', name, 'tax']
+  rows = [dict(zip(names, ['x', no, yes, x])) for x in (no, yes, no)]
+  columns = choose_columns(Columns(()), names, rows, 'x')
+  assert columns.flags == ('war', name, 'tax') and not columns.id
+  assert read(columns, rows[1])[0].labels == (name, 'tax')
+
+
+@pytest.mark.parametrize(
+  ('names', 'cells'),
+  [
+    (['text', 'topic'], ['0', '1', '0']),  # two classes
+    (['text', 'topic', 'is_reply'], ['0', '1', '0']),
+    (['text', 'topic', 'is_reply', 'verified'], ['0', '1', 'law']),
+    (['text', 'label', 'is_reply', 'verified', 'user'], ['0', '1', '0']),
+  ],
+)
+def test_zeros_and_ones_may_be_two_classes(names, cells):
+  rows = [dict.fromkeys(names, '1') | {'text': 'x', 'user': 'y'} for _ in cells]
+  rows = [{**row, names[1]: cell} for row, cell in zip(rows, cells)]
+  columns = choose_columns(Columns(()), names, rows, 'x')
+  assert (columns.labels, columns.flags) == (names[1], ())
+
+
+def test_a_column_label_of_zeros_and_ones_among_others_is_not_clear():
+  names = ['text', 'label', 'is_reply', 'verified']
+  rows = [dict(zip(names, 'x010'))]
+  message = error_text(choose_columns, Columns(()), names, rows, 'x')
+  assert 'Columns with only 0 and 1 are label,is_reply,verified' in message
 
 
 def test_zeros_and_ones_beside_other_columns_may_be_no_labels():

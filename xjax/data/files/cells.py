@@ -26,7 +26,7 @@ _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
 _FLAGS = dict.fromkeys('1 1.0 1. true yes'.split(), True)
 _FLAGS |= dict.fromkeys('0 0.0 0. false no'.split(), False)
 _MINUS = ('-1', '-1.0', '-1.')
-_DIGITS = re.compile('[01]{2,}')  # 0110
+_DIGITS = re.compile('[01]+')  # 0110
 _WORD = re.compile(r'(?:(?<!\w)-)?[^\W_]+(?:\.\d*)?')  # of 0;1 or -1 1
 # An item of a list, as Python, NumPy and pandas print it.
 _TEXT = r"""[bu]?(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
@@ -207,7 +207,8 @@ def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
     marked = (label for label in labels if other in label)
     rows = map(_items if other in _LIST_MARKS else split, marked)
     known = [x in labels for row in rows if len(row) > 1 for x in row]
-    if 2 * sum(known) > len(known):
+    share = 1 if other in _UNSURE else 0.51
+    if known and sum(known) >= share * len(known):
       return True
   return False
 
