@@ -13,7 +13,6 @@ from xjax.data.files.cells import (
   guess_separator,
   have_flags,
   parse_list,
-  separator_in,
   split_flags,
 )
 
@@ -237,14 +236,6 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
 )
 def test_words_of_a_name_are_kept_together(cells, separator):
   assert guess_separator(cells) == separator
-
-
-@pytest.mark.parametrize(
-  ('text', 'separator'),
-  [('salt, pepper', ','), ('0-1-2', '-'), ('a / b', '/'), ('x', ''), (3, '')],
-)
-def test_what_may_separate_labels_is_named(text, separator):
-  assert separator_in(text) == separator
 
 
 def test_a_million_cells_take_little_time():

@@ -58,8 +58,9 @@ def test_numbers_and_missing_cells_are_read():
 
 def test_a_cell_that_is_no_list_is_a_fault():
   columns = Columns(('t',), 'tags', 'list')
-  (fault,) = read(columns, {'t': 'x', 'tags': '[1'})[1]
-  assert "tags is '[1', not a list in brackets" in fault
+  assert read(columns, {'t': 'x', 'tags': '[1'})[1] == [
+    "tags is '[1', not a list in brackets"
+  ]
   document, _ = read(columns, {'t': 'x', 'tags': "['a', 'b\\'c']"})
   assert document.labels == ('a', "b'c")
 

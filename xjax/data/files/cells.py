@@ -3,7 +3,6 @@
 import ast
 import collections
 from collections.abc import Collection, Iterable, Sequence
-import functools
 import json
 import re
 from typing import Any
@@ -177,12 +176,12 @@ def guess_separator(cells: Iterable[str]) -> str:
   texts = [*dict.fromkeys(filter(None, map(str.strip, counts)))]
   many = counts.total() >= _FEWEST and 2 * len(texts) > counts.total()
   whole = '\0'.join(texts)
-  brackets = [x for x in _LIST_MARKS if x in whole]
+  brackets = any(mark in whole for mark in _LIST_MARKS)
   if brackets and _are_lists(texts, many):
     return LIST
   marks = [x for x in (*USUAL, *'\n\t', *_UNSURE) if x in whole]
   found = next((x for x in marks if _divides(x, texts, many)), '\0')
-  if _are_mixed(found, texts, marks + brackets[:1]):
+  if _are_mixed(found, texts, marks + [LIST] * brackets):
     return ''
   if found != '\0':
     return found
@@ -203,18 +202,12 @@ def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
   rows = [split_cell(cell, mark) for cell in cells if others]
   labels = {label for row in rows for label in row}
   for other in others:
-    split = functools.partial(split_cell, separator=other)
-    marked = (label for label in labels if other in label)
-    rows = map(_items if other in _LIST_MARKS else split, marked)
-    known = [x in labels for row in rows if len(row) > 1 for x in row]
+    rows = (split_cell(label, other) or () for label in labels)
+    known = [str(x) in labels for row in rows if len(row) > 1 for x in row]
     share = 1 if other in _UNSURE else 0.51
     if known and sum(known) >= share * len(known):
       return True
   return False
-
-
-def _items(text: str) -> list[str]:
-  return [*map(str, parse_list(text) or ())]
 
 
 def divisible(cells: Iterable[str]) -> list[str]:
@@ -222,16 +215,13 @@ def divisible(cells: Iterable[str]) -> list[str]:
   return [cell for cell in cells if _MARK.search(cell)]
 
 
-def separator_in(cell: Any) -> str:
-  """Returns what may separate labels in a text, best a usual separator."""
-  text = cell if isinstance(cell, str) else ''
-  marks = [mark for mark in USUAL if mark in text]
-  marks += [x[1:-1].strip() or ' ' for x in _MARK.findall(text)]
-  return next(iter(marks), '')
+def split_cell(text: str, separator: str) -> list[Any] | None:
+  """Returns the labels of a cell, without those that are empty.
 
-
-def split_cell(text: str, separator: str) -> list[str]:
-  """Returns the labels of a cell, without those that are empty."""
+  If it should be a list in brackets, but is none, it returns None.
+  """
+  if separator == LIST:
+    return parse_list(text.strip())
   return [part for part in map(str.strip, text.split(separator)) if part]
 
 

@@ -24,8 +24,6 @@ from xjax.data.files.cells import (
   have_flags,
   is_empty,
   is_missing,
-  parse_list,
-  separator_in,
   split_cell,
   split_flags,
 )
@@ -50,9 +48,9 @@ _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
 _WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
-_FLAG = '--config.data.label_separator='
+_SAY = '--config.data.label_separator='
 _SHOWN = 30  # names of columns in a message
-_SHOWN_FILES = 3
+_SHOWN_FILES = 3  # in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
 
@@ -139,7 +137,7 @@ def label_cells(
   if first and not any(isinstance(cell, str) for cell in first):
     return first
   cells = (row.get(columns.labels) for _, row in rows)
-  return collections.Counter(x for x in cells if isinstance(x, str))
+  return collections.Counter(x for x in cells if isinstance(x, str) and x)
 
 
 def with_separator(
@@ -159,31 +157,23 @@ def with_separator(
   if not cells:
     return columns
   separator = guess_separator(cells)
-  own = {k: guess_separator(x) for k, x in texts.items() if len(texts) > 1}
-  found = {x: k for k, x in own.items() if x not in ('', NO_SEPARATOR)}
-  if separator:
-    found.setdefault(separator, 'all files together')
-  if len(found) > 1:
-    forms = ', '.join(f'{form!a} in {where}' for form, where in found.items())
-    raise DataError(
-      f'column {columns.labels}: what separates labels differs: {forms}. '
-      f'Write all files in one form, or say which they have: {_FLAG}X'
-    )
+  own = map(guess_separator, texts.values() if len(texts) > 1 else ())
+  if len({separator, *own} - {'', NO_SEPARATOR}) > 1:
+    separator = ''
   could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
-    ends = dict.fromkeys((could[0], could[-1]))  # they may differ
-    shown = ' and '.join(f'{text[:_SHOWN_CELL]!a}' for text in ends)
-    where = ', '.join(map(str, itertools.islice(texts, _SHOWN_FILES)))
-    total = sum(n for text, n in cells.items() if text.strip())
+    ends = dict.fromkeys((could[0], could[-1]))  # which may differ
+    where = ', '.join(map(str, [*texts][:_SHOWN_FILES]))
     message = (
-      f'{where}: column {columns.labels}: {total:,} cells have '
-      f'{len(cells):,} different texts, such as {shown}'
+      f'{where}: column {columns.labels}: {cells.total():,} cells have '
+      f'{len(cells):,} different texts, such as '
+      + ' and '.join(ascii(text[:_SHOWN_CELL]) for text in ends)
     )
     if not separator:
       raise DataError(
-        f'{message}, and it is not clear what separates labels in them. Say '
-        f'it: {_FLAG}{separator_in(could[0])!r} (or another text), or '
-        f'{NO_SEPARATOR} if each text is one label'
+        f'{message}, and it is not clear what separates labels in all of them. '
+        f"If it is the same, say it: {_SAY}',' (or another text, ' ' for a "
+        f'space), or {NO_SEPARATOR} if each text is one label'
       )
     logging.info('%s; each of them is read as one label', message)
   return dataclasses.replace(columns, separator=separator)
@@ -216,18 +206,17 @@ def _label_columns(
   if not need_labels:
     return labels, (), ''
   flags = tuple(name for name in names if _is_flag(name, rows))
-  if labels and (labels not in flags or len(flags) < 3):
-    return labels, (), ''
-  line = csv_line(flags)
   known = {wanted.id, *wanted.text, *flags}
   usual = *_TEXTS, *_IDS, *SPLIT_COLUMNS
   others = [x for x in names if x not in known and x.lower() not in usual]
   is_sure = labels.lower() in SURE_LABELS
+  # A label may be named topic.
+  if labels and (labels not in flags or len(flags) < 3 or is_sure and others):
+    return labels, (), ''
+  line = csv_line(flags)
   # Other columns may be the labels, and flags something else.
   if len(flags) > 1 and not others and not is_sure:
     return line, flags, ''
-  if is_sure and others:
-    return labels, (), ''
   hint = f'. Columns with only 0 and 1 are {line}'
   return '', (), hint if flags else ''
 
@@ -259,7 +248,7 @@ def with_names(columns: Columns, labels: Iterable[str], where: str) -> Columns:
       '[0, 1, 0], with a place for each label, but no names of labels: put a '
       'file labels.jsonl beside the documents, with a line for each label in '
       'the order of the lists, or make a column of zeros and ones for each '
-      f'label. If these are ids: {_FLAG}{LIST}, {NO_SEPARATOR} or what is '
+      f'label. If these are ids: {_SAY}{LIST}, {NO_SEPARATOR} or what is '
       'between them'
     )
   return dataclasses.replace(columns, names=names)
@@ -335,14 +324,11 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
     return _flagged(cells, columns.flags, fields, advice)
   values = _values(cell, columns.separator)
   if values is None:
-    fault = (
-      f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets; if each cell is one '
-      f'label: {_FLAG}{NO_SEPARATOR}'
-    )
-  elif columns.is_open and values == [cell] and separator_in(cell) in USUAL:
+    fault = f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets'
+  elif columns.is_open and isinstance(cell, str) and {*USUAL} & {*cell}:
     fault = (
       f'is {cell[:_SHOWN_CELL]!a}, but the first rows have lists: say what '
-      f'separates labels: {_FLAG}{separator_in(cell)!r}, or {NO_SEPARATOR}'
+      f"separates labels: {_SAY}';' (or another text), or {NO_SEPARATOR}"
     )
   elif dict in map(type, values):
     fault = (
@@ -398,8 +384,6 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
     return [value for value in cell if not is_missing(value)]
   if not isinstance(cell, str) or separator in ('', NO_SEPARATOR):
     return [cell]
-  if separator == LIST:
-    return parse_list(cell.strip())
   return split_cell(cell, separator)
 
 

@@ -278,7 +278,7 @@ class OwnData(DataConfig):
     # A column may name no documents of train, or only faulty ones of a split.
     parts = {name: split for name, split in raw.splits.items() if len(split)}
     raw = dataclasses.replace(raw, splits=parts)
-    _warn_of_labels(raw)
+    _warn_of_rows(raw)
     if not layout.divided:
       drawn = missing_shares(raw.splits, shares)
     raw = draw_missing(raw, drawn, functools.partial(_keys, self.split_seed))
@@ -382,7 +382,7 @@ class OwnData(DataConfig):
     return Columns(self.text, self.labels, separator, self.id, whole)
 
 
-def _warn_of_labels(raw: SourceCorpus) -> None:
+def _warn_of_rows(raw: SourceCorpus) -> None:
   """Warns of documents that seem to be in several rows."""
   if TRAIN not in raw.splits:
     return
