@@ -290,6 +290,21 @@ def test_a_file_with_another_separator_is_one_error(tmp_path, mark, other):
   assert 'c' in raw.label_ids
 
 
+@pytest.mark.parametrize(
+  ('mark', 'other'), [(';', '|'), (',', ' '), ('|', '-')]
+)
+def test_rare_labels_with_another_separator_are_one_error(
+  tmp_path, mark, other
+):
+  """Few labels of test are in train."""
+  for name, separator, start in ('train', mark, 0), ('test', other, 700):
+    ids = [f'{i * i % 1009}' for i in range(start, start + 300)]
+    cells = [separator.join(ids[i : i + 3]) for i in range(0, 300, 3)]
+    rows = [{'text': f'{name} {i}', 'tags': x} for i, x in enumerate(cells)]
+    write(tmp_path / f'{name}.csv', rows)
+  assert 'label_separator=' in error_text(read, tmp_path, folder=tmp_path)
+
+
 @pytest.mark.parametrize('form', ['csv', 'jsonl', 'parquet'])
 @pytest.mark.parametrize('mark', [';', ', ', '、', '\n'])
 @pytest.mark.parametrize('late', [['a;b', 'c;d'], ['a;b', '', 'b;c;d']])

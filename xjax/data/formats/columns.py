@@ -157,9 +157,11 @@ def with_separator(
   if not cells:
     return columns
   separator = guess_separator(cells)
-  own = map(guess_separator, texts.values() if len(texts) > 1 else ())
-  if len({separator, *own} - {'', NO_SEPARATOR}) > 1:
-    separator = ''
+  for part in texts.values() if len(texts) > 1 else ():
+    own = guess_separator(part)
+    found = separator == NO_SEPARATOR or any(separator in x for x in part)
+    if own not in ('', NO_SEPARATOR, separator) or not (own or found):
+      separator = ''
   could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
     ends = dict.fromkeys((could[0], could[-1]))  # which may differ
