@@ -202,7 +202,7 @@ def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
   rows = [split_cell(cell, mark) for cell in cells if others]
   labels = {label for row in rows for label in row}
   for other in others:
-    rows = (split_cell(label, other) or () for label in labels)
+    rows = (split_cell(cell, other) or () for cell in cells)
     known = [str(x) in labels for row in rows if len(row) > 1 for x in row]
     share = 1 if other in _UNSURE else 0.51
     if known and sum(known) >= share * len(known):
