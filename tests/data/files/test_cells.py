@@ -8,9 +8,12 @@ import pytest
 
 from xjax.data.files.cells import (
   are_flags,
+  as_flag,
   divisible,
   guess_separator,
+  have_flags,
   parse_list,
+  split_flags,
 )
 
 PRINTED = [
@@ -94,12 +97,57 @@ def test_zeros_and_ones_are_told_from_ids():
   assert not are_flags([[0, 0, 2]]) and not are_flags([])
 
 
+FLAGS = ['{}{}{}', '[{}, {}, {}]', '{} {} {}', '{};{};{}', '{}/{}/{}']
+FLAGS += ['({}, {}, {})', '[{} {} {}]', '[{};{};{}]', '{}，{}，{}', '{}-{}-{}']
+
+
+@pytest.mark.parametrize(
+  ('form', 'no', 'yes'),
+  [
+    *((form, 0, 1) for form in FLAGS),
+    *((form, 0.0, 1.0) for form in FLAGS[1:-1]),
+    *((form, 'no', 'yes') for form in FLAGS[1:]),
+    *((form, False, True) for form in FLAGS[1:]),
+    *((form, -1, 1) for form in FLAGS[1:-1]),
+  ],
+)
+def test_zeros_and_ones_are_read_in_any_form(form, no, yes):
+  cells = [form.format(no, yes, no), form.format(yes, yes, no), '']
+  assert have_flags(cells)
+  flags = [[as_flag(x) for x in split_flags(cell)] for cell in cells]
+  assert flags == [[False, True, False], [True, True, False], []]
+  assert have_flags([[no, yes, no], [yes, yes, no], None])
+
+
+@pytest.mark.parametrize(
+  'cells',
+  [
+    *(['0', '1'], ['yes', 'no'], ['True', 'False'], ['-1', '1'], [0, 1], []),
+    *(['0', '1', '0;1'], ['10', '11'], ['1', '10', '100'], ['0110', '01', '2']),
+    *(['0 1 0', '0 1 2'], ['0 1 0', 'law'], ['2010', '0101'], ['[0 1 ... 0]']),
+    [{'a': 0, 'b': 1}, {'a': 1, 'b': 0}],
+  ],
+)
+def test_ids_and_classes_are_no_zeros_and_ones(cells):
+  assert not have_flags(cells)
+
+
 @pytest.mark.parametrize(
   ('cells', 'separator'),
   [
     (['a;b', 'a;c', 'b'], ';'),
     (['x|y', 'y|x|z', 'z'], '|'),
     (['x;#y', 'y;#x;#z', 'z'], ';#'),  # as SharePoint has it
+    # Another separator, or a list, of the same labels in other cells.
+    *(
+      (['a;b', 'b;c', 'c', f'a{x}b'], '') for x in (',', '|', ' / ', ' ', '、')
+    ),
+    (['a;b', 'b;c', 'c', '[a, b]'], ''),
+    *((['a', 'b', 'c', f'a{x}b', f'b{x}c'], '') for x in (' / ', ' ', '/')),
+    (['1', '2', '3', '[1 2]'], ''),
+    (['a;b', 'b;c', 'c', 'x, y', 'x|z'], ';'),
+    (['a;b', 'b;c', 'a, b', 'a, b;c'], ';'),  # beside the separator: a name
+    (['data', 'science', 'data science', 'tax law'], 'none'),
     # One label with a separator in it may be frequent.
     (['R&D; ops'] * 3 + ['sales'], 'none'),
     (['x|y'] * 3, 'none'),
@@ -116,7 +164,6 @@ def test_zeros_and_ones_are_told_from_ids():
     *(([x, x.replace('1', '2')], 'none') for x in IN_BRACKETS),
     *(([x, 'law'], 'list') for x in DAMAGED),
     (['one', 'two', ''], 'none'),
-    ([['a'], None, 3], 'none'),
     ([], 'none'),
   ],
 )
@@ -189,3 +236,11 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
 )
 def test_words_of_a_name_are_kept_together(cells, separator):
   assert guess_separator(cells) == separator
+
+
+def test_a_rare_cell_counts_among_many():
+  codes = np.random.default_rng(0).integers(5000, size=(30_000, 3))
+  cells = [f'{a},{b},{c}' for a, b, c in codes.tolist()]
+  assert guess_separator(cells) == ','
+  for rare in ('1;2', '3 / 4', '[5, 6]'):
+    assert guess_separator([*cells, rare]) == ''

@@ -10,7 +10,9 @@ from xjax.data.formats.columns import (
   Columns,
   are_whole,
   choose_columns,
+  label_cells,
   read_row,
+  with_separator,
 )
 
 
@@ -63,6 +65,7 @@ def test_a_cell_that_is_no_list_is_a_fault():
   assert document.labels == ('a', "b'c")
 
 
+YES_NO = [('no', 'Yes'), ('0.0', '1.0')]
 TOXIC = ['id', 'comment_text', 'toxic', 'a, b', 'question']
 
 
@@ -89,6 +92,39 @@ def test_a_column_of_zeros_and_ones_is_a_label(one):
   ]
 
 
+@pytest.mark.parametrize('name', ['topic', 'Class', 'category', 'id', 'doc_id'])
+@pytest.mark.parametrize(('no', 'yes'), [('0', '1'), (False, True), *YES_NO])
+def test_a_label_may_be_named_as_a_usual_column(name, no, yes):
+  names = ['text', 'war', name, 'tax']
+  rows = [dict(zip(names, ['x', no, yes, x])) for x in (no, yes, no)]
+  columns = choose_columns(Columns(()), names, rows, 'x')
+  assert columns.flags == ('war', name, 'tax') and not columns.id
+  assert read(columns, rows[1])[0].labels == (name, 'tax')
+
+
+@pytest.mark.parametrize(
+  ('names', 'cells'),
+  [
+    (['text', 'topic'], ['0', '1', '0']),  # two classes
+    (['text', 'topic', 'is_reply'], ['0', '1', '0']),
+    (['text', 'topic', 'is_reply', 'verified'], ['0', '1', 'law']),
+    (['text', 'label', 'is_reply', 'verified', 'user'], ['0', '1', '0']),
+  ],
+)
+def test_zeros_and_ones_may_be_two_classes(names, cells):
+  rows = [dict.fromkeys(names, '1') | {'text': 'x', 'user': 'y'} for _ in cells]
+  rows = [{**row, names[1]: cell} for row, cell in zip(rows, cells)]
+  columns = choose_columns(Columns(()), names, rows, 'x')
+  assert (columns.labels, columns.flags) == (names[1], ())
+
+
+def test_a_column_label_of_zeros_and_ones_among_others_is_not_clear():
+  names = ['text', 'label', 'is_reply', 'verified']
+  rows = [dict(zip(names, 'x010'))]
+  message = error_text(choose_columns, Columns(()), names, rows, 'x')
+  assert 'Columns with only 0 and 1 are label,is_reply,verified' in message
+
+
 def test_zeros_and_ones_beside_other_columns_may_be_no_labels():
   names = ['text', 'mood', 'is_reply', 'verified']
   rows = [dict(zip(names, ['x', 'sad', '0', '1']))]
@@ -107,8 +143,10 @@ def labels_in(cells, separator=''):
   rows = [{'text': 'x', 'tags': cell} for cell in cells]
   wanted = Columns((), separator=separator)
   columns = choose_columns(wanted, ['text', 'tags'], rows, 'x')
-  whole = are_whole(columns, rows)
-  columns = dataclasses.replace(columns, whole=whole)
+  if columns.is_open:
+    found = label_cells(columns, rows, enumerate(rows))
+    columns = with_separator(columns, {'x': found})
+  columns = dataclasses.replace(columns, whole=are_whole(columns, cells))
   return [read(columns, row)[0].labels for row in rows]
 
 
@@ -140,7 +178,7 @@ def test_a_separator_that_is_not_clear_is_one_error(separator):
   names = [f'{chr(97 + i % 26)}x{chr(97 + i // 26)}' for i in range(600)]
   cells = [separator.join(names[i : i + 3]) for i in range(0, 600, 3)]
   message = error_text(labels_in, cells)
-  assert 'column tags: the first 200 cells have 200 different' in message
+  assert 'column tags: 200 cells have 200 different' in message
   assert f'such as {cells[0]!a}' in message
   assert '--config.data.label_separator=' in message
   assert labels_in(cells, separator='none')[0] == (cells[0],)

@@ -273,18 +273,92 @@ def test_zones_may_have_labels_in_a_text(tmp_path):
   assert {*found.values()} == {('law', 'fish'), ('fish',)}
 
 
-@pytest.mark.parametrize(
-  ('mark', 'other'), [(';', '|'), ('|', ', '), (',', ' / ')]
-)
-def test_a_file_with_another_separator_is_noticed(
-  tmp_path, logged, mark, other
-):
+PAIRS = [(';', '|'), ('|', ', '), (',', ' / '), ('、', '，'), (' ', ',')]
+
+
+@pytest.mark.parametrize(('mark', 'other'), [*PAIRS, (';', "', '")])
+def test_a_file_with_another_separator_is_one_error(tmp_path, mark, other):
   for name, separator in (('train', mark), ('test', other)):
     rows = [
       {'text': f'{name} {i}', 'labels': separator.join(labels)}
       for i, labels in enumerate(['ab', 'bc', 'ac', 'a', 'abc', 'c'] * 4)
     ]
     write(tmp_path / f'{name}.csv', rows)
-  read(tmp_path)
-  joined = f'a{other}b'
-  assert f'4 labels of test, such as {joined!a}: labels of train' in logged.text
+  message = error_text(read, tmp_path, folder=tmp_path)
+  assert '--config.data.label_separator=' in message and 'test.csv' in message
+  raw = read(tmp_path, label_separator=mark)
+  assert 'c' in raw.label_ids
+
+
+@pytest.mark.parametrize(
+  ('mark', 'other'), [(';', '|'), (',', ' '), ('|', '-')]
+)
+def test_rare_labels_with_another_separator_are_one_error(
+  tmp_path, mark, other
+):
+  """Few labels of test are in train."""
+  for name, separator, start in ('train', mark, 0), ('test', other, 700):
+    ids = [f'{i * i % 1009}' for i in range(start, start + 300)]
+    cells = [separator.join(ids[i : i + 3]) for i in range(0, 300, 3)]
+    rows = [{'text': f'{name} {i}', 'tags': x} for i, x in enumerate(cells)]
+    write(tmp_path / f'{name}.csv', rows)
+  assert 'label_separator=' in error_text(read, tmp_path, folder=tmp_path)
+
+
+@pytest.mark.parametrize('form', ['csv', 'jsonl', 'parquet'])
+@pytest.mark.parametrize('mark', [';', ', ', '、', '\n'])
+@pytest.mark.parametrize('late', [['a;b', 'c;d'], ['a;b', '', 'b;c;d']])
+def test_labels_that_come_late_are_divided(tmp_path, form, mark, late):
+  """All rows of all files tell the separator, not the first ones of train."""
+  cells = [*'abcd' * 300, *(cell.replace(';', mark) for cell in late)]
+  rows = [{'text': f'text {i}', 'label': x} for i, x in enumerate(cells)]
+  write(tmp_path / f'x.{form}', rows)
+  assert {*read(tmp_path).label_ids} == {*'abcd'}
+  write(tmp_path / f'test.{form}', rows[1100:])
+  write(tmp_path / f'x.{form}', rows[:1100])
+  assert {*read(tmp_path).label_ids} == {*'abcd'}
+
+
+@pytest.mark.parametrize(
+  ('first', 'last', 'said'),
+  [
+    (['a;b', 'b;c', 'a', 'c'], 'a|b', "such as 'a;b' and 'a|b'"),
+    (['a', 'b'], '[a, b]', 'it is not clear what separates labels'),
+    (['a', 'b'], "['a', 'b']", "x.jsonl:1: labels is 'a', not a list"),
+    (["['a', 'b']"], 'a', "x.jsonl:601: labels is 'a', not a list"),
+    ([['a'], ['b']], 'a;b', "x.jsonl:1201: labels is 'a;b', but the first"),
+    ([['a'], ['b']], 'a、b', '--config.data.label_separator='),
+  ],
+)
+def test_another_form_that_comes_late_is_an_error(tmp_path, first, last, said):
+  rows = [
+    {'text': f'text {i}', 'labels': cell}
+    for i, cell in enumerate([*first * 600, last])
+  ]
+  write(tmp_path / 'x.jsonl', rows)
+  assert said in error_text(read, tmp_path, folder=tmp_path)
+
+
+@pytest.mark.parametrize('form', ['csv', 'jsonl'])
+@pytest.mark.parametrize(
+  ('cells', 'given'),
+  [
+    (['010', '110'], ''),
+    (['0 1 0', '1 1 0'], ''),
+    (['no;yes;no', 'yes;yes;no'], ''),
+    (['[-1, 1, -1]', '[1, 1, -1]'], ''),
+    ([[False, True, False], [True, True, False]], ''),
+    ([[-1, 1, -1], [1, 1, -1]], ''),
+    (['010', '010'], '0/1'),
+  ],
+)
+def test_zeros_and_ones_have_the_names_of_a_file(tmp_path, cells, given, form):
+  rows = [{'text': f'text {i}', 'labels': x} for i, x in enumerate(cells * 20)]
+  write(tmp_path / f'train.{form}', rows)
+  fields = {'label_separator': given, **WHOLE}
+  message = error_text(read, tmp_path, folder=tmp_path, **fields)
+  assert 'but no names of labels: put a file labels.jsonl' in message
+  write(tmp_path / 'labels.jsonl', [{'id': x, 'name': x} for x in 'xyz'])
+  documents = [*read(tmp_path, **fields).splits['train'].documents]
+  last = ('y',) if given else ('x', 'y')
+  assert [x.labels for x in documents[:2]] == [('y',), last]

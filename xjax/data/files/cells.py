@@ -14,15 +14,19 @@ NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
 FLAGS = '0/1'  # a list has 0 or 1 for each label
 _RARE_IN_NAMES = ';#', ';', '|', '；', '؛'  # SharePoint has the first one
-_USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
+USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
 _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
+_MOST = 10_000  # cells with a separator from which it is told
 _CODE = re.compile(r'\d|^\S+://\S+$')
-_MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(_USUAL)
+_MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(USUAL)
 _MARK = re.compile(f'[^{_MARKS}][{_MARKS}]+[^{_MARKS}]')
 _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
-_FLAGS = dict.fromkeys(('1', '1.0', '1.', 'true'), True)
-_FLAGS |= dict.fromkeys(('0', '0.0', '0.', 'false'), False)
+_FLAGS = dict.fromkeys('1 1.0 1. true yes'.split(), True)
+_FLAGS |= dict.fromkeys('0 0.0 0. false no'.split(), False)
+_MINUS = ('-1', '-1.0', '-1.')
+_DIGITS = re.compile('[01]+')  # 0110
+_WORD = re.compile(r'(?:(?<!\w)-)?[^\W_]+(?:\.\d*)?')  # of 0;1 or -1 1
 # An item of a list, as Python, NumPy and pandas print it.
 _TEXT = r"""[bu]?(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 _ITEM = (
@@ -40,6 +44,7 @@ _LIST = re.compile(
   re.DOTALL,
 )
 _TAGS = re.compile(r'(?:<[^<>]+>\s*)+')  # <http://x/1> <http://x/2>
+_LIST_MARKS = '[{(<\'"'  # one is in each list
 # How texts in a list begin, which must be one, be it damaged or of R or Spark.
 _SURE_LIST = re.compile(
   rf"""(?:<\w+>\s+)?["\w.]*\(*(?:[\[{{]\s*(?:[bu]|np\.\w+\()?['"‘“`]|\[\\")"""
@@ -62,7 +67,7 @@ def is_empty(cell: Any) -> bool:
 
 
 def as_flag(value: Any) -> bool | None:
-  """Returns what 0, 1, true or false means, in any spelling; else None."""
+  """Returns what 0, 1, true, no etc. means, in any spelling; else None."""
   return _FLAGS.get(str(value).strip().lower())
 
 
@@ -72,10 +77,44 @@ def are_flags(rows: Iterable[Sequence[Any]]) -> bool:
   So it is if they have nothing else, and a list has a value twice, or all have
   two values, but not in one order.
   """
-  rows = [[*map(as_flag, row)] for row in rows]
-  repeats = any(len({*row}) < len(row) for row in rows)
-  pairs = {*map(tuple, rows)} == {(False, True), (True, False)}
-  return (repeats or pairs) and not any(None in row for row in rows)
+  repeats, seen = False, set()
+  for row in rows:
+    flags = tuple(map(as_flag, row))
+    if None in flags:
+      return False
+    repeats = repeats or len({*flags}) < len(flags)
+    seen |= {flags} if flags and not repeats else set()
+  return repeats or seen == {(False, True), (True, False)}
+
+
+def have_flags(cells: Collection[Any]) -> bool:
+  """Returns whether cells have 0 or 1 for each label, in any form."""
+  texts = (x.strip() for x in cells if isinstance(x, str) and not is_empty(x))
+  first = next(texts, '')
+  if _DIGITS.fullmatch(first):
+    lowest, *others = sorted([first, *texts])
+    # Numbers differ in length, or are short and do not begin with 0.
+    is_number = len(lowest) < 4 and lowest[0] == '1'
+    if is_number or any(len(x) != len(lowest) for x in others):
+      return False
+  return are_flags(split_flags(cell) for cell in cells if not is_empty(cell))
+
+
+def split_flags(cell: Any) -> list[Any]:
+  """Returns the values of a list of zeros and ones, in any form.
+
+  Without a 0 in the list, -1 means 0.
+  """
+  values = cell if isinstance(cell, list) else [cell]
+  if isinstance(cell, str):
+    cell = cell.strip()
+    values = [*cell] if _DIGITS.fullmatch(cell) else parse_list(cell)
+    if values is None or len(values) == 1:  # [0;1]
+      values = _WORD.findall(cell)
+  values = [value for value in values if not is_missing(value)]
+  if False in map(as_flag, values):
+    return values
+  return [False if str(value) in _MINUS else value for value in values]
 
 
 def parse_list(text: str) -> list[Any] | None:
@@ -122,26 +161,53 @@ def _item(text: str) -> Any:
   return value.decode() if isinstance(value, bytes) else value
 
 
-def guess_separator(cells: Iterable[Any]) -> str:
+def guess_separator(cells: Iterable[str]) -> str:
   """Guesses what stands between labels, or LIST or NO_SEPARATOR; '' if unsure.
 
   A usual character separates labels if most of the parts between it are in
   several different cells. So "oil, gas" as one label stays one, however
   often it occurs. If most cells differ, codes need not be in several cells, nor
-  names between semicolons or vertical bars. Cells that are not texts are
-  ignored.
+  names between semicolons or vertical bars. Different separators in different
+  cells leave it open.
   """
-  texts = [x.strip() for x in cells if isinstance(x, str) and not is_empty(x)]
-  distinct = dict.fromkeys(texts)
-  many = len(texts) >= _FEWEST and 2 * len(distinct) > len(texts)
-  if _are_lists(distinct, many):
+  counts = collections.Counter(cells)
+  for empty in ('', *_MISSING):
+    counts.pop(empty, None)
+  texts = [*dict.fromkeys(filter(None, map(str.strip, counts)))]
+  many = counts.total() >= _FEWEST and 2 * len(texts) > counts.total()
+  whole = '\0'.join(texts)
+  brackets = any(mark in whole for mark in _LIST_MARKS)
+  if brackets and _are_lists(texts, many):
     return LIST
-  for separator in (*_USUAL, *'\n\t', *_UNSURE):
-    if _divides(separator, distinct, many):
-      return separator
-  usual = [x for x in distinct if any(mark in x for mark in _USUAL)]
-  unsure = 2 * len(usual) >= len(distinct) or _are_ids(distinct)
-  return '' if many and unsure else NO_SEPARATOR
+  marks = [x for x in (*USUAL, *'\n\t', *_UNSURE) if x in whole]
+  found = next((x for x in marks if _divides(x, texts, many)), '\0')
+  if _are_mixed(found, texts, marks + [LIST] * brackets):
+    return ''
+  if found != '\0':
+    return found
+  texts = _some(texts, len(texts))
+  could = [x for x in texts if any(mark in x for mark in USUAL)]
+  unsure = many and (2 * len(could) >= len(texts) or _are_ids(texts))
+  return '' if unsure else NO_SEPARATOR
+
+
+def _some(cells: Sequence[str], count: int) -> Sequence[str]:
+  """Returns cells from all places, of which about _MOST of `count` are left."""
+  return cells[:: 1 + count // _MOST]
+
+
+def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
+  """Returns whether other marks separate the same labels in other cells."""
+  others = [x for x in others if not any(x in y and mark in y for y in cells)]
+  rows = [split_cell(cell, mark) for cell in cells if others]
+  labels = {label for row in rows for label in row}
+  for other in others:
+    rows = (split_cell(cell, other) or () for cell in cells)
+    known = [str(x) in labels for row in rows if len(row) > 1 for x in row]
+    share = 1 if other in _UNSURE else 0.51
+    if known and sum(known) >= share * len(known):
+      return True
+  return False
 
 
 def divisible(cells: Iterable[str]) -> list[str]:
@@ -149,25 +215,25 @@ def divisible(cells: Iterable[str]) -> list[str]:
   return [cell for cell in cells if _MARK.search(cell)]
 
 
-def split_cell(text: str, separator: str) -> list[str]:
-  """Returns the labels of a cell, without those that are empty."""
+def split_cell(text: str, separator: str) -> list[Any] | None:
+  """Returns the labels of a cell, without those that are empty.
+
+  If it should be a list in brackets, but is none, it returns None.
+  """
+  if separator == LIST:
+    return parse_list(text.strip())
   return [part for part in map(str.strip, text.split(separator)) if part]
 
 
-def are_joined(text: str, known: Collection[str]) -> bool:
-  """Returns whether a text is several known labels and what separates them."""
-  rows = (split_cell(text, mark) for mark in (*_USUAL, *'\n\t', *_UNSURE))
-  return any(len(row) > 1 and all(x in known for x in row) for row in rows)
-
-
-def _are_lists(cells: Collection[str], many: bool) -> bool:
+def _are_lists(cells: Sequence[str], many: bool) -> bool:
   """Returns whether cells have lists; so has a name in brackets if not sure."""
   if any(map(_SURE_LIST.match, cells)):
     return True
-  lists = [parse_list(cell) for cell in cells]
-  if not cells or None in lists:
+  cells = _some(cells, len(cells))
+  if not cells or None in map(parse_list, cells):
     return False
-  rows = {', '.join(map(str, values)) for values in lists}
+  lists = [*map(parse_list, cells)]
+  rows = [*{', '.join(map(str, values)) for values in lists}]
   values = [value for values in lists for value in values]
   numbers = all(not isinstance(v, str) or v.isdigit() for v in values)
   plain = numbers and all(cell[0] == '[' for cell in cells)
@@ -175,11 +241,12 @@ def _are_lists(cells: Collection[str], many: bool) -> bool:
   return [] in lists or plain or iris or _divides(',', rows, many)
 
 
-def _divides(separator: str, cells: Iterable[str], many: bool) -> bool:
+def _divides(separator: str, cells: Sequence[str], many: bool) -> bool:
   """Returns whether a text separates the labels of different cells.
 
   `many` says that most cells differ.
   """
+  cells = _some(cells, sum(separator in cell for cell in cells))
   rows = {tuple(split_cell(cell, separator)) for cell in cells}
   uses = collections.Counter(part for row in rows for part in set(row))
   several = [row for row in rows if len(row) > 1]
@@ -193,7 +260,7 @@ def _divides(separator: str, cells: Iterable[str], many: bool) -> bool:
   # In codes with a space, such as `G06F 17/30`, the halves have two forms.
   forms = [{re.sub(r'\d+|://.*', '9', x) for x in xs} for xs in (first, later)]
   alike = codes and not set.isdisjoint(*forms)
-  if separator in _USUAL:
+  if separator in USUAL:
     usual = many and 2 * len(several) > len(rows)
     return shared or usual and (alike or separator in _RARE_IN_NAMES)
   if all('://' in part for part in uses):

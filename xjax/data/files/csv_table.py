@@ -262,7 +262,8 @@ def _rows(
       end = reader.line_num
       if len(cells) != width or not cells[0] or cells[0].isspace():
         cells = _trimmed(cells, width)
-      if quotes and quotes.swallow(cells, line, end):
+      is_new = quotes and (end > line or quotes.noted < _KNOWN)
+      if is_new and quotes.swallow(cells, line, end):
         continue
       is_header = width > 1 and cells and columns[-1] in cells[-1]
       if is_header and _names(cells) == columns:
@@ -299,7 +300,7 @@ class _Quotes:
     self._width, self._delimiter = len(columns), delimiter
     self._name, self._faults = name, faults
     self._known: list[set[str]] = [set() for _ in columns]  # by column
-    self._noted = 0  # rows
+    self.noted = 0  # rows
     self._warned = False
 
   def swallow(self, cells: Sequence[str], line: int, end: int) -> bool:
@@ -344,8 +345,8 @@ class _Quotes:
 
   def note(self, cells: Sequence[str]) -> None:
     """Notes the values of a row, by which others are known."""
-    if len(cells) == self._width and self._noted < _KNOWN:
-      self._noted += 1
+    if len(cells) == self._width and self.noted < _KNOWN:
+      self.noted += 1
       for known, cell in zip(self._known, cells):
         if cell and len(cell) <= _LONGEST_VALUE:
           known.add(_pattern(cell))

@@ -1,6 +1,7 @@
 """Chooses the columns of text and labels, and reads documents from rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import collections
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import io
@@ -16,15 +17,17 @@ from xjax.data.files.cells import (
   FLAGS,
   LIST,
   NO_SEPARATOR,
-  are_flags,
+  USUAL,
   as_flag,
   divisible,
   guess_separator,
+  have_flags,
   is_empty,
   is_missing,
-  parse_list,
   split_cell,
+  split_flags,
 )
+from xjax.data.files.csv_table import Rows
 from xjax.data.files.fields import Fields
 from xjax.data.files.split_names import SPLIT_COLUMNS
 from xjax.data.formats.data_config import read_document
@@ -45,7 +48,9 @@ _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
 _WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
+_SAY = '--config.data.label_separator='
 _SHOWN = 30  # names of columns in a message
+_SHOWN_FILES = 3  # in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
 
@@ -63,6 +68,11 @@ class Columns:
   flags: tuple[str, ...] = ()  # columns with 0 or 1, each of a label
   names: tuple[str, ...] = ()  # of the labels, for FLAGS
 
+  @property
+  def is_open(self) -> bool:
+    """Returns whether the form of labels in a cell is not known yet."""
+    return not self.separator and not self.flags
+
 
 def choose_columns(
   wanted: Columns,
@@ -73,9 +83,7 @@ def choose_columns(
 ) -> Columns:
   """Returns the columns of a table; those that are not wanted are guessed.
 
-  The separator is guessed from the first `rows`. A DataError lists the columns
-  if one does not exist, or cannot be guessed, or says why labels in a cell
-  cannot be told apart.
+  A DataError lists the columns if one does not exist, or cannot be guessed.
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
@@ -111,45 +119,71 @@ def choose_columns(
       'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
       '(or COLUMN,COLUMN,... with 0 or 1 each)'
     )
-  id_ = id_ if wanted.id else _first(_IDS, names)
-  columns = dataclasses.replace(
+  id_ = id_ if wanted.id else _first(_IDS, [x for x in names if x not in flags])
+  return dataclasses.replace(
     wanted, text=tuple(text), labels=labels, id=id_, flags=flags
   )
-  return with_separator(columns, rows, where)
+
+
+def label_cells(
+  columns: Columns, sample: Sequence[Mapping[str, Any]], rows: Rows
+) -> Collection[Any]:
+  """Returns the texts of cells with labels, and how often each occurs.
+
+  If the first rows have no texts, but lists etc., these are returned instead.
+  """
+  cells = (row.get(columns.labels) for row in sample)
+  first = [cell for cell in cells if not is_missing(cell)]
+  if first and not any(isinstance(cell, str) for cell in first):
+    return first
+  cells = (row.get(columns.labels) for _, row in rows)
+  return collections.Counter(x for x in cells if isinstance(x, str) and x)
 
 
 def with_separator(
-  columns: Columns, rows: Sequence[Mapping[str, Any]], where: str
+  columns: Columns, files: Mapping[Any, Collection[Any]]
 ) -> Columns:
-  """Returns columns with the form of labels in cells, guessed from rows."""
-  if columns.separator or columns.flags:
+  """Returns columns with the form of labels, guessed from the cells of files.
+
+  A DataError says that the files differ, or why labels in a cell cannot be told
+  apart.
+  """
+  texts = {k: x for k, x in files.items() if isinstance(x, collections.Counter)}
+  cells = collections.Counter()
+  for part in texts.values():
+    cells.update(part)
+  if have_flags(cells or [x for part in files.values() for x in part]):
+    return dataclasses.replace(columns, separator=FLAGS)
+  if not cells:
     return columns
-  cells = [row.get(columns.labels) for row in rows]
-  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-  separator = guess_separator(texts) if texts else NO_SEPARATOR
-  could = divisible(texts) if separator in ('', NO_SEPARATOR) else ()
+  separator = guess_separator(cells)
+  for part in texts.values() if len(texts) > 1 else ():
+    own = guess_separator(part)
+    found = separator == NO_SEPARATOR or any(separator in x for x in part)
+    if own not in ('', NO_SEPARATOR, separator) or not (own or found):
+      separator = ''
+  could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
+    ends = dict.fromkeys((could[0], could[-1]))  # which may differ
+    where = ', '.join(map(str, [*texts][:_SHOWN_FILES]))
     message = (
-      f'{where}: column {columns.labels}: the first {len(texts):,} cells have '
-      f'{len({*texts}):,} different texts, such as {could[0][:_SHOWN_CELL]!a}'
+      f'{where}: column {columns.labels}: {cells.total():,} cells have '
+      f'{len(cells):,} different texts, such as '
+      + ' and '.join(ascii(text[:_SHOWN_CELL]) for text in ends)
     )
     if not separator:
       raise DataError(
-        f'{message}, and it is not clear what separates labels in them. Say '
-        "it: --config.data.label_separator=',' (or another text, ' ' for a "
-        'space), or none if each text is one label'
+        f'{message}, and it is not clear what separates labels in all of them. '
+        f"If it is the same, say it: {_SAY}',' (or another text, ' ' for a "
+        f'space), or {NO_SEPARATOR} if each text is one label'
       )
     logging.info('%s; each of them is read as one label', message)
-  if are_flags(_values(cell, separator) or [] for cell in cells):
-    separator = FLAGS
-  elif not texts:
-    return columns
   return dataclasses.replace(columns, separator=separator)
 
 
-def are_whole(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> bool:
+def are_whole(columns: Columns, cells: Iterable[Any]) -> bool:
   """Returns whether all labels are integers, written as 1.0."""
-  lists = (_values(row.get(columns.labels), columns.separator) for row in rows)
+  lists = (_values(cell, columns.separator) for cell in cells)
   values = (v for values in lists for v in values or () if isinstance(v, str))
   # Of most tables, this reads one row.
   first = next(values, '')
@@ -171,25 +205,31 @@ def _label_columns(
       return wanted.labels, flags, ''
     return '', (), ''
   labels = _usual_labels(names)
-  if labels or not need_labels:
+  if not need_labels:
     return labels, (), ''
-  usual = *_IDS, *SPLIT_COLUMNS
-  flags = tuple(
-    name
-    for name in names
-    if name.lower() not in usual
-    and (cells := [row[name] for row in rows if not is_empty(row.get(name))])
-    and all(as_flag(cell) is not None for cell in cells)
-  )
-  line = csv_line(flags)
+  flags = tuple(name for name in names if _is_flag(name, rows))
   known = {wanted.id, *wanted.text, *flags}
+  usual = *_TEXTS, *_IDS, *SPLIT_COLUMNS
+  others = [x for x in names if x not in known and x.lower() not in usual]
+  is_sure = labels.lower() in SURE_LABELS
+  # A label may be named topic.
+  if labels and (labels not in flags or len(flags) < 3 or is_sure and others):
+    return labels, (), ''
+  line = csv_line(flags)
   # Other columns may be the labels, and flags something else.
-  if len(flags) > 1 and all(
-    name in known or name.lower() in (*_TEXTS, *usual) for name in names
-  ):
+  if len(flags) > 1 and not others and not is_sure:
     return line, flags, ''
   hint = f'. Columns with only 0 and 1 are {line}'
   return '', (), hint if flags else ''
+
+
+def _is_flag(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+  """Returns whether a column has only 0 and 1, and no ids or splits."""
+  cells = [row[name] for row in rows if not is_empty(row.get(name))]
+  is_id = name.lower() in _IDS and len({*map(str, cells)}) == len(cells)
+  if not cells or is_id or name.lower() in SPLIT_COLUMNS:
+    return False
+  return all(as_flag(cell) is not None for cell in cells)
 
 
 def csv_line(names: Sequence[str]) -> str:
@@ -210,7 +250,8 @@ def with_names(columns: Columns, labels: Iterable[str], where: str) -> Columns:
       '[0, 1, 0], with a place for each label, but no names of labels: put a '
       'file labels.jsonl beside the documents, with a line for each label in '
       'the order of the lists, or make a column of zeros and ones for each '
-      f'label. If these are ids: --config.data.label_separator={LIST}'
+      f'label. If these are ids: {_SAY}{LIST}, {NO_SEPARATOR} or what is '
+      'between them'
     )
   return dataclasses.replace(columns, names=names)
 
@@ -286,6 +327,11 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   values = _values(cell, columns.separator)
   if values is None:
     fault = f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets'
+  elif columns.is_open and isinstance(cell, str) and {*USUAL} & {*cell}:
+    fault = (
+      f'is {cell[:_SHOWN_CELL]!a}, but the first rows have lists: say what '
+      f"separates labels: {_SAY}';' (or another text), or {NO_SEPARATOR}"
+    )
   elif dict in map(type, values):
     fault = (
       'has objects that are not {label: 0 or 1}: write a list of the labels, '
@@ -332,15 +378,14 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
     flags = {k: as_flag(v) for k, v in cell.items() if not is_missing(v)}
     if None not in flags.values():
       return [name for name, flag in flags.items() if flag]
-  if isinstance(cell, list):
-    return [value for value in cell if not is_missing(value)]
   if is_empty(cell):
     return []
+  if separator == FLAGS:
+    return split_flags(cell)
+  if isinstance(cell, list):
+    return [value for value in cell if not is_missing(value)]
   if not isinstance(cell, str) or separator in ('', NO_SEPARATOR):
     return [cell]
-  cell = cell.strip()
-  if separator in (LIST, FLAGS):
-    return parse_list(cell)
   return split_cell(cell, separator)
 
 

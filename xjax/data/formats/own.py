@@ -13,18 +13,19 @@ Splits that the source lacks are drawn from train.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import pathlib
 import shlex
 from typing import Any, BinaryIO, Self
 
 from absl import logging
-import numpy as np
 
 from xjax.core.config_part import RATE, SEED, field
-from xjax.data.files.cells import LIST, NO_SEPARATOR, are_joined
+from xjax.data.files.cells import LIST
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
@@ -52,6 +53,7 @@ from xjax.data.formats.columns import (
   are_whole,
   choose_columns,
   csv_line,
+  label_cells,
   list_labels,
   read_row,
   read_usual,
@@ -60,6 +62,7 @@ from xjax.data.formats.columns import (
 )
 from xjax.data.formats.corpus_builder import (
   TRAIN,
+  USUAL,
   CorpusBuilder,
   ReadDocument,
   SourceCorpus,
@@ -181,15 +184,23 @@ class OwnData(DataConfig):
 
   def with_guesses(self) -> Self:
     layout = find_layout(self.dir, self.label_file)
-    if layout.by_label or TRAIN not in layout.splits:
+    if layout.by_label:
       return self
-    path = min(layout.splits[TRAIN])
-    with open_text(path) as file:
-      # `read` reports the faults of rows.
-      table = self._table(file, str(path), Faults(self.on_error))
-      columns = self._columns_of(table, str(path))
-      rows = (row for _, row in table.rows)
-      whole = columns.whole or are_whole(columns, rows)
+    splits = [name for name in USUAL if name in layout.splits] or layout.splits
+    first, *others = (p for name in splits for p in sorted(layout.splits[name]))
+    # `read` reports the faults of rows.
+    with self._open(first) as table:
+      columns = self._columns_of(table, str(first))
+      cells = {}
+      if columns.is_open:
+        cells[first] = label_cells(columns, table.sample, table.rows)
+        for path in others:
+          with self._open(path) as other:
+            cells[path] = label_cells(columns, other.sample, other.rows)
+        columns = with_separator(columns, cells)
+      rest = (row.get(columns.labels) for _, row in table.rows)
+      seen = itertools.chain(cells.get(first, ()), rest)
+      whole = columns.whole or are_whole(columns, seen)
     guesses = {
       'text': columns.text,
       # Lines in the form of JsonlData are read so if no column is named.
@@ -217,8 +228,7 @@ class OwnData(DataConfig):
       )
       # Lines without any field are faulty, and these faults say enough.
       if is_usual or not fields:
-        columns = dataclasses.replace(columns, labels='labels', id='')
-        return with_separator(columns, table.sample, name)
+        return dataclasses.replace(columns, labels='labels', id='')
     columns = choose_columns(columns, fields, table.sample, name)
     if table.kind is TableFormat.FASTTEXT:  # new lines need no labels
       columns = dataclasses.replace(columns, separator=FASTTEXT_LABEL)
@@ -252,11 +262,7 @@ class OwnData(DataConfig):
     if usual:
       log_unread(self.dir, layout.splits, names, layout.unread)
     names = dict.fromkeys(TRAIN if name in drawn else name for name in names)
-    data = self
-    if TRAIN in names:  # all files have its form
-      data = self.with_guesses()
-      separator = data.label_separator or NO_SEPARATOR
-      data = dataclasses.replace(data, label_separator=separator)
+    data = self.with_guesses()  # all files have the form of train
     for name in names:
       if layout.by_label:
         (path,) = layout.splits[name]
@@ -271,7 +277,7 @@ class OwnData(DataConfig):
     # A column may name no documents of train, or only faulty ones of a split.
     parts = {name: split for name, split in raw.splits.items() if len(split)}
     raw = dataclasses.replace(raw, splits=parts)
-    _warn_of_labels(raw)
+    _warn_of_rows(raw)
     if not layout.divided:
       drawn = missing_shares(raw.splits, shares)
     raw = draw_missing(raw, drawn, functools.partial(_keys, self.split_seed))
@@ -300,9 +306,8 @@ class OwnData(DataConfig):
       if divided:
         split_in_file = functools.partial(split_in_row, names, split_of, name)
       elif names:
-        with open_text(path) as again:  # all rows count, not only the first
-          rows = self._table(again, str(path), Faults(self.on_error)).rows
-          rows = (row for _, row in rows)
+        with self._open(path) as again:  # all rows count, not only the first
+          rows = (row for _, row in again.rows)
           split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
       lines, may_skip = (
@@ -348,8 +353,17 @@ class OwnData(DataConfig):
     columns = choose_columns(
       self._columns(), table.columns, table.sample, name, need_labels=False
     )
+    if columns.is_open:
+      cells = label_cells(columns, table.sample, enumerate(table.sample))
+      columns = with_separator(columns, {name: cells})
     records = with_faults(table.rows, faults, name)
     return records, functools.partial(read_row, columns)
+
+  @contextlib.contextmanager
+  def _open(self, path: pathlib.Path) -> Iterator[TableReader]:
+    """Opens a file whose faults are noted when it is read again."""
+    with open_text(path) as file:
+      yield self._table(file, str(path), Faults(self.on_error))
 
   def _table(self, file: BinaryIO, name: str, faults: Faults) -> TableReader:
     fasttext = self.label_separator == FASTTEXT_LABEL
@@ -367,20 +381,10 @@ class OwnData(DataConfig):
     return Columns(self.text, self.labels, separator, self.id, whole)
 
 
-def _warn_of_labels(raw: SourceCorpus) -> None:
-  """Warns of labels that seem several, and of documents in several rows."""
+def _warn_of_rows(raw: SourceCorpus) -> None:
+  """Warns of documents that seem to be in several rows."""
   if TRAIN not in raw.splits:
     return
-  gold = {name: np.unique(x.gold.values) for name, x in raw.splits.items()}
-  known = {raw.label_ids[i] for i in gold[TRAIN]}
-  for name, used in gold.items():
-    labels = {raw.label_ids[i] for i in used} - known
-    if joined := sorted(x for x in labels if are_joined(x, known)):
-      logging.warning(
-        '%s: %s of %s, such as %a: labels of train with a separator between '
-        'them; all files must have the same separator',
-        *(raw.source, plural(len(joined), 'label'), name, joined[0]),
-      )
   train = raw.splits[TRAIN]
   _, examples, n = find_repeats(train)
   has_lines = n and 'line-' in examples[0][0]  # instead of ids
