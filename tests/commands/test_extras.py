@@ -45,6 +45,7 @@ for name, *arguments in json.loads(sys.argv[2]):
 """
 
 
+@pytest.mark.thorough
 def test_a_plain_install_trains_judges_and_predicts(tmp_path):
   words = 'trade fish coal rail wheat'.split()
   with (tmp_path / 'own.csv').open('w', newline='') as file:

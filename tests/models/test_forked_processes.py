@@ -121,7 +121,7 @@ def answers(workdir, *words):
     ('linear', 'jax'),
     ('tree', 'unused'),
     pytest.param('stack', 'used', marks=pytest.mark.thorough),
-    ('stack', 'busy'),
+    pytest.param('stack', 'busy', marks=pytest.mark.thorough),
     pytest.param('neighbours', 'busy', marks=pytest.mark.thorough),
     pytest.param('names', 'used', marks=pytest.mark.thorough),
   ],
@@ -141,6 +141,7 @@ def test_neural_models_are_refused_in_forked_processes(kind, fitted):
   assert found == dict.fromkeys(calls, NO_JAX)
 
 
+@pytest.mark.thorough
 def test_threads_may_fork_at_once_and_while_they_hold_a_lock():
   script = """
 import os, threading

@@ -122,8 +122,8 @@ def test_columns_of_zeros_and_ones_name_splits(news, flags, expected):
 
 
 def test_columns_of_zeros_and_ones_may_be_faulty(news, tmp_path):
-  path = news(with_splits(['yes', 'no'], 'is_train'))
-  assert "the column is_train has 'yes', but this is no name" in error_text(
+  path = news(with_splits(['ja', 'no'], 'is_train'))
+  assert "the column is_train has 'ja', but this is no name" in error_text(
     read, path
   )
   rows = [{**row, 'is_test': '1'} for row in with_splits('1', 'is_train')]

@@ -29,6 +29,7 @@ def one_step():
   return steps
 
 
+@pytest.mark.thorough
 def test_visits_follow_the_probabilities_of_steps():
   step, restart = one_step(), 0.4
   # Where the walk is before a step, in the long run.

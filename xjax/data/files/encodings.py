@@ -48,7 +48,7 @@ _RARE = (
 _UNFIT = re.compile('[\0-\x08\x0e-\x1f\x80-\x9f\ufffd]')
 # What is between words, as an apostrophe may be; around them; and no word.
 _BETWEEN = re.compile(
-  r'(?:[\s!-@\[-`{-~、。〈-〟！-／：-＠]|(?<!\w{3})’|'
+  r'(?:[\s\xad!-@\[-`{-~、。〈-〟！-／：-＠]|(?<!\w{3})’|'
   r'’(?=(?:[dmst]|ll|re|ve)?(?!\w)))+'
 )
 _BEFORE, _AFTER = '‘“„‚«¿¡–—•…°€£§·', '”»…™°º²³–—•·'
