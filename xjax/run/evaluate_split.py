@@ -59,8 +59,9 @@ class Evaluation:
   # Of the popularity prior. None for files without training counts, and for
   # files whose held-out labels do not directly follow the trained labels.
   prior: Metrics | None
-  folder: pathlib.Path | None  # that was written, if any
+  folder: pathlib.Path | None  # of a run
   calibration: Calibration | None = None  # None for uncalibrated scores
+  is_saved: bool = False  # in the folder
 
 
 @enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
@@ -75,7 +76,7 @@ def evaluate_split(
 ) -> Evaluation:
   """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
-  Other folders keep the evaluation of the best checkpoint on the run's own
+  If the workdir is read-only, nothing is written, with a warning. Other folders keep the evaluation of the best checkpoint on the run's own
   documents:
 
   - eval/<split>@<digest>/ for documents that are not those of the run;
@@ -99,8 +100,9 @@ def evaluate_split(
     strategy.check_cut_offs(request.ks)
   home = Workdir.at(workdir)
   home.check_has_run()
-  with home.locked():
-    return _judge_in(home, split, data_dir, request, strategy, step, leave_out)
+  with home.locked(needed=False) as saves:
+    how = request, strategy, step, leave_out, saves
+    return _judge_in(home, split, data_dir, *how)
 
 
 def _judge_in(
@@ -111,6 +113,7 @@ def _judge_in(
   strategy: StrategyRequest | None,
   step: int | None,
   leave_out: str,
+  saves: bool,
 ) -> Evaluation:
   run = open_run(home.path, step)
   config = run.config.eval
@@ -151,6 +154,16 @@ def _judge_in(
     )
   else:
     predictions, metrics = _judge_by_score(model, part, name, slices)
+  folder = home.evaluation(name)
+  if saves:
+    write_judged(model, part, name, predictions, metrics)
+  else:
+    logging.warning(
+      '%s: is read-only: metrics are not saved; --output=DIR saves them '
+      'elsewhere',
+      home.path,
+    )
+  if not strategy:
     calibration = model.run.calibration(model.scorer)
   if request:
     if not strategy:
@@ -161,8 +174,9 @@ def _judge_in(
       predictions = dataclasses.replace(predictions, hierarchy=hierarchy)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(by_frequency, prior_criteria(criteria))
-  folder = home.evaluation(name)
-  return Evaluation(predictions, criteria, metrics, prior, folder, calibration)
+  return Evaluation(
+    predictions, criteria, metrics, prior, folder, calibration, saves
+  )
 
 
 def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
@@ -208,14 +222,12 @@ def _judge_chosen(
   name: str,
   slices: Sequence[np.ndarray],
 ) -> tuple[str, Predictions, Metrics]:
-  """Judges and saves chosen labels; also returns the folder's name."""
+  """Judges chosen labels; also returns the folder's name."""
   runner, config = StrategyRunner.of(strategy, model), model.config.eval
   by_score = predict_split(model, split, slices)
   predictions, _ = runner.choose(by_score, split)
   metrics = judge(predictions, strategy.criteria(config.criteria()))
-  name, step = f'{name}.{strategy.kind.value}', model.step
-  write_judged(model.workdir, name, predictions, metrics, step, split.digest)
-  return name, predictions, metrics
+  return f'{name}.{strategy.kind.value}', predictions, metrics
 
 
 def moved_data(run: OpenRun, data_dir: str) -> DataConfig:
