@@ -76,8 +76,8 @@ def evaluate_split(
 ) -> Evaluation:
   """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
-  If the workdir is read-only, nothing is written, with a warning. Other folders keep the evaluation of the best checkpoint on the run's own
-  documents:
+  If the workdir is read-only, nothing is written, with a warning. Other folders
+  keep the evaluation of the best checkpoint on the run's own documents:
 
   - eval/<split>@<digest>/ for documents that are not those of the run;
   - `.step_<step>` is added if `step` is not the best checkpoint, or it is not

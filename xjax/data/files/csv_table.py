@@ -6,15 +6,15 @@ import contextlib
 import csv
 import enum
 import io
+from operator import itemgetter
 import re
 from typing import Any, BinaryIO
 
 from absl import logging
 
-from xjax.data.files.encodings import NUL, Encoding, encoding_of
+from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import reading
-from xjax.data.files.json_values import decode_utf8
 
 DELIMITERS = ',;\t|'
 # A header as R writes it; such a table has spaces between the cells.
@@ -48,9 +48,18 @@ class Quoting(enum.Enum):
 
 
 def read_csv(
-  file: BinaryIO, name: str, faults: Faults, wanted: str, quoting: Quoting
+  file: BinaryIO,
+  name: str,
+  faults: Faults,
+  wanted: str,
+  quoting: Quoting,
+  blank: bool = False,
 ) -> tuple[Sequence[str], Rows]:
-  """Returns the columns and the rows; a faulty header is a DataError."""
+  """Returns the columns and the rows; a faulty header is a DataError.
+
+  With `blank`, there are also rows of empty cells, and in a table with one
+  column, blank lines between others.
+  """
   csv.field_size_limit(_LONGEST_CELL)
   form = {'strict': True}
   if quoting is Quoting.NONE:
@@ -58,10 +67,8 @@ def read_csv(
   elif quoting is Quoting.BACKSLASH:
     form['escapechar'] = '\\'
   with reading(name):
-    encoding = Encoding(wanted or 'utf-8-sig')
-    if file.seekable():
-      encoding = encoding_of(file, wanted)
-      encoding.log(name)
+    encoding = encoding_of(file, wanted)
+    encoding.log(name)
     head = head_of(file)
     decoder = codecs.getincrementaldecoder(encoding.name)('replace')
     text, whole = decoder.decode(head), len(head) < HEAD
@@ -72,7 +79,7 @@ def read_csv(
       form['delimiter'] = _delimiter(text, whole, form)
     if quoting is Quoting.AUTO:
       form |= _quotes_of(text, whole, form, name)
-    reader = csv.reader(_text_lines(file, encoding.name, wanted), **form)
+    reader = csv.reader(_text_lines(file, encoding.name), **form)
     try:
       if told:
         next(reader)
@@ -89,7 +96,8 @@ def read_csv(
     for row in first:
       if not any('\n' in cell or '\r' in cell for cell in row):
         quotes.note(_trimmed(row, len(columns)))
-  return columns, _rows(reader, columns, name, faults, quotes)
+  rows = _rows(reader, columns, name, faults, quotes)
+  return columns, rows if blank else filter(itemgetter(1), rows)
 
 
 def head_of(file: BinaryIO) -> bytes:
@@ -101,23 +109,13 @@ def head_of(file: BinaryIO) -> bytes:
   return head
 
 
-def _text_lines(file: BinaryIO, encoding: str, wanted: str) -> Iterator[str]:
-  if file.seekable():
-    text = io.TextIOWrapper(file, encoding, newline='')
-    try:
-      yield from text
-    finally:
-      with contextlib.suppress(ValueError):  # the file has been closed already
-        text.detach()
-    return
-  for number, line in enumerate(file, 1):
-    if b'\0' in line:
-      raise Fault(NUL, number)
-    try:
-      text = decode_utf8(line, wanted).removeprefix('\ufeff')
-    except Fault as fault:
-      raise Fault(str(fault), number) from fault
-    yield from io.StringIO(text, newline='')
+def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
+  text = io.TextIOWrapper(file, encoding, newline='')
+  try:
+    yield from text
+  finally:
+    with contextlib.suppress(ValueError):  # the file has been closed already
+      text.detach()
 
 
 def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
@@ -236,13 +234,13 @@ def _rows(
   faults: Faults,
   quotes: '_Quotes | None',
 ) -> Rows:
-  """Yields rows that are not blank, and leaves out rows of another width."""
-  width = len(columns)
+  """Yields rows of the right width, and {} for blank ones (see read_csv)."""
+  width, blank = len(columns), []
   with reading(name):
     while True:
       line = reader.line_num + 1
       try:
-        cells = next(reader)
+        cells = row = next(reader)
       except StopIteration:
         break
       except csv.Error as error:
@@ -256,9 +254,16 @@ def _rows(
         cells = _trimmed(cells, width)
       if quotes and quotes.swallow(cells, line, end):
         continue
+      if row:
+        yield from blank
+        blank.clear()
       if len(cells) == width:
         yield line, dict(zip(columns, cells, strict=True))
-      elif cells:
+      elif row and not cells:
+        yield line, {}
+      elif not row:
+        blank += [(line, {})] if width == 1 else []
+      else:
         ends = f' in the row that ends on line {end}' if end > line else ''
         message = f'{len(cells)} cells, but {width} columns{ends}'
         faults.add(name, line, message)

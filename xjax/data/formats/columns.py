@@ -30,7 +30,7 @@ from xjax.data.files.split_names import SPLIT_COLUMNS
 from xjax.data.formats.data_config import read_document
 from xjax.data.schema import Document
 
-_TEXTS = frozenset(
+USUAL_TEXTS = frozenset(
   'title headline heading subject summary abstract description text body '
   'content contents document article sentence message review comment question '
   'full_text fulltext comment_text'.split()
@@ -98,7 +98,7 @@ def choose_columns(
   text = wanted.text or tuple(
     name
     for name in names
-    if name.lower() in _TEXTS and name not in (labels, *flags)
+    if name.lower() in USUAL_TEXTS and name not in (labels, *flags)
   )
   if not text or need_labels and not labels:
     missing = ' and '.join(
@@ -185,7 +185,7 @@ def _label_columns(
   known = {wanted.id, *wanted.text, *flags}
   # Other columns may be the labels, and flags something else.
   if len(flags) > 1 and all(
-    name in known or name.lower() in (*_TEXTS, *usual) for name in names
+    name in known or name.lower() in (*USUAL_TEXTS, *usual) for name in names
   ):
     return line, flags, ''
   hint = f'. Columns with only 0 and 1 are {line}'

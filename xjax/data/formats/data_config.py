@@ -205,6 +205,7 @@ def input_documents(
   before, found = faults.count, False
   seen: set[bytes] = set()  # digests, since ids may be long
   for line, fields in records:
+    fields.may_be_empty = True  # each document is answered
     document = read(fields, f'line-{line}', False)
     if not fields.faults:
       digest = hashlib.blake2b(document.id.encode(), digest_size=8).digest()

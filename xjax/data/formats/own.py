@@ -29,6 +29,7 @@ from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
+  copied,
   open_text,
   read_records,
   with_faults,
@@ -48,6 +49,7 @@ from xjax.data.files.tables import (
 )
 from xjax.data.formats.columns import (
   NO_ID,
+  USUAL_TEXTS,
   Columns,
   are_whole,
   choose_columns,
@@ -156,6 +158,10 @@ class OwnData(DataConfig):
   @property
   def full_text(self) -> tuple[str, ...]:
     return self.text  # other zones of a document are not read
+
+  @property
+  def _texts(self) -> frozenset[str]:
+    return USUAL_TEXTS | {name.lower() for name in self.text}
 
   @property
   def label_field(self) -> str:
@@ -342,19 +348,26 @@ class OwnData(DataConfig):
     self, file: BinaryIO, name: str, faults: Faults
   ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
     fasttext = self.label_separator == FASTTEXT_LABEL
-    if table_format(file, name, fasttext) is TableFormat.JSON_LINES:
+    kind = table_format(file, name, fasttext, self._texts)
+    if kind is TableFormat.JSON_LINES:
       records = read_records(file, faults, name, encoding=self.encoding)
       return records, self.read_input_record
-    table = self._table(file, name, faults)
+    if kind is TableFormat.TABLE and not file.seekable():
+      # Its first rows tell how it is written.
+      file, faults.at_once = copied(file), False
+    table = self._table(file, name, faults, blank=True)
     columns = choose_columns(
       self._columns(), table.columns, table.sample, name, need_labels=False
     )
     records = with_faults(table.rows, faults, name)
     return records, functools.partial(read_row, columns)
 
-  def _table(self, file: BinaryIO, name: str, faults: Faults) -> TableReader:
+  def _table(
+    self, file: BinaryIO, name: str, faults: Faults, blank: bool = False
+  ) -> TableReader:
     fasttext = self.label_separator == FASTTEXT_LABEL
-    return read_table(file, name, faults, self.encoding, self.quoting, fasttext)
+    how = self.encoding, self.quoting, fasttext, self._texts, blank
+    return read_table(file, name, faults, *how)
 
   def read_input_record(
     self, fields: Fields, default_id: str | None, need_labels: bool = False
