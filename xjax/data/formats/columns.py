@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import io
 import itertools
+import json
 import re
 from typing import Any
 
@@ -41,6 +42,7 @@ _LABELS = (
   'tags tag topics topic categories category classes class keywords keyword '
   'subjects genres genre codes cats'
 ).split()
+_KEYS = ('id', 'uri', 'label', 'name')  # of an object that is a label
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
@@ -287,9 +289,12 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
   if values is None:
     fault = f'is {cell[:_SHOWN_CELL]!a}, not a list in brackets'
   elif dict in map(type, values):
+    keys = next(value for value in values if isinstance(value, dict))
+    key = next((x for x in _KEYS if x in keys), next(iter(keys), 'id'))
+    jq = f', as jq does with `.{_jq(name)} |= map(.{_jq(key)})`'
     fault = (
-      'has objects that are not {label: 0 or 1}: write a list of the labels, '
-      'as jq does with `.labels |= map(.label)`'
+      'has objects that are not {label: 0 or 1}: write a list of the labels'
+      + jq * isinstance(cell, list)
     )
   elif Ellipsis in values:
     fault = (
@@ -342,6 +347,10 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
   if separator in (LIST, FLAGS):
     return parse_list(cell)
   return split_cell(cell, separator)
+
+
+def _jq(key: str) -> str:
+  return key if re.fullmatch(r'[A-Za-z_]\w*', key, re.A) else json.dumps(key)
 
 
 def _stripped(value: Any) -> Any:

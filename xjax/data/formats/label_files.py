@@ -31,6 +31,7 @@ from xjax.data.files.json_lines import (
 from xjax.data.files.tables import TableFormat, read_table, table_format
 from xjax.data.schema import Label, Labels, read_label
 
+JQ = 'id: ., name: .'  # makes a label of a line of plain text
 ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
 LABELS = 'labels'  # the file of labels; no split can have this name
 _TABLES = 'csv|tsv|parquet'
@@ -156,7 +157,8 @@ def label_records(
   with open_text(path) as file:
     is_lines = _ends(path, 'jsonl|ndjson')
     if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
-      yield from read_records(file, faults, str(path), encoding=encoding)
+      how = {'encoding': encoding, 'jq': JQ}
+      yield from read_records(file, faults, str(path), **how)
       return
     table = read_table(file, str(path), faults, encoding, quoting)
     rows = _label_rows(table.columns, table.rows, path, language)
