@@ -24,9 +24,9 @@ from xjax.data.files.json_lines import (
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (
+  JQ,
   Descriptors,
   is_table,
-  JQ,
   label_records,
   read_ids,
 )

@@ -82,7 +82,7 @@ class Service:
     service.run.warmup(service.explains)
     return service
 
-  def parse(self, body: bytes, max_documents: int) -> PredictRequest:
+  def parse(self, body: bytes | str, max_documents: int) -> PredictRequest:
     """Reads the body of a request, or raises RequestRefused if it has a fault.
 
     The body is one JSON object: a document, or the list `documents` of texts or
