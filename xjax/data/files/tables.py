@@ -37,7 +37,8 @@ FASTTEXT_LABEL = '__label__'  # begins a label in a file of fastText
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
-_FORMULA = ('=', '+', '-', '@', '\t', '\r')
+# The apostrophes before it are those of write_csv, or of the text.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 class TableFormat(enum.Enum):
@@ -203,11 +204,24 @@ def write_csv(
   """Writes a CSV file atomically; the cell of None is empty."""
   # An apostrophe keeps spreadsheets from computing a text as a formula.
   with atomic_write(path) as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(columns)
-    writer.writerows([_safe(cell) for cell in row] for row in rows)
+    usual, quoted = (
+      csv.writer(file, lineterminator='\n', quoting=quoting)
+      for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
+    usual.writerow(columns)
+    for row in rows:
+      cells = [_safe(cell) for cell in row]
+      # Python quotes no \r by itself, which ends a row.
+      has_ends = any(isinstance(x, str) and '\r' in x for x in cells)
+      (quoted if has_ends else usual).writerow(cells)
 
 
 def _safe(cell: Any) -> Any:
-  is_formula = isinstance(cell, str) and cell.startswith(_FORMULA)
+  is_formula = isinstance(cell, str) and _FORMULA.match(cell)
   return f"'{cell}" if is_formula else cell
+
+
+def original(cell: Any) -> Any:
+  """Returns what write_csv was given as a text."""
+  is_safe = isinstance(cell, str) and cell[:1] == "'" and _FORMULA.match(cell)
+  return cell[1:] if is_safe else cell

@@ -46,6 +46,11 @@ _KEYS = ('id', 'uri', 'label', 'name')  # of an object that is a label
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
+_JUDGED = 'Put a semicolon between them, or write lists of JSON'
+_SEPARATED = (
+  "Say it: --config.data.label_separator=',' (or another text, ' ' for a "
+  'space), or none if each text is one label'
+)
 _WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
 _SHOWN = 30  # names of columns in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
@@ -72,8 +77,11 @@ def choose_columns(
   rows: Sequence[Mapping[str, Any]],
   where: str,
   need_labels: bool = True,
+  is_judged: bool = False,
 ) -> Columns:
   """Returns the columns of a table; those that are not wanted are guessed.
+
+  A table that `is_judged` has labels, which xjax has no flags for.
 
   The separator is guessed from the first `rows`. A DataError lists the columns
   if one does not exist, or cannot be guessed, or says why labels in a cell
@@ -102,26 +110,35 @@ def choose_columns(
     for name in names
     if name.lower() in USUAL_TEXTS and name not in (labels, *flags)
   )
-  if not text or need_labels and not labels:
+  if not (text or is_judged) or need_labels and not labels:
     missing = ' and '.join(
       what
-      for what, known in (('the text', text), ('the labels', labels))
+      for what, known in (
+        ('the text', text or is_judged),
+        ('the labels', labels),
+      )
       if not known
     )
+    flags = (
+      ': --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN (or '
+      'COLUMN,COLUMN,... with 0 or 1 each)'
+    )
     raise DataError(
-      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name '
-      'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
-      '(or COLUMN,COLUMN,... with 0 or 1 each)'
+      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name them'
+      + (' labels' if is_judged else flags)
     )
   id_ = id_ if wanted.id else _first(_IDS, names)
   columns = dataclasses.replace(
     wanted, text=tuple(text), labels=labels, id=id_, flags=flags
   )
-  return with_separator(columns, rows, where)
+  return with_separator(columns, rows, where, is_judged)
 
 
 def with_separator(
-  columns: Columns, rows: Sequence[Mapping[str, Any]], where: str
+  columns: Columns,
+  rows: Sequence[Mapping[str, Any]],
+  where: str,
+  is_judged: bool = False,
 ) -> Columns:
   """Returns columns with the form of labels in cells, guessed from rows."""
   if columns.separator or columns.flags:
@@ -129,6 +146,9 @@ def with_separator(
   cells = [row.get(columns.labels) for row in rows]
   texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
   separator = guess_separator(texts) if texts else NO_SEPARATOR
+  if is_judged and separator in ('', NO_SEPARATOR):  # a few rows tell little
+    usual = (mark for mark in ';|' if any(mark in text for text in texts))
+    separator = next(usual, separator)
   could = divisible(texts) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
     message = (
@@ -137,9 +157,8 @@ def with_separator(
     )
     if not separator:
       raise DataError(
-        f'{message}, and it is not clear what separates labels in them. Say '
-        "it: --config.data.label_separator=',' (or another text, ' ' for a "
-        'space), or none if each text is one label'
+        f'{message}, and it is not clear what separates labels in them. '
+        + (_JUDGED if is_judged else _SEPARATED)
       )
     logging.info('%s; each of them is read as one label', message)
   if are_flags(_values(cell, separator) or [] for cell in cells):
@@ -172,7 +191,7 @@ def _label_columns(
     if len(flags) > 1 and (need_labels or {*flags} <= {*names}):
       return wanted.labels, flags, ''
     return '', (), ''
-  labels = _usual_labels(names)
+  labels = usual_labels(names)
   if labels or not need_labels:
     return labels, (), ''
   usual = *_IDS, *SPLIT_COLUMNS
@@ -223,7 +242,7 @@ def _first(usual: Iterable[str], names: Sequence[str]) -> str:
   return next((lower[name] for name in usual if name in lower), '')
 
 
-def _usual_labels(names: Sequence[str]) -> str:
+def usual_labels(names: Sequence[str]) -> str:
   """Returns the column of labels; '' if no column or several could be it."""
   if certain := _first(SURE_LABELS, names):
     return certain
