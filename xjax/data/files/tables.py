@@ -204,16 +204,9 @@ def write_csv(
   """Writes a CSV file atomically; the cell of None is empty."""
   # An apostrophe keeps spreadsheets from computing a text as a formula.
   with atomic_write(path) as file:
-    usual, quoted = (
-      csv.writer(file, lineterminator='\n', quoting=quoting)
-      for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    )
-    usual.writerow(columns)
-    for row in rows:
-      cells = [_safe(cell) for cell in row]
-      # Python quotes no \r by itself, which ends a row.
-      has_ends = any(isinstance(x, str) and '\r' in x for x in cells)
-      (quoted if has_ends else usual).writerow(cells)
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(columns)
+    writer.writerows([_safe(cell) for cell in row] for row in rows)
 
 
 def _safe(cell: Any) -> Any:

@@ -29,7 +29,6 @@ from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
-  copied,
   open_text,
   read_records,
   with_faults,
@@ -160,8 +159,10 @@ class OwnData(DataConfig):
     return self.text  # other zones of a document are not read
 
   @property
-  def _texts(self) -> frozenset[str]:
-    return USUAL_TEXTS | {name.lower() for name in self.text}
+  def _lines(self) -> tuple[bool, frozenset[str]]:
+    """Returns `fasttext` and `texts` of table_format."""
+    texts = USUAL_TEXTS | {name.lower() for name in self.text}
+    return self.label_separator == FASTTEXT_LABEL, texts
 
   @property
   def label_field(self) -> str:
@@ -344,17 +345,15 @@ class OwnData(DataConfig):
   ) -> Iterator[tuple[int, Fields]]:
     return read_texts(folder, faults, False, self.encoding)
 
+  def format_of(self, file: BinaryIO, name: str) -> TableFormat:
+    return table_format(file, name, *self._lines)
+
   def input_records(
     self, file: BinaryIO, name: str, faults: Faults
   ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
-    fasttext = self.label_separator == FASTTEXT_LABEL
-    kind = table_format(file, name, fasttext, self._texts)
-    if kind is TableFormat.JSON_LINES:
+    if self.format_of(file, name) is TableFormat.JSON_LINES:
       records = read_records(file, faults, name, encoding=self.encoding)
       return records, self.read_input_record
-    if kind is TableFormat.TABLE and not file.seekable():
-      # Its first rows tell how it is written.
-      file, faults.at_once = copied(file), False
     table = self._table(file, name, faults, blank=True)
     columns = choose_columns(
       self._columns(), table.columns, table.sample, name, need_labels=False
@@ -365,8 +364,7 @@ class OwnData(DataConfig):
   def _table(
     self, file: BinaryIO, name: str, faults: Faults, blank: bool = False
   ) -> TableReader:
-    fasttext = self.label_separator == FASTTEXT_LABEL
-    how = self.encoding, self.quoting, fasttext, self._texts, blank
+    how = self.encoding, self.quoting, *self._lines, blank
     return read_table(file, name, faults, *how)
 
   def read_input_record(
