@@ -127,7 +127,6 @@ FORMS = {
   'quotes': b'labels,text\nx,"ball ""team"", \n goal"\ny,\'price\'\n',
   'spaces before quotes': b'labels, text\n"x", "ball, sea"\n"y", "price"\n',
   'Excel': b'sep=;\ntext;labels\nball, sea;x\nprice;y\n',
-  'cp1252': b'text;labels\nStra\xdfe d\xe9j\xe0 ball;x\nM\xfcller price;y',
   'one column': b"text\r\nball\r\nit's, a price\r\n",
   'gzip': gzip.compress(b'"text","n"\n"a","ball","1"\n"b","price","2"\n'),
 }
@@ -143,13 +142,17 @@ def test_a_table_of_a_pipe_is_read_like_a_file(tag, data):
 @pytest.mark.parametrize(
   'data', [b'text,n\nball\nprice,1,2\n', b'text,text\na,b\n', b'"text,n\na,b\n']
 )
-def test_faults_of_a_table_of_a_pipe_are_those_of_a_file(tag, data, tmp_path):
+def test_the_first_fault_of_a_table_of_a_pipe_is_that_of_a_file(
+  tag, data, tmp_path
+):
   found = []
   for is_pipe in (False, True):
     with pytest.raises(DataError) as error:
       tag('table.csv', data, is_pipe=is_pipe)
-    found.append(str(error.value).replace(str(tmp_path / 'in.csv'), 'F'))
-  assert found[0] == found[1].replace('standard input', 'F')
+    found.append(str(error.value).partition('\n')[0])
+  assert (
+    found[0].replace(str(tmp_path / 'in.csv'), 'standard input') == found[1]
+  )
 
 
 def test_a_table_that_is_written_can_be_read_back(tag, tmp_path):
@@ -158,7 +161,7 @@ def test_a_table_that_is_written_can_be_read_back(tag, tmp_path):
   path = tmp_path / 'x.csv'
   tag('json', data.encode(), output=str(path), threshold='0.68')
   with path.open(newline='') as file:
-  table = [[*map(original, row)] for row in csv.reader(file)]
+    table = [[*map(original, row)] for row in csv.reader(file)]
   lines = tag('json', data.encode(), threshold='0.68')
   assert [row[:4] for row in table[1:]] == [
     [row['id'], str(at), label['id'], label['name']]
@@ -166,7 +169,7 @@ def test_a_table_that_is_written_can_be_read_back(tag, tmp_path):
     for at, label in enumerate(row['labels'], 1)
   ] + [['f', '', '', '']]
   gold = tmp_path / 'gold.csv'
-  gold.write_text('id,labels\nf,\ne,=1+1\n=d,"[""\'-z""]"\n')
+  gold.write_text("id,labels\nf,\ne,=1+1\n=d,'-z\n")
   found, _ = read_judged(JudgeFiles(path, gold))
   assert found.doc_ids == ('=d', 'e', 'f')
   gold_ids = [[found.labels[i] for i in row] for row in found.gold]

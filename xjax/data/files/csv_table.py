@@ -6,15 +6,17 @@ import contextlib
 import csv
 import enum
 import io
+import itertools
 from operator import itemgetter
 import re
 from typing import Any, BinaryIO
 
 from absl import logging
 
-from xjax.data.files.encodings import encoding_of
+from xjax.data.files.encodings import NUL, Encoding, encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import reading
+from xjax.data.files.json_values import decode_utf8
 
 DELIMITERS = ',;\t|'
 # A header as R writes it; such a table has spaces between the cells.
@@ -67,8 +69,10 @@ def read_csv(
   elif quoting is Quoting.BACKSLASH:
     form['escapechar'] = '\\'
   with reading(name):
-    encoding = encoding_of(file, wanted)
-    encoding.log(name)
+    encoding = Encoding(wanted or 'utf-8-sig')
+    if file.seekable():
+      encoding = encoding_of(file, wanted)
+      encoding.log(name)
     head = head_of(file)
     decoder = codecs.getincrementaldecoder(encoding.name)('replace')
     text, whole = decoder.decode(head), len(head) < HEAD
@@ -79,7 +83,11 @@ def read_csv(
       form['delimiter'] = _delimiter(text, whole, form)
     if quoting is Quoting.AUTO:
       form |= _quotes_of(text, whole, form, name)
-    reader = csv.reader(_text_lines(file, encoding.name), **form)
+    lines = _text_lines(file, encoding.name, wanted)
+    if file.seekable():
+      reader = csv.reader(lines, **form)
+    else:
+      reader = _PipeReader(lines, form, text * (quoting is Quoting.AUTO), name)
     try:
       if told:
         next(reader)
@@ -96,7 +104,7 @@ def read_csv(
     for row in first:
       if not any('\n' in cell or '\r' in cell for cell in row):
         quotes.note(_trimmed(row, len(columns)))
-  rows = _rows(reader, columns, name, faults, quotes)
+  rows = _rows(reader, columns, name, faults, quotes, text.startswith('"'))
   return columns, rows if blank else filter(itemgetter(1), rows)
 
 
@@ -109,13 +117,69 @@ def head_of(file: BinaryIO) -> bytes:
   return head
 
 
-def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
-  text = io.TextIOWrapper(file, encoding, newline='')
-  try:
-    yield from text
-  finally:
-    with contextlib.suppress(ValueError):  # the file has been closed already
-      text.detach()
+def _text_lines(file: BinaryIO, encoding: str, wanted: str) -> Iterator[str]:
+  if file.seekable():
+    text = io.TextIOWrapper(file, encoding, newline='')
+    try:
+      yield from text
+    finally:
+      with contextlib.suppress(ValueError):  # the file has been closed already
+        text.detach()
+    return
+  for number, line in enumerate(file, 1):
+    if b'\0' in line:
+      raise Fault(NUL, number)
+    try:
+      text = decode_utf8(line, wanted).removeprefix('\ufeff')
+    except Fault as fault:
+      raise Fault(str(fault), number) from fault
+    yield from io.StringIO(text, newline='')
+
+
+class _OddLine(Exception):
+  """Reports a line that may tell how cells are quoted."""
+
+
+class _PipeReader:
+  """Reads the rows of a pipe, of which no row waits for the next one.
+
+  The first rows of a file tell how cells are quoted; of a pipe, the first row
+  that has such quotes tells it, together with the `header`. It is '' if this is
+  known.
+  """
+
+  def __init__(
+    self, lines: Iterator[str], form: dict[str, Any], header: str, name: str
+  ):
+    self._lines, self._form = lines, form
+    self._header, self._name = header, name
+    self.line_num = 0
+
+  def __iter__(self) -> Iterator[list[str]]:
+    return self
+
+  def __next__(self) -> list[str]:
+    taken: list[str] = []
+
+    def watched() -> Iterator[str]:
+      for line in self._lines:
+        taken.append(line)
+        if self._header and self.line_num and re.search(r'[\\ ]"', line):
+          raise _OddLine
+        yield line
+
+    reader = csv.reader(watched(), **self._form)
+    try:
+      return next(reader)
+    except _OddLine:
+      text = self._header + ''.join(taken)
+      if quotes := _quotes_of(text, True, self._form, self._name):
+        self._form, self._header = self._form | quotes, ''
+      lines = itertools.chain(taken, self._lines)
+      reader = csv.reader(lines, **self._form)
+      return next(reader)
+    finally:
+      self.line_num += reader.line_num
 
 
 def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
@@ -233,9 +297,10 @@ def _rows(
   name: str,
   faults: Faults,
   quotes: '_Quotes | None',
+  is_quoted: bool,
 ) -> Rows:
   """Yields rows of the right width, and {} for blank ones (see read_csv)."""
-  width, blank = len(columns), []
+  width, blank, first = len(columns), [], isinstance(reader, _PipeReader)
   with reading(name):
     while True:
       line = reader.line_num + 1
@@ -250,6 +315,11 @@ def _rows(
         faults.add(name, line, message, fatal=is_lost)
         continue
       end = reader.line_num
+      if first and _has_row_names([columns, row], is_quoted):  # of a pipe
+        columns, width = ['column-1', *columns], width + 1
+        if quotes:
+          quotes = _Quotes(columns, quotes.delimiter, name, faults)
+      first = first and not row
       if len(cells) != width or not cells[0] or cells[0].isspace():
         cells = _trimmed(cells, width)
       if quotes and quotes.swallow(cells, line, end):
@@ -290,7 +360,7 @@ class _Quotes:
   def __init__(
     self, columns: Sequence[str], delimiter: str, name: str, faults: Faults
   ):
-    self._width, self._delimiter = len(columns), delimiter
+    self._width, self.delimiter = len(columns), delimiter
     self._name, self._faults = name, faults
     self._known: list[set[str]] = [set() for _ in columns]  # by column
     self._noted = 0  # rows
@@ -305,19 +375,19 @@ class _Quotes:
     at, parts = next(((i, p) for i, p in split if len(p) > 1), (0, []))
     if not parts:
       return False
-    widths = [part.count(self._delimiter) + 1 for part in parts]
+    widths = [part.count(self.delimiter) + 1 for part in parts]
     widths[0] += at
     widths[-1] += len(cells) - at - 1
     if widths.count(self._width) < _NEARLY_ALL * len(widths):
       return False
     # The first line begins in the column of the cell, which does not count.
     others = [
-      dict(enumerate(part.split(self._delimiter), 0 if i else at))
+      dict(enumerate(part.split(self.delimiter), 0 if i else at))
       for i, part in enumerate(parts)
     ]
     for other in others:
       other.pop(at, None)
-    certain = 2 if self._delimiter in '\t|' else _MANY_LINES
+    certain = 2 if self.delimiter in '\t|' else _MANY_LINES
     if self._width > 1 and len(widths) >= certain or self._are_rows(others):
       # The rows are lost, so the file must not be used without them.
       message = (

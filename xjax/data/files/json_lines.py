@@ -146,12 +146,8 @@ def _of_pipe(
     if line and b'\0' not in head and not _BINARY.match(head):
       size = max(len(head), io.DEFAULT_BUFFER_SIZE)
       return io.BufferedReader(_Joined(head, pipe, on_wait), size)
-  return copied(io.BufferedReader(_Joined(head, pipe, None)))
-
-
-def copied(pipe: BinaryIO) -> BinaryIO:
-  """Returns a temporary file with what a pipe holds until its end."""
   copy = tempfile.TemporaryFile()
+  copy.write(head)
   shutil.copyfileobj(pipe, copy)
   copy.seek(0)
   return copy

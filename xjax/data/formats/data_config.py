@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-import contextlib
 import dataclasses
 import hashlib
 import os
@@ -15,7 +14,6 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
   STREAM,
-  copied,
   open_text,
   read_records,
 )
@@ -150,21 +148,15 @@ class DataConfig(ConfigPart, abstract=True):
 
     `source` is the user's path, or STREAM. Documents without an id have the id
     line-N. Their labels are None without a field for them. After a fault that
-    is an error, no document follows; of lines of a pipe, such a fault is raised
-    at once, and `on_wait` is called before they are waited for. A table of a
-    pipe is read when it has ended.
+    is an error, no document follows; of a pipe, such a fault is raised at once,
+    and `on_wait` is called before it is waited for.
     """
     name, path = source_name(source)
     if path is not None and path.is_dir():
       records = self.folder_records(path, faults)
       yield from input_documents(name, records, self.read_input_record, faults)
       return
-    with contextlib.ExitStack() as opened:
-      file = open_text(path or STREAM, as_it_comes=True, on_wait=on_wait)
-      file = opened.enter_context(file)
-      kind = None if file.seekable() else self.format_of(file, name)
-      if kind is TableFormat.TABLE:  # its first rows tell how it is written
-        file = opened.enter_context(copied(file))
+    with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
       records, read = self.input_records(file, name, faults)
       yield from input_documents(name, records, read, faults)
@@ -175,15 +167,11 @@ class DataConfig(ConfigPart, abstract=True):
     """Yields the records of documents in a folder that are to be tagged."""
     raise DataError(f'{folder}: is a folder; give a file of JSON lines')
 
-  def format_of(self, file: BinaryIO, name: str) -> TableFormat:
-    """Returns the format of documents to be tagged."""
-    return table_format(file, name)
-
   def input_records(
     self, file: BinaryIO, name: str, faults: Faults
   ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
     """Returns records of documents to be tagged, and what reads each."""
-    if (kind := self.format_of(file, name)) is not TableFormat.JSON_LINES:
+    if (kind := table_format(file, name)) is not TableFormat.JSON_LINES:
       raise DataError(
         f'{name}: is {kind.value}, but this run reads JSON lines; '
         '--config=own_linear reads tables'

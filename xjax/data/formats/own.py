@@ -345,13 +345,10 @@ class OwnData(DataConfig):
   ) -> Iterator[tuple[int, Fields]]:
     return read_texts(folder, faults, False, self.encoding)
 
-  def format_of(self, file: BinaryIO, name: str) -> TableFormat:
-    return table_format(file, name, *self._lines)
-
   def input_records(
     self, file: BinaryIO, name: str, faults: Faults
   ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
-    if self.format_of(file, name) is TableFormat.JSON_LINES:
+    if table_format(file, name, *self._lines) is TableFormat.JSON_LINES:
       records = read_records(file, faults, name, encoding=self.encoding)
       return records, self.read_input_record
     table = self._table(file, name, faults, blank=True)
