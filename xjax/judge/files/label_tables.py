@@ -6,8 +6,9 @@ import os
 
 import numpy as np
 
+from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.files.cells import NO_SEPARATOR
+from xjax.data.files.cells import FLAGS, NO_SEPARATOR
 from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import open_text
@@ -17,7 +18,6 @@ from xjax.data.formats.columns import (
   are_whole,
   choose_columns,
   read_row,
-  with_names,
 )
 from xjax.judge.files.document_labels import DocumentLabels
 
@@ -86,6 +86,10 @@ def _columns(path: str | os.PathLike) -> Columns:
     given = Columns(()), table.columns, table.sample, str(path)
     columns = choose_columns(*given, is_judged=True)
     columns = dataclasses.replace(columns, text=())
-    columns = with_names(columns, (), str(path))
+    if columns.separator == FLAGS:
+      raise DataError(
+        f'{path}: {columns.labels} has lists of zeros and ones: write lists of '
+        'labels, or make a column of zeros and ones for each label'
+      )
     whole = are_whole(columns, (row for _, row in table.rows))
   return dataclasses.replace(columns, whole=whole)
