@@ -336,7 +336,7 @@ class LabelSpace:
     counts, sizes = array('i'), [0] * len(_FLAGS)
 
     def read() -> Iterator[Label]:
-      for _, fields in read_records(path, faults, jq=''):
+      for _, fields in read_records(path, faults):
         label = read_label(fields)
         counts.append(_read_count(fields))
         # '' is among the flags of every label; the last one that it has counts.
@@ -372,8 +372,7 @@ def load_concepts(path: str | os.PathLike) -> Labels:
   if not os.path.exists(path):
     return Labels.of(())
   faults = Faults(on_error=None)
-  records = read_records(path, faults, jq='')
-  labels = Labels.of(read_label(row) for _, row in records)
+  labels = Labels.of(read_label(row) for _, row in read_records(path, faults))
   faults.raise_or_log()
   return labels
 

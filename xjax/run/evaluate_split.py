@@ -101,6 +101,11 @@ def evaluate_split(
   home = Workdir.at(workdir)
   home.check_has_run()
   with home.locked(needed=False) as saves:
+    if not saves:
+      logging.warning(
+        '%s: is read-only: metrics are not saved, except in an --output',
+        home.path,
+      )
     how = request, strategy, step, leave_out, saves
     return _judge_in(home, split, data_dir, *how)
 
@@ -126,9 +131,7 @@ def _judge_in(
   corpus = load(split)
   part = corpus.split(split)
   space = _without(leave_out, corpus.label_space, data)
-  name = _name_of(part, home, data_dir)
-  if not _is_best(home, step):
-    name += f'.step_{step}'
+  name = _name_of(part, home, data_dir, step)
   if len(space.left_out) > len(corpus.label_space.left_out):
     digest = left_out_digest([space.ids[i] for i in space.left_out.tolist()])
     name += f'.{_LEAVE_OUT}@{digest[:8]}'
@@ -147,25 +150,17 @@ def _judge_in(
   # A list for another slice would not have all labels that the search for this
   # slice finds.
   slices = slices_without_lists(by_frequency, criteria)
-  shown_NK = calibration = None
   if strategy:
     name, predictions, metrics = _judge_chosen(
       strategy, model, part, name, slices
     )
   else:
     predictions, metrics = _judge_by_score(model, part, name, slices)
-  folder = home.evaluation(name)
   if saves:
     write_judged(model, part, name, predictions, metrics)
-  else:
-    logging.warning(
-      '%s: is read-only: metrics are not saved; --output=DIR saves them '
-      'elsewhere',
-      home.path,
-    )
-  if not strategy:
-    calibration = model.run.calibration(model.scorer)
+  calibration = None if strategy else model.run.calibration(model.scorer)
   if request:
+    shown_NK = None
     if not strategy:
       shown_NK = judged_probabilities(
         predictions, name, config.calibration, calibration
@@ -174,9 +169,8 @@ def _judge_in(
       predictions = dataclasses.replace(predictions, hierarchy=hierarchy)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(by_frequency, prior_criteria(criteria))
-  return Evaluation(
-    predictions, criteria, metrics, prior, folder, calibration, saves
-  )
+  judged = predictions, criteria, metrics, prior, home.evaluation(name)
+  return Evaluation(*judged, calibration, saves)
 
 
 def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
@@ -186,13 +180,16 @@ def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
   return mark_left_out(space, ids, f'{flag}={leave_out}')
 
 
-def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
+def _name_of(
+  split: Split, workdir: Workdir, data_dir: str, step: int | None
+) -> str:
   """Returns a split's folder, with a digest if the split is not the run's."""
   # If the run was started without this split, it has no digest of the split. In
   # this case the split counts as the run's own, unless data_dir is given.
   unknown = '' if data_dir else split.digest
   is_own = workdir.digests().get(split.name, unknown) == split.digest
-  return split.name if is_own else f'{split.name}@{split.digest[:8]}'
+  name = split.name if is_own else f'{split.name}@{split.digest[:8]}'
+  return name if _is_best(workdir, step) else f'{name}.step_{step}'
 
 
 def _is_best(workdir: Workdir, step: int | None) -> bool:

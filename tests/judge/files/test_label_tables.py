@@ -10,7 +10,6 @@ from tests.judge.files.given import read, refused
 NAMES = 'Öl', 'वन', "l'eau"
 GOLD = [['Öl', 'वन'], ["l'eau"], [], ['Öl', "l'eau"]]
 LISTED = [['Öl', "l'eau"], ["l'eau", 'Öl'], [], ['वन', 'Öl']]
-P_AT_1 = 2 / 3
 
 
 def rows(labels, join):
@@ -50,12 +49,9 @@ FORMS = {
 INDICATORS = "id,Öl,वन,l'eau\nd0,1,1,0\nd1,0,0,1\nd2,0,0,0\nd3,1,0,1\n"
 
 
-def found_of(files):
-  found, _ = read(files, 'gold')
-  assert {*found.labels} == {*NAMES}
-  lists, gold = found.lists['all'], found.gold
-  listed = [[found.labels[i] for i in x if i >= 0] for x in lists.ids]
-  return listed, [{found.labels[i] for i in x} for x in gold]
+def found_labels(found):
+  lists = found.lists['all']
+  return [[found.labels[i] for i in x if i >= 0] for x in lists.ids]
 
 
 @pytest.mark.parametrize('gold', [*FORMS, 'indicators'])
@@ -64,7 +60,10 @@ def test_labels_without_scores_are_ranked_as_listed(files, form, gold):
   files['scores'].write_text(FORMS[form](LISTED))
   text = INDICATORS if gold == 'indicators' else FORMS[gold](GOLD)
   files['gold'].write_text(text)
-  assert found_of(files) == (LISTED, [*map(set, GOLD)])
+  found, _ = read(files, 'gold')
+  assert {*found.labels} == {*NAMES} and found_labels(found) == LISTED
+  gold = [{found.labels[i] for i in row} for row in found.gold]
+  assert gold == [*map(set, GOLD)]
 
 
 @pytest.mark.parametrize('encoding', ['utf-8-sig', 'utf-16', 'cp1252'])
@@ -105,12 +104,6 @@ def test_a_row_for_each_label_as_predict_writes_it(files, caplog):
   assert 'no scores: labels are in order of rank' in caplog.text
 
 
-def found_labels(found):
-  return [
-    [found.labels[i] for i in x if i >= 0] for x in found.lists['all'].ids
-  ]
-
-
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
@@ -131,7 +124,7 @@ def found_labels(found):
       'scores:1: labels is not a list of {',
     ),
     (
-      'id,labels\n' + ''.join(f'{i},{i}x {i}y-{i}z\n' for i in range(30)),
+      'id,labels\n' + ''.join(f'{i},"{i}9 7_{i}, x{i}"\n' for i in range(30)),
       'Put a semicolon between them, or write lists of JSON',
     ),
   ],

@@ -34,6 +34,7 @@ from xjax.data.files.json_values import (
 )
 
 STREAM = '-'  # standard input
+TEXTS = 'text: .'  # makes a document of a line of plain text
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
 PARQUET_MAGIC = b'PAR1'
@@ -236,7 +237,7 @@ def read_rows(
   name: str = '',
   plain: str = '',
   encoding: str = '',
-  jq: str = 'text: .',
+  jq: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line that is not blank.
 
@@ -339,7 +340,7 @@ def read_records(
   name: str = '',
   plain: str = '',
   encoding: str = '',
-  jq: str = 'text: .',
+  jq: str = '',
 ) -> Iterator[tuple[int, Fields]]:
   """Yields the rows of read_rows, whose faults become faults of their lines."""
   rows = read_rows(source, faults, name, plain, encoding, jq)

@@ -26,6 +26,7 @@ from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   PACKED,
   PARQUET_MAGIC,
+  TEXTS,
   numbered_lines,
   read_rows,
   reading,
@@ -85,7 +86,7 @@ def read_table(
     columns = 'text', 'labels'
     rows = _fasttext(file, name, faults, encoding, blank)
   else:
-    rows = read_rows(file, faults, name, encoding=encoding)
+    rows = read_rows(file, faults, name, '', encoding, TEXTS)
   # Of a pipe, no row waits for those that follow.
   first = list(itertools.islice(rows, _SAMPLED if file.seekable() else 0))
   sample = [row for _, row in first]

@@ -29,6 +29,7 @@ from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
+  TEXTS,
   open_text,
   read_records,
   with_faults,
@@ -349,7 +350,7 @@ class OwnData(DataConfig):
     self, file: BinaryIO, name: str, faults: Faults
   ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
     if table_format(file, name, *self._lines) is TableFormat.JSON_LINES:
-      records = read_records(file, faults, name, encoding=self.encoding)
+      records = read_records(file, faults, name, '', self.encoding, TEXTS)
       return records, self.read_input_record
     table = self._table(file, name, faults, blank=True)
     columns = choose_columns(
