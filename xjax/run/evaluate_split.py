@@ -160,11 +160,8 @@ def _judge_in(
     write_judged(model, part, name, predictions, metrics)
   calibration = None if strategy else model.run.calibration(model.scorer)
   if request:
-    shown_NK = None
-    if not strategy:
-      shown_NK = judged_probabilities(
-        predictions, name, config.calibration, calibration
-      )
+    how = predictions, name, config.calibration, calibration
+    shown_NK = None if strategy else judged_probabilities(*how)
     if (hierarchy := criteria.hierarchy) is not None:
       predictions = dataclasses.replace(predictions, hierarchy=hierarchy)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
