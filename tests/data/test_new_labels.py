@@ -38,6 +38,15 @@ def test_names_on_lines(read):
     assert labels == tuple(Label(name, name) for name in expected)
 
 
+@pytest.mark.parametrize('name', ['fish', 'Öl', '"x" y'])
+def test_names_that_are_no_json_are_told_to_become_labels(read, name):
+  with pytest.raises(DataError) as error:
+    read(f'{name}\nb\n', 'x.jsonl')
+  hint = "; `jq -Rc '{id: ., name: .}'` makes JSON of lines of plain text; a ta"
+  assert hint in str(error.value) or name[0] == '"'
+  assert 'text: .' not in str(error.value)
+
+
 def test_names_in_brackets(read):
   (label,) = read('[obsolete] fish')
   assert label.name == '[obsolete] fish'

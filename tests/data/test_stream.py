@@ -96,6 +96,32 @@ def test_lines_of_a_pipe_in_another_encoding(tmp_path, encoding):
         next(documents)
 
 
+@pytest.mark.parametrize(
+  'table',
+  [
+    'text,n\na,1\n"b \\"c, d\\"",2\nit\'s,3\n"e \\"f\\", g",4\n',
+    'text,n\n"\\"",1\n"x\n\\"y\\" z",2\n"a ""b"" c",3\n',
+    'text,n\n"C:\\",1\n"d:\\x",2\n',
+    '"text","n"\n"1","it\'s, a",1\n"2","b\nc, d",2\n',
+    'text\tn\n1\ta "b" c\t3\n2\td\t5\n',
+    '"text" "n"\n"r1" "it\'s a ""b""" 1\n"r2" "c" 2\n',
+    'n, text\n1, "a, b"\n2, "c ""d"", e"\n3, f\n',
+    'text\n"a, b"\n"c \\"d\\" e"\nf\n\nit\'s, g\n',
+    '文;text\n1;"它 \\"不; 是\\""\n2;"é"\n',
+  ],
+)
+@pytest.mark.parametrize('ends', ['\n', '\r\n'])
+def test_a_table_of_a_pipe_is_read_like_a_file(tmp_path, table, ends):
+  data = table.replace('\n', ends).encode()
+  (tmp_path / 'a.csv').write_bytes(data)
+  expected = [*stream_input(OwnData(), str(tmp_path / 'a.csv'))]
+  assert len(expected) >= 2
+  with open_pipe(tmp_path / 'pipe') as write:
+    write(data)
+    documents = stream_input(OwnData(), str(tmp_path / 'pipe'))
+    assert [next(documents) for _ in expected] == expected
+
+
 def test_a_long_file_takes_little_memory(tmp_path):
   path = tmp_path / 'a.jsonl'
   with path.open('w') as file:

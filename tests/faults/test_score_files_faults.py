@@ -27,7 +27,7 @@ UNKNOWN = (
   ' does not contain predictions in a known format; known formats are: a '
   'sparse matrix saved by scipy (.npz: csr, csc or coo); '
   'rows `label:score` under a header `N L`; predictions.npz; JSON lines with '
-  'labels'
+  'labels; a table with labels (CSV, TSV, Parquet, JSON, fastText)'
 )
 DENSE = (
   '; save a dense array of NumPy with scipy.sparse.save_npz(PATH, '
@@ -70,7 +70,7 @@ PREDICTIONS: list[tuple[bytes, str]] = [
   ),
   (
     LISTS + DOCUMENTS.replace(b'"a"', b'"c"')[:42],
-    '3: labels is not a list of objects {"id", "score"}',
+    "3: label 'x' has no score, but others have",
   ),
   (
     LISTS.replace(b'[]', b'[{"id": "x", "score": 1}, {"id": "x", "score": 2}]'),

@@ -1,6 +1,7 @@
 """Judging a finished run again: on its own documents, and on others."""
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import pytest
 
 from tests.fixtures.kills import kill
 from tests.run.tagging import contents, read_rows, rows_of, write_rows
+from xjax.core.atomic import WriteError
 from xjax.core.errors import DataError, Preempted
 from xjax.data.files.file_set import writing_set
 from xjax.data.formats.jsonl import JsonlData
@@ -24,6 +26,7 @@ from xjax.run.evaluate_split import (
 )
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.train.workdir import Workdir
 
 
@@ -232,6 +235,31 @@ def test_a_damaged_newest_checkpoint_is_an_error(
   # Training goes back and makes the checkpoint again.
   assert fit(read_config, workdir.path).metrics == read_run.metrics
   assert open_run(workdir.path).step == read_run.best_step
+
+
+@pytest.mark.parametrize('number', [errno.EROFS, errno.EACCES, errno.EPERM])
+@pytest.mark.parametrize('split', ['dev', 'test'])
+def test_a_read_only_workdir_is_judged(
+  read_run, read_config, workdir, monkeypatch, caplog, number, split
+):
+  def refuse(path, flags, *rest, **options):
+    writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if writes and str(path).startswith(str(workdir.path)):
+      raise OSError(number, os.strerror(number), str(path))
+    return open_(path, flags, *rest, **options)
+
+  open_, before = os.open, contents(workdir.path)
+  monkeypatch.setattr(os, 'open', refuse)
+  strategy = StrategyRequest(StrategyKind.PROPENSITY, 3)
+  for chosen in (strategy, None):
+    found = evaluate_split(workdir.path, split, strategy=chosen)
+    assert not found.is_saved
+  assert found.metrics == read_run.metrics[split]
+  assert caplog.text.count('is read-only: metrics are not saved') == 2
+  assert contents(workdir.path) == before
+  assert open_run(workdir.path).predict(['a'], 1)
+  with pytest.raises(WriteError, match='cannot be written'):
+    fit(read_config, workdir.path)
 
 
 def test_saved_predictions_are_judged_and_nothing_is_written(read_run):

@@ -62,7 +62,7 @@ def main() -> None:
   # Strategies are compared by coverage, which only the full table shows.
   full = judging.needs_full_table() or strategy.has_strategy()
   show(judgement_text(result.metrics, result.prior, full))
-  if result.folder:
+  if result.is_saved:
     # Metrics that flags request are printed but not saved in this folder.
     show(f'\n{result.folder}{" (judged as in training)" if request else ""}')
   if _OUTPUT.value:

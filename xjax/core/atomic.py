@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -19,6 +20,12 @@ _TEMPORARY = re.compile(r'\..*\.xjax-(\d+)-\w+\.tmp', re.S)
 
 class WriteError(UserError, OSError):
   """Reports that a file or folder cannot be written; contains its path."""
+
+  @property
+  def is_refused(self) -> bool:
+    """Returns whether the folder is read-only, at least for this user."""
+    refused = errno.EROFS, errno.EACCES, errno.EPERM
+    return getattr(self.__cause__, 'errno', None) in refused
 
 
 @contextlib.contextmanager

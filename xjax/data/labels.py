@@ -24,6 +24,7 @@ from xjax.data.files.json_lines import (
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (
+  JQ,
   Descriptors,
   is_table,
   label_records,
@@ -328,7 +329,8 @@ def _named_records(path: str, faults: Faults) -> Iterator[tuple[int, Fields]]:
     first = next((x for _, x in numbered_lines(file, path) if x.strip()), b'')
     is_json = path.removesuffix('.gz').endswith('.jsonl') or _JSON.match(first)
     file.seek(0)
-    yield from read_records(file, faults, path, '' if is_json else 'name')
+    plain = '' if is_json else 'name'
+    yield from read_records(file, faults, path, plain, jq=JQ)
 
 
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:

@@ -59,8 +59,9 @@ class Evaluation:
   # Of the popularity prior. None for files without training counts, and for
   # files whose held-out labels do not directly follow the trained labels.
   prior: Metrics | None
-  folder: pathlib.Path | None  # that was written, if any
+  folder: pathlib.Path | None  # of a run
   calibration: Calibration | None = None  # None for uncalibrated scores
+  is_saved: bool = False  # in the folder
 
 
 @enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
@@ -75,8 +76,8 @@ def evaluate_split(
 ) -> Evaluation:
   """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
-  Other folders keep the evaluation of the best checkpoint on the run's own
-  documents:
+  If the workdir is read-only, nothing is written, with a warning. Other folders
+  keep the evaluation of the best checkpoint on the run's own documents:
 
   - eval/<split>@<digest>/ for documents that are not those of the run;
   - `.step_<step>` is added if `step` is not the best checkpoint, or it is not
@@ -99,8 +100,14 @@ def evaluate_split(
     strategy.check_cut_offs(request.ks)
   home = Workdir.at(workdir)
   home.check_has_run()
-  with home.locked():
-    return _judge_in(home, split, data_dir, request, strategy, step, leave_out)
+  with home.locked(needed=False) as saves:
+    if not saves:
+      logging.warning(
+        '%s: is read-only: metrics are not saved, except in an --output',
+        home.path,
+      )
+    how = request, strategy, step, leave_out, saves
+    return _judge_in(home, split, data_dir, *how)
 
 
 def _judge_in(
@@ -111,6 +118,7 @@ def _judge_in(
   strategy: StrategyRequest | None,
   step: int | None,
   leave_out: str,
+  saves: bool,
 ) -> Evaluation:
   run = open_run(home.path, step)
   config = run.config.eval
@@ -123,9 +131,7 @@ def _judge_in(
   corpus = load(split)
   part = corpus.split(split)
   space = _without(leave_out, corpus.label_space, data)
-  name = _name_of(part, home, data_dir)
-  if not _is_best(home, step):
-    name += f'.step_{step}'
+  name = _name_of(part, home, data_dir, step)
   if len(space.left_out) > len(corpus.label_space.left_out):
     digest = left_out_digest([space.ids[i] for i in space.left_out.tolist()])
     name += f'.{_LEAVE_OUT}@{digest[:8]}'
@@ -144,25 +150,24 @@ def _judge_in(
   # A list for another slice would not have all labels that the search for this
   # slice finds.
   slices = slices_without_lists(by_frequency, criteria)
-  shown_NK = calibration = None
   if strategy:
     name, predictions, metrics = _judge_chosen(
       strategy, model, part, name, slices
     )
   else:
     predictions, metrics = _judge_by_score(model, part, name, slices)
-    calibration = model.run.calibration(model.scorer)
+  if saves:
+    write_judged(model, part, name, predictions, metrics)
+  calibration = None if strategy else model.run.calibration(model.scorer)
   if request:
-    if not strategy:
-      shown_NK = judged_probabilities(
-        predictions, name, config.calibration, calibration
-      )
+    how = predictions, name, config.calibration, calibration
+    shown_NK = None if strategy else judged_probabilities(*how)
     if (hierarchy := criteria.hierarchy) is not None:
       predictions = dataclasses.replace(predictions, hierarchy=hierarchy)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(by_frequency, prior_criteria(criteria))
-  folder = home.evaluation(name)
-  return Evaluation(predictions, criteria, metrics, prior, folder, calibration)
+  judged = predictions, criteria, metrics, prior, home.evaluation(name)
+  return Evaluation(*judged, calibration, saves)
 
 
 def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
@@ -172,7 +177,9 @@ def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
   return mark_left_out(space, ids, f'{flag}={leave_out}')
 
 
-def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
+def _name_of(
+  split: Split, workdir: Workdir, data_dir: str, step: int | None
+) -> str:
   """Returns a split's folder, with a digest if the split is not the run's."""
   # If the run was started without this split, it has no digest of the split. In
   # this case the split counts as the run's own, unless data_dir is given.
@@ -184,7 +191,8 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
       'files have changed, or other files are where they were',
       *(workdir.path, split.name),
     )
-  return split.name if is_own else f'{split.name}@{split.digest[:8]}'
+  name = split.name if is_own else f'{split.name}@{split.digest[:8]}'
+  return name if _is_best(workdir, step) else f'{name}.step_{step}'
 
 
 def _is_best(workdir: Workdir, step: int | None) -> bool:
@@ -214,14 +222,12 @@ def _judge_chosen(
   name: str,
   slices: Sequence[np.ndarray],
 ) -> tuple[str, Predictions, Metrics]:
-  """Judges and saves chosen labels; also returns the folder's name."""
+  """Judges chosen labels; also returns the folder's name."""
   runner, config = StrategyRunner.of(strategy, model), model.config.eval
   by_score = predict_split(model, split, slices)
   predictions, _ = runner.choose(by_score, split)
   metrics = judge(predictions, strategy.criteria(config.criteria()))
-  name, step = f'{name}.{strategy.kind.value}', model.step
-  write_judged(model.workdir, name, predictions, metrics, step, split.digest)
-  return name, predictions, metrics
+  return f'{name}.{strategy.kind.value}', predictions, metrics
 
 
 def moved_data(run: OpenRun, data_dir: str) -> DataConfig:

@@ -65,12 +65,12 @@ def judge_split(
   calibration: Calibration | None = None,
   slices: Sequence[np.ndarray] = (),
 ) -> tuple[Predictions, Metrics]:
-  """Judges a split and writes eval/<name>/, for dev also calibration.json.
+  """Judges a split; write_judged writes the result.
 
   For dev (tunes_threshold), `calibration` and `threshold` (of micro-F1-tuned)
   are ignored, because they are fitted here. See predict_split for `slices`.
   """
-  config, workdir = model.config.eval, model.workdir
+  config = model.config.eval
   predictions = predict_split(model, split, slices)
   if tunes_threshold(name):
     threshold = tune_threshold(predictions)
@@ -78,11 +78,6 @@ def judge_split(
     predictions, name, config.calibration, calibration
   )
   metrics = judge(predictions, config.criteria(), threshold, shown_NK)
-  if name == DEV and is_host0():
-    calibrate_run(
-      predictions, workdir, config.calibration, model.step, split.digest
-    )
-  write_judged(workdir, name, predictions, metrics, model.step, split.digest)
   return predictions, metrics
 
 
@@ -119,15 +114,21 @@ def tunes_threshold(name: str) -> bool:
 
 
 def write_judged(
-  workdir: Workdir,
+  model: OpenRun,
+  split: Split,
   name: str,
   predictions: Predictions,
   metrics: Metrics,
-  step: int,
-  digest: str,
 ) -> None:
-  """Writes an evaluation as one set; all processes must call this function."""
+  """Writes eval/<name>/ as one set, and for dev also calibration.json.
+
+  All processes must call this function.
+  """
+  workdir, step, digest = model.workdir, model.step, split.digest
   if is_host0():
+    if name == DEV:
+      method = model.config.eval.calibration
+      calibrate_run(predictions, workdir, method, step, digest)
     folder, facts = workdir.evaluation(name), _facts(step, digest)
     if left_out := predictions.all_left_out:
       facts['left_out'] = left_out_digest(left_out)
@@ -151,7 +152,9 @@ def judge_splits(model: OpenRun, corpus: Corpus) -> dict[str, Metrics]:
       'tuned'
     )
   for name, split in _present(corpus).items():
-    _, metrics[name] = judge_split(model, split, name, threshold, calibration)
+    judged = judge_split(model, split, name, threshold, calibration)
+    write_judged(model, split, name, *judged)
+    metrics[name] = judged[1]
     if name == DEV:
       threshold = tuned_threshold(metrics[name])
       calibration = model.run.calibration(model.scorer)

@@ -9,7 +9,12 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.core.atomic import atomic_write, remove_temporaries, write_json
+from xjax.core.atomic import (
+  WriteError,
+  atomic_write,
+  remove_temporaries,
+  write_json,
+)
 from xjax.core.distributed import barrier, host0_answer, is_host0
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.core.processes.lock import locked
@@ -97,12 +102,13 @@ class Workdir:
     return records
 
   @contextlib.contextmanager
-  def locked(self) -> Iterator[None]:
+  def locked(self, needed: bool = True) -> Iterator[bool]:
     """Keeps other runs out of the workdir until the context is left.
 
     Host 0 holds the lock for all hosts. So all hosts must enter the context.
     What a killed run has left of unfinished files is removed. Raises
-    ConfigError if another process uses the workdir.
+    ConfigError if another process uses the workdir. The context is False if the
+    workdir is read-only, which is an error if the lock is `needed`.
     """
     if self.path.exists() and not self.path.is_dir():
       raise ConfigError(
@@ -116,9 +122,11 @@ class Workdir:
           remove_temporaries(self.path)
         except UserError as error:
           fault = error
-      if not host0_answer(fault is None):
+      is_locked = host0_answer(fault is None)
+      is_read_only = isinstance(fault, WriteError) and fault.is_refused
+      if not is_locked and (needed or not host0_answer(is_read_only)):
         raise fault or ConfigError(f'{self.path}: host 0 cannot lock it')
-      yield
+      yield is_locked
 
   def stage(self, name: str) -> 'Workdir':
     """Returns the workdir of a stage, a model that the run uses."""

@@ -264,10 +264,19 @@ def test_faults_of_json_that_is_not_in_lines(data, found, faults):
     assert fault.startswith(f'f:{expected}')
 
 
-def test_large_json_that_is_not_in_lines_is_refused(monkeypatch):
+@pytest.mark.parametrize(
+  ('value', 'program'),
+  [(ROWS * 50, '.[]'), ({'data': ROWS * 50}, '.[][]'), ({'a': ROWS * 50}, '.')],
+)
+def test_large_json_that_is_not_in_lines_is_refused(
+  monkeypatch, value, program
+):
   monkeypatch.setattr(json_lines, '_LARGEST', 1 << 10)
-  with pytest.raises(DataError, match=r'f: is not JSON lines, but .* `jq -c'):
-    rows(json.dumps(ROWS * 50, indent=2).encode())
+  monkeypatch.setattr(json_lines, '_LONGEST', 1 << 10)
+  for indent, what in ((2, 'is not JSON lines'), (None, 'is longer than')):
+    with pytest.raises(DataError, match=what) as error:
+      rows(json.dumps(value, indent=indent).encode())
+    assert str(error.value).endswith(f'per line, by `jq -c {program}`')
 
 
 COLUMNS = {'text': {'0': 'a', '1': 'b'}, 'labels': {'0': ['x'], '1': []}}

@@ -208,10 +208,19 @@ def test_an_object_of_zeros_and_ones_has_the_labels(tmp_path, name, form):
 
 
 @pytest.mark.parametrize(
-  'value', [[{'label': 'a', 'start': 1}], {'a': 0.7}, {'choices': ['a']}]
+  ('value', 'key'),
+  [
+    ([{'start': 1, 'label': 'a'}], 'label'),
+    ([{'score': 0.5, 'id': 7, 'name': 'é'}], 'id'),
+    ([{'étiquette 1': 'a'}], r'"\u00e9tiquette 1"'),
+    ({'a': 0.7}, ''),
+    ({'choices': ['a']}, ''),
+  ],
 )
 @pytest.mark.parametrize('name', ['labels', 'annotations'])
-def test_other_objects_are_an_error_with_the_way_out(tmp_path, name, value):
+def test_other_objects_are_an_error_with_the_way_out(
+  tmp_path, name, value, key
+):
   path = tmp_path / 'x.jsonl'
   write(path, [{'text': f'text {i}', name: value} for i in range(3)])
   fields = {'labels': name, 'text': ('text',)} if name != 'labels' else {}
@@ -219,7 +228,8 @@ def test_other_objects_are_an_error_with_the_way_out(tmp_path, name, value):
   assert (
     f'x.jsonl:1: {name} has objects that are not {{label: 0 or 1}}' in message
   )
-  assert 'write a list of the labels' in message
+  hint = f', as jq does with `.{name} |= map(.{key})`' * bool(key)
+  assert f'write a list of the labels{hint}\n' in message
 
 
 @pytest.mark.parametrize(

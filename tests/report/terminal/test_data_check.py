@@ -150,6 +150,9 @@ def test_files_of_features_have_no_words(tmp_path):
   assert rows_of(text, 'features')['2-3'][:2] == ['2', '67%']
 
 
+CHARACTERS = 'between words: data.tokens.analyzer=characters'
+
+
 def chinese(i):
   return ''.join(chr(0x4E00 + (i * 97 + j * 31) % 2000) for j in range(9))
 
@@ -175,8 +178,9 @@ def one_fold():
   ('config', 'text', 'label', 'message'),
   [
     (lambda: own_linear('large'), chinese, 'abcd', ''),
-    (auto, lambda i: f'{i % 9} {i % 7}', 'abcd', 'no usable n-gram'),
-    (own_best, lambda i: f'only{i}', 'abcd', 'no usable n-gram'),
+    (auto, lambda i: f'{i % 9} {i % 7}', 'abcd', CHARACTERS),
+    (own_best, lambda i: f'only{i}', 'abcd', CHARACTERS),
+    (own_linear, lambda i: ' '.join('añbж'[i % 3 :]), 'abcd', CHARACTERS),
     (own_best, numbered, 'a', 'every label that the proposers may list is'),
     (own_best, numbered, 'a' + 50 * ' ', 'too few documents have labels'),
     (one_fold, numbered, 'abcd', 'config.model.folds=30: must be at most'),

@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks
 
 from tests.fixtures.frames import Frame
 import xjax
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.models.contract import Config
 from xjax.run.named_configs import named_config
 
@@ -111,13 +111,45 @@ def test_only_the_columns_of_training_are_read(texts, hot):
 
 
 def test_lists_of_zeros_and_ones_are_a_matrix(texts, hot):
-  """Also if none has a value twice; lists of one class are a column."""
+  """Also if none has a value twice."""
   y = np.stack([hot[:, 0], 1 - hot[:, 0]], 1)
   model = xjax.XMCClassifier().fit(texts, y.tolist())
   np.testing.assert_array_equal(model.predict(texts), y)
-  with pytest.warns(DataConversionWarning):
-    model.fit(texts, [['ab'[i]] for i in hot[:, 0]])
-  assert model.classes_.tolist() == ['a', 'b']
+
+
+@pytest.mark.parametrize('names', ['ab', 'नम', (7, 9), (0, 1)])
+@pytest.mark.parametrize('form', [list, tuple, set, np.array])
+def test_lists_of_one_label_are_lists(texts, hot, names, form):
+  rows = [form([names[i]]) for i in hot[:, 0]]
+  model = xjax.XMCClassifier().fit(texts, rows)
+  assert model.predict(texts) == [(names[i],) for i in hot[:, 0]]
+  with pytest.warns(DataConversionWarning):  # an array is a column
+    model.fit(texts, np.array([[names[i]] for i in hot[:, 0]]))
+  assert model.predict(texts).tolist() == [names[i] for i in hot[:, 0]]
+
+
+@pytest.mark.parametrize('dtype', [None, object, list])
+@pytest.mark.parametrize(
+  ('form', 'other'),
+  [('sante\u0301', 'santé'), ('\u1112\u1161\u11ab', '한'), ('a\xa0b', 'a b')],
+)
+def test_a_class_in_two_unicode_forms_is_one(texts, hot, form, other, dtype):
+  y = [(form, other)[i % 2] if x else 'x' for i, x in enumerate(hot[:, 0])]
+  y = y if dtype is list else np.array(y, dtype)
+  model = xjax.XMCClassifier().fit(texts, y)
+  assert model.classes_.tolist() == sorted([other, 'x'])
+  assert model.score(texts, y) == 1
+
+
+@pytest.mark.parametrize('missing', [None, float('nan')])
+@pytest.mark.parametrize('form', [list, lambda x: np.array(x, object)])
+def test_a_missing_text_is_named_wherever_it_is(fitted, texts, form, missing):
+  for at in (0, 3):
+    given = [*texts]
+    given[at] = missing
+    for call in (fitted.predict, lambda x: clone(fitted).fit(x, [*'ab'] * 120)):
+      with pytest.raises(DataError, match=rf"texts\[{at}\] .*use '' for a mis"):
+        call(form(given))
 
 
 @pytest.mark.parametrize('kind', [object, str])

@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import contextlib
+import gzip
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -118,6 +120,63 @@ def test_a_body_that_is_no_json_is_an_error(client, body):
   status, text, _ = client.send('POST', '/predict', body)
   assert status == 400
   assert json.loads(text)['error'].startswith('body: ')
+
+
+ONE = json.dumps({'text': 'a cat', 'k': 1}).encode()
+GZIP = {'content-encoding': 'gzip'}
+
+
+@pytest.mark.parametrize(
+  ('body', 'headers', 'status', 'message'),
+  [
+    (b'\xef\xbb\xbf' + ONE, {}, 200, ''),
+    (ONE, {'content-type': 'application/json; charset="UTF-8"'}, 200, ''),
+    (gzip.compress(ONE), GZIP, 200, ''),
+    (gzip.compress(b'\xef\xbb\xbf') + gzip.compress(ONE), GZIP, 200, ''),
+    (ONE, {'content-encoding': 'identity'}, 200, ''),
+    (gzip.compress(ONE)[:-9], GZIP, 400, 'cannot be unpacked by gzip'),
+    (ONE, GZIP, 400, 'cannot be unpacked by gzip'),
+    (gzip.compress(ONE), {}, 400, 'say Content-Encoding: gzip'),
+    (gzip.compress(b' ' * (1 << 26)), GZIP, 413, 'longer than 1 MiB'),
+    (ONE, {'content-encoding': 'br'}, 415, "'br': send the body plain or gz"),
+    (ONE.decode().encode('utf-16'), {}, 400, 'is utf-16; send JSON in UTF-8'),
+    (ONE.decode().encode('utf-16-be'), {}, 400, 'is utf-16-be; send JSON in'),
+    (ONE.decode().encode('utf-32'), {}, 400, 'is utf-32; send JSON in UTF-8'),
+    (
+      '{"text": "Straße"}'.encode('cp1252'),
+      {},
+      400,
+      'not UTF-8: inv.* byte 15',
+    ),
+    (
+      ONE,
+      {'content-type': 'text/plain; charset=GBK'},
+      415,
+      'GBK: send JSON in',
+    ),
+  ],
+)
+def test_bodies_are_utf_8_plain_or_gzipped(
+  service, body, headers, status, message
+):
+  with serving(service, Limits(body=1 << 20)) as client:
+    got, text, _ = client.send('POST', '/predict', body, headers=headers)
+    answer = json.loads(text)
+    assert got == status
+    if status == 200:
+      assert answer['predictions'] == client.lines(json.loads(ONE))
+    else:
+      assert re.search(message, answer['error'])
+
+
+@pytest.mark.parametrize('text', ['', ' \t\n', None, '\u3000'])
+def test_a_document_without_words_is_answered(client, text, model):
+  expected = [label.id for label in model.predict([text or ''], k=3)[0]]
+  for body in {'text': text}, {'documents': [text, {'text': text}, 'a']}:
+    lines = client.lines({**body, 'k': 3})
+    assert len(lines) == len(body.get('documents', 'a'))
+    assert [label['id'] for label in lines[0]['labels']] == expected
+    assert lines[:2][-1]['labels'] == lines[0]['labels']
 
 
 def test_unknown_paths_and_methods_are_json_errors(client):

@@ -6,6 +6,8 @@ import contextlib
 import csv
 import enum
 import io
+import itertools
+from operator import itemgetter
 import re
 from typing import Any, BinaryIO
 
@@ -48,9 +50,18 @@ class Quoting(enum.Enum):
 
 
 def read_csv(
-  file: BinaryIO, name: str, faults: Faults, wanted: str, quoting: Quoting
+  file: BinaryIO,
+  name: str,
+  faults: Faults,
+  wanted: str,
+  quoting: Quoting,
+  blank: bool = False,
 ) -> tuple[Sequence[str], Rows]:
-  """Returns the columns and the rows; a faulty header is a DataError."""
+  """Returns the columns and the rows; a faulty header is a DataError.
+
+  With `blank`, there are also rows of empty cells, and in a table with one
+  column, blank lines between others.
+  """
   csv.field_size_limit(_LONGEST_CELL)
   form = {'strict': True}
   if quoting is Quoting.NONE:
@@ -74,7 +85,11 @@ def read_csv(
       form['delimiter'] = _delimiter(text, whole, form)
     if quoting is Quoting.AUTO:
       form |= _quotes_of(text, whole, form, name)
-    reader = csv.reader(_text_lines(file, encoding.name, wanted), **form)
+    lines = _text_lines(file, encoding.name, wanted)
+    if file.seekable():
+      reader = csv.reader(lines, **form)
+    else:
+      reader = _PipeReader(lines, form, text * (quoting is Quoting.AUTO), name)
     try:
       if told:
         next(reader)
@@ -91,7 +106,8 @@ def read_csv(
     for row in first:
       if not any('\n' in cell or '\r' in cell for cell in row):
         quotes.note(_trimmed(row, len(columns)))
-  return columns, _rows(reader, columns, name, faults, quotes)
+  rows = _rows(reader, columns, name, faults, quotes, text.startswith('"'))
+  return columns, rows if blank else filter(itemgetter(1), rows)
 
 
 def head_of(file: BinaryIO) -> bytes:
@@ -120,6 +136,52 @@ def _text_lines(file: BinaryIO, encoding: str, wanted: str) -> Iterator[str]:
     except Fault as fault:
       raise Fault(str(fault), number) from fault
     yield from io.StringIO(text, newline='')
+
+
+class _OddLine(Exception):
+  """Reports a line that may tell how cells are quoted."""
+
+
+class _PipeReader:
+  """Reads the rows of a pipe, of which no row waits for the next one.
+
+  The first rows of a file tell how cells are quoted; of a pipe, the first row
+  that has such quotes tells it, together with the `header`. It is '' if this is
+  known.
+  """
+
+  def __init__(
+    self, lines: Iterator[str], form: dict[str, Any], header: str, name: str
+  ):
+    self._lines, self._form = lines, form
+    self._header, self._name = header, name
+    self.line_num = 0
+
+  def __iter__(self) -> Iterator[list[str]]:
+    return self
+
+  def __next__(self) -> list[str]:
+    taken: list[str] = []
+
+    def watched() -> Iterator[str]:
+      for line in self._lines:
+        taken.append(line)
+        if self._header and self.line_num and re.search(r'[\\ ]"', line):
+          raise _OddLine
+        yield line
+
+    reader = csv.reader(watched(), **self._form)
+    try:
+      return next(reader)
+    except _OddLine:
+      text = self._header + ''.join(taken)
+      if quotes := _quotes_of(text, True, self._form, self._name):
+        self._form, self._header = self._form | quotes, ''
+      lines = itertools.chain(taken, self._lines)
+      reader = csv.reader(lines, **self._form)
+      return next(reader)
+    finally:
+      self.line_num += reader.line_num
 
 
 def _delimiter(text: str, whole: bool, form: dict[str, Any]) -> str:
@@ -243,14 +305,15 @@ def _rows(
   name: str,
   faults: Faults,
   quotes: '_Quotes | None',
+  is_quoted: bool,
 ) -> Rows:
-  """Yields rows that are not blank, and leaves out rows of another width."""
-  width = len(columns)
+  """Yields rows of the right width, and {} for blank ones (see read_csv)."""
+  width, blank, first = len(columns), [], isinstance(reader, _PipeReader)
   with reading(name):
     while True:
       line = reader.line_num + 1
       try:
-        cells = next(reader)
+        cells = row = next(reader)
       except StopIteration:
         break
       except csv.Error as error:
@@ -260,17 +323,29 @@ def _rows(
         faults.add(name, line, message, fatal=is_lost)
         continue
       end = reader.line_num
+      if first and _has_row_names([columns, row], is_quoted):  # of a pipe
+        columns, width = ['column-1', *columns], width + 1
+        if quotes:
+          quotes = _Quotes(columns, quotes.delimiter, name, faults)
+      first = first and not row
       if len(cells) != width or not cells[0] or cells[0].isspace():
         cells = _trimmed(cells, width)
       is_new = quotes and (end > line or quotes.noted < _KNOWN)
       if is_new and quotes.swallow(cells, line, end):
         continue
+      if row:
+        yield from blank
+        blank.clear()
       is_header = width > 1 and cells and columns[-1] in cells[-1]
       if is_header and _names(cells) == columns:
         faults.add(name, line, 'the header again: several tables in one file')
       elif len(cells) == width:
         yield line, dict(zip(columns, cells, strict=True))
-      elif cells:
+      elif row and not cells:
+        yield line, {}
+      elif not row:
+        blank += [(line, {})] if width == 1 else []
+      else:
         ends = f' in the row that ends on line {end}' if end > line else ''
         message = f'{len(cells)} cells, but {width} columns{ends}'
         faults.add(name, line, message)
@@ -297,7 +372,7 @@ class _Quotes:
   def __init__(
     self, columns: Sequence[str], delimiter: str, name: str, faults: Faults
   ):
-    self._width, self._delimiter = len(columns), delimiter
+    self._width, self.delimiter = len(columns), delimiter
     self._name, self._faults = name, faults
     self._known: list[set[str]] = [set() for _ in columns]  # by column
     self.noted = 0  # rows
@@ -312,19 +387,19 @@ class _Quotes:
     at, parts = next(((i, p) for i, p in split if len(p) > 1), (0, []))
     if not parts:
       return False
-    widths = [part.count(self._delimiter) + 1 for part in parts]
+    widths = [part.count(self.delimiter) + 1 for part in parts]
     widths[0] += at
     widths[-1] += len(cells) - at - 1
     if widths.count(self._width) < _NEARLY_ALL * len(widths):
       return False
     # The first line begins in the column of the cell, which does not count.
     others = [
-      dict(enumerate(part.split(self._delimiter), 0 if i else at))
+      dict(enumerate(part.split(self.delimiter), 0 if i else at))
       for i, part in enumerate(parts)
     ]
     for other in others:
       other.pop(at, None)
-    certain = 2 if self._delimiter in '\t|' else _MANY_LINES
+    certain = 2 if self.delimiter in '\t|' else _MANY_LINES
     if self._width > 1 and len(widths) >= certain or self._are_rows(others):
       # The rows are lost, so the file must not be used without them.
       message = (

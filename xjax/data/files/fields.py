@@ -16,6 +16,8 @@ class Fields:
   A field without a default is required.
   """
 
+  may_be_empty = False  # whether null is a text, and a document needs no word
+
   def __init__(self, row: dict[str, Any]):
     self.row = row
     self.faults: list[str] = []
@@ -48,6 +50,8 @@ class Fields:
 
   def as_text(self, value: Any, name: str) -> str:
     """Returns a value if it is text, or else adds a fault and returns ''."""
+    if value is None and self.may_be_empty:
+      return ''
     if not isinstance(value, str):
       self.faults.append(f'{name} is {json_type(value)}, not text')
       return ''
@@ -80,7 +84,9 @@ class Fields:
 
   def check_text(self, zones: Iterable[str]) -> None:
     """Adds a fault if all zones are blank, unless there are faults already."""
-    if not self.faults and not any(text.strip() for text in zones):
+    if self.faults or self.may_be_empty:
+      return
+    if not any(text.strip() for text in zones):
       self.faults.append('the document has no text')
 
   def _read(

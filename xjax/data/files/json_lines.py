@@ -36,13 +36,13 @@ from xjax.data.files.json_values import (
 )
 
 STREAM = '-'  # standard input
+TEXTS = 'text: .'  # makes a document of a line of plain text
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
 PARQUET_MAGIC = b'PAR1'
 _MAGIC = 10  # bytes that tell a compressed file
 _LONGEST = 1 << 26  # bytes of a line
 _LARGEST = 1 << 28  # bytes of JSON that is not in lines
-_AS_LINES = 'write one object per line, as `jq -c .[]` does with an array'
 # How files that are compressed begin, and what unpacks them.
 _PACKED = {
   rb'\x1f\x8b': gzip.open,
@@ -54,10 +54,12 @@ _ARCHIVE = re.compile(rb'\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!')
 _BINARY = re.compile(
   b'|'.join([*_PACKED, _ARCHIVE.pattern, PARQUET_MAGIC, *UTF16_MARKS])
 )
-_PLAIN = (
-  "; `jq -Rc '{text: .}'` makes JSON of lines of plain text; a table with one "
-  'column is read from a file X.csv'
-)
+# How JSON begins that is not in lines, and what makes lines of it.
+_PROGRAMS = {
+  rb'\s*\[': '.[]',
+  rb'\s*\{\s*"(?:data|documents)"\s*:\s*\[': '.[][]',
+  rb'\s*\{': '.',
+}
 
 
 def find_source(path: str) -> pathlib.Path:
@@ -213,7 +215,7 @@ def numbered_lines(
       if len(line) > _LONGEST:
         raise DataError(
           f'{path}:{number}: the line is longer than {_LONGEST >> 20} MiB; the '
-          f'file is damaged, or is no text in lines: {_AS_LINES}'
+          f'file is damaged, or is no text in lines{_as_lines(line)}'
         )
       if number == 1:
         if wide := wide_encoding(line):
@@ -224,19 +226,28 @@ def numbered_lines(
       yield number, line.rstrip(b'\r\n')
 
 
+def _as_lines(start: bytes) -> str:
+  """Returns for a message how JSON that begins so becomes lines."""
+  programs = (jq for x, jq in _PROGRAMS.items() if re.match(x, start))
+  program = next(programs, '')
+  return f': write an object per line, by `jq -c {program}`' if program else ''
+
+
 def read_rows(
   source: BinaryIO | str | os.PathLike,
   faults: Faults,
   name: str = '',
   plain: str = '',
   encoding: str = '',
+  jq: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line that is not blank.
 
   The source is a path, or an open file with a `name` for messages. A line that
   is no JSON object is left out, and is a fault. With `plain`, lines are plain
   text, which is the field of this name. Lines that are not UTF-8 are read in
-  the `encoding`, if there is one.
+  the `encoding`, if there is one. `jq` are the fields of an object that stands
+  for a line of plain text, for messages.
 
   The file may also be a JSON array of objects, or objects of several lines. The
   number of an object is then its first line, or if this is that of the object
@@ -266,8 +277,12 @@ def read_rows(
           row = {plain: text} if plain else parse_object(text)
         except Fault as fault:
           message = fault.args[0]
-          if number == 1 and line[:1] != b'{' and 'JSON: Exp' in message:
-            message += _PLAIN
+          is_plain = number == 1 and 'JSON: Exp' in message
+          if jq and is_plain and line[:1] != b'{':
+            message += (
+              f"; `jq -Rc '{{{jq}}}'` makes JSON of lines of plain text; a "
+              'table with one column is read from a file X.csv'
+            )
           faults.add(name, number, message)
         else:
           yield number, row
@@ -286,8 +301,8 @@ def _whole_file(
     data += file.read(_LARGEST + 1)
   if len(data) > _LARGEST:
     raise DataError(
-      f'{name}: is not JSON lines, but JSON of more than {_LARGEST >> 20} MiB; '
-      f'{_AS_LINES}'
+      f'{name}: is not JSON lines, but JSON of more than {_LARGEST >> 20} MiB'
+      f'{_as_lines(data)}'
     )
   number = 0
   try:
@@ -329,9 +344,10 @@ def read_records(
   name: str = '',
   plain: str = '',
   encoding: str = '',
+  jq: str = '',
 ) -> Iterator[tuple[int, Fields]]:
   """Yields the rows of read_rows, whose faults become faults of their lines."""
-  rows = read_rows(source, faults, name, plain, encoding)
+  rows = read_rows(source, faults, name, plain, encoding, jq)
   return with_faults(rows, faults, name or str(source))
 
 

@@ -1,6 +1,6 @@
 """Reads CSV, TSV, Parquet, JSON lines or lines of fastText; writes CSV."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import enum
@@ -26,6 +26,7 @@ from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   PACKED,
   PARQUET_MAGIC,
+  TEXTS,
   numbered_lines,
   read_rows,
   reading,
@@ -37,7 +38,8 @@ FASTTEXT_LABEL = '__label__'  # begins a label in a file of fastText
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 # A spreadsheet program computes a cell that starts with one of these characters
 # as a formula.
-_FORMULA = ('=', '+', '-', '@', '\t', '\r')
+# The apostrophes before it are those of write_csv, or of the text.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 class TableFormat(enum.Enum):
@@ -64,20 +66,27 @@ def read_table(
   encoding: str = '',
   quoting: Quoting = Quoting.AUTO,
   fasttext: bool = False,
+  texts: Collection[str] = (),
+  blank: bool = False,
 ) -> TableReader:
-  """Begins to read a table from an open file; faulty rows are left out."""
+  """Begins to read a table from an open file; faulty rows are left out.
+
+  For `texts`, see table_format. With `blank`, so are not blank rows (read_csv),
+  nor blank lines of text.
+  """
   # The file stays open. A faulty header is a DataError, a missing pyarrow a
   # UserError.
-  kind = table_format(file, name, fasttext)
+  kind = table_format(file, name, fasttext, texts)
   columns = None
   if kind is TableFormat.PARQUET:
     columns, rows = _parquet(file, name)
   elif kind is TableFormat.TABLE:
-    columns, rows = read_csv(file, name, faults, encoding, quoting)
+    columns, rows = read_csv(file, name, faults, encoding, quoting, blank)
   elif kind is TableFormat.FASTTEXT:
-    columns, rows = ('text', 'labels'), _fasttext(file, name, faults, encoding)
+    columns = 'text', 'labels'
+    rows = _fasttext(file, name, faults, encoding, blank)
   else:
-    rows = read_rows(file, faults, name, encoding=encoding)
+    rows = read_rows(file, faults, name, '', encoding, TEXTS)
   # Of a pipe, no row waits for those that follow.
   first = list(itertools.islice(rows, _SAMPLED if file.seekable() else 0))
   sample = [row for _, row in first]
@@ -87,13 +96,17 @@ def read_table(
 
 
 def table_format(
-  file: BinaryIO, name: str, fasttext: bool = False
+  file: BinaryIO,
+  name: str,
+  fasttext: bool = False,
+  texts: Collection[str] = (),
 ) -> TableFormat:
   """Tells the kind of an open file by its first bytes.
 
   With `fasttext`, other lines than JSON are of fastText, even without a label.
+  A table with a single column is told by the name of the file in .csv or .tsv,
+  or by that of the column, if this is one of `texts`.
   """
-  # A table with a single column can only be told by a name in .csv or .tsv.
   with reading(name):
     head = head_of(file)
   if head.startswith(_ZIP_MAGIC):
@@ -109,6 +122,7 @@ def table_format(
   names = re.split(f'[{DELIMITERS}]', first)
   is_header = len(names) > 1 and all(len(n) <= LONGEST_NAME for n in names)
   is_header |= bool(SPACED.match(start))
+  is_header |= first.strip().strip('"').lower() in texts
   named = re.search(rf'\.(csv|tsv){PACKED}$', name, re.I)
   # The first lines may have no label, and commas as a header has.
   later = ' ' in first and re.search(rf'^{FASTTEXT_LABEL}\S+ ', start, re.M)
@@ -169,7 +183,9 @@ def _named(value: Any, names: Sequence[str]) -> Any:
   return value
 
 
-def _fasttext(file: BinaryIO, name: str, faults: Faults, encoding: str) -> Rows:
+def _fasttext(
+  file: BinaryIO, name: str, faults: Faults, encoding: str, blank: bool
+) -> Rows:
   """Yields lines such as `__label__fish __label__law Some text`."""
   pattern = re.compile(rf'(?<!\S){FASTTEXT_LABEL}(\S+)\s*')
   for number, line in numbered_lines(file, name):
@@ -178,7 +194,7 @@ def _fasttext(file: BinaryIO, name: str, faults: Faults, encoding: str) -> Rows:
     except Fault as fault:
       faults.add(name, number, str(fault))
       continue
-    if text.strip():
+    if blank or text.strip():
       labels = [x.rstrip(',') for x in pattern.findall(text)]
       yield number, {'text': pattern.sub('', text), 'labels': labels}
 
@@ -195,5 +211,11 @@ def write_csv(
 
 
 def _safe(cell: Any) -> Any:
-  is_formula = isinstance(cell, str) and cell.startswith(_FORMULA)
+  is_formula = isinstance(cell, str) and _FORMULA.match(cell)
   return f"'{cell}" if is_formula else cell
+
+
+def original(cell: Any) -> Any:
+  """Returns what write_csv was given as a text."""
+  is_safe = isinstance(cell, str) and cell[:1] == "'" and _FORMULA.match(cell)
+  return cell[1:] if is_safe else cell

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import itertools
+import json
 import re
 from typing import Any
 
@@ -33,7 +34,7 @@ from xjax.data.files.split_names import SPLIT_COLUMNS
 from xjax.data.formats.data_config import read_document
 from xjax.data.schema import Document
 
-_TEXTS = frozenset(
+USUAL_TEXTS = frozenset(
   'title headline heading subject summary abstract description text body '
   'content contents document article sentence message review comment question '
   'full_text fulltext comment_text'.split()
@@ -44,11 +45,17 @@ _LABELS = (
   'tags tag topics topic categories category classes class keywords keyword '
   'subjects genres genre codes cats'
 ).split()
+_KEYS = ('id', 'uri', 'label', 'name')  # of an object that is a label
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
 _WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
 _SAY = '--config.data.label_separator='
+_SEPARATED = (
+  f"If it is the same, say it: {_SAY}',' (or another text, ' ' for a space), "
+  f'or {NO_SEPARATOR} if each text is one label'
+)
+_JUDGED = 'Put a semicolon between them, or write lists of JSON'
 _SHOWN = 30  # names of columns in a message
 _SHOWN_FILES = 3  # in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
@@ -80,10 +87,12 @@ def choose_columns(
   rows: Sequence[Mapping[str, Any]],
   where: str,
   need_labels: bool = True,
+  is_judged: bool = False,
 ) -> Columns:
   """Returns the columns of a table; those that are not wanted are guessed.
 
-  A DataError lists the columns if one does not exist, or cannot be guessed.
+  A table that `is_judged` has labels, which xjax has no flags for. A DataError
+  lists the columns if one does not exist, or cannot be guessed.
   """
   shown = [name if name.isprintable() else ascii(name) for name in names]
   has = f'; the columns are: {", ".join(shown[:_SHOWN])}'
@@ -106,18 +115,24 @@ def choose_columns(
   text = wanted.text or tuple(
     name
     for name in names
-    if name.lower() in _TEXTS and name not in (labels, *flags)
+    if name.lower() in USUAL_TEXTS and name not in (labels, *flags)
   )
-  if not text or need_labels and not labels:
+  if not (text or is_judged) or need_labels and not labels:
     missing = ' and '.join(
       what
-      for what, known in (('the text', text), ('the labels', labels))
+      for what, known in (
+        ('the text', text or is_judged),
+        ('the labels', labels),
+      )
       if not known
     )
+    flags = (
+      ': --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN (or '
+      'COLUMN,COLUMN,... with 0 or 1 each)'
+    )
     raise DataError(
-      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name '
-      'them: --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN '
-      '(or COLUMN,COLUMN,... with 0 or 1 each)'
+      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name them'
+      + (' labels' if is_judged else flags)
     )
   id_ = id_ if wanted.id else _first(_IDS, [x for x in names if x not in flags])
   return dataclasses.replace(
@@ -141,7 +156,9 @@ def label_cells(
 
 
 def with_separator(
-  columns: Columns, files: Mapping[Any, Collection[Any]]
+  columns: Columns,
+  files: Mapping[Any, Collection[Any]],
+  is_judged: bool = False,
 ) -> Columns:
   """Returns columns with the form of labels, guessed from the cells of files.
 
@@ -162,6 +179,9 @@ def with_separator(
     found = separator == NO_SEPARATOR or any(separator in x for x in part)
     if own not in ('', NO_SEPARATOR, separator) or not (own or found):
       separator = ''
+  if is_judged and separator in ('', NO_SEPARATOR):  # a few rows tell little
+    usual = (mark for mark in ';|' if any(mark in text for text in cells))
+    separator = next(usual, separator)
   could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
   if could:  # they may be several labels, but are one each
     ends = dict.fromkeys((could[0], could[-1]))  # which may differ
@@ -174,8 +194,7 @@ def with_separator(
     if not separator:
       raise DataError(
         f'{message}, and it is not clear what separates labels in all of them. '
-        f"If it is the same, say it: {_SAY}',' (or another text, ' ' for a "
-        f'space), or {NO_SEPARATOR} if each text is one label'
+        + (_JUDGED if is_judged else _SEPARATED)
       )
     logging.info('%s; each of them is read as one label', message)
   return dataclasses.replace(columns, separator=separator)
@@ -204,12 +223,12 @@ def _label_columns(
     if len(flags) > 1 and (need_labels or {*flags} <= {*names}):
       return wanted.labels, flags, ''
     return '', (), ''
-  labels = _usual_labels(names)
+  labels = usual_labels(names)
   if not need_labels:
     return labels, (), ''
   flags = tuple(name for name in names if _is_flag(name, rows))
   known = {wanted.id, *wanted.text, *flags}
-  usual = *_TEXTS, *_IDS, *SPLIT_COLUMNS
+  usual = *USUAL_TEXTS, *_IDS, *SPLIT_COLUMNS
   others = [x for x in names if x not in known and x.lower() not in usual]
   is_sure = labels.lower() in SURE_LABELS
   # A label may be named topic.
@@ -262,7 +281,7 @@ def _first(usual: Iterable[str], names: Sequence[str]) -> str:
   return next((lower[name] for name in usual if name in lower), '')
 
 
-def _usual_labels(names: Sequence[str]) -> str:
+def usual_labels(names: Sequence[str]) -> str:
   """Returns the column of labels; '' if no column or several could be it."""
   if certain := _first(SURE_LABELS, names):
     return certain
@@ -333,9 +352,12 @@ def _label_values(columns: Columns, fields: Fields) -> list[Any]:
       f"separates labels: {_SAY}';' (or another text), or {NO_SEPARATOR}"
     )
   elif dict in map(type, values):
+    keys = next(value for value in values if isinstance(value, dict))
+    key = next((x for x in _KEYS if x in keys), next(iter(keys), 'id'))
+    jq = f', as jq does with `.{_jq(name)} |= map(.{_jq(key)})`'
     fault = (
-      'has objects that are not {label: 0 or 1}: write a list of the labels, '
-      'as jq does with `.labels |= map(.label)`'
+      'has objects that are not {label: 0 or 1}: write a list of the labels'
+      + jq * isinstance(cell, list)
     )
   elif Ellipsis in values:
     fault = (
@@ -387,6 +409,10 @@ def _values(cell: Any, separator: str) -> list[Any] | None:
   if not isinstance(cell, str) or separator in ('', NO_SEPARATOR):
     return [cell]
   return split_cell(cell, separator)
+
+
+def _jq(key: str) -> str:
+  return key if re.fullmatch(r'[A-Za-z_]\w*', key, re.A) else json.dumps(key)
 
 
 def _stripped(value: Any) -> Any:

@@ -22,7 +22,7 @@ from xjax.core.texts import known_name, plain_name
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import only_file, read_records
+from xjax.data.files.json_lines import TEXTS, only_file, read_records
 from xjax.data.files.split_names import splits_of
 from xjax.data.formats.label_files import Descriptors
 from xjax.data.schema import Document, Label, Labels, Split
@@ -291,7 +291,7 @@ class CorpusBuilder:
       log_unread(self.source, files, names, unread)
     for name in names:
       path = only_file(files[name], self.faults)
-      records = read_records(path, self.faults)
+      records = read_records(path, self.faults, jq=TEXTS)
       self.read(name, path, records, read, lines)
 
   def _meant(self, label: str, faults: list[str]) -> str:

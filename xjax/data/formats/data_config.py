@@ -14,6 +14,7 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
   STREAM,
+  TEXTS,
   open_text,
   read_records,
 )
@@ -176,7 +177,8 @@ class DataConfig(ConfigPart, abstract=True):
         f'{name}: is {kind.value}, but this run reads JSON lines; '
         '--config=own_linear reads tables'
       )
-    return read_records(file, faults, name), self.read_input_record
+    records = read_records(file, faults, name, jq=TEXTS)
+    return records, self.read_input_record
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
@@ -205,6 +207,7 @@ def input_documents(
   before, found = faults.count, False
   seen: set[bytes] = set()  # digests, since ids may be long
   for line, fields in records:
+    fields.may_be_empty = True  # each document is answered
     document = read(fields, f'line-{line}', False)
     if not fields.faults:
       digest = hashlib.blake2b(document.id.encode(), digest_size=8).digest()

@@ -33,6 +33,7 @@ from xjax.data.files.label_tables import (
 from xjax.data.files.tables import TableFormat, read_table, table_format
 from xjax.data.schema import Label, Labels, read_label
 
+JQ = 'id: ., name: .'  # makes a label of a line of plain text
 ROOT = 'Root'  # the topmost parent of a taxonomy, which is not a label
 LABELS = 'labels'  # the file of labels; no split can have this name
 _TABLES = 'csv|tsv|tab|psv|parquet'
@@ -155,7 +156,7 @@ def label_records(
       file.seek(0)
       is_plain = _ends(path, 'te?xt') and start not in (b'{', b'[')
       plain = 'id' if is_plain else ''  # of labels that have no more
-      rows = read_rows(file, faults, str(path), plain, encoding)
+      rows = read_rows(file, faults, str(path), plain, encoding, JQ)
       rows = usual_fields(rows, path, language)
     else:
       table = read_table(file, str(path), faults, encoding, quoting)

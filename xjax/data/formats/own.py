@@ -30,6 +30,7 @@ from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
+  TEXTS,
   open_text,
   read_records,
   with_faults,
@@ -49,6 +50,7 @@ from xjax.data.files.tables import (
 )
 from xjax.data.formats.columns import (
   NO_ID,
+  USUAL_TEXTS,
   Columns,
   are_whole,
   choose_columns,
@@ -160,6 +162,12 @@ class OwnData(DataConfig):
   @property
   def full_text(self) -> tuple[str, ...]:
     return self.text  # other zones of a document are not read
+
+  @property
+  def _lines(self) -> tuple[bool, frozenset[str]]:
+    """Returns `fasttext` and `texts` of table_format."""
+    texts = USUAL_TEXTS | {name.lower() for name in self.text}
+    return self.label_separator == FASTTEXT_LABEL, texts
 
   @property
   def label_field(self) -> str:
@@ -345,11 +353,10 @@ class OwnData(DataConfig):
   def input_records(
     self, file: BinaryIO, name: str, faults: Faults
   ) -> tuple[Iterator[tuple[int, Fields]], ReadDocument]:
-    fasttext = self.label_separator == FASTTEXT_LABEL
-    if table_format(file, name, fasttext) is TableFormat.JSON_LINES:
-      records = read_records(file, faults, name, encoding=self.encoding)
+    if table_format(file, name, *self._lines) is TableFormat.JSON_LINES:
+      records = read_records(file, faults, name, '', self.encoding, TEXTS)
       return records, self.read_input_record
-    table = self._table(file, name, faults)
+    table = self._table(file, name, faults, blank=True)
     columns = choose_columns(
       self._columns(), table.columns, table.sample, name, need_labels=False
     )
@@ -365,9 +372,11 @@ class OwnData(DataConfig):
     with open_text(path) as file:
       yield self._table(file, str(path), Faults(self.on_error))
 
-  def _table(self, file: BinaryIO, name: str, faults: Faults) -> TableReader:
-    fasttext = self.label_separator == FASTTEXT_LABEL
-    return read_table(file, name, faults, self.encoding, self.quoting, fasttext)
+  def _table(
+    self, file: BinaryIO, name: str, faults: Faults, blank: bool = False
+  ) -> TableReader:
+    how = self.encoding, self.quoting, *self._lines, blank
+    return read_table(file, name, faults, *how)
 
   def read_input_record(
     self, fields: Fields, default_id: str | None, need_labels: bool = False

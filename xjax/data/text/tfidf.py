@@ -165,12 +165,16 @@ class Tfidf:
     with Progress('counting n-grams'):
       counts = frequent_ngrams(texts, config)
     if not counts:
+      way_out = (
+        '. For texts of single letters, or without spaces between words: '
+        'data.tokens.analyzer=characters'
+      ) * (config.analyzer is Analyzer.WORDS)
       raise DataError(
         f'train has no usable n-gram of {config.units}. A usable n-gram is in '
         'enough documents '
         f'(data.tokens.min_count={config.min_count}), and in a small enough '
         f'share (data.tokens.max_share={config.max_share}) of the '
-        f'{len(texts)} documents of train'
+        f'{len(texts)} documents of train{way_out}'
       )
     counts_D = np.array(list(counts.values()), np.float64)
     idf_D = np.log((1 + len(texts)) / (1 + counts_D)) + 1

@@ -72,6 +72,12 @@ class DocumentLabels:
     scores = None if self.scores is None else self.scores[kept]
     return dataclasses.replace(self, rows=self.rows.keep(kept), scores=scores)
 
+  def with_ranks(self) -> 'DocumentLabels':
+    """Returns the rows with scores in the order of labels; the last has 1."""
+    ends = np.repeat(self.rows.indptr[1:], self.rows.lengths)
+    scores = (ends - np.arange(len(ends))).astype(np.float64)
+    return dataclasses.replace(self, scores=scores)
+
   def take(self, order: np.ndarray) -> 'DocumentLabels':
     """Returns rows without scores in another order."""
     rows = Ragged.of([self.rows[row] for row in order.tolist()])
@@ -92,11 +98,17 @@ class DocumentLabels:
 ReadRow = Callable[[Fields], tuple[Any, ...]]
 
 
+def identifier(fields: Fields, name: str) -> str | None:
+  """Reads the id of a document; None if it is known by its row."""
+  return fields.identifier(name) if name in fields else None
+
+
 def read_json_rows(
   path: str | os.PathLike, read: ReadRow, scored: bool = False
 ) -> DocumentLabels:
   """Reads a document per JSON line; if `scored`, the rows are `ranked`.
 
+  Scores are None if all that `read` returns are NaN.
   All faults of the file, also those that `read` adds, are in one DataError.
   """
   faults = Faults(on_error=None)
@@ -116,15 +128,19 @@ def read_json_rows(
       for numbers in row_scores:
         scores.extend(numbers)
   faults.raise_or_log()
-  return DocumentLabels(
+  rows = DocumentLabels(
     path,
     Ragged(np.asarray(ends, np.int64), np.asarray(values, np.int32)),
     tuple(known),
     doc_ids=None if None in ids else tuple(ids),
     lines=np.asarray(lines, np.int64),
-    scores=np.asarray(scores, np.float64) if scored else None,
     ranked=scored,
   )
+  lacking = np.isnan(scores)
+  if lacking.all() and len(lacking) or not scored:
+    return rows
+  rows.check(lacking, 'label {} has no score, but others have')
+  return dataclasses.replace(rows, scores=np.asarray(scores, np.float64))
 
 
 _BLOCK = 1 << 21  # number of entries that are sorted at a time

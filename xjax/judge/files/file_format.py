@@ -6,13 +6,17 @@ import os
 import zipfile
 
 from xjax.core.errors import DAMAGE, DataError
-from xjax.data.files.faults import Fault
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
+  PARQUET_MAGIC,
+  UTF16_MARKS,
   check_rereadable,
   numbered_lines,
   open_text,
-  parse_object,
+  read_rows,
 )
+from xjax.data.files.tables import TableFormat, table_format
+from xjax.data.formats.columns import usual_labels
 from xjax.data.formats.xc_files import is_row, parse_header
 
 
@@ -29,6 +33,7 @@ class FileFormat(enum.Enum):
   EURLEX = 'JSON lines with concepts'
   XC_TEXT = 'JSON lines with target_ind'
   HTC = 'JSON lines with doc_label'
+  TABLE = 'a table with labels (CSV, TSV, Parquet, JSON, fastText)'
 
 
 _FIELDS = {
@@ -52,6 +57,8 @@ def file_format_of(path: str | os.PathLike) -> FileFormat | None:
       start = file.peek(len(_ZIP))[: len(_ZIP)]
     except DAMAGE:
       start = b''  # _text_kind reads the file again and raises the error
+  if start == PARQUET_MAGIC or start[:2] in UTF16_MARKS:
+    return FileFormat.TABLE
   if start != _ZIP:
     with open_text(path) as file:
       return _text_kind(file, path)
@@ -77,8 +84,8 @@ def _npz_kind(path: str | os.PathLike) -> FileFormat | None:
 def _text_kind(file: object, path: str | os.PathLike) -> FileFormat | None:
   number = 0
   for number, line in numbered_lines(file, path):
-    if line.lstrip().startswith(b'{'):
-      return _json_kind(line, f'{path}:{number}')
+    if line.lstrip().startswith((b'{', b'[')):
+      return _json_kind(path)
     if line.strip() or number == 1:
       counts = parse_header(line)
       if counts:
@@ -86,18 +93,27 @@ def _text_kind(file: object, path: str | os.PathLike) -> FileFormat | None:
           FileFormat.XC_SCORES if len(counts) == 2 else FileFormat.XC_LABELS
         )
       if line.strip():
-        return FileFormat.XC_LABELS if is_row(line) else None
+        if is_row(line):
+          return FileFormat.XC_LABELS
+        return None if b'\0' in line else _table_kind(path)
   if not number:
     raise DataError(f'{path}: is empty')
   return None
 
 
-def _json_kind(line: bytes, where: str) -> FileFormat | None:
-  try:
-    row = parse_object(line)
-  except Fault as fault:
-    raise DataError(f'{where}: {fault}') from fault
-  return next((kind for name, kind in _FIELDS.items() if name in row), None)
+def _table_kind(path: str | os.PathLike) -> FileFormat | None:
+  with open_text(path) as file:
+    kind = table_format(file, str(path))
+  return None if kind is TableFormat.JSON_LINES else FileFormat.TABLE
+
+
+def _json_kind(path: str | os.PathLike) -> FileFormat | None:
+  faults = Faults(on_error=None)
+  faults.at_once = True
+  row = next((row for _, row in read_rows(path, faults)), {})
+  if isinstance(row.get('labels'), str) or not _FIELDS.keys() & row:
+    return FileFormat.TABLE if usual_labels([*row]) else None
+  return next(kind for name, kind in _FIELDS.items() if name in row)
 
 
 def unknown_format(

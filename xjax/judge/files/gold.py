@@ -12,6 +12,7 @@ from xjax.data.formats.xc_text import target_columns
 from xjax.judge.files.document_labels import (
   DocumentLabels,
   ReadRow,
+  identifier,
   read_json_rows,
 )
 from xjax.judge.files.file_format import (
@@ -19,6 +20,7 @@ from xjax.judge.files.file_format import (
   file_format_of,
   unknown_format,
 )
+from xjax.judge.files.label_tables import read_label_table
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
@@ -36,6 +38,8 @@ def read_gold(path: str | os.PathLike) -> DocumentLabels:
       return _read_matrix(path)
     case FileFormat.XC_SCORES | FileFormat.XC_LABELS:
       return _read_xc(path)
+    case FileFormat.TABLE:
+      return read_label_table(path)
     case None:
       raise unknown_format(path, 'gold labels', tuple(FileFormat))
     case FileFormat.XC_TEXT:
@@ -98,7 +102,7 @@ def _read_xc(path: str | os.PathLike) -> DocumentLabels:
 
 _READ: dict[FileFormat, ReadRow] = {
   FileFormat.LISTS: lambda fields: (
-    fields.identifier('id'),
+    identifier(fields, 'id'),
     fields.identifiers('labels'),
   ),
   FileFormat.EURLEX: lambda fields: (

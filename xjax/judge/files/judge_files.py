@@ -43,9 +43,10 @@ class JudgeFiles:
   """Holds the paths of the predictions and of the files for judging them.
 
   `predictions` is a sparse matrix saved by scipy, an XC-repository score file,
-  a predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}. Other
-  files are in a format of read_gold, unless they say otherwise. A
-  predictions.npz may have its own gold and training counts.
+  a predictions.npz, JSON lines {"id", "labels": [{"id", "score"}]}, or a table,
+  as predict writes it. Labels without scores are in order of rank. Other files
+  are in a format of read_gold, unless they say otherwise. A predictions.npz may
+  have its own gold and training counts.
   """
 
   predictions: str | os.PathLike
@@ -94,6 +95,7 @@ def read_judged(
   left_out = _left_out(files, known_labels, contents.saved)
   if contents.saved is None:
     kind, depth = _score_kind(files, scored), files.depth or depth
+    scored = scored if scored.scores is not None else scored.with_ranks()
     renamed = known_labels.rename_labels(scored)
     predictions = _select_lists(renamed, kind, pairs, depth, left_out)
   else:
@@ -295,6 +297,9 @@ def _select_lists(
 
 
 def _score_kind(files: JudgeFiles, scored: DocumentLabels) -> ScoreKind:
+  if scored.scores is None:
+    logging.info('%s: no scores: labels are in order of rank', scored.path)
+    return ScoreKind.MARGIN
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
     scored.check(outside, 'the score of label {} is not from 0 to 1')

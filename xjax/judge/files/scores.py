@@ -1,5 +1,6 @@
 """Reads labels and their scores from files of any known format."""
 
+import math
 import os
 import sys
 from typing import Any
@@ -14,12 +15,17 @@ from xjax.data.files.json_lines import (
   open_text,
 )
 from xjax.data.formats.xc_files import read_sparse
-from xjax.judge.files.document_labels import DocumentLabels, read_json_rows
+from xjax.judge.files.document_labels import (
+  DocumentLabels,
+  identifier,
+  read_json_rows,
+)
 from xjax.judge.files.file_format import (
   FileFormat,
   file_format_of,
   unknown_format,
 )
+from xjax.judge.files.label_tables import read_label_table
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
@@ -28,6 +34,7 @@ _PREDICTED = (
   FileFormat.XC_SCORES,
   FileFormat.PREDICTIONS,
   FileFormat.LISTS,
+  FileFormat.TABLE,
 )
 
 
@@ -47,6 +54,8 @@ def read_predictions(
       scored = _read_text(path)
     case FileFormat.LISTS:
       scored = _read_json(path)
+    case FileFormat.TABLE:
+      scored = read_label_table(path, scored=True).validate()
     case FileFormat.PREDICTIONS:
       saved = Predictions.load(path)
       scored = DocumentLabels(
@@ -92,16 +101,17 @@ def _read_json(path: str | os.PathLike) -> DocumentLabels:
 
 def _scored_labels(fields: Fields) -> tuple[Any, ...]:
   """Returns the id, the label ids and the scores of a row; notes its faults."""
-  id_, items = fields.identifier('id'), fields.row.get('labels')
-  if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
-    fields.faults.append('labels is not a list of objects {"id", "score"}')
+  id_, items = identifier(fields, 'id'), fields.row.get('labels')
+  if not isinstance(items, list):
+    fields.faults.append('labels is not a list of {"id", "score"}, or of ids')
     return id_, (), ()
   labels, scores = [], []
   for i, item in enumerate(items):
-    score = item.get('score')
+    item = item if isinstance(item, dict) else {'id': item}
+    score = item.get('score', math.nan)  # see read_json_rows
     is_number = type(score) in (int, float)
     # An integer can be too large for a float.
-    if not is_number or not abs(score) <= sys.float_info.max:
+    if not is_number or abs(score) > sys.float_info.max:
       fields.faults.append(f'the score of labels[{i}] is not a finite number')
     labels.append(fields.as_id(item.get('id'), f'the id of labels[{i}]'))
     scores.append(score)

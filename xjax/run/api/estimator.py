@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from xjax.core.errors import ConfigError
+from xjax.core.texts import plain_name
 from xjax.core.types import PAD
 from xjax.data.files.cells import as_flag, is_missing
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -73,16 +74,23 @@ def _targets(y: Any) -> Any:
     values = y.tolist()
     if values and all(isinstance(value, numbers.Integral) for value in values):
       y = np.array(values)
-  return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+  if y.ndim == 2 and y.shape[1] > 1:
+    return y
+  y = column_or_1d(y, warn=True)
+  if y.dtype.kind not in 'OUT':
+    return y
+  names = [plain_name(x) if isinstance(x, str) else x for x in y.tolist()]
+  return np.array(names, str if y.dtype.kind == 'U' else y.dtype)
 
 
 def _is_matrix(rows: list[Any]) -> bool:
-  """Returns whether lists are a column, or rows of zeros and ones."""
-  if not all(map(is_list, rows)) or len({*map(len, rows)}) > 1:
+  """Returns whether lists are rows of zeros and ones."""
+  if any(isinstance(y, set | frozenset) or not is_list(y) for y in rows):
     return False
-  return len(rows[0]) == 1 or all(
-    as_flag(x) is not None for y in rows for x in y
-  )
+  sizes = {*map(len, rows)}
+  if len(sizes) > 1 or max(sizes) < 2:
+    return False
+  return all(as_flag(x) is not None for y in rows for x in y)
 
 
 def _fitted_binarizer(y: Any) -> LabelBinarizer | MultiLabelBinarizer:
@@ -220,6 +228,10 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
       return self._binarizer.inverse_transform(assigned)
     return self._formed(assigned)
 
+  def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Returns the accuracy; names of classes count in any Unicode form."""
+    return super().score(X, _targets(y), sample_weight)
+
   @available_if(_can_give_probabilities)
   def predict_proba(self, X: Any) -> Any:
     """Returns probabilities float64 [N, L].
@@ -288,7 +300,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   def _lists(self, X: Any) -> LabelLists:
     check_is_fitted(self)
     reads_texts = not hasattr(self, 'n_features_in_')
-    if not (_is_text(X) or reads_texts and is_frame(X)):
+    if not (_is_text(X) or reads_texts):
       X = validate_data(self, X, accept_sparse='csr', reset=False)
     if not self.model_:
       none = np.zeros((len(documents_of(X)), 0))
@@ -319,6 +331,7 @@ def _is_text(X: Any) -> bool:
   if is_frame(X):
     return all(_is_text(list(X[column])) for column in X.columns)
   if hasattr(X, 'to_numpy') or isinstance(X, list | tuple):
-    return len(X) > 0 and isinstance(next(iter(X)), str | Document)
+    first = next((x for x in X if not is_missing(x)), '')
+    return len(X) > 0 and isinstance(first, str | Document)
   is_array = isinstance(X, np.ndarray) and X.ndim == 1
   return is_array and (X.dtype.kind in 'UT' or _is_text(X.tolist()))

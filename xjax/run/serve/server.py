@@ -1,9 +1,12 @@
 """Serves a model over HTTP until SIGTERM or Ctrl-C comes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import gzip
+import io
+import json
 import os
 import pathlib
 import re
@@ -12,6 +15,7 @@ import socket
 import threading
 import time
 from typing import Any
+import zlib
 
 from absl import logging
 import prometheus_client as prometheus
@@ -26,7 +30,7 @@ from xjax.core.console import handling
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Heartbeat
 from xjax.run.serve.batcher import Batcher, DocumentRequest
-from xjax.run.serve.service import RequestRefused, Service
+from xjax.run.serve.service import PredictRequest, RequestRefused, Service
 
 _LOCAL = '127.0.0.1', '::1', 'localhost'  # addresses of this machine
 _IDLE = 5  # seconds that an idle connection stays open
@@ -217,9 +221,7 @@ class Server:
     seconds = self._limits.seconds
     body = await self._body(request)
     # In a thread: a body of megabytes takes long, and others wait.
-    asked = await asyncio.to_thread(
-      self._service.parse, body, self._limits.documents
-    )
+    asked = await asyncio.to_thread(self._parse, body, request.headers)
     try:
       async with asyncio.timeout(seconds):
         answers = await self._batcher.ask(asked)
@@ -228,6 +230,10 @@ class Server:
       raise RequestRefused(503, message) from error
     text = '{"predictions": [' + ', '.join(answers) + ']}'
     return Response(text, media_type='application/json')
+
+  def _parse(self, body: bytes, headers: Mapping[str, str]) -> PredictRequest:
+    text = _text(_unpacked(body, headers, self._limits.body), headers)
+    return self._service.parse(text, self._limits.documents)
 
   async def _body(self, request: Request) -> bytes:
     body, size, limit = bytearray(), 0, self._limits.body
@@ -238,10 +244,51 @@ class Server:
       if size <= limit:
         body += part
     if size > limit:
-      mib = limit >> 20
-      message = f'the body is longer than {mib} MiB; send several requests'
-      raise RequestRefused(413, message)
+      raise _too_long(limit)
     return bytes(body)
+
+
+def _too_long(limit: int) -> RequestRefused:
+  message = f'the body is longer than {limit >> 20} MiB; send several requests'
+  return RequestRefused(413, message)
+
+
+def _unpacked(body: bytes, headers: Mapping[str, str], limit: int) -> bytes:
+  """Returns a body that is plain or gzipped; at most `limit` bytes are kept."""
+  packing = headers.get('content-encoding', '').strip().lower()
+  if packing in ('', 'identity'):
+    return body
+  if packing not in ('gzip', 'x-gzip'):
+    message = f'Content-Encoding: {packing[:40]!a}: send the body plain or gzip'
+    raise RequestRefused(415, message)
+  try:
+    with gzip.open(io.BytesIO(body)) as file:
+      body = file.read(limit + 1)
+  except (OSError, EOFError, zlib.error) as error:
+    message = f'Content-Encoding: the body cannot be unpacked by gzip: {error}'
+    raise RequestRefused(400, message) from error
+  if len(body) > limit:
+    raise _too_long(limit)
+  return body
+
+
+def _text(body: bytes, headers: Mapping[str, str]) -> str:
+  """Returns a body as text without its mark; it must be UTF-8."""
+  kind = headers.get('content-type', '')
+  named = re.search(r'charset\s*=\s*["\']?([\w.:-]+)', kind, re.IGNORECASE)
+  if named and named[1].lower() not in ('utf-8', 'utf8', 'us-ascii', 'ascii'):
+    message = f'Content-Type: charset={named[1][:40]}: send JSON in UTF-8'
+    raise RequestRefused(415, message)
+  if not (wide := json.detect_encoding(body)).startswith('utf-8'):
+    raise RequestRefused(400, f'body: is {wide}; send JSON in UTF-8')
+  try:
+    return body.decode('utf-8-sig')
+  except UnicodeDecodeError as error:
+    message = (
+      f'body: not UTF-8: {error.reason} at byte {error.start + 1}; send JSON '
+      'in UTF-8; if it is packed by gzip, say Content-Encoding: gzip'
+    )
+    raise RequestRefused(400, message) from error
 
 
 class _Uvicorn(uvicorn.Server):

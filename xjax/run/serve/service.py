@@ -82,7 +82,7 @@ class Service:
     service.run.warmup(service.explains)
     return service
 
-  def parse(self, body: bytes, max_documents: int) -> PredictRequest:
+  def parse(self, body: bytes | str, max_documents: int) -> PredictRequest:
     """Reads the body of a request, or raises RequestRefused if it has a fault.
 
     The body is one JSON object: a document, or the list `documents` of texts or
@@ -209,7 +209,7 @@ def _check_names(
 
 
 def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
-  if isinstance(item, str):
+  if item is None or isinstance(item, str):
     item = {'text': item}
   if not isinstance(item, dict):
     raise RequestRefused(
@@ -219,6 +219,7 @@ def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
   if not data.is_record(fields):  # a table may have columns of these names
     for field in item.keys() & set(_PARAMETERS):
       raise RequestRefused(400, f'{name}: {field!a} belongs beside "documents"')
+  fields.may_be_empty = True
   document = data.read_input_record(fields, str(number))
   if fields.faults:
     raise RequestRefused(400, f'{name}: {"; ".join(fields.faults)}')
