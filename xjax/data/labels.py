@@ -16,11 +16,7 @@ from xjax.core.texts import Texts, known_name, plain_name
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults, plural
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  numbered_lines,
-  open_text,
-  read_records,
-)
+from xjax.data.files.json_lines import numbered_lines, open_text, read_records
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (

@@ -19,10 +19,7 @@ from xjax.core.texts import TextIndex, TextLists, TextPacker, Texts, plain_name
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  read_records,
-  write_json_lines,
-)
+from xjax.data.files.json_lines import read_records, write_json_lines
 from xjax.data.vectors.feature_rows import FeatureRows
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar

@@ -12,11 +12,7 @@ from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  STREAM,
-  open_text,
-  read_records,
-)
+from xjax.data.files.json_lines import STREAM, open_text, read_records
 from xjax.data.files.tables import TableFormat, table_format
 from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
@@ -139,10 +135,7 @@ class DataConfig(ConfigPart, abstract=True):
     return document
 
   def stream_input(
-    self,
-    source: str,
-    faults: Faults,
-    on_wait: Callable[[], None] | None = None,
+    self, source: str, faults: Faults, on_wait: Callable[[], None] | None = None
   ) -> Iterator[Document]:
     """Yields the documents of a file, whose labels are to be predicted.
 

@@ -29,11 +29,7 @@ from xjax.data.files.cells import LIST
 from xjax.data.files.csv_table import Quoting
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  open_text,
-  read_records,
-  with_faults,
-)
+from xjax.data.files.json_lines import open_text, read_records, with_faults
 from xjax.data.files.split_names import (
   find_splits,
   split_columns,
@@ -69,10 +65,7 @@ from xjax.data.formats.corpus_builder import (
   choose_splits,
   log_unread,
 )
-from xjax.data.formats.data_config import (
-  DataConfig,
-  read_document,
-)
+from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.drawing import draw_missing, missing_shares
 from xjax.data.formats.label_files import read_descriptors
 from xjax.data.formats.own_files import files_of, find_layout, read_texts
