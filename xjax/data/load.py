@@ -261,7 +261,6 @@ def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
 
 
 def _keep_zones(zones: Sequence[str], document: Document) -> Document:
-  kept = {
-    name: document.zones[name] for name in zones if name in document.zones
-  }
+  texts = document.zones
+  kept = {zone: texts[zone] for zone in zones if zone in texts}
   return dataclasses.replace(document, zones=kept)

@@ -173,11 +173,7 @@ class Labels(Sequence[Label]):
   def _is_named_twice(self) -> np.ndarray:
     pairs = zip(self.ids, self.names)
     names = (plain_name(''.join(names)) or id_ for id_, names in pairs)
-    hashes = np.fromiter(map(hash, names), np.int64, len(self))
-    _, inverse, counts = np.unique(
-      hashes, return_inverse=True, return_counts=True
-    )
-    return counts[inverse] > 1
+    return may_repeat(names, len(self))
 
   def with_ids(self, ids: Sequence[str]) -> 'Labels':
     """Returns labels with these ids; the name of an unknown label is its id."""
@@ -186,6 +182,16 @@ class Labels(Sequence[Label]):
       Label(id_, id_) if row == PAD else self[row]
       for id_, row in zip(ids, rows, strict=True)
     )
+
+
+def may_repeat(keys: Iterable[str], n: int) -> np.ndarray:
+  """Returns which of n keys seem to be equal to another one, bool [n]."""
+  # Hashes need much less memory than keys, and few keys share a hash.
+  hashes = np.fromiter(map(hash, keys), np.int64, n)
+  _, inverse, counts = np.unique(
+    hashes, return_inverse=True, return_counts=True
+  )
+  return counts[inverse] > 1
 
 
 def _label(
@@ -337,9 +343,8 @@ class LabelSpace:
         label = read_label(fields)
         counts.append(_read_count(fields))
         # '' is among the flags of every label; the last one that it has counts.
-        part = max(
-          i for i, flag in enumerate(_FLAGS) if flag in ('', *fields.row)
-        )
+        has = '', *fields.row
+        part = max(i for i, flag in enumerate(_FLAGS) if flag in has)
         sizes[part] += 1
         if any(sizes[part + 1 :]):
           fields.faults.append(

@@ -57,9 +57,7 @@ class PaddedConfig(TokensConfig, abstract=True):
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
       yield f'{where}: must be one or more ascending lengths, each at least 1'
     elif buckets[-1] != self.max_tokens:
-      yield (
-        f'{where}: the last length must be {path}.max_tokens={self.max_tokens}'
-      )
+      yield f'{where}: the last must be {path}.max_tokens={self.max_tokens}'
     elif self.packed and len(buckets) > 1:
       yield (
         f'{where}: must be {buckets[-1:]}, since with {path}.packed=True '
@@ -247,9 +245,7 @@ class TfidfConfig(NgramsConfig):
     Analyzer.WORDS,
     'The parts of n-grams: words, characters (letters with their marks), or '
     'characters within words.',
-    Bound(
-      lambda analyzer: analyzer is not Analyzer.AUTO, 'words or characters'
-    ),
+    Bound(lambda x: x is not Analyzer.AUTO, 'words or characters'),
   )
 
 

@@ -226,9 +226,7 @@ def _header(cells: Sequence[str], end: int) -> Sequence[str]:
 
 def _row_fault(error: csv.Error, line: int, end: int) -> str:
   if 'unexpected end' in str(error):
-    return (
-      f'a cell in this row begins with a quote that is never closed; {_WAY_OUT}'
-    )
+    return f'a cell here begins with a quote that is never closed; {_WAY_OUT}'
   on = f' on line {end}, in a row that begins here' if end > line else ''
   return (
     f'not a row of a table: {error}{on}; a quote in a quoted cell is doubled; '
@@ -354,9 +352,7 @@ class _Quotes:
   def _are_rows(self, others: Sequence[dict[int, str]]) -> bool:
     """Returns whether most lines have a cell that is known in its column."""
     usual = [
-      any(
-        _pattern(cell) in self._known[column] for column, cell in line.items()
-      )
+      any(_pattern(cell) in self._known[i] for i, cell in line.items())
       for line in others
       if line and max(line) < self._width
     ]

@@ -35,6 +35,7 @@ from xjax.data.files.json_values import (
   parse_values,
 )
 
+Files = dict[str, list[pathlib.Path]]  # by the name that they have in common
 STREAM = '-'  # standard input
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
@@ -73,9 +74,7 @@ def find_source(path: str) -> pathlib.Path:
   return source
 
 
-def find_files(
-  folder: pathlib.Path, ending: str = 'jsonl'
-) -> dict[str, list[pathlib.Path]]:
+def find_files(folder: pathlib.Path, ending: str = 'jsonl') -> Files:
   """Returns the files NAME.jsonl of a folder, also packed, by name."""
   # Hidden files are ignored. `ending` is a regular expression.
   try:
@@ -83,7 +82,7 @@ def find_files(
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
   pattern = re.compile(rf'([^.].*)\.(?:{ending}){PACKED}', re.I)
-  files: dict[str, list[pathlib.Path]] = {}
+  files: Files = {}
   for path in paths:
     match = pattern.fullmatch(path.name)
     if match and path.is_file():

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import logging
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.data.files import skos
 from xjax.data.files.cells import parse_list
 
@@ -118,25 +118,17 @@ def label_columns(
   wanted = language.lower() or skos.LANGUAGE
   named = [tag for base, tag in found if base in _COLUMNS['name'].split()]
   if language and not any(skos.speaks(wanted, tag) for tag in named):
-    has = ', '.join(sorted(filter(None, named)))
-    has = has or 'one language, which is not named'
-    raise ConfigError(
-      f'data.label_language={language!r}: {path} has no such names; it has '
-      f'names in {has}; the columns are {", ".join(map(ascii, names))}'
-    )
+    columns = f'; the columns are {", ".join(map(ascii, names))}'
+    raise skos.no_names(language, path, named, columns)
   tags = [tag for _, tag in found if skos.speaks(wanted, tag)]
   tags = [wanted, *tags, '', *(tag for _, tag in found)]
   columns: dict[str, str] = {}
   for field, usual in _COLUMNS.items():
     keys = ((base, tag) for tag in tags for base in usual.split())
-    fitting = (found[key] for key in keys if key in found)
-    fitting = (name for name in fitting if name not in columns.values())
-    if name := next(fitting, ''):
+    if name := next((found[key] for key in keys if key in found), ''):
       columns[field] = name
   if 'id' not in columns and 'name' in columns:
-    own = found.get(('label', ''), '')
-    own = columns['name'] if own in columns.values() else own
-    columns = {'id': own or columns['name'], **columns}
+    columns = {'id': found.get(('label', ''), columns['name']), **columns}
   return columns if 'id' in columns else {}
 
 

@@ -329,9 +329,7 @@ class CorpusBuilder:
         f'{", ".join(map(ascii, itertools.islice(labels, _SHOWN)))}'
       )
       if len(others) == len(self._index) and TRAIN in self.splits:
-        raise DataError(
-          f'{message}. Give the file of these labels, or take it away'
-        )
+        raise DataError(f'{message}. Give the file of these labels, or none')
       few = 2 * len(others) > len(self._index)
       logging.log(
         logging.WARNING if few else logging.INFO,
@@ -405,9 +403,8 @@ class _SplitBuilder:
     return StoredDocuments(self.records, _plain_document)
 
   def done(self) -> Split:
-    gold = Ragged(
-      np.asarray(self.ends, np.int64), np.asarray(self.values, np.int32)
-    )
+    ends = np.asarray(self.ends, np.int64)
+    gold = Ragged(ends, np.asarray(self.values, np.int32))
     documents = self.documents
     text_digests = np.asarray(self.text_digests, np.uint64)
     if len(self.ids) < len(documents):  # the last record has all labels

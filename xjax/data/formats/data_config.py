@@ -34,9 +34,7 @@ class DataConfig(ConfigPart, abstract=True):
   # The zones that are read if data.zones is empty; () means all zones.
   full_text: ClassVar[tuple[str, ...]] = ()
 
-  dir: str = field(
-    '', "The folder (or archive) with the user's files.", may_change=True
-  )
+  dir: str = field('', 'The folder or archive of the corpus.', may_change=True)
   cache_dir: str = field(
     '',
     'The folder for prepared data. If empty, $XJAX_CACHE_DIR is used, or else '
@@ -69,9 +67,7 @@ class DataConfig(ConfigPart, abstract=True):
     AT_LEAST_0,
     may_change=True,
   )
-  tokens: TokensConfig = field(
-    WordsConfig, 'The form in which models read documents.'
-  )
+  tokens: TokensConfig = field(WordsConfig, 'How models read documents.')
 
   @property
   def label_space(self) -> str:

@@ -303,10 +303,8 @@ class OwnData(DataConfig):
           rows = (row for _, row in again.rows)
           split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
-      lines, may_skip = (
-        f'{path.name}/' * is_shard + 'line-',
-        bool(builder.splits),
-      )
+      lines = f'{path.name}/' * is_shard + 'line-'
+      may_skip = bool(builder.splits)
       builder.read(name, path, records, read, lines, split_in_file, may_skip)
 
   def is_record(self, fields: Fields) -> bool:

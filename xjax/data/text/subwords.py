@@ -167,10 +167,9 @@ class Subwords:
     with as_data_errors(self.source):
       for start in range(0, len(texts), _AT_ONCE):
         some = [_utf8(text) for text in texts[start : start + _AT_ONCE]]
-        encodings = self._tokenizer.encode_batch_fast(
-          some, add_special_tokens=False
-        )
-        ids += [encoding.ids[:most] for encoding in encodings]
+        encode = self._tokenizer.encode_batch_fast
+        found = encode(some, add_special_tokens=False)
+        ids += [encoding.ids[:most] for encoding in found]
     return ids
 
   def _room(self, max_tokens: int | None) -> int | None:
