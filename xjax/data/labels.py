@@ -347,10 +347,8 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
       f'each new label needs an id that no other label has: {", ".join(taken)}'
     )
   if unnamed := [label.id for label in labels if not has_letters(label.name)]:
-    raise DataError(
-      'new labels need names with letters: '
-      + ', '.join(map(ascii, unnamed[:SHOWN]))
-    )
+    shown = ', '.join(map(ascii, unnamed[:SHOWN]))
+    raise DataError(f'new labels need names with letters: {shown}')
   outside = space.labels[len(scored) :]
   outside = outside[new.row_of.find(outside.ids) == PAD]
   counts = np.zeros(len(scored) + len(new) + len(outside), np.int32)

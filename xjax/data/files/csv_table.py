@@ -29,10 +29,7 @@ _MANY_LINES = 10  # that have them by no accident, even if these are commas
 _LONG = 4  # line ends in a table with one column
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
 _KNOWN = 10_000  # rows whose values are kept
-_WAY_OUT = (
-  'if quotes are ordinary characters in this file, train with '
-  '--config.data.quoting=none'
-)
+_WAY_OUT = 'if quotes mean nothing here, train with --config.data.quoting=none'
 
 # The first line (in Parquet: the number) of each row, and its cells.
 Rows = Iterator[tuple[int, dict[str, Any]]]

@@ -65,8 +65,7 @@ def find_source(path: str) -> pathlib.Path:
   """Returns the user's file or folder (data.dir), which must exist."""
   if not path:
     raise ConfigError(
-      'data.dir is not set: give your file or folder as '
-      '--config.data.dir=FILE_OR_FOLDER'
+      'data.dir is not set: give --config.data.dir=FILE_OR_FOLDER'
     )
   source = pathlib.Path(path).expanduser()
   if not source.exists():

@@ -118,8 +118,8 @@ def label_columns(
   wanted = language.lower() or skos.LANGUAGE
   named = [tag for base, tag in found if base in _COLUMNS['name'].split()]
   if language and not any(skos.speaks(wanted, tag) for tag in named):
-    columns = f'; the columns are {", ".join(map(ascii, names))}'
-    raise skos.no_names(language, path, named, columns)
+    shown = f'; the columns are {", ".join(map(ascii, names))}'
+    raise skos.no_names(language, path, named, shown)
   tags = [tag for _, tag in found if skos.speaks(wanted, tag)]
   tags = [wanted, *tags, '', *(tag for _, tag in found)]
   columns: dict[str, str] = {}

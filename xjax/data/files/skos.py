@@ -55,11 +55,8 @@ def read_skos(
 
   graph = _parsed(path, rdflib)
   concepts = next(filter(None, map(iris, _as_skos(graph))), [])
-  gone = {
-    node
-    for node, value in graph.subject_objects(OWL.deprecated)
-    if value.lower() in ('true', '1')
-  }
+  marked = graph.subject_objects(OWL.deprecated)
+  gone = {node for node, value in marked if value.lower() in ('true', '1')}
   concepts = [node for node in concepts if node not in gone]
   names = [x for node in concepts for x in graph[node : SKOS.prefLabel]]
   if concepts and not names:
@@ -175,9 +172,7 @@ def _language_rank(names: list, wanted: str, path: str | os.PathLike) -> Any:
   if any(not fits(tag) for tag in tags):
     logging.info(
       '%s: names in %s are read, of names in %s (data.label_language)',
-      path,
-      chosen,
-      ', '.join(tags),
+      *(path, chosen, ', '.join(tags)),
     )
 
   def rank(text: Any) -> int:

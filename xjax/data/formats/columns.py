@@ -101,11 +101,8 @@ def choose_columns(
         raise DataError(
           f'{where}: there is no column {name!a} (data.{field}){has}'
         )
-  text = wanted.text or tuple(
-    name
-    for name in names
-    if name.lower() in _TEXTS and name not in (labels, *flags)
-  )
+  others = [name for name in names if name not in (labels, *flags)]
+  text = wanted.text or tuple(x for x in others if x.lower() in _TEXTS)
   if not text or need_labels and not labels:
     missing = ['the text'] * (not text) + ['the labels'] * (not labels)
     raise DataError(
@@ -113,10 +110,10 @@ def choose_columns(
       f'{hint}. Name them: --config.data.text=COLUMN[,COLUMN] '
       '--config.data.labels=COLUMN (or COLUMN,COLUMN,... with 0 or 1 each)'
     )
-  id_ = wanted.id or _first(_IDS, [x for x in names if x not in flags])
+  id_ = wanted.id or _first(_IDS, others)
   id_ = id_ if id_ in names else ''
   return dataclasses.replace(
-    wanted, text=tuple(text), labels=labels, id=id_, flags=flags
+    wanted, text=text, labels=labels, id=id_, flags=flags
   )
 
 

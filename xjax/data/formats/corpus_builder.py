@@ -331,11 +331,8 @@ class CorpusBuilder:
       if len(others) == len(self._index) and TRAIN in self.splits:
         raise DataError(f'{message}. Give the file of these labels, or none')
       few = 2 * len(others) > len(self._index)
-      logging.log(
-        logging.WARNING if few else logging.INFO,
-        '%s. The others are named by their ids',
-        message,
-      )
+      level = logging.WARNING if few else logging.INFO
+      logging.log(level, '%s. The others are named by their ids', message)
     return [*labels.values(), *(Label(id_, id_) for id_ in others)]
 
   def note(self, split: '_SplitBuilder', document: Document) -> bytes:

@@ -37,8 +37,7 @@ class DataConfig(ConfigPart, abstract=True):
   dir: str = field('', 'The folder or archive of the corpus.', may_change=True)
   cache_dir: str = field(
     '',
-    'The folder for prepared data. If empty, $XJAX_CACHE_DIR is used, or else '
-    '~/.cache/xjax.',
+    'The folder for prepared data. If empty, $XJAX_CACHE_DIR or ~/.cache/xjax.',
     may_change=True,
   )
   zones: tuple[str, ...] = field(
@@ -62,10 +61,7 @@ class DataConfig(ConfigPart, abstract=True):
     'Whether faulty lines raise an error, or are skipped and counted.',
   )
   workers: int = field(
-    2,
-    'Number of threads that prepare batches in advance.',
-    AT_LEAST_0,
-    may_change=True,
+    2, 'Threads that prepare batches in advance.', AT_LEAST_0, may_change=True
   )
   tokens: TokensConfig = field(WordsConfig, 'How models read documents.')
 
@@ -173,10 +169,7 @@ class DataConfig(ConfigPart, abstract=True):
     if not self.label_space:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:
-      yield (
-        f'{path}.zones={self.zones}: must be (), since files of features have '
-        'no zones'
-      )
+      yield f'{path}.zones={self.zones}: must be (), as features have no zones'
     if self.sparse and self.on_error is not OnError.RAISE:
       yield (
         f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '

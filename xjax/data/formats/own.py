@@ -140,9 +140,7 @@ class OwnData(DataConfig):
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
   )
   test_share: float = field(
-    0.1,
-    'The share of documents that are drawn if there is no dev and no test.',
-    RATE,
+    0.1, 'The share that is drawn if there is no dev and no test.', RATE
   )
   split_seed: int = field(0, 'Decides which documents are drawn.', SEED)
 

@@ -173,13 +173,9 @@ def files_of(
   numbers = sorted(int(shard[2]) for shard in shards.values())
   (total, *others) = {int(shard[3]) for shard in shards.values()}
   if others or numbers != [*range(total)]:
-    faults.add(
-      paths[0],
-      None,
-      f'expected the shards 0 to {total - 1} of {total}, but found '
-      + ', '.join(path.name for path in paths),
-      fatal=True,
-    )
+    found = ', '.join(path.name for path in paths)
+    expected = f'expected the shards 0 to {total - 1} of {total}'
+    faults.add(paths[0], None, f'{expected}, but found {found}', fatal=True)
   return sorted(paths, key=lambda path: int(shards[path][2]))
 
 

@@ -153,11 +153,8 @@ class Subwords:
     with as_data_errors(self.source):
       encoding = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
     room = self._room(max_tokens)
-    return (
-      [None] * len(self.before)
-      + encoding.offsets[:room]
-      + [None] * len(self.after)
-    )
+    before, after = ([None] * len(ids) for ids in (self.before, self.after))
+    return before + encoding.offsets[:room] + after
 
   def pieces_of(
     self, texts: Sequence[str], most: int | None = None
