@@ -343,8 +343,8 @@ class LabelSpace:
         label = read_label(fields)
         counts.append(_read_count(fields))
         # '' is among the flags of every label; the last one that it has counts.
-        has = '', *fields.row
-        part = max(i for i, flag in enumerate(_FLAGS) if flag in has)
+        row = '', *fields.row
+        part = max(i for i, flag in enumerate(_FLAGS) if flag in row)
         sizes[part] += 1
         if any(sizes[part + 1 :]):
           fields.faults.append(
@@ -417,8 +417,8 @@ class Split:
     """Returns some rows of the split, with their documents and gold."""
     ids = tuple(self.ids[row] for row in rows.tolist())
     features, texts = self.features, self.text_digests
-    return Split(
-      name=self.name,
+    return dataclasses.replace(
+      self,
       ids=ids,
       gold=gold,
       documents=documents,
