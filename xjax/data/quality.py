@@ -160,9 +160,7 @@ class CorpusQuality:
   unit: str  # what sizes count: 'word' or 'feature'
   train_counts: np.ndarray  # int [L], training documents of each label
   unseen: np.ndarray  # labels of dev or test that train lacks, ascending
-  similar_names: tuple[
-    tuple[int, ...], ...
-  ]  # labels with similar names (find_similar_names)
+  similar_names: tuple[tuple[int, ...], ...]  # labels (find_similar_names)
   overlaps: tuple[Overlap, ...]
 
 

@@ -194,14 +194,8 @@ def may_repeat(keys: Iterable[str], n: int) -> np.ndarray:
   return counts[inverse] > 1
 
 
-def _label(
-  id_: str,
-  names: tuple[str, ...],
-  alt: tuple[str, ...],
-  parents: tuple[str, ...],
-  description: str,
-) -> Label:
-  return Label(id_, names[0] if names else id_, alt, parents, description)
+def _label(id_: str, names: tuple[str, ...], *others: Any) -> Label:
+  return Label(id_, names[0] if names else id_, *others)
 
 
 def slice_masks(

@@ -19,14 +19,8 @@ TokenizerSettings = dict[str, Any]  # the object in a tokenizer.json
 
 # These errors do not come from the tokenizer, even if they are raised while the
 # tokenizer works. For example, a signal handler may raise an error at any time.
-_FOREIGN_ERRORS = (
-  DataError,
-  GeneratorExit,
-  KeyboardInterrupt,
-  MemoryError,
-  Preempted,
-  SystemExit,
-)
+_FOREIGN_ERRORS = DataError, MemoryError, Preempted
+_EXITS = GeneratorExit, KeyboardInterrupt, SystemExit
 
 
 @contextlib.contextmanager
@@ -36,7 +30,7 @@ def as_data_errors(source: str) -> Iterator[None]:
   # such as those of signals, are not changed.
   try:
     yield
-  except _FOREIGN_ERRORS:
+  except (*_FOREIGN_ERRORS, *_EXITS):
     raise
   except BaseException as error:
     raise DataError(
