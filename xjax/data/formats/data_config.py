@@ -136,12 +136,15 @@ class DataConfig(ConfigPart, abstract=True):
     is an error, no document follows; of a pipe, such a fault is raised at once,
     and `on_wait` is called before it is waited for.
     """
-    name, path = source_name(source)
-    if path is not None and path.is_dir():
+    is_stream = source == STREAM
+    name = 'standard input' if is_stream else source
+    path = pathlib.Path(source).expanduser()
+    if not is_stream and path.is_dir():
       records = self.folder_records(path, faults)
       yield from input_documents(name, records, self.read_input_record, faults)
       return
-    with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
+    path = STREAM if is_stream else path
+    with open_text(path, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
       records, read = self.input_records(file, name, faults)
       yield from input_documents(name, records, read, faults)
@@ -207,13 +210,6 @@ def user_cache_dir(chosen: str = '') -> pathlib.Path:
   """Returns the chosen folder, or else $XJAX_CACHE_DIR or ~/.cache/xjax."""
   path = chosen or os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
   return pathlib.Path(path).expanduser()
-
-
-def source_name(source: str) -> tuple[str, pathlib.Path | None]:
-  """Returns the name of an input for messages, and its path unless STREAM."""
-  if source == STREAM:
-    return 'standard input', None
-  return source, pathlib.Path(source).expanduser()
 
 
 def read_document(
