@@ -130,9 +130,8 @@ class Documents(Sequence):
     rows = np.asarray(rows, np.int64)
     gold, vectors = self.gold, self.vectors
     if vectors is not None:
-      vectors = vectors.select(
-        rows, [vectors.ids[row] for row in rows.tolist()]
-      )
+      ids = [vectors.ids[row] for row in rows.tolist()]
+      vectors = vectors.select(rows, ids)
     return dataclasses.replace(
       self,
       gold=None if gold is None else gold.take(rows),

@@ -37,9 +37,8 @@ class Fold:
     gold = self._gold(corpus, kept)
     counts = np.bincount(gold.values, minlength=len(space)).astype(np.int32)
     digest = json_digest(split.digest, kept.tolist(), self.hidden.tolist())
-    part = dataclasses.replace(
-      select_documents(split, kept, gold), digest=digest
-    )
+    part = select_documents(split, kept, gold)
+    part = dataclasses.replace(part, digest=digest)
     fold_space = dataclasses.replace(
       space,
       labels=space.labels[self.order],
@@ -97,9 +96,8 @@ def make_folds(
     rng = host_generator(seed, 'hidden', number)
     hidden = np.zeros(0, np.int64)
     if n_hidden:
-      hidden = np.sort(
-        draw_labels(counts, n_hidden, (low, high), rng, 'hidden')
-      )
+      drawn = draw_labels(counts, n_hidden, (low, high), rng, 'hidden')
+      hidden = np.sort(drawn)
     is_hidden = np.zeros(len(space), bool)
     is_hidden[hidden] = True
     at = np.arange(len(space))

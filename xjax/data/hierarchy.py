@@ -40,9 +40,8 @@ class Hierarchy:
     ancestor.
     """
     labels, concepts = Labels.of(labels), Labels.of(concepts)
-    is_first = concepts.ids.row_of.find(concepts.ids) == np.arange(
-      len(concepts)
-    )
+    first = concepts.ids.row_of.find(concepts.ids)
+    is_first = first == np.arange(len(concepts))
     is_other = labels.ids.row_of.find(concepts.ids) == PAD
     others = concepts[is_first & is_other]
     nodes = Labels.join(labels, others)

@@ -250,9 +250,8 @@ def _known(
   for row, item in enumerate(items):
     where = f'label_names[{row}]'
     is_label = isinstance(item, Label)
-    id_ = (
-      _id_of(item.id, where) if is_label else plain_name(_id_of(item, where))
-    )
+    id_ = _id_of(item.id if is_label else item, where)
+    id_ = id_ if is_label else plain_name(id_)
     if id_ in labels:
       raise DataError(f'{where}: {id_!a} occurs twice')
     labels[id_] = item if is_label else Label(id_, id_)

@@ -16,11 +16,7 @@ from xjax.core.texts import Texts, known_name, plain_name
 from xjax.core.types import PAD
 from xjax.data.files.faults import SHOWN, Faults, plural
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  numbered_lines,
-  open_text,
-  read_records,
-)
+from xjax.data.files.json_lines import numbered_lines, open_text, read_records
 from xjax.data.formats.corpus_builder import TRAIN, SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import (
@@ -353,10 +349,8 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
       f'each new label needs an id that no other label has: {", ".join(taken)}'
     )
   if unnamed := [label.id for label in labels if not has_letters(label.name)]:
-    raise DataError(
-      'new labels need names with letters: '
-      + ', '.join(map(ascii, unnamed[:SHOWN]))
-    )
+    shown = ', '.join(map(ascii, unnamed[:SHOWN]))
+    raise DataError(f'new labels need names with letters: {shown}')
   outside = space.labels[len(scored) :]
   outside = outside[new.row_of.find(outside.ids) == PAD]
   counts = np.zeros(len(scored) + len(new) + len(outside), np.int32)

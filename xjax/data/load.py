@@ -173,12 +173,9 @@ def load_corpus(
   corpus = build_corpus(raw, data, seed, space, names, leave_out)
   with Progress('reading features of documents'):
     corpus = add_features(corpus, data)
-  if splits is None:
-    for name in USUAL:
-      if name not in names:
-        logging.info(
-          '%s has no split %s; the split is left out', raw.source, name
-        )
+  missing = (name for name in USUAL if splits is None and name not in names)
+  for name in missing:
+    logging.info('%s has no split %s; the split is left out', raw.source, name)
   if log:
     _log(corpus, is_new=space is None)
   return corpus
@@ -261,7 +258,6 @@ def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
 
 
 def _keep_zones(zones: Sequence[str], document: Document) -> Document:
-  kept = {
-    name: document.zones[name] for name in zones if name in document.zones
-  }
+  texts = document.zones
+  kept = {zone: texts[zone] for zone in zones if zone in texts}
   return dataclasses.replace(document, zones=kept)

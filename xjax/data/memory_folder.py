@@ -41,8 +41,7 @@ def labelled_documents(
     labels = [document.labels for document in documents]
     if None in labels:
       raise DataError(
-        f'{names[1]} is None: give the labels of the documents, or give '
-        'Documents with labels'
+        f'{names[1]} is None: give the labels, or Documents with labels'
       )
   gold = labels_of(labels, label_names, names[1], known_ids)
   if len(documents) != len(gold.rows):
@@ -62,10 +61,7 @@ def check_trainable(split: LabelledDocuments, name: str) -> None:
   seen: set[str] = set()
   for row, document in enumerate(split.documents):
     if not any(text.strip() for text in document.zones.values()):
-      raise DataError(
-        f'{name}[{row}] has no text; leave out documents without text, and '
-        'their labels'
-      )
+      raise DataError(f'{name}[{row}] has no text: leave it and its labels out')
     if document.id in seen:
       raise DataError(f'{name}[{row}]: the id {document.id!a} occurs twice')
     seen.add(document.id)

@@ -13,7 +13,7 @@ from xjax.core.texts import plain_name
 from xjax.data.documents import SparseDocuments
 from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import USUAL
-from xjax.data.schema import Corpus, LabelSpace, Split
+from xjax.data.schema import Corpus, LabelSpace, Split, may_repeat
 from xjax.data.text.words import split_words
 
 _QUICK = 1_000_000  # so many names are compared in about a second
@@ -76,9 +76,7 @@ def find_overlaps(corpus: Corpus) -> list[Overlap]:
   splits = [corpus.splits[name] for name in USUAL if name in corpus.splits]
   splits = [split for split in splits if split.text_digests is not None]
   # Splits that were drawn are of one file, whose rows the ids may number.
-  drawn = [
-    x for split in splits if split.name in corpus.drawn for x in split.ids
-  ]
+  drawn = [id_ for x in splits if x.name in corpus.drawn for id_ in x.ids]
   files = {x.name: drawn if x.name in corpus.drawn else x.ids for x in splits}
   numbered = {name for name, ids in files.items() if _has_numbers(ids)}
   pairs = itertools.combinations(splits, 2)
@@ -136,14 +134,10 @@ def find_repeats(split: Split) -> tuple[int, tuple[tuple[str, str], ...], int]:
   earlier = first[inverse]
   later = earlier != np.arange(len(split))
   rows = np.flatnonzero(later & (split.text_digests != 0))
-  examples = tuple(
-    (split.ids[row], split.ids[earlier[row]]) for row in rows[:_SHOWN]
-  )
-  gold = split.gold
-  conflicts = sum(
-    not np.array_equal(gold[row], gold[earlier[row]]) for row in rows
-  )
-  return len(rows), examples, conflicts
+  ids, gold = split.ids, split.gold
+  examples = tuple((ids[row], ids[earlier[row]]) for row in rows[:_SHOWN])
+  same = [np.array_equal(gold[row], gold[earlier[row]]) for row in rows]
+  return len(rows), examples, same.count(False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -166,9 +160,7 @@ class CorpusQuality:
   unit: str  # what sizes count: 'word' or 'feature'
   train_counts: np.ndarray  # int [L], training documents of each label
   unseen: np.ndarray  # labels of dev or test that train lacks, ascending
-  similar_names: tuple[
-    tuple[int, ...], ...
-  ]  # labels with similar names (find_similar_names)
+  similar_names: tuple[tuple[int, ...], ...]  # labels (find_similar_names)
   overlaps: tuple[Overlap, ...]
 
 
@@ -220,13 +212,8 @@ def find_similar_names(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
   # A label without a name is compared by its id.
   labels = space.labels
   keys = map(_compared, labels.ids, labels.names)
-  # Hashes need much less memory than keys, and few keys share a hash.
-  hashes = np.fromiter(map(hash, keys), np.int64, len(labels))
-  _, inverse, counts = np.unique(
-    hashes, return_inverse=True, return_counts=True
-  )
   groups: dict[str, list[int]] = {}
-  for row in np.flatnonzero(counts[inverse] > 1).tolist():
+  for row in np.flatnonzero(may_repeat(keys, len(labels))).tolist():
     key = _compared(labels.ids[row], labels.names[row])
     groups.setdefault(key, []).append(row)
   return tuple(tuple(group) for group in groups.values() if len(group) > 1)

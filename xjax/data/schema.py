@@ -19,10 +19,7 @@ from xjax.core.texts import TextIndex, TextLists, TextPacker, Texts, plain_name
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  read_records,
-  write_json_lines,
-)
+from xjax.data.files.json_lines import read_records, write_json_lines
 from xjax.data.vectors.feature_rows import FeatureRows
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
@@ -176,11 +173,7 @@ class Labels(Sequence[Label]):
   def _is_named_twice(self) -> np.ndarray:
     pairs = zip(self.ids, self.names)
     names = (plain_name(''.join(names)) or id_ for id_, names in pairs)
-    hashes = np.fromiter(map(hash, names), np.int64, len(self))
-    _, inverse, counts = np.unique(
-      hashes, return_inverse=True, return_counts=True
-    )
-    return counts[inverse] > 1
+    return may_repeat(names, len(self))
 
   def with_ids(self, ids: Sequence[str]) -> 'Labels':
     """Returns labels with these ids; the name of an unknown label is its id."""
@@ -191,14 +184,18 @@ class Labels(Sequence[Label]):
     )
 
 
-def _label(
-  id_: str,
-  names: tuple[str, ...],
-  alt: tuple[str, ...],
-  parents: tuple[str, ...],
-  description: str,
-) -> Label:
-  return Label(id_, names[0] if names else id_, alt, parents, description)
+def may_repeat(keys: Iterable[str], n: int) -> np.ndarray:
+  """Returns which of n keys seem to be equal to another one, bool [n]."""
+  # Hashes need much less memory than keys, and few keys share a hash.
+  hashes = np.fromiter(map(hash, keys), np.int64, n)
+  _, inverse, counts = np.unique(
+    hashes, return_inverse=True, return_counts=True
+  )
+  return counts[inverse] > 1
+
+
+def _label(id_: str, names: tuple[str, ...], *others: Any) -> Label:
+  return Label(id_, names[0] if names else id_, *others)
 
 
 def slice_masks(
@@ -340,9 +337,8 @@ class LabelSpace:
         label = read_label(fields)
         counts.append(_read_count(fields))
         # '' is among the flags of every label; the last one that it has counts.
-        part = max(
-          i for i, flag in enumerate(_FLAGS) if flag in ('', *fields.row)
-        )
+        row = '', *fields.row
+        part = max(i for i, flag in enumerate(_FLAGS) if flag in row)
         sizes[part] += 1
         if any(sizes[part + 1 :]):
           fields.faults.append(
@@ -415,8 +411,8 @@ class Split:
     """Returns some rows of the split, with their documents and gold."""
     ids = tuple(self.ids[row] for row in rows.tolist())
     features, texts = self.features, self.text_digests
-    return Split(
-      name=self.name,
+    return dataclasses.replace(
+      self,
       ids=ids,
       gold=gold,
       documents=documents,

@@ -57,9 +57,7 @@ class PaddedConfig(TokensConfig, abstract=True):
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
       yield f'{where}: must be one or more ascending lengths, each at least 1'
     elif buckets[-1] != self.max_tokens:
-      yield (
-        f'{where}: the last length must be {path}.max_tokens={self.max_tokens}'
-      )
+      yield f'{where}: the last must be {path}.max_tokens={self.max_tokens}'
     elif self.packed and len(buckets) > 1:
       yield (
         f'{where}: must be {buckets[-1:]}, since with {path}.packed=True '
@@ -72,15 +70,11 @@ class WordsConfig(PaddedConfig):
   """Gives a model words in lower case, with `D` in place of each digit."""
 
   min_count: int = field(
-    2,
-    'Words that occur less often than this in the training tokens are replaced '
-    'by the unknown word.',
-    AT_LEAST_1,
+    2, 'Words that are rarer in training become the unknown word.', AT_LEAST_1
   )
   max_words: int = field(
     150_000,
-    'The largest size of the vocabulary. If there are more words, the most '
-    'frequent words are kept.',
+    'The largest size of the vocabulary; the most frequent words are kept.',
     AT_LEAST_1,
   )
   by_zone: bool = field(
@@ -188,20 +182,15 @@ class NgramsConfig(TokensConfig, abstract=True):
     AT_LEAST_1,
   )
   min_count: int = field(
-    2,
-    'N-grams that occur in fewer training documents than this are left out.',
-    AT_LEAST_1,
+    2, 'N-grams in fewer training documents than this are left out.', AT_LEAST_1
   )
   max_share: float = field(
     1.0,
-    'N-grams that occur in a larger share of the training documents than this '
-    'are left out.',
+    'N-grams in a larger share of training documents than this are left out.',
     SHARE,
   )
   sublinear: bool = field(
-    True,
-    'Whether n occurrences of an n-gram count as 1 + log n. If False, n '
-    'occurrences count as n.',
+    True, 'Whether n occurrences of an n-gram count as 1 + log n, not as n.'
   )
   first_words: int = field(
     0,
@@ -239,17 +228,14 @@ class TfidfConfig(NgramsConfig):
 
   max_ngram: int = field(
     2,
-    'The largest number of words or characters in an n-gram. For characters, '
-    '4 is a good number.',
+    'The largest number of words, or of characters (4 is good), in an n-gram.',
     AT_LEAST_1,
   )
   analyzer: Analyzer = field(
     Analyzer.WORDS,
     'The parts of n-grams: words, characters (letters with their marks), or '
     'characters within words.',
-    Bound(
-      lambda analyzer: analyzer is not Analyzer.AUTO, 'words or characters'
-    ),
+    Bound(lambda x: x is not Analyzer.AUTO, 'words or characters'),
   )
 
 

@@ -103,6 +103,12 @@ def as_iri(label):
       '\n{"uri": "2", "prefLabel": "animal"}\n',
       [Label('1', 'fish', ('kala',), ('2',)), ANIMAL],
     ),
+    (  # an id of 0, and fields that the first line lacks
+      'labels.jsonl',
+      '{"label_id": 0, "label_name": "fish"}\n'
+      '{"label_id": 2, "label_name": "law", "synonym": "б", "broader": [0]}\n',
+      [Label('0', 'fish'), Label('2', 'law', ('б',), ('0',))],
+    ),
     ('labels.csv', 'label,title\n2,animal\n', [ANIMAL]),
     ('labels.csv', 'code,libellé\n2,animal\n', [ANIMAL]),
     ('labels.csv', 'label\nfish\n', [Label('fish', 'fish')]),

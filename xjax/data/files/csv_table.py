@@ -31,10 +31,7 @@ _MANY_LINES = 10  # that have them by no accident, even if these are commas
 _LONG = 4  # line ends in a table with one column
 _LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
 _KNOWN = 10_000  # rows whose values are kept
-_WAY_OUT = (
-  'if quotes are ordinary characters in this file, train with '
-  '--config.data.quoting=none'
-)
+_WAY_OUT = 'if quotes mean nothing here, train with --config.data.quoting=none'
 
 # The first line (in Parquet: the number) of each row, and its cells.
 Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -288,9 +285,7 @@ def _header(cells: Sequence[str], end: int) -> Sequence[str]:
 
 def _row_fault(error: csv.Error, line: int, end: int) -> str:
   if 'unexpected end' in str(error):
-    return (
-      f'a cell in this row begins with a quote that is never closed; {_WAY_OUT}'
-    )
+    return f'a cell here begins with a quote that is never closed; {_WAY_OUT}'
   on = f' on line {end}, in a row that begins here' if end > line else ''
   return (
     f'not a row of a table: {error}{on}; a quote in a quoted cell is doubled; '
@@ -429,9 +424,7 @@ class _Quotes:
   def _are_rows(self, others: Sequence[dict[int, str]]) -> bool:
     """Returns whether most lines have a cell that is known in its column."""
     usual = [
-      any(
-        _pattern(cell) in self._known[column] for column, cell in line.items()
-      )
+      any(_pattern(cell) in self._known[i] for i, cell in line.items())
       for line in others
       if line and max(line) < self._width
     ]

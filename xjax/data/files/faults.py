@@ -111,10 +111,8 @@ class Faults:
       logging.warning('%s', '\n'.join([f'{summary}:', *lines]))
       return summary
     if not self._fatal:
-      lines.append(
-        f'{faults} in all; correct them, or skip the faulty lines with '
-        + self._skip
-      )
+      way_out = f'correct them, or skip the faulty lines with {self._skip}'
+      lines.append(f'{faults} in all; {way_out}')
     raise DataError('\n'.join(lines))
 
 

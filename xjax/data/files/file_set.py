@@ -109,8 +109,7 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
       raise DataError(f'{path}: is missing, but {mark} lists it; {remedy}')
     if file_digest(path) != digest:
       raise DataError(
-        f'{path}: is not the file that was written together with {mark}; '
-        f'{remedy}'
+        f'{path}: is not the file that was written with {mark}; {remedy}'
       )
   facts.pop(FILES)
   return facts

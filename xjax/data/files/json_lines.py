@@ -35,6 +35,7 @@ from xjax.data.files.json_values import (
   parse_values,
 )
 
+Files = dict[str, list[pathlib.Path]]  # by the name that they have in common
 STREAM = '-'  # standard input
 TEXTS = 'text: .'  # makes a document of a line of plain text
 UTF8_MARK = b'\xef\xbb\xbf'
@@ -66,8 +67,7 @@ def find_source(path: str) -> pathlib.Path:
   """Returns the user's file or folder (data.dir), which must exist."""
   if not path:
     raise ConfigError(
-      'data.dir is not set: give your file or folder as '
-      '--config.data.dir=FILE_OR_FOLDER'
+      'data.dir is not set: give --config.data.dir=FILE_OR_FOLDER'
     )
   source = pathlib.Path(path).expanduser()
   if not source.exists():
@@ -75,9 +75,7 @@ def find_source(path: str) -> pathlib.Path:
   return source
 
 
-def find_files(
-  folder: pathlib.Path, ending: str = 'jsonl'
-) -> dict[str, list[pathlib.Path]]:
+def find_files(folder: pathlib.Path, ending: str = 'jsonl') -> Files:
   """Returns the files NAME.jsonl of a folder, also packed, by name."""
   # Hidden files are ignored. `ending` is a regular expression.
   try:
@@ -85,7 +83,7 @@ def find_files(
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
   pattern = re.compile(rf'([^.].*)\.(?:{ending}){PACKED}', re.I)
-  files: dict[str, list[pathlib.Path]] = {}
+  files: Files = {}
   for path in paths:
     match = pattern.fullmatch(path.name)
     if match and path.is_file():

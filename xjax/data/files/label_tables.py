@@ -8,9 +8,9 @@ from typing import Any
 
 from absl import logging
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.data.files import skos
-from xjax.data.files.cells import parse_list
+from xjax.data.files.cells import is_empty, is_missing, parse_list
 
 # What columns of a table of labels are called, without case, spaces, `_`, `-`
 # and what stands before a colon. If there is no id, a label is its own id.
@@ -31,6 +31,7 @@ _TAGGED = re.compile(
   r'(.+?)[\W_]+(?!(?:id|ur[il]|iri|alt|key)\b)([a-z]{2,3}(?:[-_][a-z]{2})?)[\W_]*'
   r'|(?!id)([a-z]{2})[-._ ](.+)'
 )
+_SAMPLED = 1000  # lines of JSON that tell the fields
 _SEPARATORS = '|;\n'  # of the values in a cell; of parents also a comma
 
 
@@ -40,15 +41,17 @@ def usual_fields(
   language: str,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields lines of JSON, with the usual names of fields that stand in."""
-  first = list(itertools.islice(rows, 1))
-  columns = label_columns([x for _, row in first for x in row], path, language)
+  first = list(itertools.islice(rows, _SAMPLED))
+  names = dict.fromkeys(name for _, row in first for name in row)
+  columns = label_columns([*names], path, language)
   new = {field: name for field, name in columns.items() if field != name}
   if columns.get('id') == columns.get('name'):
     new = {}  # a line needs an id
   if new:
     logging.info('%s: fields of labels: %s', path, new)
   for line, row in itertools.chain(first, rows):
-    more = {k: row[name] for k, name in new.items() if row.get(name)}
+    cells = {field: row.get(name) for field, name in new.items()}
+    more = {field: x for field, x in cells.items() if not is_empty(x)}
     if isinstance(more.get('alt'), str):
       more['alt'] = [more['alt']]
     yield line, row | more
@@ -118,25 +121,17 @@ def label_columns(
   wanted = language.lower() or skos.LANGUAGE
   named = [tag for base, tag in found if base in _COLUMNS['name'].split()]
   if language and not any(skos.speaks(wanted, tag) for tag in named):
-    has = ', '.join(sorted(filter(None, named)))
-    has = has or 'one language, which is not named'
-    raise ConfigError(
-      f'data.label_language={language!r}: {path} has no such names; it has '
-      f'names in {has}; the columns are {", ".join(map(ascii, names))}'
-    )
+    shown = f'; the columns are {", ".join(map(ascii, names))}'
+    raise skos.no_names(language, path, named, shown)
   tags = [tag for _, tag in found if skos.speaks(wanted, tag)]
   tags = [wanted, *tags, '', *(tag for _, tag in found)]
   columns: dict[str, str] = {}
   for field, usual in _COLUMNS.items():
     keys = ((base, tag) for tag in tags for base in usual.split())
-    fitting = (found[key] for key in keys if key in found)
-    fitting = (name for name in fitting if name not in columns.values())
-    if name := next(fitting, ''):
+    if name := next((found[key] for key in keys if key in found), ''):
       columns[field] = name
   if 'id' not in columns and 'name' in columns:
-    own = found.get(('label', ''), '')
-    own = columns['name'] if own in columns.values() else own
-    columns = {'id': own or columns['name'], **columns}
+    columns = {'id': found.get(('label', ''), columns['name']), **columns}
   return columns if 'id' in columns else {}
 
 
@@ -150,7 +145,7 @@ def _is_iri(text: str) -> bool:
 
 def _text(value: Any) -> str:
   """Returns a cell as text; an IRI loses its <>."""
-  if value is None or value != value:  # pandas writes NaN
+  if is_missing(value):
     return ''
   is_whole = isinstance(value, float) and value.is_integer()
   text = str(int(value) if is_whole else value).strip()

@@ -55,11 +55,8 @@ def read_skos(
 
   graph = _parsed(path, rdflib)
   concepts = next(filter(None, map(iris, _as_skos(graph))), [])
-  gone = {
-    node
-    for node, value in graph.subject_objects(OWL.deprecated)
-    if value.lower() in ('true', '1')
-  }
+  marked = graph.subject_objects(OWL.deprecated)
+  gone = {node for node, value in marked if value.lower() in ('true', '1')}
   concepts = [node for node in concepts if node not in gone]
   names = [x for node in concepts for x in graph[node : SKOS.prefLabel]]
   if concepts and not names:
@@ -161,19 +158,13 @@ def _check_entities(data: bytes) -> None:
     return  # the reader tells of errors
 
 
-def _language_rank(
-  names: list[Any], wanted: str, path: str | os.PathLike
-) -> Any:
+def _language_rank(names: list, wanted: str, path: str | os.PathLike) -> Any:
   """Returns how well the language of a text fits: 0 is best, _OTHER not."""
   counts = collections.Counter((x.language or '').lower() for x in names)
   tags = sorted(tag for tag in counts if tag)
   fits = functools.partial(speaks, wanted.lower() or LANGUAGE)
   if wanted and not any(map(fits, tags)):
-    has = ', '.join(tags) or 'one language, which is not named'
-    raise ConfigError(
-      f'data.label_language={wanted!r}: {path} has no such names; it has '
-      f'names in {has}'
-    )
+    raise no_names(wanted, path, tags)
   if tags and not any(map(fits, tags)):
     chosen = max(tags, key=lambda tag: counts[tag])
     fits = functools.partial(speaks, chosen)
@@ -181,9 +172,7 @@ def _language_rank(
   if any(not fits(tag) for tag in tags):
     logging.info(
       '%s: names in %s are read, of names in %s (data.label_language)',
-      path,
-      chosen,
-      ', '.join(tags),
+      *(path, chosen, ', '.join(tags)),
     )
 
   def rank(text: Any) -> int:
@@ -191,6 +180,18 @@ def _language_rank(
     return 0 if tag == chosen else 1 if fits(tag) else _OTHER if tag else 2
 
   return rank
+
+
+def no_names(
+  wanted: str, path: str | os.PathLike, tags: Iterable[str], more: str = ''
+) -> ConfigError:
+  """Returns the error that labels have no names in a language."""
+  has = ', '.join(sorted(filter(None, tags)))
+  has = has or 'one language, which is not named'
+  return ConfigError(
+    f'data.label_language={wanted!r}: {path} has no such names; it has '
+    f'names in {has}{more}'
+  )
 
 
 def speaks(language: str, tag: str) -> bool:

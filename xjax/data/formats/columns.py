@@ -99,44 +99,34 @@ def choose_columns(
   for name in names if len(wanted.text) > 1 else ():
     if wanted.text == tuple(map(str.strip, name.split(','))):
       wanted = dataclasses.replace(wanted, text=(name,))
-  no_id = wanted.id == NO_ID and NO_ID not in names
-  id_ = wanted.id if wanted.id in names else ''
   labels, flags, hint = _label_columns(wanted, names, rows, need_labels)
   for field, chosen in (
     ('text', wanted.text),
     ('labels', flags or [wanted.labels] if wanted.labels else ()),
-    ('id', [wanted.id] if wanted.id and not no_id else ()),
+    ('id', [wanted.id] if wanted.id not in ('', NO_ID) else ()),
   ):
     for name in chosen:
       if name not in names and (need_labels or field == 'text'):
         raise DataError(
           f'{where}: there is no column {name!a} (data.{field}){has}'
         )
-  text = wanted.text or tuple(
-    name
-    for name in names
-    if name.lower() in USUAL_TEXTS and name not in (labels, *flags)
-  )
-  if not (text or is_judged) or need_labels and not labels:
-    missing = ' and '.join(
-      what
-      for what, known in (
-        ('the text', text or is_judged),
-        ('the labels', labels),
-      )
-      if not known
-    )
-    flags = (
+  others = [name for name in names if name not in (labels, *flags)]
+  text = wanted.text or tuple(x for x in others if x.lower() in USUAL_TEXTS)
+  has_text = bool(text) or is_judged
+  if not has_text or need_labels and not labels:
+    missing = ['the text'] * (not has_text) + ['the labels'] * (not labels)
+    how = (
       ': --config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN (or '
       'COLUMN,COLUMN,... with 0 or 1 each)'
     )
     raise DataError(
-      f'{where}: cannot tell which columns hold {missing}{has}{hint}. Name them'
-      + (' labels' if is_judged else flags)
+      f'{where}: cannot tell which columns hold {" and ".join(missing)}{has}'
+      f'{hint}. Name them{" labels" if is_judged else how}'
     )
-  id_ = id_ if wanted.id else _first(_IDS, [x for x in names if x not in flags])
+  id_ = wanted.id or _first(_IDS, others)
+  id_ = id_ if id_ in names else ''
   return dataclasses.replace(
-    wanted, text=tuple(text), labels=labels, id=id_, flags=flags
+    wanted, text=text, labels=labels, id=id_, flags=flags
   )
 
 
@@ -298,9 +288,7 @@ def read_row(
   means no labels if they are needed, else unknown labels (None).
   """
   row = fields.row
-  zones = {
-    name: fields.as_text(_plain(row.get(name)), name) for name in columns.text
-  }
+  zones = {x: fields.as_text(_plain(row.get(x)), x) for x in columns.text}
   fields.check_text(zones.values())
   id_ = default_id
   if columns.id and (need_labels or row.get(columns.id) is not None):

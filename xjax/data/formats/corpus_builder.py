@@ -329,15 +329,10 @@ class CorpusBuilder:
         f'{", ".join(map(ascii, itertools.islice(labels, _SHOWN)))}'
       )
       if len(others) == len(self._index) and TRAIN in self.splits:
-        raise DataError(
-          f'{message}. Give the file of these labels, or take it away'
-        )
+        raise DataError(f'{message}. Give the file of these labels, or none')
       few = 2 * len(others) > len(self._index)
-      logging.log(
-        logging.WARNING if few else logging.INFO,
-        '%s. The others are named by their ids',
-        message,
-      )
+      level = logging.WARNING if few else logging.INFO
+      logging.log(level, '%s. The others are named by their ids', message)
     return [*labels.values(), *(Label(id_, id_) for id_ in others)]
 
   def note(self, split: '_SplitBuilder', document: Document) -> bytes:
@@ -405,9 +400,8 @@ class _SplitBuilder:
     return StoredDocuments(self.records, _plain_document)
 
   def done(self) -> Split:
-    gold = Ragged(
-      np.asarray(self.ends, np.int64), np.asarray(self.values, np.int32)
-    )
+    ends = np.asarray(self.ends, np.int64)
+    gold = Ragged(ends, np.asarray(self.values, np.int32))
     documents = self.documents
     text_digests = np.asarray(self.text_digests, np.uint64)
     if len(self.ids) < len(documents):  # the last record has all labels

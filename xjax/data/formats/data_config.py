@@ -39,13 +39,10 @@ class DataConfig(ConfigPart, abstract=True):
   # The zones that are read if data.zones is empty; () means all zones.
   full_text: ClassVar[tuple[str, ...]] = ()
 
-  dir: str = field(
-    '', "The folder (or archive) with the user's files.", may_change=True
-  )
+  dir: str = field('', 'The folder or archive of the corpus.', may_change=True)
   cache_dir: str = field(
     '',
-    'The folder for prepared data. If empty, $XJAX_CACHE_DIR is used, or else '
-    '~/.cache/xjax.',
+    'The folder for prepared data. If empty, $XJAX_CACHE_DIR or ~/.cache/xjax.',
     may_change=True,
   )
   zones: tuple[str, ...] = field(
@@ -69,14 +66,9 @@ class DataConfig(ConfigPart, abstract=True):
     'Whether faulty lines raise an error, or are skipped and counted.',
   )
   workers: int = field(
-    2,
-    'Number of threads that prepare batches in advance.',
-    AT_LEAST_0,
-    may_change=True,
+    2, 'Threads that prepare batches in advance.', AT_LEAST_0, may_change=True
   )
-  tokens: TokensConfig = field(
-    WordsConfig, 'The form in which models read documents.'
-  )
+  tokens: TokensConfig = field(WordsConfig, 'How models read documents.')
 
   @property
   def label_space(self) -> str:
@@ -140,10 +132,7 @@ class DataConfig(ConfigPart, abstract=True):
     return document
 
   def stream_input(
-    self,
-    source: str,
-    faults: Faults,
-    on_wait: Callable[[], None] | None = None,
+    self, source: str, faults: Faults, on_wait: Callable[[], None] | None = None
   ) -> Iterator[Document]:
     """Yields the documents of a file, whose labels are to be predicted.
 
@@ -152,12 +141,15 @@ class DataConfig(ConfigPart, abstract=True):
     is an error, no document follows; of a pipe, such a fault is raised at once,
     and `on_wait` is called before it is waited for.
     """
-    name, path = source_name(source)
-    if path is not None and path.is_dir():
+    is_stream = source == STREAM
+    name = 'standard input' if is_stream else source
+    path = pathlib.Path(source).expanduser()
+    if not is_stream and path.is_dir():
       records = self.folder_records(path, faults)
       yield from input_documents(name, records, self.read_input_record, faults)
       return
-    with open_text(path or STREAM, as_it_comes=True, on_wait=on_wait) as file:
+    path = STREAM if is_stream else path
+    with open_text(path, as_it_comes=True, on_wait=on_wait) as file:
       faults.at_once = not file.seekable()
       records, read = self.input_records(file, name, faults)
       yield from input_documents(name, records, read, faults)
@@ -186,10 +178,7 @@ class DataConfig(ConfigPart, abstract=True):
     if not self.label_space:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:
-      yield (
-        f'{path}.zones={self.zones}: must be (), since files of features have '
-        'no zones'
-      )
+      yield f'{path}.zones={self.zones}: must be (), as features have no zones'
     if self.sparse and self.on_error is not OnError.RAISE:
       yield (
         f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '
@@ -228,13 +217,6 @@ def user_cache_dir(chosen: str = '') -> pathlib.Path:
   """Returns the chosen folder, or else $XJAX_CACHE_DIR or ~/.cache/xjax."""
   path = chosen or os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
   return pathlib.Path(path).expanduser()
-
-
-def source_name(source: str) -> tuple[str, pathlib.Path | None]:
-  """Returns the name of an input for messages, and its path unless STREAM."""
-  if source == STREAM:
-    return 'standard input', None
-  return source, pathlib.Path(source).expanduser()
 
 
 def read_document(

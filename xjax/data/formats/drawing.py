@@ -50,9 +50,8 @@ def draw_missing(
   sizes = ', '.join(f'{len(rows[name])} for {name}' for name in rows)
   logging.info('%s: documents were drawn: %s', raw.source, sizes)
   parts = {name: _part(name, whole, rows[name]) for name in rows}
-  return dataclasses.replace(
-    raw, splits={**raw.splits, **parts}, drawn=tuple(rows)
-  )
+  parts = {**raw.splits, **parts}
+  return dataclasses.replace(raw, splits=parts, drawn=tuple(rows))
 
 
 def _part(name: str, split: Split, rows: np.ndarray) -> Split:

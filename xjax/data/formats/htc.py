@@ -18,10 +18,7 @@ from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.core.texts import plain_name
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  find_files,
-  find_source,
-)
+from xjax.data.files.json_lines import find_files, find_source
 from xjax.data.formats.corpus_builder import SourceCorpus
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.label_files import read_taxonomy

@@ -25,11 +25,7 @@ from xjax.data.files.json_lines import (
   repeated,
   with_faults,
 )
-from xjax.data.files.label_tables import (
-  label_columns,
-  label_rows,
-  usual_fields,
-)
+from xjax.data.files.label_tables import label_columns, label_rows, usual_fields
 from xjax.data.files.tables import TableFormat, read_table, table_format
 from xjax.data.schema import Label, Labels, read_label
 

@@ -71,10 +71,7 @@ from xjax.data.formats.corpus_builder import (
   choose_splits,
   log_unread,
 )
-from xjax.data.formats.data_config import (
-  DataConfig,
-  read_document,
-)
+from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.drawing import draw_missing, missing_shares
 from xjax.data.formats.label_files import read_descriptors
 from xjax.data.formats.own_files import files_of, find_layout, read_texts
@@ -149,9 +146,7 @@ class OwnData(DataConfig):
     0.1, 'The share of documents that are drawn if there is no dev.', RATE
   )
   test_share: float = field(
-    0.1,
-    'The share of documents that are drawn if there is no dev and no test.',
-    RATE,
+    0.1, 'The share that is drawn if there is no dev and no test.', RATE
   )
   split_seed: int = field(0, 'Decides which documents are drawn.', SEED)
 
@@ -318,10 +313,8 @@ class OwnData(DataConfig):
           rows = (row for _, row in again.rows)
           split_in_file = find_splits(names, rows, self.split, path)
       records = with_faults(table.rows, builder.faults, path)
-      lines, may_skip = (
-        f'{path.name}/' * is_shard + 'line-',
-        bool(builder.splits),
-      )
+      lines = f'{path.name}/' * is_shard + 'line-'
+      may_skip = bool(builder.splits)
       builder.read(name, path, records, read, lines, split_in_file, may_skip)
 
   def is_record(self, fields: Fields) -> bool:

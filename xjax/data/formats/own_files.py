@@ -23,6 +23,7 @@ from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import (
   PACKED,
+  Files,
   check_rereadable,
   find_files,
   find_source,
@@ -53,7 +54,7 @@ class CorpusFiles:
   """Says where the documents of a corpus are."""
 
   # Each split's files (one, or shards), or its folder of label folders.
-  splits: dict[str, list[pathlib.Path]]
+  splits: Files
   by_label: bool = False  # a folder of files per label
   # Whether the source says which documents are in which split. If not, train
   # has all documents.
@@ -121,11 +122,9 @@ def _label_layout(
   return CorpusFiles({TRAIN: [path]}, True, False, labels, unread)
 
 
-def _tables(
-  folder: pathlib.Path, endings: str = _ENDINGS
-) -> dict[str, list[pathlib.Path]]:
+def _tables(folder: pathlib.Path, endings: str = _ENDINGS) -> Files:
   """Returns the files of documents in a folder; shards have one name."""
-  named: dict[str, list[pathlib.Path]] = {}
+  named: Files = {}
   for stem, paths in find_files(folder, endings).items():
     shard = _SHARD.fullmatch(stem)
     if not is_labels(stem) and not _FEATURES.search(paths[0].name):
@@ -174,30 +173,24 @@ def files_of(
   numbers = sorted(int(shard[2]) for shard in shards.values())
   (total, *others) = {int(shard[3]) for shard in shards.values()}
   if others or numbers != [*range(total)]:
-    faults.add(
-      paths[0],
-      None,
-      f'expected the shards 0 to {total - 1} of {total}, but found '
-      + ', '.join(path.name for path in paths),
-      fatal=True,
-    )
+    found = ', '.join(path.name for path in paths)
+    expected = f'expected the shards 0 to {total - 1} of {total}'
+    faults.add(paths[0], None, f'{expected}, but found {found}', fatal=True)
   return sorted(paths, key=lambda path: int(shards[path][2]))
 
 
-def name_splits(
-  files: dict[str, list[pathlib.Path]],
-) -> dict[str, list[pathlib.Path]]:
+def name_splits(files: Files) -> Files:
   """Names files by split; every other file is a split of its own.
 
   If no file is called train, a word in the name is the split, best the last
   one, as in wos_train.json and nyt_train_all.json. The words of a name are
   separated by `_`, `-`, `.` or spaces.
   """
-  splits: dict[str, list[pathlib.Path]] = {}
+  splits: Files = {}
   for stem, name in _by_words(files).items():
     splits.setdefault(name or stem, []).extend(files[stem])
   for first in (-1, 0) if TRAIN not in splits else ():
-    named: dict[str, list[pathlib.Path]] = {}
+    named: Files = {}
     for stem, name in _by_words(files, first).items():
       if name:
         named.setdefault(name, []).extend(files[stem])

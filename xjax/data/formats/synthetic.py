@@ -104,12 +104,8 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _CorpusWords:
   per_topic = 1 + TOPICAL + NOUNS + NOUNS // 2
   count = GENERAL + n_topics * per_topic
   shapes = (itertools.product(_SYLLABLES, repeat=n) for n in (2, 3, 4))
-  candidates = list(
-    itertools.islice(
-      itertools.chain.from_iterable(shapes),
-      max(len(_SYLLABLES) ** 2, 2 * count),
-    )
-  )
+  most = max(len(_SYLLABLES) ** 2, 2 * count)
+  candidates = [*itertools.islice(itertools.chain(*shapes), most)]
   order = rng.permutation(len(candidates))[:count]
   words = iter([''.join(candidates[i]) for i in order])
 

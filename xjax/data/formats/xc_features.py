@@ -112,9 +112,7 @@ class XcFeaturesData(DataConfig):
     has_labels = len(documents.labels.values) > 0
     if has_labels and self.named_ids:
       logging.info(
-        '%s: the labels are left out: they are column numbers, but this run '
-        'knows labels by name',
-        source,
+        '%s: the labels are left out: this run knows them by name', source
       )
     if has_labels and not self.named_ids:
       return documents

@@ -293,10 +293,7 @@ class LevelsConfig(ConfigPart):
   def faults(self, config: Any, path: str) -> Iterator[str]:
     sizes = self.sizes
     if min(sizes, default=1) < 1 or list(sizes) != sorted(set(sizes)):
-      yield (
-        f'{path}.sizes={sizes}: must be ascending numbers of clusters, each at '
-        'least 1'
-      )
+      yield f'{path}.sizes={sizes}: must ascend, and each be at least 1'
     if config.data.sparse or config.data.tokens.dense:
       yield f'{path}: needs texts, whose TF-IDF features group the labels'
 

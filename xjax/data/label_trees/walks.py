@@ -48,8 +48,7 @@ class RandomWalks(SmoothingConfig):
   )
   top: int = field(
     10,
-    'Number of labels that are mixed. The labels that the walk visits most '
-    'often are kept.',
+    'Number of labels that are mixed: those that the walk visits most often.',
     AT_LEAST_1,
   )
 

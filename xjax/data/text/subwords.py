@@ -153,11 +153,8 @@ class Subwords:
     with as_data_errors(self.source):
       encoding = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
     room = self._room(max_tokens)
-    return (
-      [None] * len(self.before)
-      + encoding.offsets[:room]
-      + [None] * len(self.after)
-    )
+    before, after = ([None] * len(ids) for ids in (self.before, self.after))
+    return before + encoding.offsets[:room] + after
 
   def pieces_of(
     self, texts: Sequence[str], most: int | None = None
@@ -167,10 +164,9 @@ class Subwords:
     with as_data_errors(self.source):
       for start in range(0, len(texts), _AT_ONCE):
         some = [_utf8(text) for text in texts[start : start + _AT_ONCE]]
-        encodings = self._tokenizer.encode_batch_fast(
-          some, add_special_tokens=False
-        )
-        ids += [encoding.ids[:most] for encoding in encodings]
+        encode = self._tokenizer.encode_batch_fast
+        found = encode(some, add_special_tokens=False)
+        ids += [encoding.ids[:most] for encoding in found]
     return ids
 
   def _room(self, max_tokens: int | None) -> int | None:

@@ -227,9 +227,8 @@ class Tfidf:
     return itertools.chain.from_iterable(self._ngrams(self._units(text)))
 
   def words(self, document: Document) -> list[WordPlace]:
-    return document_terms(
-      document, self.config.first_words, self.config.analyzer
-    )
+    first, analyzer = self.config.first_words, self.config.analyzer
+    return document_terms(document, first, analyzer)
 
   def word_shares(self, document: Document) -> WordShares:
     """Divides the features of document.text() among the document's words.

@@ -137,11 +137,8 @@ def _read(path: pathlib.Path, n: int) -> Ragged | None:
     stored = np.memmap(path, _INT32, 'r', shape=size)
   ids, lengths = np.split(stored, [max(size - n, 0)])
   offsets = offsets_of(lengths)
-  if (
-    len(lengths) == n
-    and offsets[-1] == len(ids)
-    and lengths.min(initial=0) >= 0
-  ):
+  fits = len(lengths) == n and offsets[-1] == len(ids)
+  if fits and lengths.min(initial=0) >= 0:
     return Ragged(offsets, ids)
   logging.warning('the cache file %s is damaged and is made again', path)
   return None

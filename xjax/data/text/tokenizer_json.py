@@ -19,14 +19,8 @@ TokenizerSettings = dict[str, Any]  # the object in a tokenizer.json
 
 # These errors do not come from the tokenizer, even if they are raised while the
 # tokenizer works. For example, a signal handler may raise an error at any time.
-_FOREIGN_ERRORS = (
-  DataError,
-  GeneratorExit,
-  KeyboardInterrupt,
-  MemoryError,
-  Preempted,
-  SystemExit,
-)
+_FOREIGN_ERRORS = DataError, MemoryError, Preempted
+_EXITS = GeneratorExit, KeyboardInterrupt, SystemExit
 
 
 @contextlib.contextmanager
@@ -36,7 +30,7 @@ def as_data_errors(source: str) -> Iterator[None]:
   # such as those of signals, are not changed.
   try:
     yield
-  except _FOREIGN_ERRORS:
+  except (*_FOREIGN_ERRORS, *_EXITS):
     raise
   except BaseException as error:
     raise DataError(
@@ -156,7 +150,7 @@ def folder_settings(
       f'{folder}: has no tokenizer; the folder must have {TOKENIZER}, or '
       f'{WORD_PIECES}, or both {" and ".join(BYTE_PAIRS)}'
     )
-  if pad := _token(config, 'pad_token', ''):
+  if pad := _token(config, 'pad', ''):
     settings['padding'] = {'pad_token': pad}
   return settings, folder / name
 
@@ -173,7 +167,7 @@ def _config(folder: pathlib.Path) -> TokenizerSettings:
 
 def _token(config: TokenizerSettings, name: str, default: str) -> str:
   """Returns a special token, which the config has as text or in an object."""
-  token = config.get(name, default)
+  token = config.get(f'{name}_token', default)
   if isinstance(token, dict):
     token = token.get('content')
   return token if isinstance(token, str) else default
@@ -204,15 +198,13 @@ def _read_word_pieces(
       del ids['']
     roles = {'unknown': 'unk', 'first': 'cls', 'last': 'sep'}
     tokens = {
-      role: _token(config, f'{name}_token', f'[{name.upper()}]')
+      role: _token(config, name, f'[{name.upper()}]')
       for role, name in roles.items()
     }
     for token in tokens.values():
       if token not in ids:
         raise Fault(f'the vocabulary has no {token}')
-    others = [
-      _token(config, f'{n}_token', f'[{n.upper()}]') for n in ('pad', 'mask')
-    ]
+    others = [_token(config, n, f'[{n.upper()}]') for n in ('pad', 'mask')]
     return word_pieces(
       ids,
       **tokens,
@@ -230,8 +222,8 @@ def _read_byte_pairs(
   with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
     paths = [str(safe_path(folder, name)) for name in BYTE_PAIRS]
     ids, merges = models.BPE.read_file(*paths)
-    first = _token(config, 'cls_token', '<s>')
-    last = _token(config, 'sep_token', '</s>')
+    first = _token(config, 'cls', '<s>')
+    last = _token(config, 'sep', '</s>')
     for token in (first, last):
       if token not in ids:
         raise Fault(f'the vocabulary has no {token}')
@@ -242,11 +234,7 @@ def _read_byte_pairs(
     tokenizer.post_processor = processors.RobertaProcessing(
       (last, ids[last]), (first, ids[first]), add_prefix_space=space
     )
-    others = {
-      'unk_token': '<unk>',
-      'pad_token': '<pad>',
-      'mask_token': '<mask>',
-    }
-    tokens = [first, last, *(_token(config, *item) for item in others.items())]
+    others = [_token(config, n, f'<{n}>') for n in ('unk', 'pad', 'mask')]
+    tokens = [first, last, *others]
     tokenizer.add_special_tokens([token for token in tokens if token in ids])
     return json.loads(tokenizer.to_str())

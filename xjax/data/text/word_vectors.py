@@ -68,8 +68,7 @@ def _find_layout(head: bytes, path: str | os.PathLike) -> _VectorFileLayout:
     count, dim = map(int, header.groups())
     if not count or not dim:
       raise DataError(
-        f'{path}:1: states {count} words of {dim} numbers, so there is nothing '
-        'to read'
+        f'{path}:1: states {count} words of {dim} numbers: nothing to read'
       )
     return _VectorFileLayout(
       dim, not _is_text(rest, dim), count, len(first) + len(end)
@@ -131,8 +130,7 @@ def _binary_rows(
       place = f'{path}: byte {base + at}, word {row + 1} of {layout.count}'
       if end < 0 and len(buffer) > at + _LONGEST:
         raise DataError(
-          f'{place}: the word does not end; check the dimension in the first '
-          'line'
+          f'{place}: the word does not end; check the dimension on line 1'
         )
       more = file.read(_CHUNK)
       if not more:

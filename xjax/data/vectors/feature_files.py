@@ -42,11 +42,12 @@ def word_features(
   vectors of its words, divided by the square root of the number of words.
   Otherwise, a document has the vectors of its first max_tokens words.
   """
-  vector = functools.cache(
-    lambda word: host_generator(0, 'word_features', word).standard_normal(
-      dim, np.float32
-    )
-  )
+
+  @functools.cache
+  def vector(word: str) -> np.ndarray:
+    rng = host_generator(0, 'word_features', word)
+    return rng.standard_normal(dim, np.float32)
+
   arrays = []
   for text in texts:
     words = split_words(text)
