@@ -1,4 +1,4 @@
-"""Reads the rows of CSV and TSV, and finds quotes that swallow rows."""
+"""Reads the rows of CSV and TSV."""
 
 import codecs
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,12 @@ from typing import Any, BinaryIO
 
 from absl import logging
 
+from xjax.data.files.csv_quotes import (
+  KNOWN_ROWS,
+  NEARLY_ALL,
+  WAY_OUT,
+  Quotes,
+)
 from xjax.data.files.encodings import NUL, Encoding, encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import reading
@@ -25,13 +31,6 @@ LONGEST_NAME = 100  # characters in the name of a column
 HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _LONGEST_CELL = 1 << 27  # characters
 _NO_DELIMITER = '\x1f'  # for tables with a single column
-# Of a cell in quotes that may have swallowed rows:
-_NEARLY_ALL = 0.9  # the share of its lines that have the delimiters of a row
-_MANY_LINES = 10  # that have them by no accident, even if these are commas
-_LONG = 4  # line ends in a table with one column
-_LONGEST_VALUE = 50  # characters of a cell that may occur in several rows
-_KNOWN = 10_000  # rows whose values are kept
-_WAY_OUT = 'if quotes mean nothing here, train with --config.data.quoting=none'
 
 # The first line (in Parquet: the number) of each row, and its cells.
 Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -99,7 +98,7 @@ def read_csv(
       raise Fault(_row_fault(error, 1, reader.line_num)) from error
   quotes = None
   if quoting in (Quoting.AUTO, Quoting.BACKSLASH):
-    quotes = _Quotes(columns, form['delimiter'], name, faults)
+    quotes = Quotes(columns, form['delimiter'], name, faults)
     for row in first:
       if not any('\n' in cell or '\r' in cell for cell in row):
         quotes.note(_trimmed(row, len(columns)))
@@ -216,7 +215,7 @@ def _quotes_of(
   mark = re.escape(form['delimiter'])
   spaced = re.findall(rf'{mark} +"', text)
   cell = rf'{mark} +"(?:[^"]|"")*+" *(?={mark}|[\r\n]|$)'
-  if spaced and len(re.findall(cell, text)) >= _NEARLY_ALL * len(spaced):
+  if spaced and len(re.findall(cell, text)) >= NEARLY_ALL * len(spaced):
     return {'skipinitialspace': True}
   quotes = {'escapechar': '\\'}
   if (
@@ -275,7 +274,7 @@ def _header(cells: Sequence[str], end: int) -> Sequence[str]:
     elif name in names[:at]:
       wrong = f'the name {name!a} occurs twice in it'
     if wrong:
-      ends = f', which ends on line {end}: {_WAY_OUT}' if end > 1 else ''
+      ends = f', which ends on line {end}: {WAY_OUT}' if end > 1 else ''
       raise Fault(
         'the first row must be the header, with the names of the columns, but '
         f'{wrong}{ends}'
@@ -285,12 +284,12 @@ def _header(cells: Sequence[str], end: int) -> Sequence[str]:
 
 def _row_fault(error: csv.Error, line: int, end: int) -> str:
   if 'unexpected end' in str(error):
-    return f'a cell here begins with a quote that is never closed; {_WAY_OUT}'
+    return f'a cell here begins with a quote that is never closed; {WAY_OUT}'
   on = f' on line {end}, in a row that begins here' if end > line else ''
   return (
     f'not a row of a table: {error}{on}; a quote in a quoted cell is doubled; '
     'if a backslash is before it, train with --config.data.quoting=backslash; '
-    f'{_WAY_OUT}'
+    f'{WAY_OUT}'
   )
 
 
@@ -299,7 +298,7 @@ def _rows(
   columns: Sequence[str],
   name: str,
   faults: Faults,
-  quotes: '_Quotes | None',
+  quotes: Quotes | None,
   is_quoted: bool,
 ) -> Rows:
   """Yields rows of the right width, and {} for blank ones (see read_csv)."""
@@ -321,11 +320,11 @@ def _rows(
       if first and _has_row_names([columns, row], is_quoted):  # of a pipe
         columns, width = ['column-1', *columns], width + 1
         if quotes:
-          quotes = _Quotes(columns, quotes.delimiter, name, faults)
+          quotes = Quotes(columns, quotes.delimiter, name, faults)
       first = first and not row
       if len(cells) != width or not cells[0] or cells[0].isspace():
         cells = _trimmed(cells, width)
-      is_new = quotes and (end > line or quotes.noted < _KNOWN)
+      is_new = quotes and (end > line or quotes.noted < KNOWN_ROWS)
       if is_new and quotes.swallow(cells, line, end):
         continue
       if row:
@@ -354,83 +353,3 @@ def _trimmed(cells: list[str], width: int) -> list[str]:
   while len(cells) > width and not cells[-1].strip():
     cells.pop()
   return cells
-
-
-class _Quotes:
-  """Finds cells in quotes that swallowed whole rows.
-
-  Each line of such a cell has as many delimiters as a row. Texts of several
-  lines seldom have any tabs, but may have commas. So these count only in many
-  lines, or if other cells of most lines, such as labels, are those of rows.
-  """
-
-  def __init__(
-    self, columns: Sequence[str], delimiter: str, name: str, faults: Faults
-  ):
-    self._width, self.delimiter = len(columns), delimiter
-    self._name, self._faults = name, faults
-    self._known: list[set[str]] = [set() for _ in columns]  # by column
-    self.noted = 0  # rows
-    self._warned = False
-
-  def swallow(self, cells: Sequence[str], line: int, end: int) -> bool:
-    """Returns whether a row has such a cell, and adds a fault if it has."""
-    if end == line:
-      self.note(cells)
-      return False
-    split = enumerate(re.split(r'\r\n?|\n', cell) for cell in cells)
-    at, parts = next(((i, p) for i, p in split if len(p) > 1), (0, []))
-    if not parts:
-      return False
-    widths = [part.count(self.delimiter) + 1 for part in parts]
-    widths[0] += at
-    widths[-1] += len(cells) - at - 1
-    if widths.count(self._width) < _NEARLY_ALL * len(widths):
-      return False
-    # The first line begins in the column of the cell, which does not count.
-    others = [
-      dict(enumerate(part.split(self.delimiter), 0 if i else at))
-      for i, part in enumerate(parts)
-    ]
-    for other in others:
-      other.pop(at, None)
-    certain = 2 if self.delimiter in '\t|' else _MANY_LINES
-    if self._width > 1 and len(widths) >= certain or self._are_rows(others):
-      # The rows are lost, so the file must not be used without them.
-      message = (
-        f'a quote opens here, and closes on line {end}, and the lines between '
-        f'look like rows; {_WAY_OUT}; if not, --config.data.quoting=csv reads '
-        'them as one cell'
-      )
-      self._faults.add(self._name, line, message, fatal=True)
-      return True
-    if end - line >= (_LONG if self._width == 1 else 2) and not self._warned:
-      self._warned = True
-      logging.warning(
-        '%s:%d: a quote opens here, and closes on line %d: this is read as one '
-        'cell; %s',
-        *(self._name, line, end, _WAY_OUT),
-      )
-    return False
-
-  def note(self, cells: Sequence[str]) -> None:
-    """Notes the values of a row, by which others are known."""
-    if len(cells) == self._width and self.noted < _KNOWN:
-      self.noted += 1
-      for known, cell in zip(self._known, cells):
-        if cell and len(cell) <= _LONGEST_VALUE:
-          known.add(_pattern(cell))
-
-  def _are_rows(self, others: Sequence[dict[int, str]]) -> bool:
-    """Returns whether most lines have a cell that is known in its column."""
-    usual = [
-      any(_pattern(cell) in self._known[i] for i, cell in line.items())
-      for line in others
-      if line and max(line) < self._width
-    ]
-    return any(usual) and 2 * sum(usual) >= len(usual)
-
-
-def _pattern(cell: str) -> str:
-  """Returns a cell whose numbers do not count, as in ids."""
-  return re.sub(r'\d+', '0', cell)
