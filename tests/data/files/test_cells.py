@@ -197,6 +197,9 @@ def test_rare_codes_are_divided(separator, form):
     assert len(cell.split(guessed)) == len(row)
 
 
+ODD = [' & ', ' > ', ' • ', ' -- ', ' and ', *'#~^+・｜।·\xa0\u3000', '<br>']
+
+
 @pytest.mark.parametrize('separator', [*'/-+_.:&# ', ' - ', ' > ', '__', '·'])
 @pytest.mark.parametrize('form', ['{}', 'B00{}X'])
 def test_three_codes_in_each_cell_are_not_clear(separator, form):
@@ -210,11 +213,11 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
   [
     # Tags in any order are fewer than their combinations.
     *(([x.join(row) for row in TAGS], x) for x in (' ', '/', ' / ', ' - ')),
-    # Connecting words are no labels.
-    *(
-      ([x.join(row) for row in TAGS], 'none')
-      for x in (' & ', ' > ', ' • ', ' -- ', ' and ', ' og ')
-    ),
+    # If other marks than the usual ones are between them, nobody knows.
+    *(([x.join(row) for row in TAGS], '') for x in ODD),
+    *(([f'[{x.join(row)}]' for row in TAGS], '') for x in ODD + [';', '] [']),
+    # Connecting words are no labels; a hyphen or point is in names.
+    *(([x.join(row) for row in TAGS], 'none') for x in (' og ', '-', '.')),
     # As many parts in all cells: one label.
     *(
       ([x.join(row) for row in itertools.permutations('abcd', 2)] * 9, 'none')

@@ -1,11 +1,12 @@
 """Chooses the columns of text and labels, and reads documents from rows."""
 
 import collections
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import csv
 import dataclasses
 import io
 import itertools
+import json
 import re
 from typing import Any
 
@@ -47,7 +48,8 @@ _LABELS = (
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
-_WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
+_WHOLE = re.compile(r'\A(-?\d+)(?:[.,]0+)?\Z')
+_MANY = 10_000  # integers, after which none is written as 1.0
 _SAY = '--config.data.label_separator='
 _SHOWN = 30  # names of columns in a message
 _SHOWN_FILES = 3  # in a message
@@ -130,11 +132,25 @@ def label_cells(
 ) -> Collection[Any]:
   """Returns the texts of cells with labels, and how often each occurs.
 
-  If the first rows have no texts, but lists etc., these are returned instead.
+  If the first rows have no texts, but lists etc., these are returned instead. A
+  DataError says that each is a list of one text, which seems to have several
+  labels.
   """
   cells = (row.get(columns.labels) for row in sample)
   first = [cell for cell in cells if not is_missing(cell)]
   if first and not any(isinstance(cell, str) for cell in first):
+    lists = [cell for cell in first if isinstance(cell, list)]
+    texts = [x[0] for x in lists if [*map(type, x)] == [str]]
+    separator = guess_separator(texts)
+    if len(texts) == len([*filter(None, first)]) and (
+      separator not in ('', LIST, NO_SEPARATOR)
+    ):
+      raise DataError(
+        f'{columns.labels} has lists of one text, such as {max(texts, key=len)!a}'
+        f', which seems to have several labels: divide them, as jq does with '
+        f"`.{columns.labels} |= (.[0] / {json.dumps(separator)})`, or leave them "
+        f'as they are with {_SAY}{LIST}'
+      )
     return first
   cells = (row.get(columns.labels) for _, row in rows)
   return collections.Counter(x for x in cells if isinstance(x, str) and x)
@@ -163,6 +179,7 @@ def with_separator(
     if own not in ('', NO_SEPARATOR, separator) or not (own or found):
       separator = ''
   could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
+  could = could or [*cells] * (not separator)
   if could:  # they may be several labels, but are one each
     ends = dict.fromkeys((could[0], could[-1]))  # which may differ
     where = ', '.join(map(str, [*texts][:_SHOWN_FILES]))
@@ -181,13 +198,27 @@ def with_separator(
   return dataclasses.replace(columns, separator=separator)
 
 
-def are_whole(columns: Columns, cells: Iterable[Any]) -> bool:
-  """Returns whether all labels are integers, written as 1.0."""
-  lists = (_values(cell, columns.separator) for cell in cells)
-  values = (v for values in lists for v in values or () if isinstance(v, str))
-  # Of most tables, this reads one row.
-  first = next(values, '')
-  return all(map(_WHOLE.fullmatch, itertools.chain([first], values)))
+def are_whole(
+  columns: Columns, train: Iterable[Any], others: Iterable[Any]
+) -> bool:
+  """Returns whether the labels of train are integers, and some are as 1.0.
+
+  Only those of `others` may be so. Of many integers, the first ones tell.
+  """
+
+  def matches(cells: Iterable[Any]) -> Iterator[re.Match | None]:
+    lists = (_values(cell, columns.separator) for cell in cells)
+    values = (value for values in lists for value in values or ())
+    return (_WHOLE.match(value) for value in values if isinstance(value, str))
+
+  found = False
+  for count, match in enumerate(matches(train)):
+    if not match:
+      return False
+    found = found or match[0] != match[1]
+    if count == _MANY and not found:
+      break
+  return found or any(m and m[0] != m[1] for m in matches(others))
 
 
 def _label_columns(
