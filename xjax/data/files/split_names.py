@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from typing import Any
-import unicodedata
 
 from absl import logging
 
@@ -60,8 +59,7 @@ def _plain(value: Any) -> str:
 
 
 def _words(value: Any) -> str:
-  text = unicodedata.normalize('NFKC', plain_name(str(value)))
-  return re.sub(r'[\W_]+', ' ', text.casefold())
+  return re.sub(r'[\W_]+', ' ', plain_name(str(value)).casefold())
 
 
 def splits_of(
