@@ -13,6 +13,7 @@ from xjax.data.files.cells import (
   guess_separator,
   have_flags,
   parse_list,
+  split_cell,
   split_flags,
 )
 
@@ -89,6 +90,16 @@ def test_long_cells_take_no_time(text):
   assert time.monotonic() - start < 2
 
 
+@pytest.mark.parametrize('mark', [',', '; ', '|', ', '])
+def test_a_label_in_quotes_may_have_the_separator(mark):
+  """Airtable writes cells so."""
+  odd = f'fish{mark}fresh'
+  cell = mark.join(['law', f'"{odd}"', '5" pipe'])
+  assert split_cell(cell, mark.strip()) == ['law', odd, '5" pipe']
+  cell = mark.join(['"big" data', 'law', 'a"'])  # no quotes of CSV
+  assert split_cell(cell, mark.strip()) == ['"big" data', 'law', 'a"']
+
+
 def test_zeros_and_ones_are_told_from_ids():
   assert are_flags([[0, 1, 0], ['0', 'true'], [1.0]])
   assert are_flags([[0, 1], ['1', 'False'], [0.0, 1]])
@@ -147,6 +158,9 @@ def test_ids_and_classes_are_no_zeros_and_ones(cells):
     (['1', '2', '3', '[1 2]'], ''),
     (['a;b', 'b;c', 'c', 'x, y', 'x|z'], ';'),
     (['a;b', 'b;c', 'a, b', 'a, b;c'], ';'),  # beside the separator: a name
+    *(([f'a, b{x}a, c', 'a, c', f'c{x}a, b'], x) for x in '\n\t'),
+    (['a,\nb', 'b,\nc', 'c'], ','),
+    (['a;\nb', 'b;\nc', 'c'], ';'),
     (['data', 'science', 'data science', 'tax law'], 'none'),
     # One label with a separator in it may be frequent.
     (['R&D; ops'] * 3 + ['sales'], 'none'),

@@ -247,7 +247,9 @@ ARXIV = ['cs.LG', 'stat.ML', 'math.OC', 'hep-th']
 def test_lists_of_one_text_may_have_several_labels(tmp_path, texts, mark):
   rows = [{'text': f't {i}', 'tags': [x]} for i, x in enumerate(texts * 9)]
   path = tmp_path / 'news.jsonl'
-  path.write_text('\n'.join(map(json.dumps, [*rows, {'text': 't', 'tags': []}])))
+  path.write_text(
+    '\n'.join(map(json.dumps, [*rows, {'text': 't', 'tags': []}]))
+  )
   message = error_text(read, path)
   assert 'tags has lists of one text' in message
   assert f'`.tags |= (.[0] / {json.dumps(mark)})`' in message

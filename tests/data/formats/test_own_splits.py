@@ -166,6 +166,10 @@ def test_columns_that_are_not_read_are_named(news, logged):
   read(news([{**row, 'mode': 'bus', 'set': 'train'} for row in rows]))
   assert 'usage' in logged.text and 'mode' not in logged.text
   logged.clear()
+  rows = with_splits('1000', 'Test')
+  read(news(rows))
+  assert '--config.data.split=Test reads it' in logged.text
+  assert sizes(read(news(rows), split='Test'))['test'] == 10
   for row, split in zip(rows, ['train', 'test'] * 20):
     row |= {'split': split, 'set': split}
   assert len(read(news(rows)).splits['test']) == 20

@@ -3,6 +3,8 @@
 import ast
 import collections
 from collections.abc import Collection, Iterable, Sequence
+import contextlib
+import csv
 import json
 import re
 from typing import Any
@@ -188,7 +190,8 @@ def guess_separator(cells: Iterable[str]) -> str:
     return LIST
   is_odd = brackets and all(map(_IN_BRACKETS.fullmatch, texts))
   texts = [text[1:-1] for text in texts] if is_odd else texts
-  marks = [x for x in (*USUAL, *'\n\t', *_UNSURE) if x in whole]
+  marks = *_RARE_IN_NAMES, *'\n\t', *USUAL, *_UNSURE
+  marks = [x for x in dict.fromkeys(marks) if x in whole]
   found = next((x for x in marks if _divides(x, texts, many)), '\0')
   if found == '\0':
     others = _BETWEEN.findall('\0'.join(_some(texts, len(texts))))
@@ -235,6 +238,11 @@ def split_cell(text: str, separator: str) -> list[Any] | None:
   """
   if separator == LIST:
     return parse_list(text.strip())
+  if '"' in text and len(separator) == 1:  # Airtable: Law,"Fish, fresh"
+    with contextlib.suppress(csv.Error):
+      form = {'delimiter': separator, 'skipinitialspace': True, 'strict': True}
+      parts = next(csv.reader([text.strip()], **form))
+      return [part for part in map(str.strip, parts) if part]
   return [part for part in map(str.strip, text.split(separator)) if part]
 
 
@@ -264,7 +272,8 @@ def _divides(separator: str, cells: Sequence[str], many: bool) -> bool:
   uses = collections.Counter(part for row in rows for part in set(row))
   several = [row for row in rows if len(row) > 1]
   if not several or separator in '\n\t':  # no label can have these
-    return bool(several)
+    # There may be another separator at the end of each line.
+    return not all(row[0].endswith(USUAL) for row in several)
   parts = [part for row in several for part in row]
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
   first = {row[0] for row in several}

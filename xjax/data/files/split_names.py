@@ -35,7 +35,7 @@ _SHORT = {'tr': 'train', 'va': 'dev', 'vl': 'dev', 'te': 'test', 'ts': 'test'}
 _FLAGS = {  # columns with 0 or 1
   form.format(name): split
   for name, split in _UNSURE.items()
-  for form in ('is{}', 'in{}', '{}flag')
+  for form in ('is{}', 'in{}', '{}flag', '{}')
 }
 SPLIT_COLUMNS = [
   *'split splits data_split train_test train_test_split'.split(),
@@ -99,7 +99,8 @@ def split_columns(
   for name in names:
     cells = {str(row.get(name)) for row in rows}
     words = ' '.join(map(_words, cells)) if len(cells) <= _SHOWN else ''
-    if _SPLITS.search(words) and _plain(name) not in usual:
+    flags = split_of(name, _UNSURE) and None not in map(as_flag, cells)
+    if (_SPLITS.search(words) or flags) and _plain(name) not in usual:
       logging.warning(
         '%s: the column %s is not read, but seems to name splits: '
         '--config.data.split=%s reads it',

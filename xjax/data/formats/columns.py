@@ -148,7 +148,7 @@ def label_cells(
       raise DataError(
         f'{columns.labels} has lists of one text, such as {max(texts, key=len)!a}'
         f', which seems to have several labels: divide them, as jq does with '
-        f"`.{columns.labels} |= (.[0] / {json.dumps(separator)})`, or leave them "
+        f'`.{columns.labels} |= (.[0] / {json.dumps(separator)})`, or leave them '
         f'as they are with {_SAY}{LIST}'
       )
     return first
@@ -199,7 +199,7 @@ def with_separator(
 
 
 def are_whole(
-  columns: Columns, train: Iterable[Any], others: Iterable[Any]
+  columns: Columns, train: Iterable[Any], others: Iterable[Any] = ()
 ) -> bool:
   """Returns whether the labels of train are integers, and some are as 1.0.
 
