@@ -252,7 +252,7 @@ def test_lists_of_one_text_may_have_several_labels(tmp_path, texts, mark):
   )
   message = error_text(read, path)
   assert 'tags has lists of one text' in message
-  assert f'`.tags |= (.[0] / {json.dumps(mark)})`' in message
+  assert f'.["tags"] |= map(split({json.dumps(mark)})[])' in message
   assert {*read(path, label_separator='list').label_ids} == {*texts}
 
 
@@ -265,6 +265,7 @@ def test_lists_of_one_text_may_have_several_labels(tmp_path, texts, mark):
     ('csv', ['0', '1.0', '1'], ['1', '0.00'], {'0', '1'}),
     ('csv', ['10,0', '2,0', '10,0'], ['2,0', '10'], {'2', '10'}),
     ('csv', ['0', '1', 'x'], ['1.0'], {'1.0'}),
+    ('csv', ['1,000', '2,000'], ['1,000', '2.5'], {'1,000', '2.5'}),
     ('jsonl', ['0.0', '1.0'], ['1.0', 'x', ['0.0']], {'0', '1', 'x'}),
     ('jsonl', ['a;b', 'b;a'], ['a;c', ['a;b']], {'a', 'c', 'a;b'}),
     ('jsonl', [['a']], [['b', 'c'], 'd', None], {'b', 'c', 'd'}),

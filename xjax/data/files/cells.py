@@ -26,7 +26,8 @@ _MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(USUAL)
 _MARK = re.compile(f'[^{_MARKS}][{_MARKS}]+[^{_MARKS}]')
 # What stands between words, but not in them, and may stand between labels.
 _BETWEEN = re.compile(
-  r"(?<=\w)(?![-.'’]\w)(?:<br ?/?>| and |(?: ?[^\w\s\0]+){1,2} ?|[^\S ])(?=\w)"
+  r"(?<=\w)(?![-.'’]\w)"
+  r'(?:<br ?/?>| and |(?: ?[^\w\s\0]++){1,2}+ ?|[^\S ])(?=\w)'
 )
 # Brackets around all cells that are no lists, but have several labels, are odd.
 _IN_BRACKETS = re.compile(r'\[.*\]|\{.*\}|\(.*\)', re.DOTALL)
@@ -278,7 +279,7 @@ def _divides(separator: str, cells: Sequence[str], many: bool) -> bool:
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
   first = {row[0] for row in several}
   later = {part for row in several for part in row[1:]}
-  if separator == ',' and later <= {'0', '00'}:  # a decimal comma: 12,0
+  if separator == ',' and later <= {'0', '00', '000'}:  # a number
     return False
   codes = all(map(_CODE.search, uses))
   # In codes with a space, such as `G06F 17/30`, the halves have two forms.

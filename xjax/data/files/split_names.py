@@ -137,7 +137,8 @@ def find_splits(
     plain = _plain(column[0])
     is_sure = column == (wanted,) or plain in _FLAGS
     is_sure |= 'train' in named or named > {''} and 'split' in plain
-    is_sure |= bool(_SPLITS.search(' '.join(map(_words, count))))
+    words = ' '.join(map(_words, count)) if len(count) <= _SHOWN else ''
+    is_sure |= bool(_SPLITS.search(words))
     texts = filter(str.strip, count)
     is_sure |= plain == 'split' and not all(map(str.isdigit, texts))
     name = ' and '.join(column)

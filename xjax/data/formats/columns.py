@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import csv
 import dataclasses
 import io
-import itertools
 import json
 import re
 from typing import Any
@@ -48,7 +47,7 @@ _LABELS = (
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
-_WHOLE = re.compile(r'\A(-?\d+)(?:[.,]0+)?\Z')
+_WHOLE = re.compile(r'\A(-?\d+)(?:\.0+|,00?)?\Z')
 _MANY = 10_000  # integers, after which none is written as 1.0
 _SAY = '--config.data.label_separator='
 _SHOWN = 30  # names of columns in a message
@@ -139,17 +138,15 @@ def label_cells(
   cells = (row.get(columns.labels) for row in sample)
   first = [cell for cell in cells if not is_missing(cell)]
   if first and not any(isinstance(cell, str) for cell in first):
-    lists = [cell for cell in first if isinstance(cell, list)]
+    lists = [cell for cell in first if cell and isinstance(cell, list)]
     texts = [x[0] for x in lists if [*map(type, x)] == [str]]
-    separator = guess_separator(texts)
-    if len(texts) == len([*filter(None, first)]) and (
-      separator not in ('', LIST, NO_SEPARATOR)
-    ):
+    separator = guess_separator(texts if len(texts) == len(lists) else ())
+    if separator not in ('', LIST, NO_SEPARATOR):
+      name, mark = columns.labels, json.dumps(separator)
       raise DataError(
-        f'{columns.labels} has lists of one text, such as {max(texts, key=len)!a}'
-        f', which seems to have several labels: divide them, as jq does with '
-        f'`.{columns.labels} |= (.[0] / {json.dumps(separator)})`, or leave them '
-        f'as they are with {_SAY}{LIST}'
+        f'{name} has lists of one text, such as {max(texts, key=len)!a}, which '
+        f'seems to have several labels: divide it, as `jq -c \'.["{name}"] |= '
+        f"map(split({mark})[])'` does, or keep it so with {_SAY}{LIST}"
       )
     return first
   cells = (row.get(columns.labels) for _, row in rows)
