@@ -211,6 +211,7 @@ def test_rare_codes_are_divided(separator, form):
     assert len(cell.split(guessed)) == len(row)
 
 
+HALVES = [*itertools.product(('Doe', 'Roe'), ('John', 'Jane')), ('Smith',)]
 ODD = [' & ', ' > ', ' • ', ' -- ', ' and ', *'#~^+・｜।·\xa0\u3000', '<br>']
 
 
@@ -245,6 +246,9 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
     ([f'{a} {b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
     ([f'{a}/{b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
     ([f'G{a}F {b}/{c}' for a in '123' for b in '12' for c in '45'] * 9, 'none'),
+    # Parts in two places, the later ones never alone: names, or two labels?
+    *(([x.join(row) for row in HALVES], '') for x in (', ', '，', '、', '، ')),
+    *(([x.join(row) for row in HALVES] + ['Jane'], x[0]) for x in (', ', '、')),
     # Names that are all rare: nobody knows.
     ([f'name {i}, x{chr(97 + i)}' for i in range(26)], ''),
     ([f'name {i} ; x{chr(97 + i)}' for i in range(26)], ';'),

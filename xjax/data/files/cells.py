@@ -198,6 +198,7 @@ def guess_separator(cells: Iterable[str]) -> str:
     others = _BETWEEN.findall('\0'.join(_some(texts, len(texts))))
     others = collections.Counter(others).most_common(_TRIED)
     is_odd = any(_divides(mark, texts, many) for mark, _ in others)
+  is_odd |= found in (*',，、،',) and _are_halves(found, texts)
   if is_odd or _are_mixed(found, texts, marks + [LIST] * brackets):
     return ''
   if found != '\0':
@@ -211,6 +212,15 @@ def guess_separator(cells: Iterable[str]) -> str:
 def _some(cells: Sequence[str], count: int) -> Sequence[str]:
   """Returns cells from all places, of which about _MOST of `count` are left."""
   return cells[:: 1 + count // _MOST]
+
+
+def _are_halves(mark: str, cells: Iterable[str]) -> bool:
+  """Returns whether parts have one of two places: `Doe, John`, `Oslo, NO`."""
+  rows = [split_cell(cell, mark) for cell in cells]
+  first = {row[0] for row in rows if row}
+  last = {part for row in rows for part in row[1:]}
+  few = max(map(len, rows)) == 2 and not first & last
+  return few and not all(map(_CODE.search, first | last))
 
 
 def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
