@@ -13,6 +13,7 @@ from xjax.data.files.cells import (
   guess_separator,
   have_flags,
   parse_list,
+  split_cell,
   split_flags,
 )
 
@@ -89,6 +90,16 @@ def test_long_cells_take_no_time(text):
   assert time.monotonic() - start < 2
 
 
+@pytest.mark.parametrize('mark', [',', '; ', '|', ', '])
+def test_a_label_in_quotes_may_have_the_separator(mark):
+  """Airtable writes cells so."""
+  odd = f'fish{mark}fresh'
+  cell = mark.join(['law', f'"{odd}"', '5" pipe'])
+  assert split_cell(cell, mark.strip()) == ['law', odd, '5" pipe']
+  cell = mark.join(['"big" data', 'law', 'a"'])  # no quotes of CSV
+  assert split_cell(cell, mark.strip()) == ['"big" data', 'law', 'a"']
+
+
 def test_zeros_and_ones_are_told_from_ids():
   assert are_flags([[0, 1, 0], ['0', 'true'], [1.0]])
   assert are_flags([[0, 1], ['1', 'False'], [0.0, 1]])
@@ -147,6 +158,9 @@ def test_ids_and_classes_are_no_zeros_and_ones(cells):
     (['1', '2', '3', '[1 2]'], ''),
     (['a;b', 'b;c', 'c', 'x, y', 'x|z'], ';'),
     (['a;b', 'b;c', 'a, b', 'a, b;c'], ';'),  # beside the separator: a name
+    *(([f'a, b{x}a, c', 'a, c', f'c{x}a, b'], x) for x in '\n\t'),
+    (['a,\nb', 'b,\nc', 'c'], ','),
+    (['a;\nb', 'b;\nc', 'c'], ';'),
     (['data', 'science', 'data science', 'tax law'], 'none'),
     # One label with a separator in it may be frequent.
     (['R&D; ops'] * 3 + ['sales'], 'none'),
@@ -197,6 +211,10 @@ def test_rare_codes_are_divided(separator, form):
     assert len(cell.split(guessed)) == len(row)
 
 
+HALVES = [*itertools.product(('Doe', 'Roe'), ('John', 'Jane')), ('Smith',)]
+ODD = [' & ', ' > ', ' • ', ' -- ', ' and ', *'#~^+・｜।·\xa0\u3000', '<br>']
+
+
 @pytest.mark.parametrize('separator', [*'/-+_.:&# ', ' - ', ' > ', '__', '·'])
 @pytest.mark.parametrize('form', ['{}', 'B00{}X'])
 def test_three_codes_in_each_cell_are_not_clear(separator, form):
@@ -210,11 +228,11 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
   [
     # Tags in any order are fewer than their combinations.
     *(([x.join(row) for row in TAGS], x) for x in (' ', '/', ' / ', ' - ')),
-    # Connecting words are no labels.
-    *(
-      ([x.join(row) for row in TAGS], 'none')
-      for x in (' & ', ' > ', ' • ', ' -- ', ' and ', ' og ')
-    ),
+    # If other marks than the usual ones are between them, nobody knows.
+    *(([x.join(row) for row in TAGS], '') for x in ODD),
+    *(([f'[{x.join(row)}]' for row in TAGS], '') for x in ODD + [';', '] [']),
+    # Connecting words are no labels; a hyphen or point is in names.
+    *(([x.join(row) for row in TAGS], 'none') for x in (' og ', '-', '.')),
     # As many parts in all cells: one label.
     *(
       ([x.join(row) for row in itertools.permutations('abcd', 2)] * 9, 'none')
@@ -228,6 +246,9 @@ def test_three_codes_in_each_cell_are_not_clear(separator, form):
     ([f'{a} {b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
     ([f'{a}/{b}' for a in 'xyz' for b in 'qwertzuiop'] * 3, 'none'),
     ([f'G{a}F {b}/{c}' for a in '123' for b in '12' for c in '45'] * 9, 'none'),
+    # Parts in two places, the later ones never alone: names, or two labels?
+    *(([x.join(row) for row in HALVES], '') for x in (', ', '，', '、', '، ')),
+    *(([x.join(row) for row in HALVES] + ['Jane'], x[0]) for x in (', ', '、')),
     # Names that are all rare: nobody knows.
     ([f'name {i}, x{chr(97 + i)}' for i in range(26)], ''),
     ([f'name {i} ; x{chr(97 + i)}' for i in range(26)], ';'),

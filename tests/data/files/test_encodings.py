@@ -170,6 +170,10 @@ def test_a_guess_from_a_few_letters_is_not_sure(text, encoding):
     'text,labels\nÀ LA PÊCHE CÔTIÈRE,a\nÉLÈVES,b\n',
     # Marks of a text without letters that are not ASCII.
     'It’s a “dog’s life” – a price of 5 € …',
+    'Acme™ board® ©2020',
+    'heat of 5°, ±3, 20µm',
+    'it’s a café',
+    'Erdös–Rényi',
   ],
 )
 def test_short_western_texts(text):

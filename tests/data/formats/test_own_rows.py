@@ -1,5 +1,6 @@
 """Rows, files and shards that are parts of a corpus of one's own."""
 
+from itertools import permutations
 import json
 import re
 import unicodedata
@@ -242,11 +243,39 @@ def test_labels_of_json_lines_may_be_a_text(tmp_path, value, labels):
   assert labels_by_id(path)['line-5'] == labels
 
 
+ARXIV = ['cs.LG', 'stat.ML', 'math.OC', 'hep-th']
+
+
+@pytest.mark.parametrize(
+  ('texts', 'mark'),
+  [
+    ([' '.join(x) for n in (1, 2, 3) for x in permutations(ARXIV, n)], ' '),
+    (['law, tax', 'tax, oil', 'oil, law'], ','),
+    (['法律；税', '税；油', '油；法律'], '；'),
+  ],
+)
+def test_lists_of_one_text_may_have_several_labels(tmp_path, texts, mark):
+  rows = [{'text': f't {i}', 'tags': [x]} for i, x in enumerate(texts * 9)]
+  path = tmp_path / 'news.jsonl'
+  path.write_text(
+    '\n'.join(map(json.dumps, [*rows, {'text': 't', 'tags': []}]))
+  )
+  message = error_text(read, path)
+  assert 'tags has lists of one text' in message
+  assert f'.["tags"] |= map(split({json.dumps(mark)})[])' in message
+  assert {*read(path, label_separator='list').label_ids} == {*texts}
+
+
 @pytest.mark.parametrize(
   ('form', 'train', 'other', 'labels'),
   [
     ('csv', '0.0 1.0 2.0'.split(), ['0.0', 'a', '2.05'], {'0', 'a', '2.05'}),
     ('csv', ['2.0'] * 1_100 + ['2.1'], ['2.0'], {'2.0'}),
+    ('csv', ['0', '1'], ['0.0', '1.0', '1'], {'0', '1'}),
+    ('csv', ['0', '1.0', '1'], ['1', '0.00'], {'0', '1'}),
+    ('csv', ['10,0', '2,0', '10,0'], ['2,0', '10'], {'2', '10'}),
+    ('csv', ['0', '1', 'x'], ['1.0'], {'1.0'}),
+    ('csv', ['1,000', '2,000'], ['1,000', '2.5'], {'1,000', '2.5'}),
     ('jsonl', ['0.0', '1.0'], ['1.0', 'x', ['0.0']], {'0', '1', 'x'}),
     ('jsonl', ['a;b', 'b;a'], ['a;c', ['a;b']], {'a', 'c', 'a;b'}),
     ('jsonl', [['a']], [['b', 'c'], 'd', None], {'b', 'c', 'd'}),

@@ -75,6 +75,7 @@ def test_usual_names_of_splits_are_read(news, column, names):
     (['train', 'valid', 'TEST', 'eval'], "'eval'"),  # two kinds of dev?
     (['train', 'Dev', 'test', ''], "''"),
     (['train', 'test', 'test', '2'], "'2'"),
+    (['train', 'train', 'train', 'test.csv'], "'test.csv'"),
   ],
 )
 def test_an_unknown_split_is_one_error_with_the_ways_out(news, names, wrong):
@@ -85,6 +86,21 @@ def test_an_unknown_split_is_one_error_with_the_ways_out(news, names, wrong):
   assert last.startswith('10 faults in all') and 'on_error=skip' in last
   assert read(path, split='none').drawn == tuple(SPLITS)
   assert sum(sizes(read(path, on_error=OnError.SKIP)).values()) == 30
+
+
+@pytest.mark.parametrize(
+  ('column', 'names'),
+  [
+    ('set', ['data/train', 'data/test']),
+    ('phase', ['train.csv', 'test.csv']),
+    ('split', ['entraînement', 'épreuve']),
+    ('Split', ['T', 'V', '']),
+  ],
+)
+def test_no_name_of_a_split_is_understood(news, column, names):
+  message = error_text(read, news(with_splits(names, column)))
+  assert f'the column {column} has {names[0]!a}, but this is no' in message
+  assert f'has {names[-1]!a}' in message
 
 
 @pytest.mark.parametrize('form', ['jsonl', 'parquet'])
@@ -110,6 +126,8 @@ def test_all_rows_of_every_form_tell_the_splits(tmp_path, form):
     ({'isValid': ['0.0', '0.0', '1.0', '0.0']}, (30, 10, 0)),
     ({'is_train': '1001', 'is_test': '0100'}, (20, 10, 10)),
     ({'is_val': '0010', 'is_test': '0100'}, (20, 10, 10)),
+    ({'is_holdout': '0100', 'eval_flag': '0010'}, (20, 10, 10)),
+    ({'in_train': ['yes', 'yes', 'no', 'yes']}, (30, 0, 10)),
     ({'is_test': '1000', 'is_dev': '0100', 'is_train': '0011'}, (20, 10, 10)),
   ],
 )
@@ -148,6 +166,10 @@ def test_columns_that_are_not_read_are_named(news, logged):
   read(news([{**row, 'mode': 'bus', 'set': 'train'} for row in rows]))
   assert 'usage' in logged.text and 'mode' not in logged.text
   logged.clear()
+  rows = with_splits('1000', 'Test')
+  read(news(rows))
+  assert '--config.data.split=Test reads it' in logged.text
+  assert sizes(read(news(rows), split='Test'))['test'] == 10
   for row, split in zip(rows, ['train', 'test'] * 20):
     row |= {'split': split, 'set': split}
   assert len(read(news(rows)).splits['test']) == 20

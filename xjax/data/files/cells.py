@@ -3,6 +3,8 @@
 import ast
 import collections
 from collections.abc import Collection, Iterable, Sequence
+import contextlib
+import csv
 import json
 import re
 from typing import Any
@@ -18,9 +20,17 @@ USUAL = *_RARE_IN_NAMES, ',', '，', '、', '،'
 _UNSURE = ' / ', '/', ' - ', ' '  # these are in many names, too
 _FEWEST = 20  # cells of which so many differ that labels cannot be the cells
 _MOST = 10_000  # cells with a separator from which it is told
+_TRIED = 5  # the most frequent of other marks
 _CODE = re.compile(r'\d|^\S+://\S+$')
 _MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(USUAL)
 _MARK = re.compile(f'[^{_MARKS}][{_MARKS}]+[^{_MARKS}]')
+# What stands between words, but not in them, and may stand between labels.
+_BETWEEN = re.compile(
+  r"(?<=\w)(?![-.'’]\w)"
+  r'(?:<br ?/?>| and |(?: ?[^\w\s\0]++){1,2}+ ?|[^\S ])(?=\w)'
+)
+# Brackets around all cells that are no lists, but have several labels, are odd.
+_IN_BRACKETS = re.compile(r'\[.*\]|\{.*\}|\(.*\)', re.DOTALL)
 _MISSING = frozenset(('nan', 'NaN', 'NaT', '<NA>'))
 _FLAGS = dict.fromkeys('1 1.0 1. true yes'.split(), True)
 _FLAGS |= dict.fromkeys('0 0.0 0. false no'.split(), False)
@@ -168,7 +178,7 @@ def guess_separator(cells: Iterable[str]) -> str:
   several different cells. So "oil, gas" as one label stays one, however
   often it occurs. If most cells differ, codes need not be in several cells, nor
   names between semicolons or vertical bars. Different separators in different
-  cells leave it open.
+  cells leave it open, and so do other marks between the labels.
   """
   counts = collections.Counter(cells)
   for empty in ('', *_MISSING):
@@ -179,9 +189,17 @@ def guess_separator(cells: Iterable[str]) -> str:
   brackets = any(mark in whole for mark in _LIST_MARKS)
   if brackets and _are_lists(texts, many):
     return LIST
-  marks = [x for x in (*USUAL, *'\n\t', *_UNSURE) if x in whole]
+  is_odd = brackets and all(map(_IN_BRACKETS.fullmatch, texts))
+  texts = [text[1:-1] for text in texts] if is_odd else texts
+  marks = *_RARE_IN_NAMES, *'\n\t', *USUAL, *_UNSURE
+  marks = [x for x in dict.fromkeys(marks) if x in whole]
   found = next((x for x in marks if _divides(x, texts, many)), '\0')
-  if _are_mixed(found, texts, marks + [LIST] * brackets):
+  if found == '\0':
+    others = _BETWEEN.findall('\0'.join(_some(texts, len(texts))))
+    others = collections.Counter(others).most_common(_TRIED)
+    is_odd = any(_divides(mark, texts, many) for mark, _ in others)
+  is_odd |= found in (*',，、،',) and _are_halves(found, texts)
+  if is_odd or _are_mixed(found, texts, marks + [LIST] * brackets):
     return ''
   if found != '\0':
     return found
@@ -194,6 +212,15 @@ def guess_separator(cells: Iterable[str]) -> str:
 def _some(cells: Sequence[str], count: int) -> Sequence[str]:
   """Returns cells from all places, of which about _MOST of `count` are left."""
   return cells[:: 1 + count // _MOST]
+
+
+def _are_halves(mark: str, cells: Iterable[str]) -> bool:
+  """Returns whether parts have one of two places: `Doe, John`, `Oslo, NO`."""
+  rows = [split_cell(cell, mark) for cell in cells]
+  first = {row[0] for row in rows if row}
+  last = {part for row in rows for part in row[1:]}
+  few = max(map(len, rows)) == 2 and not first & last
+  return few and not all(map(_CODE.search, first | last))
 
 
 def _are_mixed(mark: str, cells: Sequence[str], others: Iterable[str]) -> bool:
@@ -222,6 +249,11 @@ def split_cell(text: str, separator: str) -> list[Any] | None:
   """
   if separator == LIST:
     return parse_list(text.strip())
+  if '"' in text and len(separator) == 1:  # Airtable: Law,"Fish, fresh"
+    with contextlib.suppress(csv.Error):
+      form = {'delimiter': separator, 'skipinitialspace': True, 'strict': True}
+      parts = next(csv.reader([text.strip()], **form))
+      return [part for part in map(str.strip, parts) if part]
   return [part for part in map(str.strip, text.split(separator)) if part]
 
 
@@ -251,11 +283,14 @@ def _divides(separator: str, cells: Sequence[str], many: bool) -> bool:
   uses = collections.Counter(part for row in rows for part in set(row))
   several = [row for row in rows if len(row) > 1]
   if not several or separator in '\n\t':  # no label can have these
-    return bool(several)
+    # There may be another separator at the end of each line.
+    return not all(row[0].endswith(USUAL) for row in several)
   parts = [part for row in several for part in row]
   shared = 2 * sum(uses[part] > 1 for part in parts) >= len(parts)
   first = {row[0] for row in several}
   later = {part for row in several for part in row[1:]}
+  if separator == ',' and later <= {'0', '00', '000'}:  # a number
+    return False
   codes = all(map(_CODE.search, uses))
   # In codes with a space, such as `G06F 17/30`, the halves have two forms.
   forms = [{re.sub(r'\d+|://.*', '9', x) for x in xs} for xs in (first, later)]
@@ -270,7 +305,8 @@ def _divides(separator: str, cells: Sequence[str], many: bool) -> bool:
   if size > 1 and 10 * times >= 9 * len(rows) and not are_flags(rows):
     return False
   if codes:
-    return alike and separator != '/' and (many or shared and separator == ' ')
+    apart = separator[0].isspace()  # others are in codes
+    return alike and apart and (many or shared and not separator.strip())
   # Words of names, and levels of a path, are seldom fewer than the names, and
   # have their places. So have `&` and `and`: never at an end.
   inner = uses.keys() - first - {row[-1] for row in several}

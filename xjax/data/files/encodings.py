@@ -48,11 +48,12 @@ _RARE = (
 _UNFIT = re.compile('[\0-\x08\x0e-\x1f\x80-\x9f\ufffd]')
 # What is between words, as an apostrophe may be; around them; and no word.
 _BETWEEN = re.compile(
-  r'(?:[\s\xad!-@\[-`{-~、。〈-〟！-／：-＠]|(?<!\w{3})’|'
+  r'(?:[\s\xad!-@\[-`{-~、。〈-〟！-／：-＠]|(?<!\w{3})’|(?<=\w)[–—](?=\w)|'
   r'’(?=(?:[dmst]|ll|re|ve)?(?!\w)))+'
 )
-_BEFORE, _AFTER = '‘“„‚«¿¡–—•…°€£§·', '”»…™°º²³–—•·'
 _SIGNS = '©®±×¼½¾µ'
+_BEFORE, _AFTER = '‘“„‚«¿¡–—•…°€£§·', '”»…™°º²³–—•·'
+_TYPED = {*'‘’“”–…'}  # as programs of Windows type them
 _ALPHABETS = (
   'A-Za-zÀ-ÖØ-öø-žƠ-ưȘ-ț\u0300-\u0323',
   'Ѐ-ӿ',
@@ -64,8 +65,8 @@ _ALPHABETS = (
   '가-힣',
 )
 _PLAIN = re.compile(
-  rf'[{_BEFORE}]*({"|".join(f"[{x}]+" for x in _ALPHABETS)}|[{_SIGNS}]?)'
-  rf'[{_AFTER}]*'
+  rf'[{_BEFORE}]*µ?({"|".join(f"[{x}]+" for x in _ALPHABETS)}|[{_SIGNS}]?)'
+  rf'(?:(?<=[a-zA-Z])[{_SIGNS}])?[{_AFTER}]*'
 )
 _logged: set[str] = set()  # whose guess was said
 
@@ -244,7 +245,7 @@ def _fit(words: Sequence[str], encoding: str) -> float:
     # Most texts with few such letters are Western. These six are Icelandic, or
     # Turkish ones of cp1254.
     if len(letters) <= _FEW and not {*'ÐðÝýÞþ'} & {*''.join(letters)}:
-      plain *= 1.4
+      plain *= 2 if _TYPED & {*''.join(words)} else 1.4
   if 2 * sum(len(w) > 1 and w.isupper() for w in words) > len(words):
     words = [word.lower() for word in words]  # chardet hardly knows capitals
   # Without the bytes that do not fit, or else it would have no opinion.
@@ -267,7 +268,8 @@ def _plainness(words: Sequence[str]) -> float:
 
 def _letters(words: Sequence[str]) -> list[str]:
   """Returns the letters that are not ASCII."""
-  return [c for c in ''.join(words) if c.isalpha() and not c.isascii()]
+  letters = (c for c in ''.join(words) if c.isalpha() and not c.isascii())
+  return [c for c in letters if c not in _SIGNS]
 
 
 def _check(file: BinaryIO, encoding: str) -> bool:

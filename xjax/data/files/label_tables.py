@@ -15,7 +15,8 @@ from xjax.data.files.cells import is_empty, is_missing, parse_list
 # What columns of a table of labels are called, without case, spaces, `_`, `-`
 # and what stands before a colon. If there is no id, a label is its own id.
 _COLUMNS = {
-  'id': 'id uri iri labelid conceptid concepturi identifier code notation',
+  'id': 'id uri iri labelid conceptid concepturi identifier code notation '
+  'tagid classid categoryid topicid subjectid termid key index',
   'name': 'name preflabel preferredlabel labelname title term label',
   'alt': 'alt altlabel altlabels synonyms synonym aliases alias',
   'parents': ' '.join(

@@ -32,11 +32,16 @@ _UNSURE = _NAMES | dict.fromkeys(('eval', 'evaluation'), 'dev')
 _UNSURE |= dict.fromkeys(('holdout', 'heldout'), 'test')
 # Other texts beside these may be languages, such as Turkish and Telugu.
 _SHORT = {'tr': 'train', 'va': 'dev', 'vl': 'dev', 'te': 'test', 'ts': 'test'}
-_FLAGS = {f'is{name}': split for name, split in _NAMES.items()}  # 0 or 1
+_FLAGS = {  # columns with 0 or 1
+  form.format(name): split
+  for name, split in _UNSURE.items()
+  for form in ('is{}', 'in{}', '{}flag', '{}')
+}
 SPLIT_COLUMNS = [
   *'split splits data_split train_test train_test_split'.split(),
   *'fold set subset partition dataset phase'.split(),
-  *(f'is{mark}{name}' for name in _NAMES for mark in ('_', '', '-', ' ')),
+  *(f'is{mark}{name}' for name in _UNSURE for mark in ('_', '', '-', ' ')),
+  *(form.format(name) for name in _UNSURE for form in ('in_{}', '{}_flag')),
 ]
 _SPLITS = re.compile(r'(?=.*\btrain(ing)?\b).*(test|dev|val)')
 _SHOWN = 5  # values of a column in the log
@@ -50,7 +55,11 @@ def split_of(
 
 
 def _plain(value: Any) -> str:
-  return re.sub(r'[\W_]', '', plain_name(str(value)).casefold())
+  return _words(value).replace(' ', '')
+
+
+def _words(value: Any) -> str:
+  return re.sub(r'[\W_]+', ' ', plain_name(str(value)).casefold())
 
 
 def splits_of(
@@ -89,8 +98,9 @@ def split_columns(
   usual = dict.fromkeys(map(_plain, SPLIT_COLUMNS))
   for name in names:
     cells = {str(row.get(name)) for row in rows}
-    words = ' '.join(map(_plain, cells)) if len(cells) <= _SHOWN else ''
-    if _SPLITS.search(words) and _plain(name) not in usual:
+    words = ' '.join(map(_words, cells)) if len(cells) <= _SHOWN else ''
+    flags = split_of(name, _UNSURE) and None not in map(as_flag, cells)
+    if (_SPLITS.search(words) or flags) and _plain(name) not in usual:
       logging.warning(
         '%s: the column %s is not read, but seems to name splits: '
         '--config.data.split=%s reads it',
@@ -127,6 +137,10 @@ def find_splits(
     plain = _plain(column[0])
     is_sure = column == (wanted,) or plain in _FLAGS
     is_sure |= 'train' in named or named > {''} and 'split' in plain
+    words = ' '.join(map(_words, count)) if len(count) <= _SHOWN else ''
+    is_sure |= bool(_SPLITS.search(words))
+    texts = filter(str.strip, count)
+    is_sure |= plain == 'split' and not all(map(str.isdigit, texts))
     name = ' and '.join(column)
     shown = count.most_common(_SHOWN)
     values = ', '.join(f'{value!a} {n:,} times' for value, n in shown)

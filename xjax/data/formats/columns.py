@@ -1,11 +1,10 @@
 """Chooses the columns of text and labels, and reads documents from rows."""
 
 import collections
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import csv
 import dataclasses
 import io
-import itertools
 import json
 import re
 from typing import Any
@@ -49,7 +48,8 @@ _KEYS = ('id', 'uri', 'label', 'name')  # of an object that is a label
 _IDS = ('id', 'doc_id', 'document_id')
 NO_ID = 'none'  # no column has ids of documents
 # pandas writes integers so if a cell of their column is missing.
-_WHOLE = re.compile(r'\A(-?\d+)\.0+\Z')
+_WHOLE = re.compile(r'\A(-?\d+)(?:\.0+|,00?)?\Z')
+_MANY = 10_000  # integers, after which none is written as 1.0
 _SAY = '--config.data.label_separator='
 _SEPARATED = (
   f"If it is the same, say it: {_SAY}',' (or another text, ' ' for a space), "
@@ -135,11 +135,23 @@ def label_cells(
 ) -> Collection[Any]:
   """Returns the texts of cells with labels, and how often each occurs.
 
-  If the first rows have no texts, but lists etc., these are returned instead.
+  If the first rows have no texts, but lists etc., these are returned instead. A
+  DataError says that each is a list of one text, which seems to have several
+  labels.
   """
   cells = (row.get(columns.labels) for row in sample)
   first = [cell for cell in cells if not is_missing(cell)]
   if first and not any(isinstance(cell, str) for cell in first):
+    lists = [cell for cell in first if cell and isinstance(cell, list)]
+    texts = [x[0] for x in lists if [*map(type, x)] == [str]]
+    separator = guess_separator(texts if len(texts) == len(lists) else ())
+    if separator not in ('', LIST, NO_SEPARATOR):
+      name, mark = columns.labels, json.dumps(separator)
+      raise DataError(
+        f'{name} has lists of one text, such as {max(texts, key=len)!a}, which '
+        f'seems to have several labels: divide it, as `jq -c \'.["{name}"] |= '
+        f"map(split({mark})[])'` does, or keep it so with {_SAY}{LIST}"
+      )
     return first
   cells = (row.get(columns.labels) for _, row in rows)
   return collections.Counter(x for x in cells if isinstance(x, str) and x)
@@ -173,6 +185,7 @@ def with_separator(
     usual = (mark for mark in ';|' if any(mark in text for text in cells))
     separator = next(usual, separator)
   could = divisible(cells) if separator in ('', NO_SEPARATOR) else ()
+  could = could or [*cells] * (not separator)
   if could:  # they may be several labels, but are one each
     ends = dict.fromkeys((could[0], could[-1]))  # which may differ
     where = ', '.join(map(str, [*texts][:_SHOWN_FILES]))
@@ -190,13 +203,27 @@ def with_separator(
   return dataclasses.replace(columns, separator=separator)
 
 
-def are_whole(columns: Columns, cells: Iterable[Any]) -> bool:
-  """Returns whether all labels are integers, written as 1.0."""
-  lists = (_values(cell, columns.separator) for cell in cells)
-  values = (v for values in lists for v in values or () if isinstance(v, str))
-  # Of most tables, this reads one row.
-  first = next(values, '')
-  return all(map(_WHOLE.fullmatch, itertools.chain([first], values)))
+def are_whole(
+  columns: Columns, train: Iterable[Any], others: Iterable[Any] = ()
+) -> bool:
+  """Returns whether the labels of train are integers, and some are as 1.0.
+
+  Only those of `others` may be so. Of many integers, the first ones tell.
+  """
+
+  def matches(cells: Iterable[Any]) -> Iterator[re.Match | None]:
+    lists = (_values(cell, columns.separator) for cell in cells)
+    values = (value for values in lists for value in values or ())
+    return (_WHOLE.match(value) for value in values if isinstance(value, str))
+
+  found = False
+  for count, match in enumerate(matches(train)):
+    if not match:
+      return False
+    found = found or match[0] != match[1]
+    if count == _MANY and not found:
+      break
+  return found or any(m and m[0] != m[1] for m in matches(others))
 
 
 def _label_columns(

@@ -203,7 +203,8 @@ class OwnData(DataConfig):
         columns = with_separator(columns, cells)
       rest = (row.get(columns.labels) for _, row in table.rows)
       seen = itertools.chain(cells.get(first, ()), rest)
-      whole = columns.whole or are_whole(columns, seen)
+      more = itertools.chain(*(cells[path] for path in cells if path != first))
+      whole = columns.whole or are_whole(columns, seen, more)
     guesses = {
       'text': columns.text,
       # Lines in the form of JsonlData are read so if no column is named.
