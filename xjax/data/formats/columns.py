@@ -57,7 +57,6 @@ _SEPARATED = (
 )
 _JUDGED = 'Put a semicolon between them, or write lists of JSON'
 _SHOWN = 30  # names of columns in a message
-_SHOWN_FILES = 3  # in a message
 _SHOWN_CELL = 60  # characters of a cell in a message
 
 
@@ -168,9 +167,7 @@ def with_separator(
   apart.
   """
   texts = {k: x for k, x in files.items() if isinstance(x, collections.Counter)}
-  cells = collections.Counter()
-  for part in texts.values():
-    cells.update(part)
+  cells = sum(texts.values(), collections.Counter())
   if have_flags(cells or [x for part in files.values() for x in part]):
     return dataclasses.replace(columns, separator=FLAGS)
   if not cells:
@@ -188,7 +185,7 @@ def with_separator(
   could = could or [*cells] * (not separator)
   if could:  # they may be several labels, but are one each
     ends = dict.fromkeys((could[0], could[-1]))  # which may differ
-    where = ', '.join(map(str, [*texts][:_SHOWN_FILES]))
+    where = ', '.join(map(str, [*texts][:3]))
     message = (
       f'{where}: column {columns.labels}: {cells.total():,} cells have '
       f'{len(cells):,} different texts, such as '
