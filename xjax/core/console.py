@@ -111,6 +111,8 @@ def writing_output() -> Iterator[None]:
   for stream, encoding in ((sys.stdout, 'utf-8'), (sys.stderr, None)):
     if hasattr(stream, 'reconfigure'):
       stream.reconfigure(encoding=encoding, errors='backslashreplace')
+  if sys.stdout is None:  # the command was started without it
+    sys.stdout = open(os.devnull, 'w')
   try:
     yield
     sys.stdout.flush()

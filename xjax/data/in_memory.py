@@ -305,7 +305,10 @@ def flags_of(matrix: np.ndarray) -> np.ndarray:
 
 def is_list(item: Any) -> bool:
   """Returns whether a value is a list, tuple, set or array of labels."""
-  return isinstance(item, list | tuple | set | frozenset | np.ndarray)
+  is_series = hasattr(item, 'to_list')
+  return is_series or isinstance(
+    item, list | tuple | set | frozenset | np.ndarray
+  )
 
 
 def _id_of(value: Any, where: str) -> str:
@@ -319,7 +322,8 @@ def _id_of(value: Any, where: str) -> str:
       f'{where} is {type_name(value)}; a label must be a text or an integer'
     )
   fields = Fields({})
-  id_ = fields.as_id(value.strip(ODD_SPACES), where)
+  # Of a name of only invisible characters nothing is left.
+  id_ = fields.as_id(plain_name(value) and value.strip(ODD_SPACES), where)
   if fields.faults:
     raise DataError(fields.faults[0])
   return id_

@@ -105,6 +105,11 @@ def _scored_labels(fields: Fields) -> tuple[Any, ...]:
   if not isinstance(items, list):
     fields.faults.append('labels is not a list of {"id", "score"}, or of ids')
     return id_, (), ()
+  given = fields.row.get('scores')
+  if isinstance(given, list) and len(given) == len(items):
+    items = [{'id': x, 'score': y} for x, y in zip(items, given)]
+  elif given is not None:
+    fields.faults.append('scores is not a list of a number for each label')
   labels, scores = [], []
   for i, item in enumerate(items):
     item = item if isinstance(item, dict) else {'id': item}
