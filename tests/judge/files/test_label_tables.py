@@ -166,6 +166,8 @@ def test_rows_of_labels_may_be_in_any_order(files, order, values):
     (LONG.replace("'-y", 'x'), "scores:5: label 'x' occurs twice"),
     ('id,labels\n', 'has no document'),
     ('id,labels\na,"[0, 1, 1]"\n', 'lists of zeros and ones'),
+    ('{"id": "a", "labels": [0, 1, 1]}\n', 'lists of zeros and ones'),
+    ('[{"labels": [true, true]}]', 'lists of zeros and ones'),
     (
       '{"id": "a", "labels": [{"id": "x", "score": 1}, "y"]}\n',
       "scores:1: label 'y' has no score, but others have",
