@@ -10,10 +10,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  numbered_lines,
-  open_text,
-)
+from xjax.data.files.json_lines import numbered_lines, open_text
 from xjax.data.formats.xc_files import read_sparse
 from xjax.judge.files.document_labels import (
   DocumentLabels,

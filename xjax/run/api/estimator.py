@@ -236,7 +236,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     y = _targets(y)
     if not isinstance(y, list):
       return super().score(X, y, sample_weight)
-    right = [{*a} == {*b} for a, b in zip(y, self.predict(X), strict=True)]
+    check_consistent_length(X, y, sample_weight)
+    right = [{*a} == {*b} for a, b in zip(y, self.predict(X))]
     return float(np.average(right, weights=sample_weight))
 
   @available_if(_can_give_probabilities)
