@@ -107,6 +107,26 @@ def test_a_reader_that_has_gone_is_no_error():
   assert (done.returncode, done.stderr) == (0, b'')
 
 
+@pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-'])
+def test_closed_streams_are_no_error(closed):
+  for arguments in (['-c', PRINT, '9'], ['-m', 'xjax', '--help']):
+    command = ['sh', '-c', f'exec "$@" {closed}', 'sh', sys.executable]
+    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+    assert not subprocess.run(command + arguments, env=environment).returncode
+
+
+def test_help_on_a_full_disk_is_one_line():
+  for command in (['--help'], ['train', '--help']):
+    with open('/dev/full', 'wb') as full:
+      done = subprocess.run(
+        [sys.executable, '-m', 'xjax', *command],
+        env={**os.environ, 'PYTHONPATH': str(ROOT)},
+        stdout=full,
+        stderr=subprocess.PIPE,
+      )
+    assert done.returncode == 1 and done.stderr.count(b'\n') == 1
+
+
 @pytest.mark.parametrize('encoding', ['ascii', 'cp1252:strict', 'koi8-r', ''])
 def test_output_is_utf_8_and_messages_are_in_the_encoding(encoding):
   locale = {'LC_ALL': 'C', 'PYTHONIOENCODING': encoding, 'PYTHONUTF8': '0'}

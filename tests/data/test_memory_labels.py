@@ -32,6 +32,7 @@ HOT = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
     (({'a', 'c'}, (), np.array(['b']))),
     ({'c', 'a'} if i == 0 else {'b'} if i == 2 else set() for i in range(3)),
     Column(['a', 'c'], [], ['b']),
+    [Column('a', 'c'), Column(), Column('b')],
   ],
 )
 def test_lists_of_every_form_give_the_same_labels(given):
@@ -105,6 +106,7 @@ def test_given_labels_keep_their_order_and_names():
     ([['a', 1.5]], None, r'labels\[0\]\[1\] is of type float'),
     ([[True]], None, r'labels\[0\]\[0\] is of type bool'),
     ([['a', '']], None, r'labels\[0\]\[1\] is empty'),
+    ([['a', '\u200b\xad ']], None, r'labels\[0\]\[1\] is empty'),
     ([['a', 'b ']], None, r"labels\[0\]\[1\] 'b ' has spaces around it"),
     ([['a', 'a']], None, r"labels\[0\]: the label 'a' occurs twice"),
     ([['a'], ['x']], ['a'], r"labels\[1\]: 'x' is not in label_names"),

@@ -36,6 +36,22 @@ def test_the_columns_of_a_frame_are_zones():
   assert document.zones == {'title': 't', 'body': 'b'}
 
 
+@pytest.mark.parametrize(
+  ('name', 'other'),
+  [
+    ('re\u0301sume\u0301', 'résumé'),
+    (' Text\xa0', 'Text'),
+    ('\u1112\u1161\u11ab', '한'),
+  ],
+)
+def test_names_of_columns_have_one_form(name, other):
+  for given, wanted in ((name, other), (other, name)):
+    (document,) = documents_of(Frame(**{given: ['t']}), zones=[wanted])
+    assert document.zones == {other: 't'}
+  with pytest.raises(DataError, match='must have different names'):
+    documents_of(Frame(**{name: ['t'], other: ['t']}))
+
+
 def test_documents_stay_as_they_are():
   given = [Document('x', {'title': 't'}, ('l',))]
   assert documents_of(given) == given

@@ -47,9 +47,13 @@ def run_command(name: str) -> None:
 
 def _print(text: str) -> None:
   from xjax.core.console import writing_output
+  from xjax.core.errors import UserError
 
-  with writing_output():
-    print(text)
+  try:
+    with writing_output():
+      print(text)
+  except UserError as error:
+    sys.exit(f'error: {error}')
 
 
 def _help() -> str:

@@ -108,6 +108,9 @@ def writing_output() -> Iterator[None]:
   If the reader of standard output has closed it, as `head` does, the context
   ends without an error. Another failure, such as a full disk, is a WriteError.
   """
+  # A command may be started with closed streams.
+  sys.stdout = sys.stdout or open(os.devnull, 'w')
+  sys.stderr = sys.stderr or open(os.devnull, 'w')
   for stream, encoding in ((sys.stdout, 'utf-8'), (sys.stderr, None)):
     if hasattr(stream, 'reconfigure'):
       stream.reconfigure(encoding=encoding, errors='backslashreplace')

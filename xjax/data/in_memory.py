@@ -102,7 +102,9 @@ def type_name(value: Any) -> str:
 def _documents_of_frame(
   frame: Any, name: str, wanted: Sequence[str]
 ) -> list[Document]:
-  columns = list(frame.columns)
+  columns = [plain_name(x) if isinstance(x, str) else x for x in frame.columns]
+  given = dict(zip(columns, frame.columns))
+  wanted = [*map(plain_name, wanted)]
   zones = [zone for zone in columns if not wanted or zone in wanted]
   if missing := [zone for zone in wanted if zone not in zones]:
     raise DataError(
@@ -112,22 +114,22 @@ def _documents_of_frame(
   if others := [column for column in columns if column not in zones]:
     warnings.warn(
       f'{name}: the columns {others} are ignored: the model was trained on '
-      f'{list(wanted)}',
+      f'{wanted}',
       stacklevel=5,
     )
-  named = all(isinstance(zone, str) and zone.strip() for zone in zones)
+  named = all(isinstance(zone, str) and zone for zone in zones)
   if not zones or not named or len(set(zones)) < len(zones):
     raise DataError(
       f'{name} has the columns {zones}; columns must have different names, '
       'because they are the zones of the documents'
     )
-  columns = [
+  texts = [
     [text_of(value, f'{name}[{zone!r}][{row}]') for row, value in enumerate(x)]
-    for zone, x in ((zone, list(frame[zone])) for zone in zones)
+    for zone, x in ((zone, list(frame[given[zone]])) for zone in zones)
   ]
   return [
     Document(str(row), dict(zip(zones, texts)), None)
-    for row, texts in enumerate(zip(*columns, strict=True))
+    for row, texts in enumerate(zip(*texts, strict=True))
   ]
 
 
@@ -304,7 +306,10 @@ def flags_of(matrix: np.ndarray) -> np.ndarray:
 
 def is_list(item: Any) -> bool:
   """Returns whether a value is a list, tuple, set or array of labels."""
-  return isinstance(item, list | tuple | set | frozenset | np.ndarray)
+  is_series = hasattr(item, 'to_list')
+  return is_series or isinstance(
+    item, list | tuple | set | frozenset | np.ndarray
+  )
 
 
 def _id_of(value: Any, where: str) -> str:
@@ -318,7 +323,8 @@ def _id_of(value: Any, where: str) -> str:
       f'{where} is {type_name(value)}; a label must be a text or an integer'
     )
   fields = Fields({})
-  id_ = fields.as_id(value.strip(ODD_SPACES), where)
+  # Of a name of only invisible characters nothing is left.
+  id_ = fields.as_id(plain_name(value) and value.strip(ODD_SPACES), where)
   if fields.faults:
     raise DataError(fields.faults[0])
   return id_

@@ -159,7 +159,7 @@ class _Stopped(Exception):
   """Passes an error through BufferedReader, which would change an OSError."""
 
 
-def _answer(tagger: 'Tagger', source: str, skip_bad_lines: bool) -> None:
+def _answer(tagger: Tagger, source: str, skip_bad_lines: bool) -> None:
   """Writes JSON lines on standard output, for a pipe as its lines come."""
   waiting: list[Document] = []
 

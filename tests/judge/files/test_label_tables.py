@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import unicodedata
 
 import pytest
 
@@ -78,6 +79,34 @@ def test_tables_have_any_encoding_of_training(files, encoding):
   assert {*found.labels} == names and len(found) == 2
 
 
+def test_scores_may_be_a_list_beside_the_labels(files):
+  line = '{"id": "a", "labels": ["Öl", "वन"], "scores": [0.25, 0.5]}'
+  files['scores'].write_text(line)
+  found, _ = read(files)
+  assert found_labels(found) == [['वन', 'Öl']]
+  assert found.lists['all'].scores.tolist() == [[0.5, 0.25]]
+
+
+@pytest.mark.parametrize('form', ['NFC', 'NFD'])
+@pytest.mark.parametrize('names', ['é ü', '한 각', 'ờ ặ', 'ά ό'])
+def test_names_of_labels_match_in_any_unicode_form(files, names, form):
+  other = {'NFC': 'NFD', 'NFD': 'NFC'}[form]
+  lines = [f'd{i},{x}\n' for i, x in enumerate(names.split())]
+  lines = 'id,labels\n' + ''.join(lines)
+  files['scores'].write_text(unicodedata.normalize(form, lines))
+  files['gold'].write_text(unicodedata.normalize(other, lines))
+  files['train'].write_text(unicodedata.normalize(other, lines))
+  found, _ = read(files, 'gold', 'train')
+  assert len(found.labels) == 2 and found.train_counts.tolist() == [1, 1]
+  assert [[i] for i in found.gold.values] == found.lists['all'].ids.tolist()
+
+
+def test_ids_that_a_file_has_in_two_unicode_forms_stay_two(files):
+  files['scores'].write_text('id,labels\na,e\u0301\n')
+  files['gold'].write_text('id,labels\na,e\u0301;é\n')
+  assert len(read(files, 'gold')[0].labels) == 2
+
+
 LONG = (
   'id,rank,label,name,score\nb,1,a;1,x,0.5\na,1,x,X,0.9\n"\'=c",,,,\n'
   "a,2,'-y,Y,0.25\n"
@@ -105,19 +134,47 @@ def test_a_row_for_each_label_as_predict_writes_it(files, caplog):
 
 
 @pytest.mark.parametrize(
+  ('order', 'values'),
+  [('rank', '2 1 1'), ('rank', '10 9 1'), ('score', '.5 .9 1')],
+)
+def test_rows_of_labels_may_be_in_any_order(files, order, values):
+  values = values.split()
+  table = f'id,label,{order}\na,Öl,{values[0]}\n'
+  files['scores'].write_text(
+    f'{table}b,वन,{values[2]}\na,"Gas, roh",{values[1]}\n'
+  )
+  assert found_labels(read(files)[0]) == [['Gas, roh', 'Öl'], ['वन']]
+
+
+@pytest.mark.parametrize(
   ('text', 'message'),
   [
     ('doc,stuff\n1,a\n', 'hold the labels; the columns are: doc, stuff'),
     ('id,labels\na,x\nb\n', 'scores:3: 1 cells, but 2 columns'),
     ('id,labels\na,x\n,y\n', 'scores:3: id is empty'),
     (LONG.replace('0.5', 'nan'), 'scores:2: the score is not a finite number'),
+    (
+      LONG.replace('score', 'x').replace('a,1', 'a,one'),
+      'scores:3: the rank is not a finite number',
+    ),
+    (
+      'id,labels,Scores\na,x;y,.1;.9\n',
+      "scores: the column 'Scores' would not be read: write a row for each",
+    ),
+    ('doc_id,label,score\na,x,.1\na,y,.9\n', "the column 'score' would not"),
     (LONG.replace('0.25', '1,5'), 'scores:5: 6 cells, but 5 columns'),
     (LONG.replace("'-y", 'x'), "scores:5: label 'x' occurs twice"),
     ('id,labels\n', 'has no document'),
     ('id,labels\na,"[0, 1, 1]"\n', 'lists of zeros and ones'),
+    ('{"id": "a", "labels": [0, 1, 1]}\n', 'lists of zeros and ones'),
+    ('[{"labels": [true, true]}]', 'lists of zeros and ones'),
     (
       '{"id": "a", "labels": [{"id": "x", "score": 1}, "y"]}\n',
       "scores:1: label 'y' has no score, but others have",
+    ),
+    (
+      '{"id": "a", "labels": ["x"], "scores": [1, 2]}\n',
+      'scores:1: scores is not a list of a number for each label',
     ),
     (
       '{"id": "a", "labels": {"x": 1}}\n',

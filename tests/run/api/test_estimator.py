@@ -84,17 +84,23 @@ def test_one_class_for_each_document(texts, hot):
   assert model.classes_.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize('form', [list, lambda x: np.array([*x, []], object)])
 @pytest.mark.parametrize('first', [0, 'l'])
-def test_lists_of_ids_are_labels(texts, lists, hot, first):
+def test_lists_of_ids_are_labels(texts, lists, hot, first, form):
   """Of texts or integers, as xjax.fit takes them."""
   rows = [
     [type(first)(x.strip('l')) if first == 0 else x for x in ids]
     for ids in lists
   ]
-  model = xjax.XMCClassifier().fit(texts, rows)
+  y = form(rows)[: len(rows)]
+  model = xjax.XMCClassifier().fit(texts, y)
   assert list(model.classes_) == ([*range(6)] if first == 0 else LABELS)
   assert [*map(set, model.predict(texts))] == [*map(set, rows)]
   assert model.predict_proba(texts).shape == hot.shape
+  assert model.score(texts, y) == 1
+  assert model.score(texts, [rows[0]] * len(rows)) < 1
+  with pytest.raises(ValueError, match='inconsistent numbers of samples'):
+    model.score(texts, y[1:])
 
 
 def test_texts_that_look_like_several_labels_are_a_warning(texts, lists):
@@ -160,6 +166,9 @@ def test_integers_and_indicators_as_pandas_has_them(texts, hot, kind):
   if kind is object:
     model = clone(model).fit(texts, hot[:, 0].astype(kind))
     assert model.classes_.tolist() == [0, 1]
+    missing = np.where(hot, hot.astype(kind), None)
+    with pytest.raises(DataError, match='y has other values than 0 and 1'):
+      model.fit(texts, missing)
     with pytest.raises(ValueError, match='y contains NaN'):
       model.fit(texts[:3], ['a', 'b', None])
 

@@ -230,3 +230,13 @@ def test_lists_of_integers_are_labels(train):
 def test_the_log_of_fit_is_shown_only_if_wanted(train, capfd):
   xjax.fit(*train, dev=0, verbose=False)
   assert capfd.readouterr() == ('', '')
+
+
+def test_a_frame_of_dev_has_the_columns_of_the_texts(train):
+  texts, labels = train
+  frame = Frame(a=texts, b=texts)
+  more = Frame(a=texts, b=texts, c=[''] * len(texts))
+  with pytest.warns(UserWarning, match=r"dev\[0\]: the columns \['c'\] are"):
+    xjax.fit(frame, labels, dev=(more, labels), verbose=False)
+  with pytest.raises(DataError, match=r"dev\[0\] has no column 'b'"):
+    xjax.fit(frame, labels, dev=(Frame(a=texts), labels), verbose=False)

@@ -39,10 +39,6 @@ def run(main: Callable[..., None], heartbeat: bool = True) -> None:
   WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
   start_command()
   imports.define()
-  if asks_for_help(sys.argv):
-    with writing_output():
-      print(help_text(sys.argv[0], main.__globals__['__doc__']))
-    sys.exit(0)
   takes_arguments = bool(inspect.signature(main).parameters)
 
   def work(argv: list[str]) -> None:
@@ -59,6 +55,10 @@ def run(main: Callable[..., None], heartbeat: bool = True) -> None:
 
   parse = functools.partial(_parse, takes_arguments=takes_arguments)
   try:
+    if asks_for_help(sys.argv):
+      with writing_output():
+        print(help_text(sys.argv[0], main.__globals__['__doc__']))
+      sys.exit(0)
     app.run(work, flags_parser=parse)
   except (UserError, flags.Error) as error:
     _exit(f'error: {error}', EXIT_USER_ERROR)

@@ -6,6 +6,7 @@ import os
 import zipfile
 
 from xjax.core.errors import DAMAGE, DataError
+from xjax.data.files.cells import are_flags
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
   PARQUET_MAGIC,
@@ -111,7 +112,9 @@ def _json_kind(path: str | os.PathLike) -> FileFormat | None:
   faults = Faults(on_error=None)
   faults.at_once = True
   row = next((row for _, row in read_rows(path, faults)), {})
-  if isinstance(row.get('labels'), str) or not _FIELDS.keys() & row:
+  labels = row.get('labels')
+  is_flags = isinstance(labels, list) and are_flags([labels])
+  if isinstance(labels, str) or is_flags or not _FIELDS.keys() & row:
     return FileFormat.TABLE if usual_labels([*row]) else None
   return next(kind for name, kind in _FIELDS.items() if name in row)
 

@@ -25,6 +25,7 @@ from xjax.judge.files.label_order import name_columns, read_label_order
 from xjax.judge.files.matching import (
   KnownLabels,
   check_not_transposed,
+  in_same_forms,
   known_labels_of,
   match_documents,
   warn_of_unknown,
@@ -173,6 +174,8 @@ class _Contents:
       if not order.numbered:
         others = {n: name_columns(rows, *named) for n, rows in others.items()}
     elif scored.labels is not None:
+      same = in_same_forms((scored, *others.values()))
+      others = dict(zip(others, same[1:]))
       warn_of_unknown(scored, [others[n] for n in _WITH_IDS if n in others])
     known_labels = known_labels_of(scored, tuple(others.values()))
     return cls(scored, saved, others, n_train, known_labels)

@@ -1,5 +1,6 @@
 """Reads predictions or gold labels from tables, in the forms of training."""
 
+from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
@@ -24,7 +25,7 @@ from xjax.data.formats.columns import (
 )
 from xjax.judge.files.document_labels import DocumentLabels
 
-_LONG = frozenset(('id', 'rank', 'label'))  # of predict: a row for each label
+_ORDERS = 'score', 'rank'  # what a table with a row for each label has
 
 
 def read_label_table(
@@ -32,16 +33,17 @@ def read_label_table(
 ) -> DocumentLabels:
   """Reads the labels of the documents of a table; rows of one id are one.
 
-  If `scored`, labels are `ranked`, and have scores if the table is long and has
-  a column `score`.
+  If `scored`, labels are `ranked`: in a long table, which has a row for each
+  label as predict writes it, by the column `score` or `rank`; else as listed.
   """
-  columns, faults = _columns(path), Faults(on_error=None)
+  columns, faults = _columns(path, scored), Faults(on_error=None)
   documents: dict[str, tuple[int, dict[str, float]]] = {}
   known: dict[str, int] = {}
   with open_text(path) as file:
     table = read_table(file, str(path), faults, blank=True)
-    is_long = _LONG <= {*table.columns}
-    has_scores = scored and is_long and 'score' in table.columns
+    is_long, by = _is_long(table.columns, scored), ''
+    if is_long and scored:
+      by = next(name for name in _ORDERS if name in table.columns)
     for line, row in table.rows:
       if is_long:
         row = {name: original(cell) for name, cell in row.items()}
@@ -50,7 +52,7 @@ def read_label_table(
       fields = Fields(row)
       fields.may_be_empty = True
       document = read_row(columns, fields, f'line-{line}')
-      score = _score(fields) if has_scores and document.labels else 0.0
+      score = _number(fields, by) if by and document.labels else 0.0
       _, labels = documents.setdefault(document.id, (line, {}))
       if is_long and labels.keys() & document.labels:
         fields.faults.append(f'label {document.labels[0]!a} occurs twice')
@@ -58,34 +60,51 @@ def read_label_table(
       faults.add(path, line, *fields.faults)
   faults.raise_or_log()
   lines, rows = zip(*documents.values()) if documents else ((), ())
-  scores = [score for row in rows for score in row.values()]
+  if by != 'score':
+    rows = [sorted(row, key=row.get) for row in rows]
   return DocumentLabels(
     path,
     Ragged.of([[known.setdefault(x, len(known)) for x in row] for row in rows]),
     tuple(known),
     doc_ids=tuple(documents) if columns.id else None,
     lines=np.array(lines, np.int64),
-    scores=np.array(scores, np.float64) if has_scores else None,
+    scores=np.array([x for row in rows for x in row.values()], np.float64)
+    if by == 'score'
+    else None,
     ranked=scored,
   )
 
 
-def _score(fields: Fields) -> float:
+def _is_long(columns: Sequence[str], scored: bool) -> bool:
+  """Returns whether a table has a row for each label, not for each document."""
+  if not {'id', 'label'} <= {*columns}:
+    return False
+  return 'rank' in columns or scored and 'score' in columns
+
+
+def _number(fields: Fields, name: str) -> float:
   try:
-    score = float(fields.row['score'])
+    number = float(fields.row[name])
   except (TypeError, ValueError):
-    score = math.nan
-  if not math.isfinite(score):
-    fields.faults.append('the score is not a finite number')
-  return score
+    number = math.nan
+  if not math.isfinite(number):
+    fields.faults.append(f'the {name} is not a finite number')
+  return number
 
 
-def _columns(path: str | os.PathLike) -> Columns:
+def _columns(path: str | os.PathLike, scored: bool) -> Columns:
   with open_text(path) as file:
     # Faults of rows are reported later.
     table = read_table(file, str(path), Faults(on_error=None))
-    if _LONG <= {*table.columns}:
+    if _is_long(table.columns, scored):
       return Columns((), 'label', NO_SEPARATOR, 'id')
+    others = [x for x in table.columns if x.lower() in ('score', 'scores')]
+    if scored and others:
+      raise DataError(
+        f'{path}: the column {others[0]!a} would not be read: write a row for '
+        'each label, with the columns id, label and score; or leave it out, '
+        'and list labels by rank'
+      )
     given = Columns(()), table.columns, table.sample, str(path)
     columns = choose_columns(*given, is_judged=True)
     columns = dataclasses.replace(columns, text=())

@@ -9,6 +9,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError
+from xjax.core.texts import plain_name
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import check_width
 from xjax.judge.files.document_labels import DocumentLabels
@@ -160,6 +161,28 @@ def _check_related(
       f'and {scored.path} has {scored.labels[0]!a}; both files must use the '
       f'same label ids, or give the label id of each column: {_ORDER}'
     )
+
+
+def in_same_forms(sources: Sequence[DocumentLabels]) -> list[DocumentLabels]:
+  """Returns files with each name of a label as in the first file that has it.
+
+  A name in NFD, for example, is the same in NFC, if no file has both.
+  """
+  forms: dict[str, str] = {}  # also of each name as it is
+  matched = []
+  for source in sources:
+    if source.labels is not None:
+      known = (
+        forms.get(x) or forms.get(plain_name(x), x) for x in source.labels
+      )
+      labels = tuple(known)
+      if len({*labels}) == len(labels):
+        source = dataclasses.replace(source, labels=labels)
+      for name in source.labels:
+        forms.setdefault(plain_name(name), name)
+        forms[name] = name
+    matched.append(source)
+  return matched
 
 
 def warn_of_unknown(

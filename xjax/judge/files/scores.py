@@ -10,10 +10,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.fields import Fields
-from xjax.data.files.json_lines import (
-  numbered_lines,
-  open_text,
-)
+from xjax.data.files.json_lines import numbered_lines, open_text
 from xjax.data.formats.xc_files import read_sparse
 from xjax.judge.files.document_labels import (
   DocumentLabels,
@@ -105,6 +102,11 @@ def _scored_labels(fields: Fields) -> tuple[Any, ...]:
   if not isinstance(items, list):
     fields.faults.append('labels is not a list of {"id", "score"}, or of ids')
     return id_, (), ()
+  given = fields.row.get('scores')
+  if isinstance(given, list) and len(given) == len(items):
+    items = [{'id': x, 'score': y} for x, y in zip(items, given)]
+  elif given is not None:
+    fields.faults.append('scores is not a list of a number for each label')
   labels, scores = [], []
   for i, item in enumerate(items):
     item = item if isinstance(item, dict) else {'id': item}

@@ -56,7 +56,8 @@ def _targets(y: Any) -> Any:
       return y
     y = y.toarray()  # scikit-learn reads one column as two classes
   is_series = hasattr(y, 'to_numpy') and not is_frame(y)
-  if is_series or isinstance(y, list | tuple):
+  is_objects = isinstance(y, np.ndarray) and y.dtype == object and y.ndim == 1
+  if is_series or is_objects or isinstance(y, list | tuple):
     y = list(y)
     if any(map(is_list, y)) and not _is_matrix(y):
       rows = labels_of(y, name='y').rows
@@ -70,6 +71,8 @@ def _targets(y: Any) -> Any:
   # The nullable types of pandas become objects.
   if y.ndim == 2 and y.dtype.kind in 'OUT' and (flags_of(y) < 2).all():
     y = flags_of(y).astype(int)
+  elif y.ndim == 2 and y.dtype == object and y.shape[1] > 1:
+    labels_of(y, name='y')  # says which value is not 0 or 1
   elif y.ndim == 1 and y.dtype.kind == 'O':
     values = y.tolist()
     if values and all(isinstance(value, numbers.Integral) for value in values):
@@ -230,7 +233,12 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
     """Returns the accuracy; names of classes count in any Unicode form."""
-    return super().score(X, _targets(y), sample_weight)
+    y = _targets(y)
+    if not isinstance(y, list):
+      return super().score(X, y, sample_weight)
+    check_consistent_length(X, y, sample_weight)
+    right = [{*a} == {*b} for a, b in zip(y, self.predict(X))]
+    return float(np.average(right, weights=sample_weight))
 
   @available_if(_can_give_probabilities)
   def predict_proba(self, X: Any) -> Any:

@@ -136,7 +136,7 @@ def _splits(
   if label_names is None:
     label_names = train.labels.labels
   names = 'dev[0]', 'dev[1]'
-  dev_part = labelled_documents(*dev, label_names, names, zones)
+  dev_part = labelled_documents(*dev, label_names, names, zones=zones)
   check_trainable(dev_part, 'dev[0]')
   is_sparse = isinstance(train.documents, SparseDocuments)
   if is_sparse != isinstance(dev_part.documents, SparseDocuments):
