@@ -18,18 +18,18 @@ ROOMS = (
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
   'core': 1_600,
-  'data': 8_750,
+  'data': 9_250,
   'losses': 350,
-  'judge': 5_100,
+  'judge': 5_300,
   'networks': 6_650,
   'train': 3_350,
   'models': 7_800,
-  'run': 3_250,
+  'run': 3_330,
   'sweep': 850,
   'plan': 650,
   'report': 3_500,
   'configs': 1_550,
-  'commands': 1_250,
+  'commands': 1_260,
 }
 
 
