@@ -146,7 +146,12 @@ FAULTS = [
   (LINEAR, 'data', tfidf(min_ngram=3), 'm=3: must be at most config.data.tok'),
   (LINEAR, 'data.tokens', GivenFeaturesConfig(), 'needs config.data=XcFeat'),
   (LINEAR, 'data', given(tokens=TfidfConfig()), 'needs config.data.tokens=Giv'),
-  (LINEAR, 'data', given(zones=('a',)), "s=('a',): must be (), since files of"),
+  (
+    LINEAR,
+    'data',
+    given(zones=('a',)),
+    "s=('a',): must be (), as features have",
+  ),
   (LINEAR, 'data', given(on_error=OnError.SKIP), 'ids, which would change'),
   (MATCH, 'data.tokens.by_zone', True, 'reads zones as one text'),
   (MATCH, 'data.tokens', FeatureFilesConfig(), 'Model(...) reads only Words'),

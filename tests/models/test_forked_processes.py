@@ -173,6 +173,7 @@ for thread in threads:
   assert (process.returncode, process.stderr) == (0, '')
 
 
+@pytest.mark.thorough
 def test_workers_may_load_neural_models_if_nobody_has_before(fitted):
   assert answers(fitted('neural').workdir, 'never', 'loaded') == {
     'loaded': 'True'

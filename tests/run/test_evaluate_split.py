@@ -186,7 +186,7 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
     patch.setattr(os, 'replace', killed_midway)
     evaluate_split(workdir.path, 'dev')
   assert workdir.evaluation('dev') / 'metrics.json' in moved
-  says = 'dev/predictions.npz: is not the file .* together with .*'
+  says = 'dev/predictions.npz: is not the file .* written with .*'
   with pytest.raises(DataError, match=says + 'workdir=.* --split=dev'):
     read_runs([workdir.path])
   with pytest.raises(DataError, match=says):
