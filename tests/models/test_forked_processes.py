@@ -14,6 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 100
+STACK = pytest.mark.thorough, pytest.mark.lightgbm
 SCRIPT = """
 import multiprocessing, os, sys, threading, warnings
 import xjax
@@ -120,8 +121,8 @@ def answers(workdir, *words):
   [
     ('linear', 'jax'),
     ('tree', 'unused'),
-    pytest.param('stack', 'used', marks=pytest.mark.thorough),
-    pytest.param('stack', 'busy', marks=pytest.mark.thorough),
+    pytest.param('stack', 'used', marks=STACK),
+    pytest.param('stack', 'busy', marks=STACK),
     pytest.param('neighbours', 'busy', marks=pytest.mark.thorough),
     pytest.param('names', 'used', marks=pytest.mark.thorough),
   ],

@@ -174,18 +174,28 @@ def one_fold():
   return config
 
 
+def of_stack(*values):
+  return pytest.param(*values, marks=pytest.mark.lightgbm)
+
+
 @pytest.mark.parametrize(
   ('config', 'text', 'label', 'message'),
   [
     (lambda: own_linear('large'), chinese, 'abcd', ''),
     (auto, lambda i: f'{i % 9} {i % 7}', 'abcd', CHARACTERS),
-    (own_best, lambda i: f'only{i}', 'abcd', CHARACTERS),
+    of_stack(own_best, lambda i: f'only{i}', 'abcd', CHARACTERS),
     (own_linear, lambda i: ' '.join('añbж'[i % 3 :]), 'abcd', CHARACTERS),
-    (own_best, numbered, 'a', 'every label that the proposers may list is'),
-    (own_best, numbered, 'a' + 50 * ' ', 'too few documents have labels'),
-    (one_fold, numbered, 'abcd', 'config.model.folds=30: must be at most'),
+    of_stack(
+      own_best, numbered, 'a', 'every label that the proposers may list is'
+    ),
+    of_stack(
+      own_best, numbered, 'a' + 50 * ' ', 'too few documents have labels'
+    ),
+    of_stack(
+      one_fold, numbered, 'abcd', 'config.model.folds=30: must be at most'
+    ),
     (own_names, numbered, '1234', 'contains a letter'),
-    (own_best, numbered, 'abcd', ''),
+    of_stack(own_best, numbered, 'abcd', ''),
     (auto, numbered, 'a', ''),
   ],
 )

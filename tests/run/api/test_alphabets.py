@@ -93,6 +93,7 @@ def test_a_run_on_characters_is_said_saved_and_resumed(tmp_path, caplog):
     assert other.predict(texts[:9], k=3) == model.predict(texts[:9], k=3)
 
 
+@pytest.mark.lightgbm
 def test_stacks_explain_by_the_words_around_characters():
   texts, labels = corpus(*HINDI)
   config = named_config('own_best')
