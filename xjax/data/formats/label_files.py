@@ -22,6 +22,7 @@ from xjax.data.files.json_lines import (
   parse_object,
   read_records,
   read_rows,
+  reading,
   repeated,
   with_faults,
 )
@@ -148,8 +149,9 @@ def label_records(
   with open_text(path) as file:
     is_lines = _ends(path, _LINES)
     if is_lines or table_format(file, str(path)) is TableFormat.JSON_LINES:
-      start = file.read(1)
-      file.seek(0)
+      with reading(path):
+        start = file.read(1)
+        file.seek(0)
       is_plain = _ends(path, 'te?xt') and start not in (b'{', b'[')
       plain = 'id' if is_plain else ''  # of labels that have no more
       rows = read_rows(file, faults, str(path), plain, encoding, JQ)
