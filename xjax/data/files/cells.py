@@ -24,7 +24,8 @@ _TRIED = 5  # the most frequent of other marks
 _CODE = re.compile(r'\d|^\S+://\S+$')
 _MARKS = r'\s!-/:-@\[-`{-~•·–—' + ''.join(USUAL)
 _MARK = re.compile(f'[^{_MARKS}][{_MARKS}]+[^{_MARKS}]')
-# What stands between words, but not in them, and may stand between labels.
+# Marks between two words, not within one as a hyphen is: they may separate
+# labels.
 _BETWEEN = re.compile(
   r"(?<=\w)(?![-.'’]\w)"
   r'(?:<br ?/?>| and |(?: ?[^\w\s\0]++){1,2}+ ?|[^\S ])(?=\w)'
@@ -210,7 +211,7 @@ def guess_separator(cells: Iterable[str]) -> str:
 
 
 def _some(cells: Sequence[str], count: int) -> Sequence[str]:
-  """Returns cells from all places, of which about _MOST of `count` are left."""
+  """Returns every n-th cell, about _MOST if `count` of them matter."""
   return cells[:: 1 + count // _MOST]
 
 

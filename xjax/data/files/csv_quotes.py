@@ -7,7 +7,7 @@ from absl import logging
 
 from xjax.data.files.faults import Faults
 
-# Of a cell in quotes that may have swallowed rows:
+# Limits that tell a quoted cell which has swallowed rows:
 NEARLY_ALL = 0.9  # the share of its lines that have the delimiters of a row
 _MANY_LINES = 10  # that have them by no accident, even if these are commas
 _LONG = 4  # line ends in a table with one column
@@ -75,7 +75,7 @@ class Quotes:
 
   def note(self, cells: Sequence[str]) -> None:
     """Notes the values of a row, by which others are known."""
-    if len(cells) == self._width and self.noted < KNOWN_ROWS:
+    if len(cells) == self._width:
       self.noted += 1
       for known, cell in zip(self._known, cells):
         if cell and len(cell) <= _LONGEST_VALUE:

@@ -139,7 +139,7 @@ class _OddLine(Exception):
 
 
 class _PipeReader:
-  """Reads the rows of a pipe, of which no row waits for the next one.
+  """Reads the rows of a pipe, each as soon as it has come.
 
   The first rows of a file tell how cells are quoted; of a pipe, the first row
   that has such quotes tells it, together with the `header`. It is '' if this is

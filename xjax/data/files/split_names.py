@@ -32,17 +32,17 @@ _UNSURE = _NAMES | dict.fromkeys(('eval', 'evaluation'), 'dev')
 _UNSURE |= dict.fromkeys(('holdout', 'heldout'), 'test')
 # Other texts beside these may be languages, such as Turkish and Telugu.
 _SHORT = {'tr': 'train', 'va': 'dev', 'vl': 'dev', 'te': 'test', 'ts': 'test'}
-_FLAGS = {  # columns with 0 or 1
+# What columns are called, by _plain: those with names, and those with 0 or 1.
+_USUAL_FLAGS = {
   form.format(name): split
   for name, split in _UNSURE.items()
-  for form in ('is{}', 'in{}', '{}flag', '{}')
+  for form in ('is{}', 'in{}', '{}flag')
 }
-SPLIT_COLUMNS = [
-  *'split splits data_split train_test train_test_split'.split(),
-  *'fold set subset partition dataset phase'.split(),
-  *(f'is{mark}{name}' for name in _UNSURE for mark in ('_', '', '-', ' ')),
-  *(form.format(name) for name in _UNSURE for form in ('in_{}', '{}_flag')),
-]
+_FLAGS = _UNSURE | _USUAL_FLAGS
+_COLUMNS = (
+  'split splits datasplit traintest traintestsplit fold set subset partition '
+  'dataset phase'
+).split() + [*_USUAL_FLAGS]
 _SPLITS = re.compile(r'(?=.*\btrain(ing)?\b).*(test|dev|val)')
 _SHOWN = 5  # values of a column in the log
 
@@ -60,6 +60,11 @@ def _plain(value: Any) -> str:
 
 def _words(value: Any) -> str:
   return re.sub(r'[\W_]+', ' ', plain_name(str(value)).casefold())
+
+
+def names_splits(column: str) -> bool:
+  """Returns whether a column is called as usual for names of splits."""
+  return _plain(column) in _COLUMNS
 
 
 def splits_of(
@@ -95,19 +100,18 @@ def split_columns(
     raise DataError(f'{where}: there is no column {wanted!a} (data.split)')
   if wanted:
     return [(wanted,)]
-  usual = dict.fromkeys(map(_plain, SPLIT_COLUMNS))
   for name in names:
     cells = {str(row.get(name)) for row in rows}
     words = ' '.join(map(_words, cells)) if len(cells) <= _SHOWN else ''
     flags = split_of(name, _UNSURE) and None not in map(as_flag, cells)
-    if (_SPLITS.search(words) or flags) and _plain(name) not in usual:
+    if (_SPLITS.search(words) or flags) and not names_splits(name):
       logging.warning(
         '%s: the column %s is not read, but seems to name splits: '
         '--config.data.split=%s reads it',
         *(where, name, shlex.quote(name)),
       )
   plain = {_plain(name): name for name in reversed(names)}
-  found = [(plain[name],) for name in usual if name in plain]
+  found = [(plain[name],) for name in _COLUMNS if name in plain]
   flags = [column for column in found if _plain(column[0]) in _FLAGS]
   single = [column for column in found if column not in flags]
   return [*single, sum(flags, ())] if flags else single

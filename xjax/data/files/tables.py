@@ -71,8 +71,8 @@ def read_table(
 ) -> TableReader:
   """Begins to read a table from an open file; faulty rows are left out.
 
-  For `texts`, see table_format. With `blank`, so are not blank rows (read_csv),
-  nor blank lines of text.
+  Blank rows and lines are left out too, unless `blank` (see read_csv). For
+  `texts`, see table_format.
   """
   # The file stays open. A faulty header is a DataError, a missing pyarrow a
   # UserError.

@@ -29,7 +29,7 @@ from xjax.data.files.cells import (
 )
 from xjax.data.files.csv_table import Rows
 from xjax.data.files.fields import Fields
-from xjax.data.files.split_names import SPLIT_COLUMNS
+from xjax.data.files.split_names import names_splits
 from xjax.data.formats.data_config import read_document
 from xjax.data.schema import Document
 
@@ -242,8 +242,8 @@ def _label_columns(
     return labels, (), ''
   flags = tuple(name for name in names if _is_flag(name, rows))
   known = {wanted.id, *wanted.text, *flags}
-  usual = *USUAL_TEXTS, *_IDS, *SPLIT_COLUMNS
-  others = [x for x in names if x not in known and x.lower() not in usual]
+  others = [x for x in names if x not in known and not names_splits(x)]
+  others = [x for x in others if x.lower() not in (*USUAL_TEXTS, *_IDS)]
   is_sure = labels.lower() in SURE_LABELS
   # A label may be named topic.
   if labels and (labels not in flags or len(flags) < 3 or is_sure and others):
@@ -260,7 +260,7 @@ def _is_flag(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
   """Returns whether a column has only 0 and 1, and no ids or splits."""
   cells = [row[name] for row in rows if not is_empty(row.get(name))]
   is_id = name.lower() in _IDS and len({*map(str, cells)}) == len(cells)
-  if not cells or is_id or name.lower() in SPLIT_COLUMNS:
+  if not cells or is_id or names_splits(name):
     return False
   return all(as_flag(cell) is not None for cell in cells)
 

@@ -15,12 +15,12 @@ from xjax.judge.files.document_labels import (
   identifier,
   read_json_rows,
 )
+from xjax.judge.files.document_tables import read_document_table
 from xjax.judge.files.file_format import (
   FileFormat,
   file_format_of,
   unknown_format,
 )
-from xjax.judge.files.label_tables import read_label_table
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
@@ -39,7 +39,7 @@ def read_gold(path: str | os.PathLike) -> DocumentLabels:
     case FileFormat.XC_SCORES | FileFormat.XC_LABELS:
       return _read_xc(path)
     case FileFormat.TABLE:
-      return read_label_table(path)
+      return read_document_table(path)
     case None:
       raise unknown_format(path, 'gold labels', tuple(FileFormat))
     case FileFormat.XC_TEXT:

@@ -17,12 +17,12 @@ from xjax.judge.files.document_labels import (
   identifier,
   read_json_rows,
 )
+from xjax.judge.files.document_tables import read_document_table
 from xjax.judge.files.file_format import (
   FileFormat,
   file_format_of,
   unknown_format,
 )
-from xjax.judge.files.label_tables import read_label_table
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
@@ -52,7 +52,7 @@ def read_predictions(
     case FileFormat.LISTS:
       scored = _read_json(path)
     case FileFormat.TABLE:
-      scored = read_label_table(path, scored=True).validate()
+      scored = read_document_table(path, scored=True).validate()
     case FileFormat.PREDICTIONS:
       saved = Predictions.load(path)
       scored = DocumentLabels(

@@ -28,7 +28,7 @@ from xjax.judge.files.document_labels import DocumentLabels
 _ORDERS = 'score', 'rank'  # what a table with a row for each label has
 
 
-def read_label_table(
+def read_document_table(
   path: str | os.PathLike, scored: bool = False
 ) -> DocumentLabels:
   """Reads the labels of the documents of a table; rows of one id are one.
