@@ -48,6 +48,16 @@ def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
   return jax.sharding.AbstractMesh(shape, (DATA, LABEL), axis_types=axis_types)
 
 
+def platform() -> str:
+  """Returns 'cpu', 'gpu' or 'tpu', for which a program is traced.
+
+  These are the devices of the context mesh. They need not be of this machine:
+  programs are also compiled for chips that are not here.
+  """
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  return device.platform if device else jax.default_backend()
+
+
 def share_of(mesh: jax.sharding.Mesh) -> ProcessShare:
   """Returns the share of every batch that this process's devices hold."""
   return shares(mesh.devices)[jax.process_index()]

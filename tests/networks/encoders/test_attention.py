@@ -76,7 +76,7 @@ def with_gradient(inputs, segments, direction, rate=0.0, seeds=None):
 )
 def test_by_definition(kind, at_once, backend, monkeypatch):
   monkeypatch.setattr(attention, '_MOST_WEIGHTS', at_once)
-  monkeypatch.setattr(jax, 'default_backend', lambda: backend)
+  monkeypatch.setattr(attention, 'platform', lambda: backend)
   segments, (inputs, direction) = SEGMENTS[kind], drawn()
   real = segments != 0
   direction *= real[:, :, None]
@@ -88,7 +88,7 @@ def test_by_definition(kind, at_once, backend, monkeypatch):
 
 
 def test_the_librarys_products_are_exact(monkeypatch):
-  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  monkeypatch.setattr(attention, 'platform', lambda: 'gpu')
   segments, (inputs, direction) = jnp.asarray(SEGMENTS['packed']), drawn()
 
   def gradient(x):
@@ -109,7 +109,7 @@ def test_flash_is_asked_for(monkeypatch):
     asked.append(arguments)
     return query
 
-  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  monkeypatch.setattr(attention, 'platform', lambda: 'gpu')
   monkeypatch.setattr(jax.nn, 'dot_product_attention', noted)
   inputs = jnp.zeros((B, T, 3 * 8 * H), jnp.bfloat16)
   for segments in SEGMENTS.values():

@@ -12,6 +12,7 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
+from xjax.core.mesh import platform
 from xjax.core.numerics import full_precision, product
 from xjax.networks.encoders.layers import seeded_dropout
 from xjax.networks.heads.attend import MASKED
@@ -49,7 +50,7 @@ def self_attention(
   attends to the tokens of its own document. seeds come from seeds_of, or are
   None for no dropout. Results at padding are finite, but have no meaning.
   """
-  on_cpu = jax.default_backend() == 'cpu'
+  on_cpu = platform() == 'cpu'
   if seeds is None or not rate:
     if not on_cpu:
       # On GPUs, cuDNN's flash kernel for 16-bit inputs of suitable sizes.
@@ -75,7 +76,7 @@ def _library_attention(inputs_BTX, segments_BT, heads) -> Float[Array, 'B T D']:
   sixteen_bits = inputs_BTX.dtype in (jnp.bfloat16, jnp.float16)
   fits = split.shape[-1] % 8 == 0 and split.shape[-1] <= _FLASH_HEAD
   fits &= tokens % 2 == 0
-  if jax.default_backend() == 'gpu' and sixteen_bits and fits:
+  if platform() == 'gpu' and sixteen_bits and fits:
     arguments['implementation'] = 'cudnn'
   if segments_BT.dtype == jnp.bool_:
     # A length of 0 would cause a division by zero.

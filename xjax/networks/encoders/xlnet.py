@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
+from xjax.core.mesh import platform
 from xjax.core.numerics import product
 from xjax.networks.encoders.attention import (
   Segments,
@@ -186,7 +187,7 @@ def relative_attention(
   """
   heads, size = biases[0].shape
   batch, tokens, _ = inputs_BTX.shape
-  on_cpu = jax.default_backend() == 'cpu'
+  on_cpu = platform() == 'cpu'
   # A head has the scores of T keys, and the scores of 2T differences.
   entries = 3 * batch * tokens**2
   group = heads_per_group(heads, entries) if on_cpu else heads
