@@ -24,9 +24,7 @@ class Lwan(nn.Module):
     labels, units = sizes['labels'], sizes['units']
     self.embedding = nn.Embedding(sizes['vocab'], sizes['dim'])
     self.words = nn.Dropout(sizes['embedding_dropout'])
-    self.gru = nn.GRU(
-      sizes['dim'], units, batch_first=True, bidirectional=True
-    )
+    self.gru = nn.GRU(sizes['dim'], units, batch_first=True, bidirectional=True)
     self.states = nn.Dropout(sizes['encoder_dropout'])
     self.query = nn.Linear(2 * units, labels, bias=False)
     self.output = nn.Linear(2 * units, labels)

@@ -138,7 +138,9 @@ def packed_inputs(
   names = [name for name in arrays if name.endswith('tokens')]
   needed = np.array([PAD_ID, UNKNOWN_ID, recipe['padding']], np.uint16)
   used = np.unique(np.concatenate([needed, *(arrays[n] for n in names)]))
-  arrays |= {n: np.searchsorted(used, arrays[n]).astype(np.uint16) for n in names}
+  arrays |= {
+    n: np.searchsorted(used, arrays[n]).astype(np.uint16) for n in names
+  }
   recipe['padding'] = int(np.searchsorted(used, recipe['padding']))
   recipe['encoder'] = recipe['encoder'] | {'vocab_size': len(used)}
   for path, x in weights.items():
@@ -173,9 +175,7 @@ def train(inputs: Mapping[str, np.ndarray], dtype: str) -> dict[str, Any]:
   )
   key, losses, starts = jax.random.key(recipe['seed']), [], []
   with jax.set_mesh(mesh):
-    state = _pretrained(
-      plan.init(jax.random.fold_in(key, 2**31)), inputs
-    )
+    state = _pretrained(plan.init(jax.random.fold_in(key, 2**31)), inputs)
     for number, batch in enumerate(_made_ahead(batches, config.steps)):
       state, metrics = step(state, put_batch(batch, mesh), key)
       if number % 50 == 49 or number == config.steps - 1:

@@ -1,7 +1,7 @@
 """Runs one part of accelerator.py in this process, and notes its results.
 
 A part is a section and a side, such as bert/transformers. The parts of other
-libraries import no JAX, so that they have the device alone.
+libraries start no backend of JAX, so that they have the device alone.
 """
 
 from collections.abc import Callable
@@ -126,7 +126,7 @@ def share_of_peak(
 def bert_peer(part: Part, compiled: bool) -> None:
   """Times the step of transformers, in bfloat16 by autocast, with SDPA."""
   needs('torch', 'transformers')
-  from accelerator_sizes import bert_sizes
+  from accelerator_steps import bert_sizes
 
   sizes = bert_sizes(part.tiny) | {
     'device': part.torch_device,
@@ -208,7 +208,7 @@ def ova_head(part: Part, storage: str) -> None:
 def ova_head_peer(part: Part) -> None:
   """Times a dense layer of torch in bfloat16, in eight chunks of labels."""
   needs('torch')
-  from accelerator_sizes import amazon_sizes
+  from accelerator_steps import amazon_sizes
 
   sizes = amazon_sizes(part.tiny)
   chunk = -(-sizes['labels'] // 8)
@@ -234,7 +234,7 @@ def bigru_lwan(part: Part) -> None:
 def bigru_lwan_peer(part: Part) -> None:
   """Times the step of torch, whose GRU is cuDNN's on GPUs."""
   needs('torch')
-  from accelerator_sizes import lwan_sizes
+  from accelerator_steps import lwan_sizes
 
   sizes = lwan_sizes(part.tiny)
   script = HERE / 'accelerator_lwan_peer.py'

@@ -354,6 +354,38 @@ def timed(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
   return {'seconds': float(np.median(rounds)), 'rounds': rounds}
 
 
+def planned(work: Work) -> dict[str, Any]:
+  """Returns what the plan of this machine's device says of a step."""
+  # The plan room imports what only runs need, such as Orbax and Grain.
+  from xjax.data.formats.jsonl import JsonlData
+  from xjax.data.tokens_config import SubwordsConfig, WordsConfig
+  from xjax.models.contract import Config
+  from xjax.models.neural.neural_model import NeuralModel
+  from xjax.plan.chips import chip_named
+  from xjax.plan.plan import make_plan
+  from xjax.plan.sizes import BatchShape, RunSizes
+  from xjax.train.neural_train import Dtype
+
+  model, n = work.model, work.documents
+  parts = model.embedding, model.encoder, model.pooling, model.head
+  read = WordsConfig if work.architecture is None else SubwordsConfig
+  config = Config(
+    data=JsonlData(tokens=read(work.tokens, (work.tokens,))),
+    model=NeuralModel(*parts),
+    train=dataclasses.replace(work.train, compute_dtype=Dtype(work.dtype)),
+  )
+  shape = BatchShape(n, n, work.tokens, 0, work.positives)
+  sizes = RunSizes(
+    *(work.labels, n, 0, work.vocab, work.architecture), {shape: 1}
+  )
+  plan = make_plan(config, sizes, chip_named(''), devices=1)
+  return {
+    'planned_bytes': int(plan.total),
+    'planned_seconds': plan.longest.bound,
+    'planned_bound': plan.longest.bound_by,
+  }
+
+
 def program_bytes(compiled: Any) -> dict[str, int]:
   """Returns what the compiler says that a program needs on its device."""
   stats = compiled.memory_analysis()

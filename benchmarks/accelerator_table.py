@@ -1,0 +1,189 @@
+"""Prints the results of accelerator.py as tables in Markdown."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+GIB = 2**30
+
+
+def markdown(results: dict[str, Any]) -> str:
+  """Returns the tables of a file of results."""
+  blocks = [_device(results)]
+  for name, section in results['sections'].items():
+    blocks += [f'### {name}', *_SECTIONS[name](section), *_notes(section)]
+  bounds = [
+    (
+      x['name'],
+      f'{x["value"]:.3g}',
+      f'{x["bound"]:.3g}',
+      'ok' if x['ok'] else 'MISSED',
+    )
+    for x in results.get('bounds', [])
+  ]
+  blocks += ['### bounds', _table(('', 'value', 'bound', ''), bounds)]
+  return '\n\n'.join(block for block in blocks if block)
+
+
+def _device(results: dict[str, Any]) -> str:
+  device = results['device']
+  versions = ', '.join(f'{n} {v}' for n, v in device['versions'].items())
+  form = 'small form' if results['tiny'] else 'full sizes'
+  minutes = results.get('minutes', 0)
+  return f'{device["kind"]}; {versions}; {form}; {minutes:.1f} minutes in all.'
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  if not rows:
+    return ''
+  lines = [header, ['---'] * len(header), *rows]
+  return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+
+
+def _notes(section: dict[str, Any]) -> Iterator[str]:
+  """Yields why a part has no results, or not all."""
+  for side, part in section.items():
+    reason = part.get('skipped') or part.get('error')
+    if reason:
+      yield f'{side}: {part["status"]}: {reason.splitlines()[-1]}'
+
+
+def _number(value: float | None, form: str, factor: float = 1) -> str:
+  return '' if value is None else format(factor * value, form)
+
+
+def _checks(section: dict[str, Any]) -> Iterator[str]:
+  rows = [
+    (
+      row['check'],
+      row['dtype'],
+      _number(row.get('difference'), '.1e'),
+      row.get('in', '') + row.get('error', '').replace('\n', ' ')[:80],
+      f'{row["tolerance"]:.0e}',
+      'ok' if row['ok'] else 'MISSED',
+    )
+    for row in section['xjax'].get('rows', [])
+  ]
+  header = 'check', 'dtype', 'difference', 'in', 'tolerance', ''
+  yield _table(header, rows)
+
+
+def _bert(section: dict[str, Any]) -> Iterator[str]:
+  ours, rows = section.get('xjax', {}), []
+  for side, part in section.items():
+    if 'seconds' not in part:
+      continue
+    share = part.get('share_of_peak')
+    if share is None and 'share_of_peak' in ours:  # the same operations
+      share = ours['share_of_peak'] * ours['seconds'] / part['seconds']
+    rows.append(_step_row(side, part | {'share_of_peak': share}))
+  yield _table(_STEP, rows)
+
+
+_STEP = (
+  '',
+  'documents/s',
+  'ms a step',
+  'share of peak',
+  'peak GiB',
+  'compiled in s',
+)
+
+
+def _step_row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
+  return (
+    name,
+    _number(step.get('documents_per_second'), ',.0f'),
+    _number(step['seconds'], '.2f', 1e3),
+    _number(step.get('share_of_peak'), '.0%'),
+    _number(step.get('peak_bytes'), '.2f', 1 / GIB),
+    _number(step.get('compile_seconds'), '.0f'),
+  )
+
+
+def _ova_head(section: dict[str, Any]) -> Iterator[str]:
+  heads, steps = [], []
+  for side, part in section.items():
+    alone = part.get('heads', [part] if 'seconds' in part else [])
+    heads += [
+      (
+        side,
+        f'{head["chunk"]:,}',
+        _number(head['seconds'], '.2f', 1e3),
+        _number(head.get('share_of_bandwidth'), '.0%'),
+        _number(head.get('share_of_peak'), '.0%'),
+        _number(head.get('program_bytes'), '.2f', 1 / GIB),
+        _number(head.get('peak_bytes'), '.2f', 1 / GIB),
+      )
+      for head in alone
+      if 'seconds' in head
+    ]
+    if 'step' in part:
+      minutes = part['epoch_minutes']
+      row = _step_row(side, part['step'])
+      steps.append(
+        (*row, f'{minutes:.2f}', f'{part["head_epoch_minutes"]:.2f}')
+      )
+  header = '', 'labels a chunk', 'ms a step', 'share of bandwidth'
+  header += 'share of peak', 'GiB by the compiler', 'peak GiB'
+  yield 'The head alone:'
+  yield _table(header, heads)
+  yield 'With BERT-base, and the minutes of an epoch:'
+  yield _table((*_STEP, 'minutes', 'of the head alone'), steps)
+
+
+def _bigru_lwan(section: dict[str, Any]) -> Iterator[str]:
+  rows = [
+    _step_row(f'{side}, {dtype}', part[dtype])
+    for side, part in section.items()
+    for dtype in ('bfloat16', 'float32')
+    if 'seconds' in part.get(dtype, {})
+  ]
+  yield _table(_STEP, rows)
+  for side, part in section.items():
+    for dtype in ('bfloat16', 'float32'):
+      if 'error' in part.get(dtype, {}):
+        yield f'{side}, {dtype}: {part[dtype]["error"]}'
+
+
+def _runs(section: dict[str, Any]) -> Iterator[str]:
+  part = section['xjax']
+  runs = {'': part} if 'minutes' in part else part
+  rows = [
+    (
+      name,
+      f'{run["minutes"]:.2f}',
+      _number(run.get('milliseconds_per_step'), '.1f'),
+      ', '.join(f'{n} {x:.3f}' for n, x in run.get('metrics', {}).items()),
+    )
+    for name, run in runs.items()
+    if isinstance(run, dict) and 'minutes' in run
+  ]
+  yield _table(('', 'minutes', 'ms a step', 'metrics'), rows)
+
+
+def _plan(section: dict[str, Any]) -> Iterator[str]:
+  rows = [
+    (
+      row['step'],
+      f'{1e3 * row["planned_seconds"]:.2f} ({row["planned_bound"]})',
+      f'{1e3 * row["seconds"]:.2f}',
+      *(
+        f'{row[name] / GIB:.2f}'
+        for name in ('planned_bytes', 'program_bytes', 'peak_bytes')
+      ),
+    )
+    for row in section['xjax'].get('rows', [])
+  ]
+  header = 'step', 'planned ms', 'measured ms', 'planned GiB'
+  yield _table((*header, 'GiB by the compiler', 'peak GiB'), rows)
+
+
+_SECTIONS = {
+  'checks': _checks,
+  'bert': _bert,
+  'ova_head': _ova_head,
+  'bigru_lwan': _bigru_lwan,
+  'minilm': _runs,
+  'quickstart': _runs,
+  'plan': _plan,
+}
