@@ -103,32 +103,28 @@ def _step_row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
 def _ova_head(section: dict[str, Any]) -> Iterator[str]:
   heads, steps = [], []
   for side, part in section.items():
-    alone = part.get('heads', [part] if 'seconds' in part else [])
+    if side.endswith('BERT') and 'seconds' in part:
+      row = f'{side}, chunks of {part["chunk"]:,}', part
+      steps.append((*_step_row(*row), f'{part["epoch_minutes"]:.2f}'))
+      continue
     heads += [
       (
         side,
         f'{head["chunk"]:,}',
         _number(head['seconds'], '.2f', 1e3),
+        _number(head.get('epoch_minutes'), '.2f'),
         _number(head.get('share_of_bandwidth'), '.0%'),
         _number(head.get('share_of_peak'), '.0%'),
         _number(head.get('program_bytes'), '.2f', 1 / GIB),
         _number(head.get('peak_bytes'), '.2f', 1 / GIB),
       )
-      for head in alone
+      for head in part.get('heads', [part])
       if 'seconds' in head
     ]
-    if 'step' in part:
-      minutes = part['epoch_minutes']
-      row = _step_row(side, part['step'])
-      steps.append(
-        (*row, f'{minutes:.2f}', f'{part["head_epoch_minutes"]:.2f}')
-      )
-  header = '', 'labels a chunk', 'ms a step', 'share of bandwidth'
-  header += 'share of peak', 'GiB by the compiler', 'peak GiB'
-  yield 'The head alone:'
-  yield _table(header, heads)
-  yield 'With BERT-base, and the minutes of an epoch:'
-  yield _table((*_STEP, 'minutes', 'of the head alone'), steps)
+  header = 'the head alone', 'labels a chunk', 'ms a step', 'minutes an epoch'
+  header += 'share of bandwidth', 'share of peak', 'GiB by the compiler'
+  yield _table((*header, 'peak GiB'), heads)
+  yield _table(('with BERT-base', *_STEP[1:], 'minutes an epoch'), steps)
 
 
 def _bigru_lwan(section: dict[str, Any]) -> Iterator[str]:
