@@ -53,7 +53,7 @@ from typing import Any
 
 from absl import app, flags
 from accelerator_parts import PARTS, Part, Skipped, write_json
-from accelerator_table import markdown
+from accelerator_results import bounds, markdown
 from measurement import HERE
 
 # The order, with the most seconds of each part. What matters most comes first;
@@ -74,9 +74,6 @@ ORDER = {
   'plan/xjax': 60,
   'bert/transformers, compiled': 120,
 }
-LEAST_SHARE = 0.45  # of the peak, BERT-base
-# ELMO's minutes of an epoch of Amazon-3M, by the storage of the head.
-ELMO_MINUTES = {'bfloat16': 25 + 15 / 60, 'float8': 18 + 2 / 60}
 _LEAST_SECONDS = 10  # with less time left, no part is started
 
 _SECTIONS = [name for name in PARTS if name != 'device']
@@ -117,7 +114,7 @@ def main(argv: list[str]) -> None:
 
 
 def prepare(folder: pathlib.Path) -> None:
-  """Writes the files of --inputs: checks.npz, and minilm.npz if possible."""
+  """Writes the files of --inputs that the sections of --only need."""
   # Before JAX is imported, so that the values are those of the CPU.
   os.environ['JAX_PLATFORMS'] = 'cpu'
   import accelerator_checks
@@ -131,9 +128,12 @@ def prepare(folder: pathlib.Path) -> None:
     print(f'{folder / name}: {(folder / name).stat().st_size / 1e6:.1f} MB')
 
   folder.mkdir(parents=True, exist_ok=True)
-  chosen = accelerator_checks.checks()
-  write('checks.npz', accelerator_checks.prepare(chosen, _TINY.value))
+  if 'checks' in _ONLY.value:
+    chosen = accelerator_checks.checks()
+    write('checks.npz', accelerator_checks.prepare(chosen, _TINY.value))
   given = _DATA.value, _LABELS.value, _ENCODER.value
+  if 'minilm' not in _ONLY.value:
+    return
   if _TINY.value:
     write('minilm.npz', accelerator_minilm.tiny_inputs())
   elif all(given):
@@ -172,9 +172,8 @@ def run_all() -> int:
       print('this machine has no accelerator: use --tiny, or --only=checks')
       return 1
     if not _INPUTS.value:
-      done = subprocess.run(
-        [*command(), f'--prepare={folder}'], env=environment()
-      )
+      words = f'--prepare={folder}', f'--only={",".join(_ONLY.value)}'
+      done = subprocess.run([*command(), *words], env=environment())
       if done.returncode:
         return 1
     for name, limit in ORDER.items():
@@ -260,43 +259,6 @@ def environment() -> dict[str, str]:
     # So that the peak is what a step needs, and torch finds memory.
     'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
   }
-
-
-def bounds(results: dict[str, Any]) -> list[dict[str, Any]]:
-  """Returns the bounds of what has run, with 'ok'."""
-  sections, found = results['sections'], []
-
-  def bound(name: str, value: float, limit: float, ok: bool) -> None:
-    found.append({'name': name, 'value': value, 'bound': limit, 'ok': bool(ok)})
-
-  rows = sections.get('checks', {}).get('xjax', {}).get('rows')
-  if rows is not None:
-    missed = sum(not row['ok'] for row in rows)
-    bound('checks beyond their tolerance', missed, 0, not missed)
-  if results['tiny'] or results['device']['platform'] == 'cpu':
-    return found
-  bert = sections.get('bert', {})
-  ours = bert.get('xjax', {})
-  if 'share_of_peak' in ours:
-    share = ours['share_of_peak']
-    bound(
-      'BERT-base, share of the peak', share, LEAST_SHARE, share >= LEAST_SHARE
-    )
-  peers = [
-    side['documents_per_second']
-    for name, side in bert.items()
-    if name != 'xjax' and 'documents_per_second' in side
-  ]
-  if peers and 'documents_per_second' in ours:
-    rate = ours['documents_per_second']
-    bound('BERT-base, documents/s', rate, max(peers), rate > max(peers))
-  for storage, minutes in ELMO_MINUTES.items():
-    step = sections.get('ova_head', {}).get(f'{storage}, BERT', {})
-    if 'epoch_minutes' in step:
-      epoch = step['epoch_minutes']
-      name = f'Amazon-3M, {storage}, minutes an epoch'
-      bound(name, epoch, minutes / 2, epoch <= minutes / 2)
-  return found
 
 
 if __name__ == '__main__':

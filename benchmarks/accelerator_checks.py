@@ -335,7 +335,7 @@ def _rounded(x: np.ndarray) -> np.ndarray:
 
 
 def _attention(inputs: Arrays, dtype: str) -> Arrays:
-  segments_BT, heads = inputs['segments'], int(inputs['heads'])
+  segments_BT, heads = jnp.asarray(inputs['segments']), int(inputs['heads'])
   real_BT1 = segments_BT.astype(bool)[:, :, None]
 
   @jax.jit
@@ -385,13 +385,17 @@ def _filled(head: nnx.Module, inputs: Arrays) -> nnx.State:
 
 def _loss(kind: type, inputs: Arrays, dtype: str) -> Arrays:
   head, loss = _head(inputs, Storage.FLOAT32), kind().build()
-  graphdef, mask_B = nnx.graphdef(head), np.ones(len(inputs['documents']), bool)
+  graphdef, mask_B = (
+    nnx.graphdef(head),
+    jnp.ones(len(inputs['documents']), bool),
+  )
+  positives_BP = jnp.asarray(inputs['positives'])
 
   @jax.jit
   def run(document_BD, rows):
     def total(document_BD, rows):
       model = nnx.merge(graphdef, rows)
-      return model.loss(document_BD, inputs['positives'], mask_B, loss)
+      return model.loss(document_BD, positives_BP, mask_B, loss)
 
     return jax.value_and_grad(total, (0, 1))(document_BD, rows)
 
@@ -440,8 +444,8 @@ def _rows(
       return fused_loss(
         nnx.merge(graphdef, rows),
         document_BD,
-        inputs['positives'],
-        np.ones(documents, bool),
+        jnp.asarray(inputs['positives']),
+        jnp.ones(documents, bool),
         bce,
         update,
       )
@@ -493,8 +497,8 @@ def _topk(inputs: Arrays, dtype: str) -> Arrays:
       nnx.merge(graphdef, rows),
       document_BD,
       50,
-      slices=[inputs['slice']],
-      allowed=inputs['allowed'],
+      slices=[jnp.asarray(inputs['slice'])],
+      allowed=jnp.asarray(inputs['allowed']),
     )
 
   ids, scores = run(jnp.asarray(inputs['documents'], dtype), rows)

@@ -1,9 +1,49 @@
-"""Prints the results of accelerator.py as tables in Markdown."""
+"""Judges the results of accelerator.py, and prints them as Markdown tables."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 GIB = 2**30
+LEAST_SHARE = 0.45  # of the peak, BERT-base
+# ELMO's minutes of an epoch of Amazon-3M, by the storage of the head.
+ELMO_MINUTES = {'bfloat16': 25 + 15 / 60, 'float8': 18 + 2 / 60}
+
+
+def bounds(results: dict[str, Any]) -> list[dict[str, Any]]:
+  """Returns the bounds of what has run, with 'ok'."""
+  sections, found = results['sections'], []
+
+  def bound(name: str, value: float, limit: float, ok: bool) -> None:
+    found.append({'name': name, 'value': value, 'bound': limit, 'ok': bool(ok)})
+
+  rows = sections.get('checks', {}).get('xjax', {}).get('rows')
+  if rows is not None:
+    missed = sum(not row['ok'] for row in rows)
+    bound('checks beyond their tolerance', missed, 0, not missed)
+  if results['tiny'] or results['device']['platform'] == 'cpu':
+    return found
+  bert = sections.get('bert', {})
+  ours = bert.get('xjax', {})
+  if 'share_of_peak' in ours:
+    share = ours['share_of_peak']
+    bound(
+      'BERT-base, share of the peak', share, LEAST_SHARE, share >= LEAST_SHARE
+    )
+  peers = [
+    side['documents_per_second']
+    for name, side in bert.items()
+    if name != 'xjax' and 'documents_per_second' in side
+  ]
+  if peers and 'documents_per_second' in ours:
+    rate = ours['documents_per_second']
+    bound('BERT-base, documents/s', rate, max(peers), rate > max(peers))
+  for storage, minutes in ELMO_MINUTES.items():
+    step = sections.get('ova_head', {}).get(f'{storage}, BERT', {})
+    if 'epoch_minutes' in step:
+      epoch = step['epoch_minutes']
+      name = f'Amazon-3M, {storage}, minutes an epoch'
+      bound(name, epoch, minutes / 2, epoch <= minutes / 2)
+  return found
 
 
 def markdown(results: dict[str, Any]) -> str:
