@@ -118,6 +118,7 @@ def prepare(folder: pathlib.Path) -> None:
   # Before JAX is imported, so that the values are those of the CPU.
   os.environ['JAX_PLATFORMS'] = 'cpu'
   import accelerator_checks
+  import accelerator_compare
   import accelerator_minilm
   import numpy as np
 
@@ -130,7 +131,7 @@ def prepare(folder: pathlib.Path) -> None:
   folder.mkdir(parents=True, exist_ok=True)
   if 'checks' in _ONLY.value:
     chosen = accelerator_checks.checks()
-    write('checks.npz', accelerator_checks.prepare(chosen, _TINY.value))
+    write('checks.npz', accelerator_compare.prepare(chosen, _TINY.value))
   given = _DATA.value, _LABELS.value, _ENCODER.value
   if 'minilm' not in _ONLY.value:
     return

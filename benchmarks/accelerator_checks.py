@@ -1,27 +1,22 @@
-"""Compares what a device computes with values that a CPU has computed.
+"""Defines the checks of accelerator.py: what is computed from which inputs."""
 
-`prepare` draws the inputs of each check, computes the values in float32 on the
-CPU, and returns both as arrays, which are saved and carried to the device.
-`compare` computes the values again, on the device and in each dtype, and yields
-the differences. A difference of floats is the norm of the difference divided by
-the norm of the CPU's values, but at least by a hundredth of the norm of all
-arrays of the check. A difference of integers, and of the bits of stored rows,
-is the share of entries that are not equal.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-import dataclasses
+from collections.abc import Callable
 import functools
-from typing import Any
 
+from accelerator_compare import (
+  BFLOAT16,
+  FLOAT32,
+  SIZES,
+  Arrays,
+  Check,
+  one_device,
+)
 from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.mesh import make_mesh, padded_labels, put_batch
-from xjax.core.mesh_config import MeshConfig
+from xjax.core.mesh import padded_labels, put_batch
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.label_lists import LabelLists
@@ -46,21 +41,7 @@ from xjax.networks.text_model import TextModelConfig, build
 from xjax.networks.topk import head_topk
 from xjax.train.parameters import by_path, from_paths
 
-Arrays = dict[str, np.ndarray]
-FLOAT32, BFLOAT16 = 'float32', 'bfloat16'
 K = 10
-# Sizes of the checks: small enough to carry the arrays along.
-SIZES = {
-  'documents': 2,
-  'tokens': 256,
-  'dim': 128,
-  'heads': 2,
-  'words': 500,
-  'labels': 600,
-  'rows': 1536,
-  'listed': 50_000,
-}
-TINY = SIZES | {'tokens': 32, 'labels': 40, 'rows': 768, 'listed': 3000}
 RULES = {
   'SGD': FusedSGD(momentum=0.9),
   'Adagrad': FusedAdagrad(),
@@ -68,19 +49,6 @@ RULES = {
 }
 ROWS = [(storage, 'SGD') for storage in Storage]
 ROWS += [(Storage.FLOAT32, 'Adam'), (Storage.BFLOAT16, 'Adagrad')]
-
-
-@dataclasses.dataclass(frozen=True)
-class Check:
-  """Describes what is computed from some inputs."""
-
-  name: str
-  inputs: Callable[[dict[str, int]], Arrays]
-  run: Callable[[Arrays, str], Arrays]
-  # By dtype, the largest difference that is allowed.
-  tolerances: Mapping[str, float]
-  # The values of the CPU are computed in each dtype, not only in float32.
-  each: bool = False
 
 
 def checks() -> list[Check]:
@@ -121,90 +89,6 @@ def checks() -> list[Check]:
   found.append(Check('top-k with ties', _topk_inputs, _topk, exact))
   found.append(Check('metrics', _topk_inputs, _metrics, {FLOAT32: 0.0}))
   return found
-
-
-def prepare(chosen: Sequence[Check], tiny: bool) -> Arrays:
-  """Returns the inputs and the values of checks, computed on this device.
-
-  The names are CHECK|inputs|NAME and CHECK|DTYPE|NAME.
-  """
-  arrays, sizes = {}, TINY if tiny else SIZES
-  for check in chosen:
-    inputs = check.inputs(sizes)
-    parts = {'inputs': inputs}
-    for dtype in check.tolerances if check.each else [FLOAT32]:
-      parts[dtype] = _on_one_device(check, inputs, dtype)
-    for part, values in parts.items():
-      for name, x in values.items():
-        arrays[f'{check.name}|{part}|{name}'] = x
-  return arrays
-
-
-def compare(
-  chosen: Sequence[Check], prepared: Mapping[str, np.ndarray]
-) -> Iterator[dict[str, Any]]:
-  """Yields the largest difference of each check and dtype.
-
-  A check that raises an error has the error's text instead of a difference.
-  """
-  parts: dict[tuple[str, str], Arrays] = {}
-  for key in prepared:
-    check, part, name = key.split('|')
-    parts.setdefault((check, part), {})[name] = prepared[key]
-  pairs = [(check, dtype) for check in chosen for dtype in check.tolerances]
-  # Most of the time is compilation, which is faster side by side.
-  with ThreadPoolExecutor() as threads:
-    yield from threads.map(functools.partial(_row, parts), pairs)
-
-
-def _row(
-  parts: Mapping[tuple[str, str], Arrays], pair: tuple[Check, str]
-) -> dict[str, Any]:
-  check, dtype = pair
-  tolerance = check.tolerances[dtype]
-  row = {'check': check.name, 'dtype': dtype, 'tolerance': tolerance}
-  try:
-    values = parts[check.name, dtype if check.each else FLOAT32]
-    found = _on_one_device(check, parts[check.name, 'inputs'], dtype)
-    row['difference'], row['in'] = largest_difference(found, values)
-  except Exception as error:  # so that the other checks run
-    row['error'] = f'{type(error).__name__}: {str(error)[:500]}'
-  # NaN is not within the tolerance.
-  return row | {'ok': bool(row.get('difference', np.inf) <= tolerance)}
-
-
-def largest_difference(found: Arrays, values: Arrays) -> tuple[float, str]:
-  """Returns the largest difference between arrays, and the array's name."""
-  if found.keys() != values.keys():
-    names = ', '.join(sorted(found.keys() ^ values.keys()))
-    raise ValueError(f'prepared by other code, which differs in {names}')
-  least = 0.01 * np.sqrt(
-    sum(
-      float(np.square(x, dtype=np.float64).sum())
-      for x in values.values()
-      if np.issubdtype(x.dtype, np.floating)
-    )
-  )
-  differences = {}
-  for name, x in values.items():
-    y = found[name]
-    if x.shape != y.shape:
-      raise ValueError(f'{name} has the shape {y.shape}, not {x.shape}')
-    if not np.issubdtype(x.dtype, np.floating):
-      differences[name] = float((x != y).mean())
-      continue
-    x, y = x.astype(np.float64).ravel(), y.astype(np.float64).ravel()
-    scale = max(np.linalg.norm(x), least, 1e-30)
-    differences[name] = float(np.linalg.norm(y - x) / scale)
-  worst = max(
-    differences, key=lambda name: np.nan_to_num(differences[name], nan=np.inf)
-  )
-  return differences[worst], worst
-
-
-def _on_one_device(check: Check, inputs: Arrays, dtype: str) -> Arrays:
-  with jax.set_mesh(make_mesh(MeshConfig(), 1)):
-    return jax.tree.map(np.asarray, check.run(inputs, dtype))
 
 
 def _bert(sizes: dict[str, int], dtype: str, rngs: nnx.Rngs) -> nnx.Module:
@@ -253,7 +137,7 @@ def _network_inputs(network: Network) -> Callable[[dict[str, int]], Arrays]:
 
   def inputs(sizes: dict[str, int]) -> Arrays:
     rng, shape = np.random.default_rng(0), (sizes['documents'], sizes['tokens'])
-    with jax.set_mesh(make_mesh(MeshConfig(), 1)):
+    with jax.set_mesh(one_device()):
       state = nnx.state(network(sizes, FLOAT32, nnx.Rngs(0)))
       weights = by_path(state)
     lengths_B = rng.integers(2, shape[1], shape[0])
@@ -303,7 +187,7 @@ def _network(network: Network) -> Callable[[Arrays, str], Arrays]:
       _, scores = head_topk(model.head, model.features(batch), K)
       return *jax.value_and_grad(total)(params), scores
 
-    mesh = make_mesh(MeshConfig(), 1)
+    mesh = one_device()
     loss, gradients, scores = both(params, put_batch(batch, mesh))
     # Labels of nearly equal scores may change places, so only the scores count.
     arrays = {f'gradient {p}': x for p, x in by_path(gradients).items()}
@@ -409,7 +293,7 @@ def _loss(kind: type, inputs: Arrays, dtype: str) -> Arrays:
 def _row_inputs(storage: Storage, sizes: dict[str, int]) -> Arrays:
   """Returns the rows of a head in a storage, with the inputs of a loss."""
   inputs = _head_inputs(sizes)
-  with jax.set_mesh(make_mesh(MeshConfig(), 1)):
+  with jax.set_mesh(one_device()):
     config = OneVsAllConfig(storage=storage)
     shape = HeadInputs(inputs['documents'].shape[1], int(inputs['labels']))
     rows = by_path(nnx.state(config.build(shape, nnx.Rngs(3))))

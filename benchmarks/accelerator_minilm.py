@@ -12,13 +12,13 @@ import json
 import time
 from typing import Any
 
+from accelerator_compare import one_device
 from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.mesh import make_mesh, put_batch
-from xjax.core.mesh_config import MeshConfig
+from xjax.core.mesh import put_batch
 from xjax.core.types import Ragged, ScoreKind, offsets_of
 from xjax.data.text.words import PAD_ID, UNKNOWN_ID
 from xjax.judge.judge import PROTOCOL, judge
@@ -159,7 +159,7 @@ def train(inputs: Mapping[str, np.ndarray], dtype: str) -> dict[str, Any]:
   begin = time.perf_counter()
   recipe = json.loads(str(inputs['recipe']))
   config = from_json(recipe['train'], NeuralTrain)
-  counts, mesh = inputs['counts'], make_mesh(MeshConfig(), 1)
+  counts, mesh = inputs['counts'], one_device()
   plan = _planned(recipe, config, counts, dtype, mesh)
   gold = _rows(inputs, 'train gold')
   batches = TrainBatches(

@@ -95,7 +95,8 @@ def device(part: Part) -> None:
 
 def checks(part: Part) -> None:
   """Compares values of this device with those of a CPU."""
-  from accelerator_checks import checks, compare
+  from accelerator_checks import checks
+  from accelerator_compare import compare
 
   rows = []
   for row in compare(checks(), part.arrays('checks.npz')):

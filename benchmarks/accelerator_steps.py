@@ -9,14 +9,14 @@ import dataclasses
 import time
 from typing import Any
 
+from accelerator_compare import one_device
 from flax import nnx
 import jax
 import jax.numpy as jnp
 from measurement import memory, seconds_of
 import numpy as np
 
-from xjax.core.mesh import make_mesh, put_batch
-from xjax.core.mesh_config import MeshConfig
+from xjax.core.mesh import put_batch
 from xjax.losses.bce import bce
 from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bert import BertConfig
@@ -199,11 +199,6 @@ def lwan_work(tiny: bool, dtype: str) -> Work:
     sizes['positives'],
     dtype,
   )
-
-
-def one_device() -> jax.sharding.Mesh:
-  """Returns a mesh of the first device."""
-  return make_mesh(MeshConfig(), 1)
 
 
 def step_of(work: Work, mesh: jax.sharding.Mesh) -> tuple[Any, Callable]:
