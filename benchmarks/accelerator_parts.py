@@ -261,14 +261,12 @@ def bigru_lwan_peer(part: Part) -> None:
     side.close()
 
 
-def minilm(part: Part) -> None:
+def minilm(part: Part, dtype: str) -> None:
   """Trains MiniLM on EURLEX57K by the recipe of eurlex57k_minilm."""
   from accelerator_minilm import train
 
   inputs = part.arrays('minilm.npz')
-  inputs = {name: inputs[name] for name in inputs}
-  for dtype in ('bfloat16',) if part.tiny else ('bfloat16', 'float32'):
-    part.add(**{dtype: train(inputs, dtype)})
+  part.add(**train({name: inputs[name] for name in inputs}, dtype))
 
 
 def quickstart(part: Part) -> None:
@@ -339,7 +337,10 @@ PARTS: dict[str, dict[str, Callable[[Part], None]]] = {
     'torch': ova_head_peer,
   },
   'bigru_lwan': {'xjax': bigru_lwan, 'torch': bigru_lwan_peer},
-  'minilm': {'xjax': minilm},
+  'minilm': {
+    dtype: functools.partial(minilm, dtype=dtype)
+    for dtype in ('bfloat16', 'float32')
+  },
   'quickstart': {'xjax': quickstart},
   'plan': {'xjax': plan},
 }

@@ -182,17 +182,15 @@ def _bigru_lwan(section: dict[str, Any]) -> Iterator[str]:
 
 
 def _runs(section: dict[str, Any]) -> Iterator[str]:
-  part = section['xjax']
-  runs = {'': part} if 'minutes' in part else part
   rows = [
     (
-      name,
+      side,
       f'{run["minutes"]:.2f}',
       _number(run.get('milliseconds_per_step'), '.1f'),
       ', '.join(f'{n} {x:.3f}' for n, x in run.get('metrics', {}).items()),
     )
-    for name, run in runs.items()
-    if isinstance(run, dict) and 'minutes' in run
+    for side, run in section.items()
+    if 'minutes' in run
   ]
   yield _table(('', 'minutes', 'ms a step', 'metrics'), rows)
 
