@@ -121,7 +121,7 @@ class Transformer(nnx.Module):
     if self.remat is not Remat.NONE:
       policy = _POLICIES.get(self.remat)
       body = jax.checkpoint(body, policy=policy, prevent_cse=False)
-    return lax.scan(body, h_BTD, (params, seeds, inputs), unroll=UNROLL or self.count)
+    return lax.scan(body, h_BTD, (params, seeds, inputs))
 
   def all_states(
     self,
@@ -138,8 +138,6 @@ class Transformer(nnx.Module):
 _POLICIES = {
   Remat.DOTS: jax.checkpoint_policies.dots_with_no_batch_dims_saveable
 }
-import os
-UNROLL = int(os.environ.get('UNROLL', '1'))
 
 
 def stacked(build: Callable[[], nnx.Module], count: int) -> nnx.Module:
@@ -197,7 +195,9 @@ class Bert(Transformer):
   ) -> list[Float[Array, 'B T {self.width}']]:
     segments_BT, (first, seeds) = segments_TB.T, self.seeds(rngs)
     h_BTD = self._embedded(ids_TB, segments_BT, first, kept_BT)
-    return self.all_states(functools.partial(_attend, segments_BT), h_BTD, seeds)
+    return self.all_states(
+      functools.partial(_attend, segments_BT), h_BTD, seeds
+    )
 
   def memory(
     self,
