@@ -272,21 +272,21 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   documents of a batch or, if these do not divide evenly, the labels; the last
   devices are left out if label rows do not divide evenly either.
   """
-  count = jax.device_count()
+  devices = jax.devices()
   if jax.process_count() > 1:
-    check_label_rows(config, count)
-  while not label_rows_divide(config, count):
-    count -= 1
+    check_label_rows(config, len(devices))
+  while not label_rows_divide(config, len(devices)):
+    devices = devices[:-1]
   try:
-    mesh = make_mesh(config.mesh, count)
+    mesh = make_mesh(config.mesh, devices)
   except ConfigError:
-    mesh = make_mesh(MeshConfig(), count)
+    mesh = make_mesh(MeshConfig(slices=1), devices)
   if config.eval.batch_size % mesh.shape[DATA]:
     # A label axis works with any batch size; its size must divide
     # LABEL_MULTIPLE.
-    while jax.process_count() == 1 and LABEL_MULTIPLE % count:
-      count -= 1
-    mesh = make_mesh(MeshConfig(data=1, label=-1), count)
+    while jax.process_count() == 1 and LABEL_MULTIPLE % len(devices):
+      devices = devices[:-1]
+    mesh = make_mesh(MeshConfig(data=1, label=-1, slices=1), devices)
   return mesh
 
 
