@@ -141,6 +141,11 @@ def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
   return jax.make_array_from_callback(shape, sharding, part)
 
 
+def documents_first(x_BT: jax.Array) -> jax.Array:
+  """Divides the first axis (documents) over the data axis of the mesh."""
+  return jax.lax.with_sharding_constraint(x_BT, BATCH)
+
+
 def documents_second(x_TB: jax.Array) -> jax.Array:
   """Divides the second axis (documents) over the data axis of the mesh."""
   return jax.lax.with_sharding_constraint(x_TB, P(None, DATA))
