@@ -69,6 +69,8 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
 
+DEVICES = jax.devices  # all of them, whatever the fixture `devices` says
+
 # These fixtures are shared by tests of several rooms.
 pytest_plugins = ['tests.fixtures.runs']
 
@@ -207,6 +209,7 @@ def devices() -> Callable[[int], contextlib.AbstractContextManager]:
   def so_many(count: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
       patch.setattr(jax, 'device_count', lambda: count)
+      patch.setattr(jax, 'devices', lambda: DEVICES()[:count])
       yield
 
   return so_many
