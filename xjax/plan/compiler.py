@@ -292,7 +292,7 @@ def _compile(program: Program, devices: Sequence[jax.Device]) -> Compiled:
     memory.alias_size_in_bytes,
     memory.temp_size_in_bytes,
     memory.generated_code_size_in_bytes,
-    operations(traced.jaxpr.jaxpr, platform, mesh.shape[DATA]),
+    operations(traced.jaxpr, platform, mesh.shape[DATA]),
     tuple(compiled_collectives(done.as_text(), dict(enumerate(nodes)))),
     seconds,
   )

@@ -9,18 +9,25 @@ from typing import Any
 
 import jax
 from jax.extend import core as jex
+from jax.interpreters.partial_eval import dce_jaxpr
 import numpy as np
 
 
-def operations(
-  jaxpr: jex.Jaxpr, platform: str, data: int, on_device: bool = False
-) -> float:
+def operations(traced: jex.ClosedJaxpr, platform: str, data: int) -> float:
   """Returns the multiplications and additions of a device in products.
 
   The count is exact, except for a loop whose length is unknown, of which one
   iteration counts. Products outside shard_map are of documents. The `data`
   devices of the data axis share them; those of the label axis repeat them.
   """
+  # Compilers leave out what no result needs.
+  used = [True] * len(traced.jaxpr.outvars)
+  return _operations(dce_jaxpr(traced.jaxpr, used)[0], platform, data, False)
+
+
+def _operations(
+  jaxpr: jex.Jaxpr, platform: str, data: int, on_device: bool
+) -> float:
   total = 0.0
   for eqn in jaxpr.eqns:
     name, params = eqn.primitive.name, eqn.params
@@ -32,7 +39,7 @@ def operations(
       called = [called[chosen.index(True)]]
     # Shapes in shard_map are those of a device.
     inside = on_device or name == 'shard_map'
-    counts = [operations(x, platform, data, inside) for x in called]
+    counts = [_operations(x, platform, data, inside) for x in called]
     if name == 'cond':
       total += max(counts)
     else:

@@ -165,12 +165,10 @@ def make_plan(config: Config, sizes: RunSizes, target: Target) -> RunPlan:
   if not plan.compiler:
     return plan
   step = functools.partial(train_step, config, sizes)
-  programs = {
-    LONGEST: functools.partial(step, sizes.longest),
-    RANKING: functools.partial(ranking, config, sizes),
-  }
+  programs = {LONGEST: functools.partial(step, sizes.longest)}
   if _commonest(sizes) != sizes.longest:
     programs[COMMONEST] = functools.partial(step, _commonest(sizes))
+  programs[RANKING] = functools.partial(ranking, config, sizes)
   if other:
     changed = _with(config, 'train.compute_dtype', other)
     programs[plan.in_other] = functools.partial(
