@@ -113,23 +113,16 @@ class RunPlan:
     )
 
   @property
-  def steps(self) -> int:
-    return sum(self.sizes.steps.values())
-
-  @property
-  def epoch(self) -> float | None:
-    """Returns the seconds of an epoch at the bounds; None if not compiled."""
-    bounds = self.bound(COMMONEST) or self.bound(LONGEST), self.bound(LONGEST)
-    if None in bounds:
-      return None
+  def epoch(self) -> float:
+    """Returns the seconds of an epoch at the bounds of compiled steps."""
+    longest = self.bound(LONGEST).seconds
+    common = self.bound(COMMONEST)
     # Steps between the two that are compiled are interpolated. Shorter steps
     # count like the commonest.
-    shapes = _commonest(self.sizes), self.sizes.longest
-    seconds = [bound.seconds for bound in bounds]
     each = np.interp(
       [shape.volume for shape in self.sizes.steps],
-      [shape.volume for shape in shapes],
-      seconds,
+      [_commonest(self.sizes).volume, self.sizes.longest.volume],
+      [common.seconds if common else longest, longest],
     )
     return float(np.dot(each, [*self.sizes.steps.values()]))
 
