@@ -85,9 +85,7 @@ def _slices(
   return [slices[index] for index in sorted(slices)]
 
 
-def _arranged(
-  devices: list[jax.Device], shape: tuple[int, int]
-) -> np.ndarray:
+def _arranged(devices: list[jax.Device], shape: tuple[int, int]) -> np.ndarray:
   """Arranges the devices of a slice so that neighbours are linked closely."""
   if len(set(map(_slice_index, devices))) > 1:  # mesh.slices makes one of many
     return np.array(devices).reshape(shape)  # JAX arranges only one torus
