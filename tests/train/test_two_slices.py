@@ -1,4 +1,4 @@
-"""Between slices, a step sums gradients, and one-vs-all heads send documents."""
+"""Between slices, steps sum gradients, and one-vs-all heads send documents."""
 
 import json
 import pathlib
