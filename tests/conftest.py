@@ -102,6 +102,7 @@ def _loads_lightgbm() -> bool:
 # A clone may lack these. A test that needs a missing one is left out.
 NEEDS = {
   'real_data': lambda: 'XJAX_DATA_DIR' in os.environ,
+  'chips': lambda: importlib.util.find_spec('libtpu') is not None,
   'parity': lambda: importlib.util.find_spec('torch') is not None,
   'chips': lambda: importlib.util.find_spec('libtpu') is not None,
   # This file is made last, so all peers are there if it is.

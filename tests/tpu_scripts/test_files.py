@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import sysconfig
 
 import pytest
@@ -54,6 +55,13 @@ def test_what_is_set_already_wins(given, expected):
   found = dict(line.split('=', 1) for line in lines)
   assert f'{found["XLA_FLAGS"]} {found["XLA_CLIENT_MEM_FRACTION"]}' == expected
   assert 'XLA_PYTHON_CLIENT_MEM_FRACTION' not in found
+
+
+def test_xla_knows_the_flags():
+  # XLA for CPUs knows the flags of GPUs too, and ends at any other flag.
+  program = f'{sys.executable} -c "import jax; jax.numpy.zeros(1)"'
+  show = f'source {SCRIPTS}/flags.sh; JAX_PLATFORMS=cpu {program}'
+  subprocess.run(['bash', '-c', show], check=True)
 
 
 @pytest.mark.parametrize(

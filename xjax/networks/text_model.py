@@ -155,6 +155,9 @@ class TextModel(nnx.Module):
       h_TBD = self.encoder(x_TBD, real_TB, rngs, kept_BT=kept_BT)
     else:
       h_TBD = self.encoder(x_TBD, real_TB, rngs)
+    # Not documents_second, then swapaxes: in a transformer, the TPU's compiler
+    # would mix the arrays of both orders if there are as many documents as
+    # tokens, and send all activations between devices.
     hidden_BTD = documents_first(h_TBD.swapaxes(0, 1))
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)

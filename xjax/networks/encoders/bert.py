@@ -370,6 +370,9 @@ class FeedForward(nnx.Module):
     return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
+# The gradient computes the activation again. Otherwise, a scan over layers would
+# keep three arrays of the inner size in float32, besides input and output.
+@functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=1)
 def activate(
   x: Float[Array, '*shape'], kind: Activation
 ) -> Float[Array, '*shape']:
@@ -395,5 +398,10 @@ def add_and_norm(
   seeds: UInt32[Array, '2'] | None,
 ) -> Float[Array, 'B T D']:
   """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
-  wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
-  return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)
+
+  @functools.partial(jax.checkpoint, prevent_cse=False)
+  def summed(h_BTD: jax.Array, x_BTD: jax.Array) -> jax.Array:
+    wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
+    return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)
+
+  return summed(h_BTD, x_BTD)
