@@ -104,7 +104,6 @@ NEEDS = {
   'real_data': lambda: 'XJAX_DATA_DIR' in os.environ,
   'chips': lambda: importlib.util.find_spec('libtpu') is not None,
   'parity': lambda: importlib.util.find_spec('torch') is not None,
-  'chips': lambda: importlib.util.find_spec('libtpu') is not None,
   # This file is made last, so all peers are there if it is.
   'peers': (PEERS / 'made_from.txt').exists,
   'gensim': lambda: GENSIM,

@@ -370,8 +370,8 @@ class FeedForward(nnx.Module):
     return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
-# The gradient computes the activation again. Otherwise, a scan over layers would
-# keep three arrays of the inner size in float32, besides input and output.
+# The gradient computes the activation again. Otherwise, a scan over layers
+# would keep three arrays of the inner size in float32, besides input and output.
 @functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=1)
 def activate(
   x: Float[Array, '*shape'], kind: Activation
