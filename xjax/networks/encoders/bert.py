@@ -371,7 +371,7 @@ class FeedForward(nnx.Module):
 
 
 # The gradient computes the activation again. Otherwise, a scan over layers
-# would keep three arrays of the inner size in float32, besides input and output.
+# would keep three float32 arrays of the inner size, besides input and output.
 @functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=1)
 def activate(
   x: Float[Array, '*shape'], kind: Activation
