@@ -371,7 +371,7 @@ class FeedForward(nnx.Module):
 
 
 # The gradient computes the activation again. Otherwise, the scan over layers
-# would keep three arrays of the inner size in float32, besides input and output.
+# would keep three more arrays of the inner size in float32.
 @functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=1)
 def activate(
   x: Float[Array, '*shape'], kind: Activation
@@ -399,6 +399,7 @@ def add_and_norm(
 ) -> Float[Array, 'B T D']:
   """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
 
+  # Computed again for the gradient, as the activation is.
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def summed(h_BTD: jax.Array, x_BTD: jax.Array) -> jax.Array:
     wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
