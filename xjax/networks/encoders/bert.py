@@ -116,8 +116,8 @@ class Transformer(nnx.Module):
       return results[1], keep(*results)
 
     # Seeds are given instead of rngs, because rngs must not be used inside
-    # these traces. A loop needs nothing that keeps XLA from computing the
-    # recomputed only once.
+    # these traces. In a loop, XLA cannot merge what is computed again with what
+    # was computed first, so nothing has to prevent this.
     if self.remat is not Remat.NONE:
       policy = _POLICIES.get(self.remat)
       body = jax.checkpoint(body, policy=policy, prevent_cse=False)
@@ -370,8 +370,8 @@ class FeedForward(nnx.Module):
     return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
-# The gradient computes the activation again. Otherwise, a scan over layers
-# would keep three float32 arrays of the inner size, besides input and output.
+# The gradient computes the activation again. Otherwise, the scan over layers
+# would keep three more arrays of the inner size in float32.
 @functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=1)
 def activate(
   x: Float[Array, '*shape'], kind: Activation
@@ -399,6 +399,7 @@ def add_and_norm(
 ) -> Float[Array, 'B T D']:
   """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
 
+  # Computed again for the gradient, as the activation is.
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def summed(h_BTD: jax.Array, x_BTD: jax.Array) -> jax.Array:
     wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
