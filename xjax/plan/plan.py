@@ -14,6 +14,7 @@ from xjax.core.mesh import DATA, LABEL, abstract_mesh
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_plan import check_mesh
+from xjax.networks.encoders.encoder import Remat
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdam
 from xjax.plan.chips import Chip
@@ -226,8 +227,8 @@ def _changes(plan: RunPlan) -> Iterator[tuple[tuple[str, Any], ...]]:
   """Yields changes of fields, the cheapest first."""
   config = plan.config
   if plan.state <= plan.usable:  # otherwise activations are not the reason
-    if config.model.encoder.remat is False:
-      yield (('model.encoder.remat', True),)
+    if config.model.encoder.remat is Remat.NONE:
+      yield (('model.encoder.remat', Remat.EVERYTHING),)
     yield (('train.accumulate', 4 * config.train.accumulate),)
     if (chunk := getattr(config.model.head, 'chunk', 0)) >= 2048:
       yield (('model.head.chunk', chunk // 4),)

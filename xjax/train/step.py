@@ -93,6 +93,7 @@ def make_train_step(
     # rows. So a document has the same weight in every batch, although the last
     # batch of a bucket may hold few documents.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
+    grads = plan.without_frozen(grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
     # The label rows have changed in the forward pass already (rows/fused.py).
