@@ -201,13 +201,19 @@ def _environment(target: Target) -> dict[str, str]:
     return values | {'JAX_NUM_CPU_DEVICES': str(target.devices)}
   # JAX could write programs for absent devices to its cache, but not read them.
   values['JAX_ENABLE_COMPILATION_CACHE'] = 'false'
-  # libtpu would ask the machine's metadata server which TPUs it has.
-  values |= {'TPU_SKIP_MDS_QUERY': '1', 'TPU_WORKER_HOSTNAMES': 'localhost'}
-  # Without a GPU there is no autotuning, which products of Triton need.
-  flags = values.get('XLA_FLAGS', ''), '--xla_gpu_enable_triton_gemm=false'
+  flags = values.pop('XLA_FLAGS', '')
   if target.chip.platform is Platform.GPU:
-    values['XLA_FLAGS'] = ' '.join(flags)
-  return values
+    # Without a GPU there is no autotuning, which products of Triton need.
+    flags += ' --xla_gpu_enable_triton_gemm=false'
+    return values | {'XLA_FLAGS': flags}
+  # libtpu ends at a flag that it does not know; it has LIBTPU_INIT_ARGS. It
+  # would ask the machine's metadata server which TPUs there are, and would
+  # refuse to compile while another process uses them.
+  return values | {
+    'TPU_SKIP_MDS_QUERY': '1',
+    'TPU_WORKER_HOSTNAMES': 'localhost',
+    'ALLOW_MULTIPLE_LIBTPU_LOAD': 'true',
+  }
 
 
 def serve() -> None:

@@ -174,4 +174,7 @@ def _size(size: float) -> str:
 
 
 def _time(seconds: float) -> str:
-  return f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.3g} ms'
+  if seconds >= 1:
+    return f'{seconds:,.1f} s'
+  ms = seconds * 1000
+  return f'{ms:,.1f} ms' if ms >= 1 else f'{ms * 1000:,.1f} us'
