@@ -39,11 +39,7 @@ _NO_GOLD = 4  # places for gold labels in a batch to rank
 
 def mesh_of(config: Config, devices: Sequence[jax.Device]) -> Mesh:
   """Returns the mesh of a run; a ConfigError if it does not fit devices."""
-  slices = config.mesh.slices
-  if not slices and devices[0].platform == 'gpu':
-    # In a run, each node with GPUs is a slice; a topology does not say so.
-    slices = len({device.process_index for device in devices})
-  mesh = make_mesh(dataclasses.replace(config.mesh, slices=slices), devices)
+  mesh = make_mesh(config.mesh, devices)
   check_mesh(config, mesh)
   return mesh
 
