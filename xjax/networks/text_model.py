@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.config_part import ConfigPart, field
-from xjax.core.mesh import documents_second
+from xjax.core.mesh import documents_first, documents_second
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import LabelSpace
@@ -124,10 +124,6 @@ class TextModel(nnx.Module):
     """
     return self.head.prepare(self._head_input(batch, rngs))
 
-  def loss_features(self, pooled: Any, batch: TokenBatch) -> Any:
-    """Computes what the head's loss reads, the result of head.prepare_loss."""
-    return self._gathered(self.head.prepare_loss(pooled), batch)
-
   def vectors(self, batch: TokenBatch) -> jax.Array:
     """Computes one vector of each document, float32, on the context mesh.
 
@@ -159,7 +155,10 @@ class TextModel(nnx.Module):
       h_TBD = self.encoder(x_TBD, real_TB, rngs, kept_BT=kept_BT)
     else:
       h_TBD = self.encoder(x_TBD, real_TB, rngs)
-    hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
+    # Not documents_second, then swapaxes: in a transformer, the TPU's compiler
+    # would mix the arrays of both orders if there are as many documents as
+    # tokens, and send all activations between devices.
+    hidden_BTD = documents_first(h_TBD.swapaxes(0, 1))
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
     lengths_B = batch.lengths_B
@@ -189,13 +188,12 @@ class TextModel(nnx.Module):
       return total
     kept_BT = self._kept(batch, rngs)
     more, second = self._view_loss(batch, loss, rngs, weights, kept_BT)
-    pair = (self._gathered(x, batch) for x in (first, second))
-    return total + more + self.views.loss(*pair, batch.mask_B, rngs)
+    return total + more + self.views.loss(first, second, batch.mask_B, rngs)
 
   def _view_loss(self, batch, loss, rngs, weights, kept_BT=None):
     head = self.head.ready(rngs)
     pooled, mask_B = self._head_input(batch, rngs, kept_BT), batch.mask_B
-    features = self.loss_features(pooled, batch)
+    features = self.head.prepare_loss(pooled)
     if batch.shortlist is not None:
       total = shortlist_loss(
         head, features, batch.shortlist, mask_B, loss, weights
@@ -213,12 +211,6 @@ class TextModel(nnx.Module):
       table = self.embedding.table[...]
     return self.views.kept(batch, table, rngs)
 
-  def _gathered(self, features: Any, batch: TokenBatch) -> Any:
-    # Only the model of a plan overrides this method (plan/plan.py), because its
-    # single device stands for all devices.
-    del batch
-    return features
-
   def fused_loss(
     self,
     batch: TokenBatch,
@@ -233,7 +225,7 @@ class TextModel(nnx.Module):
     The loss is that before the step. The second result is a pair of the label
     rows and the slots of the update rule, both after the step.
     """
-    features = self.loss_features(self._head_input(batch, rngs), batch)
+    features = self.head.prepare_loss(self._head_input(batch, rngs))
     step = batch.mask_B, loss, rows, weights
     if isinstance(self.head, OneVsAll):
       labels = batch.shortlist

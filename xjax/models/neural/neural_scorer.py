@@ -60,13 +60,7 @@ class NeuralScorer(Scorer):
       self.selected_by = f'shortlist={self._model.head.shortlist_size}'
     is_margin = self.score_kind is ScoreKind.MARGIN
     self.assigned_above = 0.0 if is_margin else None
-    # Lists [G, B, K] are divided like the rows of the batch, so each process
-    # reads only its own rows.
-    self._topk = jax.jit(
-      functools.partial(_topk, graphdef, recall),
-      static_argnames=('k', 'sigmoid', 'measured'),
-      out_shardings=NamedSharding(mesh, P(None, DATA)),
-    )
+    self._topk = topk_program(run.config, graphdef, mesh)
     self._attention = jax.jit(
       functools.partial(_attention, graphdef),
       out_shardings=NamedSharding(mesh, BATCH),
@@ -326,6 +320,19 @@ def why_fixed(config: Config) -> str:
 
 def _names(parts: Iterable[type]) -> str:
   return ', '.join(part.__name__ for part in parts)
+
+
+def topk_program(
+  config: Config, graphdef: nnx.GraphDef, mesh: jax.sharding.Mesh
+) -> Callable:
+  """Returns the program that ranks the labels of a batch (see _topk)."""
+  # Lists [G, B, K] are divided like the rows of the batch, so each process
+  # reads only its own rows.
+  return jax.jit(
+    functools.partial(_topk, graphdef, config.eval.recall),
+    static_argnames=('k', 'sigmoid', 'measured'),
+    out_shardings=NamedSharding(mesh, P(None, DATA)),
+  )
 
 
 def _topk(

@@ -49,10 +49,7 @@ class ShortlistScorer(NeuralScorer):
     if self.score_kind is ScoreKind.MARGIN:
       self.assigned_above = -1.0 if chained else 0.0
     self.selected_by = f'shortlist={proposer.size}'
-    self._logits = jax.jit(
-      functools.partial(_logits, plan.graphdef),
-      out_shardings=NamedSharding(self.mesh, BATCH),
-    )
+    self._logits = logits_program(plan.graphdef, self.mesh)
 
   @property
   def stages(self) -> dict[str, Scorer]:
@@ -143,6 +140,14 @@ class ShortlistScorer(NeuralScorer):
       log = np.minimum(prior - np.logaddexp(0, -z), -1e-30)
       scores = log - np.log(-np.expm1(log))
     return np.where(real, scores, -np.inf).astype(np.float32)
+
+
+def logits_program(graphdef: nnx.GraphDef, mesh: jax.sharding.Mesh) -> Callable:
+  """Returns the program that scores the labels on shortlists (see _logits)."""
+  return jax.jit(
+    functools.partial(_logits, graphdef),
+    out_shardings=NamedSharding(mesh, BATCH),
+  )
 
 
 def _logits(graphdef, params, batch, ids_BX):
