@@ -136,4 +136,4 @@ def _on_one_device(check: Check, inputs: Arrays, dtype: str) -> Arrays:
 
 def one_device() -> jax.sharding.Mesh:
   """Returns a mesh of the first device."""
-  return make_mesh(MeshConfig(), 1)
+  return make_mesh(MeshConfig(), jax.devices()[:1])

@@ -199,10 +199,11 @@ def _plan(section: dict[str, Any]) -> Iterator[str]:
   rows = [
     (
       row['step'],
-      f'{1e3 * row["planned_seconds"]:.2f} ({row["planned_bound"]})',
+      _number(row.get('planned_seconds'), '.2f', 1e3)
+      + f' ({row.get("planned_bound", row.get("error", "")[:80])})',
       f'{1e3 * row["seconds"]:.2f}',
       *(
-        f'{row[name] / GIB:.2f}'
+        _number(row.get(name), '.2f', 1 / GIB)
         for name in ('planned_bytes', 'program_bytes', 'peak_bytes')
       ),
     )

@@ -6,6 +6,7 @@ compiled for the devices of a mesh, which need not be of this machine.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import time
 from typing import Any
 
@@ -350,34 +351,48 @@ def timed(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
 
 
 def planned(work: Work) -> dict[str, Any]:
-  """Returns what the plan of this machine's device says of a step."""
+  """Returns what the plan of a step says for this machine's device."""
   # The plan room imports what only runs need, such as Orbax and Grain.
   from xjax.data.formats.jsonl import JsonlData
   from xjax.data.tokens_config import SubwordsConfig, WordsConfig
   from xjax.models.contract import Config
   from xjax.models.neural.neural_model import NeuralModel
   from xjax.plan.chips import chip_named
-  from xjax.plan.plan import make_plan
+  from xjax.plan.compiler import Refused, compiled, compiler_of, make_target
+  from xjax.plan.plan import LONGEST, RunPlan, planned_mesh
+  from xjax.plan.programs import state_parts, train_step
   from xjax.plan.sizes import BatchShape, RunSizes
   from xjax.train.neural_train import Dtype
 
-  model, n = work.model, work.documents
+  model, n, dtype = work.model, work.documents, Dtype(work.dtype)
   parts = model.embedding, model.encoder, model.pooling, model.head
   read = WordsConfig if work.architecture is None else SubwordsConfig
   config = Config(
     data=JsonlData(tokens=read(work.tokens, (work.tokens,))),
     model=NeuralModel(*parts),
-    train=dataclasses.replace(work.train, compute_dtype=Dtype(work.dtype)),
+    train=dataclasses.replace(work.train, compute_dtype=dtype),
   )
   shape = BatchShape(n, n, work.tokens, 0, work.positives)
   sizes = RunSizes(
     *(work.labels, n, 0, work.vocab, work.architecture), {shape: 1}
   )
-  plan = make_plan(config, sizes, chip_named(''), devices=1)
+  target, mesh = make_target(chip_named(''), 1), planned_mesh(config, 1)
+  # make_plan would also compile top-k, and the step in the other dtype.
+  step = functools.partial(train_step, config, sizes, shape)
+  held, unmoved = state_parts(config, sizes, mesh)
+  compiler = compiler_of(target.chip.platform)
+  programs = compiled(target, {LONGEST: step})
+  if isinstance(programs[LONGEST], Refused):
+    return {'error': programs[LONGEST].reason}
+  plan = RunPlan(
+    *(config, sizes, target, mesh, dtype, None),
+    *(held, unmoved, compiler, programs),
+  )
+  bound = plan.bound(LONGEST)
   return {
-    'planned_bytes': int(plan.total),
-    'planned_seconds': plan.longest.bound,
-    'planned_bound': plan.longest.bound_by,
+    'planned_bytes': plan.total,
+    'planned_seconds': bound.seconds,
+    'planned_bound': bound.by,
   }
 
 
