@@ -297,7 +297,7 @@ def test_every_fault_has_its_line():
     ('train.steps.more', 'config.train.steps has no fields of its own'),
     ('eval.qqqqqq', 'the fields are batch_size, depth, ks'),
     ('train.label_weights', 'label_weights: another class can only be chosen'),
-    ('mesh', 'config.mesh: set its fields (data, label) one by one'),
+    ('mesh', 'config.mesh: set its fields (data, label, slices) one by one'),
   ],
 )
 def test_field_faults_are_told_their_neighbours(path, says):
