@@ -1,5 +1,6 @@
 """Mesh shapes, padding of labels, batches on the mesh, rows of processes."""
 
+import dataclasses
 import types
 
 import jax
@@ -14,6 +15,7 @@ from xjax.core.mesh import (
   make_mesh,
   own_rows,
   padded_labels,
+  platform,
   put_batch,
   put_labels,
   share_of,
@@ -28,6 +30,7 @@ from xjax.core.mesh_config import (
 )
 from xjax.core.types import PAD
 from xjax.networks.batch import TokenBatch
+from xjax.train.neural_train import Dtype
 
 
 @pytest.mark.parametrize(
@@ -136,3 +139,31 @@ def test_the_rows_of_a_share():
   for size in (0, 4):
     with pytest.raises(ConfigError, match=says):
       ProcessShare((0,), 3).rows(size)
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeDevice:
+  platform: str
+  device_kind: str
+  compute_capability: str | None
+
+
+@pytest.mark.parametrize(
+  ('name', 'capability', 'expected'),
+  [
+    ('cpu', None, 'float32'),
+    ('tpu', None, 'bfloat16'),
+    ('gpu', '7.5', 'float32'),
+    ('gpu', '8.0', 'bfloat16'),
+    ('gpu', '10.0', 'bfloat16'),
+    ('gpu', 'gfx942', 'bfloat16'),
+  ],
+)
+def test_products_are_in_bfloat16_where_it_is_fast(name, capability, expected):
+  device = FakeDevice(name, name, capability)
+  mesh = jax.sharding.Mesh(np.array([[device]]), (DATA, LABEL))
+  assert Dtype.AUTO.on(mesh) == expected
+  assert Dtype.FLOAT32.on(mesh) == 'float32'
+  assert Dtype.BFLOAT16.on(mesh) == 'bfloat16'
+  with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+    assert platform() == name

@@ -174,7 +174,6 @@ def test_a_warm_start_is_not_looked_up_again(
     ({'mesh__data': 3}, 'mesh.data=3'),
     ({'train__batch_size': 12}, 'train.batch_size=12 must be a multiple of 8'),
     ({'train__freeze': ('*/*',)}, 'freeze=.* nothing would be left to train'),
-    ({'eval__batch_size': 4}, 'eval.batch_size=4 must be a multiple of 8'),
     ({'train__best_metric': 'frequent/P@1'}, 'frequent/P@1 has no value'),
     (
       {'train__init_from': '/nowhere'},

@@ -29,15 +29,16 @@ def test_scores_that_are_no_logits_stay_as_they_are(predictor):
   np.testing.assert_allclose([p.score for p in found], logits, atol=1e-4)
 
 
-def test_devices_that_do_not_divide_labels_are_left_out(
-  config, finished, devices
+def test_a_batch_is_rounded_up_to_the_devices(
+  config, finished, predictor, devices
 ):
   assert config.eval.batch_size % 7
+  (expected,) = predictor.predict(['nipa'], k=1)
   with devices(7):
     predictor = open_run(finished.workdir)
-    assert predictor.scorer.mesh.shape == {DATA: 1, LABEL: 6}
+    assert predictor.scorer.mesh.shape == {DATA: 7, LABEL: 1}
     (found,) = predictor.predict(['nipa'], k=1)
-  assert len(found) == 1
+  assert [x.id for x in found] == [x.id for x in expected]
 
 
 DAMAGES = {

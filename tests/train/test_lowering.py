@@ -78,10 +78,8 @@ def shape_of(config):
 def sent_of(config, dim, shape):
   """Returns {kind: bytes that a device gives to the head's collectives}."""
   documents, (data, label) = config.train.batch_size, shape
-  own, bfloat16 = (
-    documents // data,
-    config.train.compute_dtype is Dtype.BFLOAT16,
-  )
+  own = documents // data
+  bfloat16 = config.train.compute_dtype is not Dtype.FLOAT32
   gold = POSITIVES * 4 + 1  # a byte says whether the document is real
   return {
     'all-gather': own * (dim * (2 if bfloat16 else 4) + gold),

@@ -182,8 +182,8 @@ def eurlex57k_bert() -> Config:
   bert-base-uncased. There are 4,271 labels: all that occur in train, dev or
   test. An epoch has 5,625 steps.
 
-  Hardware: a GPU (add --config.train.compute_dtype=bfloat16). Expected: not run
-  yet; the paper has RP@5 .796 and nDCG@5 .823 on test.
+  Hardware: a GPU. Expected: not run yet; the paper has RP@5 .796
+  and nDCG@5 .823 on test.
   """
   epoch = _DOCUMENTS // 8
   return Config(

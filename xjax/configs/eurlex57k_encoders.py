@@ -45,8 +45,7 @@ def eurlex57k_minilm() -> Config:
   On a GPU, use full documents:
 
     --config.data.zones= --config.data.tokens.max_tokens=512 \
-    --config.data.tokens.buckets=128,256,512 \
-    --config.train.compute_dtype=bfloat16
+    --config.data.tokens.buckets=128,256,512
   """
   return Config(
     data=Eurlex57kData(

@@ -63,7 +63,7 @@ from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.views.hierarchy_views import HierarchyViews
-from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import Adam, AdamW
 
 DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
@@ -104,7 +104,6 @@ def _flat(dataset: str) -> Config:
       warmup=2000,
       optimizer=AdamW(weight_decay=0.0),
       clip_norm=1.0,
-      compute_dtype=Dtype.BFLOAT16,
       checkpoint_every=epoch,
       judge_every=epoch,
       best_metric='all/micro-F1',

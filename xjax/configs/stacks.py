@@ -40,7 +40,6 @@ from xjax.models.stack.proposers import (
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import LinearModel, LinearTrain
-from xjax.train.neural_train import Dtype
 from xjax.train.train_config import NoTrain
 
 _TITLE = ('title',)
@@ -90,7 +89,6 @@ def _trained_encoder() -> ProposerConfig:
   model, train = encoder.model, encoder.train
   train.steps, train.warmup, train.rates = 20_000, 1000, ('encoder/*=0.005',)
   train.checkpoint_every, train.judge_every = 5000, 20_000
-  train.compute_dtype = Dtype.BFLOAT16
   tokens = SubwordsConfig(512, (128, 256, 512))
   return ProposerConfig(tokens, (), model, train, 256, 'encoder', depth=30)
 

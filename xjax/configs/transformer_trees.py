@@ -249,8 +249,7 @@ def xc_xr_transformer(dataset: str) -> Config:
   of the lowest level. Their ranker weighs a document by the number of its
   labels in a cluster (not for eurlex_4k and amazon_670k).
 
-  Hardware: a GPU (add
-  --config.model.vectors.stage.train.compute_dtype=bfloat16).
+  Hardware: a GPU.
   """
   sizes = _SIZES[dataset]
   arity, max_leaf = sizes.ranker

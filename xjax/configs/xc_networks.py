@@ -44,7 +44,7 @@ from xjax.networks.pooling import ClsConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 from xjax.train.batches.candidates import Candidates
-from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import Adam, AdamW, SWAConfig
 
 _DOCUMENTS = {  # of train
@@ -117,9 +117,9 @@ def xc_aplc(system: str) -> Config:
   it is chosen on dev if there is this split; if not, the last checkpoint is
   used. The learning rate falls linearly, as in the authors' code.
 
-  Hardware: a GPU (add --config.train.compute_dtype=bfloat16). Expected: not run
-  yet; the paper has P@1 .8772 (eurlex_4k_xlnet), .8944 (wiki10_31k_xlnet) and
-  .9456 (amazoncat_13k_xlnet) on test.
+  Hardware: a GPU. Expected: not run yet; the paper has P@1 .8772
+  (eurlex_4k_xlnet), .8944 (wiki10_31k_xlnet) and .9456 (amazoncat_13k_xlnet) on
+  test.
   """
   dataset = system.removesuffix('_xlnet')
   sizes = _APLC[dataset]
@@ -374,7 +374,6 @@ def amazon_3m_like() -> Config:
       schedule=Schedule.LINEAR,
       optimizer=AdamW(weight_decay=0.01),
       rows=FusedSGD(learning_rate=0.05),
-      compute_dtype=Dtype.BFLOAT16,
       checkpoint_every=epoch,
       judge_every=epoch,
       patience=3,

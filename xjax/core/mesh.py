@@ -1,9 +1,16 @@
 """Defines the device mesh, and divides arrays over its two axes."""
 
+import re
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.sharding import (
+  AbstractMesh,
+  AxisType,
+  Mesh,
+  NamedSharding,
+  PartitionSpec as P,
+)
 import numpy as np
 
 from xjax.core.mesh_config import (
@@ -56,6 +63,18 @@ def platform() -> str:
   """
   device = jax.sharding.get_abstract_mesh().abstract_device
   return device.platform if device else jax.default_backend()
+
+
+def has_bfloat16(mesh: Mesh | AbstractMesh) -> bool:
+  """Returns whether devices of a mesh multiply bfloat16 faster than float32."""
+  device = mesh.abstract_mesh.abstract_device
+  name = device.platform if device else jax.default_backend()
+  if name != 'gpu' or not isinstance(mesh, Mesh):
+    return name in ('gpu', 'tpu')
+  # NVIDIA's GPUs before Ampere compute bfloat16 as float32. AMD's GPUs, whose
+  # versions are not numbers, have units for bfloat16.
+  version = getattr(mesh.devices.flat[0], 'compute_capability', '')
+  return not re.match(r'[1-7]\.', str(version))
 
 
 def share_of(mesh: jax.sharding.Mesh) -> ProcessShare:

@@ -19,7 +19,10 @@ class EvalConfig(ConfigPart):
   """Configures how a model is judged, that is, how metrics are computed."""
 
   batch_size: int = field(
-    64, 'Documents per batch, over all devices.', AT_LEAST_1
+    64,
+    'Documents per batch, over all devices, rounded up to a multiple of '
+    'mesh.data.',
+    AT_LEAST_1,
   )
   depth: int = field(
     50,

@@ -8,6 +8,9 @@ import math
 import re
 from typing import Any
 
+import jax.numpy as jnp
+from jax.sharding import AbstractMesh, Mesh
+
 from xjax.core.config_part import (
   AMOUNT,
   AT_LEAST_0,
@@ -17,6 +20,7 @@ from xjax.core.config_part import (
   Bound,
   field,
 )
+from xjax.core.mesh import has_bfloat16
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.label_sums import BINS
 from xjax.judge.metrics.metric import metric_kind
@@ -47,8 +51,15 @@ class Schedule(enum.Enum):
 
 
 class Dtype(enum.Enum):
+  AUTO = 'auto'
   FLOAT32 = 'float32'
   BFLOAT16 = 'bfloat16'
+
+  def on(self, mesh: Mesh | AbstractMesh) -> jnp.dtype:
+    """Returns the dtype of products on the devices of a mesh."""
+    if self is not Dtype.AUTO:
+      return jnp.dtype(self.value)
+    return jnp.dtype(jnp.bfloat16 if has_bfloat16(mesh) else jnp.float32)
 
 
 def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
@@ -170,9 +181,11 @@ class NeuralTrain(TrainConfig):
     NoAverage, 'Whether and how a mean of the parameters over steps is kept.'
   )
   compute_dtype: Dtype = field(
-    Dtype.FLOAT32,
-    'The type of activations and matrix products. Parameters are float32, '
-    'except label rows, whose type is model.head.storage.',
+    Dtype.AUTO,
+    'The type of activations and of the factors of matrix products. auto is '
+    'bfloat16 on TPUs and on GPUs with units for it (from the A100 on), and '
+    'float32 on other devices. Sums, losses and scores are float32, and so are '
+    'parameters, except label rows, whose type is model.head.storage.',
   )
   log_every: int = field(
     50, 'Steps between log lines.', AT_LEAST_1, may_change=True

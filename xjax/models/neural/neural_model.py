@@ -14,7 +14,7 @@ from xjax.core.config_part import field, kinds_that
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, make_mesh, share_of
-from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.processes.lock import is_locked
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import Corpus, LabelSpace
@@ -226,7 +226,8 @@ def _scorer(
   """Returns the scorer of a run, whose parameters are set later."""
   config, architecture = run.config, run.folder.architecture()
   dim = config.model.embedding.dim if config.data.tokens.dense else 0
-  size = config.eval.batch_size
+  data = mesh.shape[DATA]
+  size = -(-config.eval.batch_size // data) * data
   reader = TokenReader(config.data, vocab, dim, size, share_of(mesh))
   plan = plan_neural(
     config, space, reader.vocab_size, mesh, architecture, levels
@@ -269,8 +270,8 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   """Returns a mesh of this machine's devices for a loaded model.
 
   It is the mesh of the run if the devices fit it. Otherwise they share the
-  documents of a batch or, if these do not divide evenly, the labels; the last
-  devices are left out if label rows do not divide evenly either.
+  documents of a batch; the last devices are left out if label rows do not
+  divide evenly among them.
   """
   count = jax.device_count()
   if jax.process_count() > 1:
@@ -278,16 +279,9 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   while not label_rows_divide(config, count):
     count -= 1
   try:
-    mesh = make_mesh(config.mesh, count)
+    return make_mesh(config.mesh, count)
   except ConfigError:
-    mesh = make_mesh(MeshConfig(), count)
-  if config.eval.batch_size % mesh.shape[DATA]:
-    # A label axis works with any batch size; its size must divide
-    # LABEL_MULTIPLE.
-    while jax.process_count() == 1 and LABEL_MULTIPLE % count:
-      count -= 1
-    mesh = make_mesh(MeshConfig(data=1, label=-1), count)
-  return mesh
+    return make_mesh(MeshConfig(), count)
 
 
 def _vocabulary(run: Run, corpus: Corpus) -> Vocabulary:

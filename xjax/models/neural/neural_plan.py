@@ -4,7 +4,6 @@ import dataclasses
 
 from flax import nnx
 import jax
-import jax.numpy as jnp
 
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, make_mesh
@@ -43,16 +42,13 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
   """Checks that batches and label rows divide evenly among the devices."""
   check_label_rows(config, mesh.size)
   devices = mesh.shape[DATA]
-  batches = {
-    'train.batch_size': (config.train.batch_size, config.train.accumulate),
-    'eval.batch_size': (config.eval.batch_size, 1),
-  }
-  for name, (size, micro) in batches.items():
-    if size % (devices * micro):
-      raise ConfigError(
-        f'{name}={size} must be a multiple of {devices * micro}: mesh.data is '
-        f'{devices}' + (f', train.accumulate is {micro}' if micro > 1 else '')
-      )
+  size, micro = config.train.batch_size, config.train.accumulate
+  if size % (devices * micro):
+    raise ConfigError(
+      f'train.batch_size={size} must be a multiple of {devices * micro}: '
+      f'mesh.data is {devices}'
+      + (f', train.accumulate is {micro}' if micro > 1 else '')
+    )
 
 
 def label_rows_divide(config: Config, devices: int) -> bool:
@@ -104,7 +100,7 @@ def plan_neural(
       train_counts=counts,
       levels=levels,
       hierarchy=hierarchy,
-      dtype=jnp.dtype(train.compute_dtype.value),
+      dtype=train.compute_dtype.on(mesh),
       rngs=rngs,
     ),
     make_optimizer(train),
