@@ -94,6 +94,9 @@ setuptools.setup(
       'torch>=2.6',
       'transformers>=5.0',
     ],
+    # The compilers of TPUs and GPUs, for `xjax train --plan`; jax names the
+    # versions that fit it. Only nvcc comes from NVIDIA's libraries.
+    'chips': ['jax[cuda12-local,tpu]>=0.10', 'nvidia-cuda-nvcc-cu12>=12.6'],
     'tpu': ['jax[tpu]>=0.10'],
     'gpu': ['jax[cuda12]>=0.10'],
     'k8s': ['jax[k8s]>=0.10'],

@@ -101,6 +101,7 @@ def _loads_lightgbm() -> bool:
 NEEDS = {
   'real_data': lambda: 'XJAX_DATA_DIR' in os.environ,
   'parity': lambda: importlib.util.find_spec('torch') is not None,
+  'chips': lambda: importlib.util.find_spec('libtpu') is not None,
   # This file is made last, so all peers are there if it is.
   'peers': (PEERS / 'made_from.txt').exists,
   'gensim': lambda: GENSIM,

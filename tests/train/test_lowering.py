@@ -11,11 +11,7 @@ from jax.sharding import AbstractMesh, AxisType
 import numpy as np
 import pytest
 
-from tests.fixtures.collectives import (
-  bytes_by_kind,
-  compiled_collectives,
-  lowered_collectives,
-)
+from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
 from xjax.configs.xc_networks import amazon_3m_like
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
@@ -23,7 +19,8 @@ from xjax.data.schema import LabelSpace
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.architecture import Activation, BertArchitecture
 from xjax.networks.rows.storage import Storage
-from xjax.plan.plan import batch_of, on_device
+from xjax.plan.costs import compiled_collectives
+from xjax.plan.programs import batch_of, on_device
 from xjax.plan.sizes import BatchShape
 from xjax.train.neural_train import Dtype
 from xjax.train.optimizer import make_optimizer

@@ -7,8 +7,9 @@ If you start the same command again, it resumes the run. --profile=FIRST:LAST
 traces the steps FIRST to LAST with jax.profiler and saves the traces in
 DIR/profile. To plan the memory and time of a run without training:
 
-  xjax train --config=NAME --plan [--chip=CHIP] \
-    [--devices=N] [--plan_labels=L --plan_documents=N]
+  xjax train --config=NAME --plan \
+    [--chip=CHIP] [--devices=N | --topology=4x4 [--slices=N]] \
+    [--plan_labels=L --plan_documents=N]
 """
 
 import sys

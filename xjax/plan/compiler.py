@@ -7,7 +7,6 @@ runs in a process of its own, because two of them cannot share a process.
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
-import functools
 import importlib.metadata
 import math
 import os
@@ -77,12 +76,13 @@ def make_target(
         )
     return Target(chip, devices, slices=hosts)
   axes = _TORUS.get(chip.name, 2)
-  if not topology and (devices or 1) == (slices or 1):
-    topology = 'x'.join('1' * axes)
-  fault = f'--topology={topology}: {chip.name} has slices such as '
-  if not re.fullmatch(r'[1-9]\d*' + r'x[1-9]\d*' * (axes - 1), topology):
-    raise ConfigError(fault + _SHAPES[axes])
   slices = slices or 1
+  if not topology and devices in (None, slices):
+    topology = 'x'.join('1' * axes)
+  if not re.fullmatch(r'[1-9]\d*' + r'x[1-9]\d*' * (axes - 1), topology):
+    raise ConfigError(
+      f'--topology={topology}: {chip.name} has slices such as {_SHAPES[axes]}'
+    )
   count = slices * math.prod(map(int, topology.split('x')))
   if devices not in (None, count):
     raise ConfigError(
@@ -97,7 +97,8 @@ class Compiled:
   """Holds what a compiler says of a program; bytes are those of a device."""
 
   arguments: int
-  outputs: int  # that do not overwrite arguments
+  outputs: int
+  aliases: int  # of outputs that overwrite arguments
   temporaries: int
   code: int
   operations: float  # of a device, in matrix products
@@ -106,7 +107,8 @@ class Compiled:
 
   @property
   def total(self) -> int:
-    return self.arguments + self.outputs + self.temporaries + self.code
+    new = self.outputs - self.aliases
+    return self.arguments + new + self.temporaries + self.code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Refused:
 
 
 def compiler_of(platform: Platform) -> str:
-  """Returns the compiler of a platform, with its version; '' if it is absent."""
+  """Returns a compiler and its version; '' if it is not installed."""
   for package in _PACKAGES[platform]:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       version = importlib.metadata.version(package)
@@ -286,10 +288,11 @@ def _compile(program: Program, devices: Sequence[jax.Device]) -> Compiled:
     nodes = [getattr(x, 'slice_index', 0) for x in mesh.devices.flat]
   return Compiled(
     memory.argument_size_in_bytes,
-    memory.output_size_in_bytes - memory.alias_size_in_bytes,
+    memory.output_size_in_bytes,
+    memory.alias_size_in_bytes,
     memory.temp_size_in_bytes,
     memory.generated_code_size_in_bytes,
-    operations(traced.jaxpr, platform, mesh.shape),
-    tuple(compiled_collectives(done.as_text(), nodes)),
+    operations(traced.jaxpr, platform, mesh.shape[DATA]),
+    tuple(compiled_collectives(done.as_text(), dict(enumerate(nodes)))),
     seconds,
   )

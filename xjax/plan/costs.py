@@ -1,80 +1,73 @@
 """Counts what a compiled program does: its products and its collectives."""
 
-from collections.abc import Iterator, Sequence
+import collections
+from collections.abc import Mapping, Sequence
 import dataclasses
 import math
 import re
 from typing import Any
 
+import jax
 from jax.extend import core as jex
+from jax.interpreters.partial_eval import dce_jaxpr
 import numpy as np
 
-from xjax.core.mesh import DATA
 
-
-def operations(
-  traced: jex.ClosedJaxpr, platform: str, axes: dict[str, int]
-) -> float:
+def operations(traced: jex.ClosedJaxpr, platform: str, data: int) -> float:
   """Returns the multiplications and additions of a device in products.
 
   The count is exact, except for a loop whose length is unknown, of which one
-  iteration counts. What is written for all devices divides evenly over the data
-  axis: the devices of the label axis repeat products of documents.
-
-  Args:
-    platform: 'cpu', 'gpu' or 'tpu', which may choose a branch.
-    axes: sizes of the axes of the mesh.
+  iteration counts. Products outside shard_map are of documents. The `data`
+  devices of the data axis share them; those of the label axis repeat them.
   """
-  return sum(
-    _of_equation(eqn, platform, axes, False) for eqn in traced.jaxpr.eqns
-  )
+  # Compilers leave out what no result needs.
+  used = [True] * len(traced.jaxpr.outvars)
+  return _operations(dce_jaxpr(traced.jaxpr, used)[0], platform, data, False)
 
 
-def _of_equation(
-  eqn: jex.JaxprEqn, platform: str, axes: dict[str, int], on_device: bool
+def _operations(
+  jaxpr: jex.Jaxpr, platform: str, data: int, on_device: bool
 ) -> float:
+  total = 0.0
+  for eqn in jaxpr.eqns:
+    name, params = eqn.primitive.name, eqn.params
+    called = [*jax.tree.leaves([*params.values()], is_leaf=_is_jaxpr)]
+    called = [getattr(x, 'jaxpr', x) for x in called if _is_jaxpr(x)]
+    if only := params.get('branches_platforms'):
+      names = {platform, {'gpu': 'cuda'}.get(platform, platform)}
+      chosen = [x is None or bool(names & {*x}) for x in only]
+      called = [called[chosen.index(True)]]
+    # Shapes in shard_map are those of a device.
+    inside = on_device or name == 'shard_map'
+    counts = [_operations(x, platform, data, inside) for x in called]
+    if name == 'cond':
+      total += max(counts)
+    else:
+      total += sum(counts) * (params['length'] if name == 'scan' else 1)
+    total += _product(eqn) / (1 if on_device else data)
+  return total
+
+
+def _is_jaxpr(x: Any) -> bool:
+  return isinstance(x, jex.Jaxpr | jex.ClosedJaxpr)
+
+
+def _product(eqn: jex.JaxprEqn) -> int:
+  """Returns the operations of a matrix product; 0 of other operations."""
   name, params = eqn.primitive.name, eqn.params
-  # Shapes in shard_map are those of a device.
-  share = 1 if on_device else axes[DATA]
+  shapes = [x.aval.shape for x in eqn.invars[:2]]
   if name == 'dot_general':
-    shape = eqn.invars[0].aval.shape
-    summed = math.prod(shape[i] for i in params['dimension_numbers'][0][0])
-    return 2 * math.prod(eqn.outvars[0].aval.shape) * summed / share
-  if name == 'conv_general_dilated':
-    shape = eqn.invars[1].aval.shape
-    features = shape[params['dimension_numbers'].rhs_spec[0]]
-    count = math.prod(shape) // features
-    return 2 * math.prod(eqn.outvars[0].aval.shape) * count / share
-  if name.startswith('dot_product_attention'):  # cuDNN's
-    (batch, queries, heads, dim), keys = (x.aval.shape for x in eqn.invars[:2])
-    products = 5 if name.startswith('dot_product_attention_bwd') else 2
-    return 2 * products * batch * heads * queries * keys[1] * dim / share
-  inside = on_device or name == 'shard_map'
-  called = [
-    sum(_of_equation(x, platform, axes, inside) for x in jaxpr.eqns)
-    for jaxpr in _called(params, platform)
-  ]
-  if name == 'cond':
-    return max(called)
-  return sum(called) * (params['length'] if name == 'scan' else 1)
-
-
-def _called(params: dict[str, Any], platform: str) -> Iterator[jex.Jaxpr]:
-  """Yields the functions that an equation calls."""
-  # Of branches by platform, one is chosen when the program is compiled.
-  platforms = params.get('branches_platforms')
-  for value in params.values():
-    values = value if isinstance(value, tuple | list) else [value]
-    found = [getattr(x, 'jaxpr', x) for x in values]
-    found = [x for x in found if isinstance(x, jex.Jaxpr)]
-    if platforms and len(found) == len(platforms):
-      names = {'gpu': ('cuda', 'gpu')}.get(platform, (platform,))
-      found = [
-        x
-        for x, only in zip(found, platforms)
-        if only is None or set(only) & set(names)
-      ][:1]
-    yield from found
+    summed = math.prod(shapes[0][i] for i in params['dimension_numbers'][0][0])
+  elif name == 'conv_general_dilated':
+    features = shapes[1][params['dimension_numbers'].rhs_spec[0]]
+    summed = math.prod(shapes[1]) // features
+  elif name.startswith('dot_product_attention'):  # cuDNN's
+    (batch, queries, heads, dim), (_, keys, *_) = shapes
+    products = 5 if 'bwd' in name else 2
+    return 2 * products * batch * heads * queries * keys * dim
+  else:
+    return 0
+  return 2 * math.prod(eqn.outvars[0].aval.shape) * summed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,22 +79,33 @@ class Collective:
   bytes: int  # bytes of its operands on a device
   looped: bool  # whether it is in a loop
   size: int = 1  # devices of a group
+  nodes: int = 1  # slices, or hosts, of these devices
   times: int = 1  # how often a call of the program runs it
   # Whether the number of iterations of a loop is unknown, and counts as 1.
   unknown: bool = False
-  far: bool = False  # whether it goes from one slice, or host, to another
 
   @property
-  def sent(self) -> float:
-    """Returns the bytes that a device sends at least, in a call."""
-    others = (self.size - 1) / self.size
-    factor = {
-      'all-reduce': 2 * others,
-      'all-gather': self.size - 1,
-      'reduce-scatter': others,
-      'all-to-all': others,
-    }.get(self.kind, 1)
-    return factor * self.bytes * self.times
+  def near(self) -> float:
+    """Returns the bytes that a device sends at least in its slice or host."""
+    return self._sent(self.size // self.nodes)
+
+  @property
+  def far(self) -> float:
+    """Returns its part of the bytes that its slice or host sends to others."""
+    # The devices of a host first add what they have.
+    summed = self.kind in ('all-reduce', 'reduce-scatter')
+    return self._sent(self.nodes) * (self.nodes / self.size if summed else 1)
+
+  def _sent(self, n: int) -> float:
+    if n == 1:
+      return 0
+    factors = {
+      'all-reduce': 2 / n,
+      'reduce-scatter': 1 / n,
+      'all-to-all': 1 / n,
+    }
+    each = 1 if self.kind == 'all-gather' else 1 / (n - 1)
+    return factors.get(self.kind, each) * (n - 1) * self.bytes * self.times
 
 
 KINDS = set(
@@ -125,6 +129,7 @@ _MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([\w', ]*)\}")
 # Between slices, TPUs send through their hosts.
 _HOSTS = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_ONE_NODE = collections.defaultdict(int)
 _LIMIT = re.compile(r' s32\[\]\S* constant\((\d+)\)')
 
 
@@ -161,19 +166,21 @@ def make_collective(
   """Makes a Collective from its operands, (element type, shape) each."""
   size = 0
   for element, shape in arrays:
-    bits = 8 if element in ('i1', 'pred') else int(re.search(r'\d+', element)[0])
+    bits = (
+      8 if element in ('i1', 'pred') else int(re.search(r'\d+', element)[0])
+    )
     size += bits * math.prod(shape) // 8
   shapes = tuple(tuple(shape) for _, shape in arrays)
   return Collective(kind, shapes, size, **others)
 
 
 def compiled_collectives(
-  text: str, nodes: Sequence[int] = ()
+  text: str, nodes: Mapping[int, int] = _ONE_NODE
 ) -> list[Collective]:
   """Returns the collectives in the text of a jax.stages.Compiled.
 
   Groups of one device send nothing, and are left out. `nodes` are the slices or
-  hosts of the devices, in the order of the mesh.
+  hosts of devices, by their places in the mesh; the default is one host.
   """
   parts: dict[str, list[str]] = {}
   lines: list[str] = []
@@ -196,10 +203,12 @@ def compiled_collectives(
       if kind == 'send' and (hosts := _HOSTS.search(line)):
         kind = hosts[1].lower().replace('_', '-')
         operands = operands[:1]  # the other one is a token
-        others |= {'size': len(set(nodes)) or 2, 'far': True}
+        others |= dict.fromkeys(('size', 'nodes'), len({*nodes.values()}))
       elif kind in KINDS and len((groups := _groups(line))[0]) > 1:
-        far = nodes and any(len({nodes[i] for i in x}) > 1 for x in groups)
-        others |= {'size': len(groups[0]), 'far': bool(far)}
+        others['size'] = len(groups[0])
+        others['nodes'] = max(
+          len({nodes[i] for i in group}) for group in groups
+        )
       else:
         continue
       arrays = [

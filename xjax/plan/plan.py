@@ -1,101 +1,141 @@
-"""Plans the training of a neural model: its memory and its time.
+"""Plans a neural run: its memory, its time, and how to make it fit."""
 
-On a mesh, each device works on a part of the documents and of the label rows.
-This module traces the work of one device in a step. The trace uses abstract
-arrays, which need no memory.
-"""
-
+from collections.abc import Iterator
+import copy
 import dataclasses
-import math
+import functools
 from typing import Any
 
-from flax import nnx
-import jax
-import jax.numpy as jnp
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh
 import numpy as np
 
-from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
-from xjax.data.hierarchy import Hierarchy
-from xjax.data.schema import Label, Labels
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import DATA, LABEL, abstract_mesh
+from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_plan import check_mesh
-from xjax.networks.batch import Shortlist, TokenBatch
-from xjax.networks.heads.chunks import is_label_row
 from xjax.networks.rows.storage import Storage
-from xjax.networks.text_model import TextModel, build
-from xjax.plan.chips import Chip, Platform
-from xjax.plan.program import ProgramCost, program_cost
+from xjax.networks.rows.update import FusedAdam
+from xjax.plan.chips import Chip
+from xjax.plan.compiler import (
+  Compiled,
+  Refused,
+  Target,
+  compiled,
+  compiler_of,
+)
+from xjax.plan.programs import ranking, state_parts, train_step
 from xjax.plan.sizes import BatchShape, RunSizes
 from xjax.train.initial.pretrained_encoder import check_lengths
-from xjax.train.optimizer import FREQUENT, label_row_optimizer, make_optimizer
-from xjax.train.state import StatePlan, plan_state
-from xjax.train.step import make_train_step
+from xjax.train.neural_train import Dtype
 
-# A run can use this share of a device's memory. Programs, and gaps between
-# arrays, need the remaining memory.
+# A run can use this share of a device's memory. Gaps between arrays need the
+# remaining memory.
 USABLE = 0.9
-ROWS, GRADIENTS = 'label rows', 'gradients'
-ACTIVATIONS = 'activations and other computed arrays'
-_FLOAT32 = 4
+# Without a compiler, the state may take this share of the usable memory. The
+# rest is left for gradients and activations.
+STATE = 0.5
+LONGEST, COMMONEST, RANKING = 'longest step', 'commonest step', 'top-k'
+_TRIES = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class StepTime:
-  """Holds the shortest time of a step on one device, at peak rates."""
+class Bound:
+  """Holds the shortest seconds of a program, if all work overlaps."""
 
-  operations: int  # multiplications and additions in matrix products
-  moved: int  # bytes read from memory and written to it
-  compute: float  # seconds for the operations
-  memory: float  # seconds for the bytes moved
-
-  @classmethod
-  def of(cls, cost: ProgramCost, config: Config, chip: Chip) -> 'StepTime':
-    operand = jnp.dtype(config.train.compute_dtype.value).itemsize
-    compute = cost.operations / chip.peak(operand)
-    memory = cost.moved / chip.bandwidth
-    return cls(cost.operations, cost.moved, compute, memory)
+  compute: float  # for the operations in matrix products
+  memory: float  # for the bytes that are read or written at least
+  network: float  # for the bytes that are sent at least
 
   @property
-  def bound(self) -> float:
-    """Returns the seconds of a step at peak rates, if all work overlaps."""
-    return max(self.compute, self.memory)
+  def seconds(self) -> float:
+    return max(dataclasses.astuple(self))
 
   @property
-  def bound_by(self) -> str:
-    """Returns the slowest work: 'compute' or 'memory'."""
-    return 'compute' if self.compute >= self.memory else 'memory'
+  def by(self) -> str:
+    names = [field.name for field in dataclasses.fields(self)]
+    return max(names, key=lambda name: getattr(self, name))
 
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
   config: Config
   sizes: RunSizes
-  chip: Chip
-  devices: int
-  data: int  # devices along the mesh's data axis
-  label: int  # devices along the mesh's label axis
-  # Bytes of a device, by name, in a step with the largest batch; without parts
-  # of 0 bytes.
-  held: dict[str, int]
-  # Whether XLA has compiled the step. If so, the bytes of computed arrays are
-  # known; otherwise, they are estimated.
-  compiled: bool
-  longest: StepTime  # time of a step with the largest batch
-  steps: int  # number of steps of an epoch
-  epoch: float  # seconds of an epoch, as the sum of StepTime.bound over steps
+  target: Target
+  mesh: AbstractMesh
+  dtype: Dtype  # of products
+  other: Dtype | None  # the longest step is compiled with it, too
+  parts: dict[str, int]  # exact bytes of a device before a step, by name
+  unmoved: int  # bytes of a step's arguments and outputs that it does not move
+  compiler: str  # '' if there is none
+  programs: dict[str, Compiled | Refused]  # empty without a compiler
 
   @property
-  def total(self) -> int:
-    return sum(self.held.values())
+  def state(self) -> int:
+    return sum(self.parts.values())
+
+  @property
+  def total(self) -> float:
+    """Returns the bytes of the largest program, or of the state."""
+    needed = [x for name, x in self.programs.items() if name != self.in_other]
+    return max((x.total for x in needed), default=self.state)
 
   @property
   def usable(self) -> float:
-    return USABLE * self.chip.memory
+    share = USABLE if self.programs else USABLE * STATE
+    return share * self.target.chip.memory
 
   @property
   def fits(self) -> bool:
     return self.total <= self.usable
+
+  @property
+  def in_other(self) -> str:
+    return f'{LONGEST} in {self.other.value}' if self.other else ''
+
+  def bound(self, name: str) -> Bound | None:
+    """Returns the bound of a program; None if it is not compiled."""
+    program, chip = self.programs.get(name), self.target.chip
+    if not isinstance(program, Compiled):
+      return None
+    dtype = self.other if name == self.in_other else self.dtype
+    moved = program.arguments + program.outputs + 2 * program.temporaries
+    if name != RANKING:
+      moved -= self.unmoved
+    elif self.sizes.longest.listed:
+      moved -= program.arguments  # only some label rows are read
+    near = sum(x.near for x in program.collectives) / chip.link
+    far = sum(x.far for x in program.collectives) / chip.network
+    return Bound(
+      program.operations / chip.peak(4 if dtype is Dtype.FLOAT32 else 2),
+      moved / chip.bandwidth,
+      max(near, far),
+    )
+
+  @property
+  def steps(self) -> int:
+    return sum(self.sizes.steps.values())
+
+  @property
+  def epoch(self) -> float | None:
+    """Returns the seconds of an epoch at the bounds; None if not compiled."""
+    bounds = self.bound(COMMONEST) or self.bound(LONGEST), self.bound(LONGEST)
+    if None in bounds:
+      return None
+    # Steps between the two that are compiled are interpolated. Shorter steps
+    # count like the commonest.
+    shapes = _commonest(self.sizes), self.sizes.longest
+    seconds = [bound.seconds for bound in bounds]
+    each = np.interp(
+      [shape.volume for shape in self.sizes.steps],
+      [shape.volume for shape in shapes],
+      seconds,
+    )
+    return float(np.dot(each, [*self.sizes.steps.values()]))
+
+
+def _commonest(sizes: RunSizes) -> BatchShape:
+  return max(sizes.steps, key=lambda x: (sizes.steps[x], x.volume))
 
 
 def planned_mesh(config: Config, devices: int) -> AbstractMesh:
@@ -105,231 +145,116 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
   return mesh
 
 
-def make_plan(
-  config: Config,
-  sizes: RunSizes,
-  chip: Chip,
-  devices: int,
-  compile_: bool = False,
-) -> RunPlan:
+def make_plan(config: Config, sizes: RunSizes, target: Target) -> RunPlan:
   """Plans a run; a ConfigError if it does not fit devices or encoder.
 
-  With `compile_`, the step is compiled if this machine has devices of the
-  chip's platform. Then the memory is known more exactly, but it can take
-  minutes.
+  If the chip's compiler is installed, the programs of the run are compiled,
+  which takes seconds or minutes.
   """
-  mesh = planned_mesh(config, devices)
+  mesh = planned_mesh(config, target.devices)
   if sizes.architecture is not None:
     longest = sizes.architecture.max_tokens
     check_lengths(config.model, config.data, longest, 'the encoder')
-  state = planned_state(config, sizes, mesh)
-  traces, costs, times = {}, {}, {}
-  for shape in sizes.steps:
-    local, traces[shape] = traced_step(config, sizes, shape, mesh)
-    donated = slice(len(jax.tree.leaves(local.abstract)))
-    costs[shape] = program_cost(traces[shape].jaxpr, donated)
-    times[shape] = StepTime.of(costs[shape], config, chip)
-  compile_ &= jax.default_backend() == chip.platform.value
-  temporary = costs[sizes.longest].held
-  if compile_:
-    memory = traces[sizes.longest].lower().compile().memory_analysis()
-    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    temporary = memory.temp_size_in_bytes + new
-  held = _memory(config, sizes, chip, state, mesh, temporary, compile_)
-  return RunPlan(
-    *(config, sizes, chip, devices, mesh.shape[DATA], mesh.shape[LABEL]),
-    *(held, compile_, times[sizes.longest]),
-    steps=sum(sizes.steps.values()),
-    epoch=sum(times[shape].bound * n for shape, n in sizes.steps.items()),
+  dtype, other = _dtypes(config, target.chip)
+  plan = RunPlan(
+    *(config, sizes, target, mesh, dtype, other),
+    *state_parts(config, sizes, mesh),
+    compiler_of(target.chip.platform),
+    {},
   )
-
-
-def _memory(
-  config: Config,
-  sizes: RunSizes,
-  chip: Chip,
-  plan: StatePlan,
-  mesh: AbstractMesh,
-  temporary: int,
-  compiled: bool,
-) -> dict[str, int]:
-  """Returns a device's bytes by name, with the temporary bytes of a step."""
-  parts = _between_steps(config, sizes, plan, mesh)
-  trained, _ = plan.split(plan.abstract.params)
-  gradients = [on_device(leaf) for leaf in jax.tree.leaves(trained)]
-  if not compiled:
-    fused = plan.abstract.row_slots is not None
-    if fused and config.model.head.storage is Storage.FLOAT8:
-      # Programs that are compiled for v5e do not change arrays of 1-byte
-      # floats in place; they copy the arrays.
-      copied = parts[ROWS] * (chip.platform is Platform.TPU)
-      parts['label rows, copied'] = copied
-    if chip.platform is Platform.CPU and config.train.accumulate == 1:
-      # On CPUs, XLA stores the squares of a gradient to compute its norm; with
-      # micro-batches, over the gradients of the last micro-batch.
-      temporary += max(gradients, default=0)
-  parts[GRADIENTS] = min(sum(gradients), temporary)
-  parts[ACTIVATIONS] = temporary - parts[GRADIENTS]
-  return {name: n for name, n in parts.items() if n}
-
-
-def _between_steps(
-  config: Config, sizes: RunSizes, plan: StatePlan, mesh: AbstractMesh
-) -> dict[str, int]:
-  """Returns the exact bytes, by name, of what a device holds before a step."""
-  state = plan.abstract
-  rows, others = nnx.split_state(state.params, is_label_row, ...)
-  weighted = not config.train.label_weights.even
-  arrays = {
-    ROWS: rows,
-    "label rows' slots": state.row_slots,
-    'other parameters': others,
-    "optimizer's slots": state.opt_state,
-    'averages': state.averages,
-    'batch': batch_of(config, sizes.longest, mesh),
-  }
-  parts = {name: on_device(tree) for name, tree in arrays.items()}
-  labels = -(-sizes.labels // _label_shards(config, mesh))
-  return parts | {'label weights': 2 * _FLOAT32 * labels * weighted}
-
-
-def _label_shards(config: Config, mesh: AbstractMesh) -> int:
-  on_all = config.model.head.on_all_devices
-  return mesh.size if on_all else mesh.shape[LABEL]
-
-
-def on_device(tree: Any) -> int:
-  """Returns the bytes of one device's part of sharded abstract arrays."""
-  return sum(
-    math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-    for leaf in jax.tree.leaves(tree)
-  )
-
-
-class _Gathered(TextModel):
-  """Repeats a model's features, as if each device had computed a copy."""
-
-  # A one-vs-all head gathers features; the planned step has one device.
-
-  def _kept(self, batch: TokenBatch, rngs: nnx.Rngs | None) -> jax.Array:
-    own = batch.positives_BP[: len(batch.doc_B)]
-    return super()._kept(dataclasses.replace(batch, positives_BP=own), rngs)
-
-  def _gathered(self, features: Any, batch: TokenBatch) -> Any:
-    times = len(batch.mask_B) // len(batch.doc_B)
-    if times == 1:
-      return features
-    return jax.tree.map(lambda x: jnp.concatenate([x] * times), features)
-
-
-def planned_state(
-  config: Config, sizes: RunSizes, mesh: Mesh | AbstractMesh
-) -> StatePlan:
-  """Returns a run's abstract training state, without reading its corpus."""
-  train = config.train
-  # The frequent labels are assumed to be spread evenly over all labels.
-  counts = np.zeros(sizes.labels, np.int8)
-  counts[:: max(1, sizes.labels // max(1, sizes.frequent))] = FREQUENT
-
-  def make_model(rngs: nnx.Rngs) -> TextModel:
-    model = build(
-      config.model,
-      vocab_size=sizes.vocab_size,
-      n_labels=sizes.labels,
-      architecture=sizes.architecture,
-      hierarchy=sizes.hierarchy,
-      dtype=jnp.dtype(train.compute_dtype.value),
-      rngs=rngs,
+  if not plan.compiler:
+    return plan
+  step = functools.partial(train_step, config, sizes)
+  programs = {LONGEST: functools.partial(step, sizes.longest)}
+  if _commonest(sizes) != sizes.longest:
+    programs[COMMONEST] = functools.partial(step, _commonest(sizes))
+  programs[RANKING] = functools.partial(ranking, config, sizes)
+  if other:
+    changed = _with(config, 'train.compute_dtype', other)
+    programs[plan.in_other] = functools.partial(
+      train_step, changed, sizes, sizes.longest
     )
-    parts = model.embedding, model.encoder, model.pooling, model.head
-    return _Gathered(*parts, dtype=model.dtype, views=model.views)
-
-  optimizer, rows = make_optimizer(train), label_row_optimizer(train, counts)
-  return plan_state(
-    make_model, optimizer, mesh, train.freeze, train.average, rows
-  )
+  return dataclasses.replace(plan, programs=compiled(target, programs))
 
 
-def traced_step(
-  config: Config, sizes: RunSizes, shape: BatchShape, mesh: AbstractMesh
-) -> tuple[StatePlan, jax.stages.Traced]:
-  """Traces what one device of a mesh does in a step, on one device here."""
-  # The shape is that of a batch over all devices.
-  data, shards = mesh.shape[DATA], _label_shards(config, mesh)
-  train, micro = config.train, config.train.accumulate
-  labels, frequent = sizes.labels, sizes.frequent // shards
-  one_vs_all = config.model.head.on_all_devices
-  if shards > 1 or one_vs_all:
-    # The program treats padding rows like other rows.
-    labels = padded_labels(labels) // shards
-  hierarchy = sizes.hierarchy
-  # Each device reads all labels for its views.
-  if hierarchy is not None and not config.model.views.reads_parents:
-    hierarchy = _part_of(hierarchy, labels)
-  sizes = dataclasses.replace(
-    sizes, labels=labels, frequent=frequent, hierarchy=hierarchy
-  )
-  documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
-  local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
-  auto, first_device = (AxisType.Auto,) * 2, jax.devices()[:1]
-  single = jax.make_mesh(
-    (1, 1), (DATA, LABEL), axis_types=auto, devices=first_device
-  )
-  batch = batch_of(config, local, single)
-  if one_vs_all:
-    global_batch = batch_of(config, shape, single)
-    gold = {
-      'positives_BP': global_batch.positives_BP,
-      'mask_B': global_batch.mask_B,
-      'shortlist': global_batch.shortlist,
-    }
-    batch = dataclasses.replace(batch, **gold)
-  plan = planned_state(config, sizes, single)
-  loss = train.loss.build()
-  step = make_train_step(plan, make_optimizer(train), loss, single, micro)
-  key = jax.eval_shape(lambda: jax.random.key(0))
-  with jax.set_mesh(single):
-    return plan, step.trace(plan.abstract, batch, key)
+def _dtypes(config: Config, chip: Chip) -> tuple[Dtype, Dtype | None]:
+  """Returns the dtype of a run, and the other one if its speed differs."""
+  dtype, fast = config.train.compute_dtype, chip.bfloat16 > chip.float32
+  if dtype is Dtype.AUTO:
+    dtype = Dtype.BFLOAT16 if fast else Dtype.FLOAT32
+  others = {Dtype.FLOAT32: Dtype.BFLOAT16, Dtype.BFLOAT16: Dtype.FLOAT32}
+  return dtype, others[dtype] if fast else None
 
 
-def _part_of(hierarchy: Hierarchy, n_labels: int) -> Hierarchy:
-  """Returns the hierarchy that stands for a device's part of the labels."""
-  # Only some nodes are labels, of all levels if possible, because a head has as
-  # many levels on each device.
-  n = hierarchy.n_labels
-  if n_labels == n:
-    return hierarchy
-  _, first = np.unique(hierarchy.levels[:n], return_index=True)
-  rows = np.concatenate([first, np.setdiff1d(np.arange(n), first)])
-  nodes = hierarchy.labels
-  own = nodes[rows[:n_labels]]
-  padding = [Label(f'padding {i}') for i in range(n_labels - len(own))]
-  return Hierarchy.of(Labels.join(own, padding), nodes)
+def _with(config: Config, path: str, value: Any) -> Config:
+  config = copy.deepcopy(config)
+  *holders, name = path.split('.')
+  setattr(functools.reduce(getattr, holders, config), name, value)
+  return config
 
 
-def batch_of(
-  config: Config, shape: BatchShape, mesh: Mesh | AbstractMesh
-) -> TokenBatch:
-  """Returns an abstract batch, with documents divided over the data axis."""
-  zones = (shape.zones,) if shape.zones else ()
-  count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
-  shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}
-  shapes['positives_BP'] = (*count, shape.positives)
-  if config.data.tokens.dense:
-    shapes['features_BTD'] = count + tokens + (config.model.embedding.dim,)
-  else:
-    shapes['tokens_BT'] = rows + zones + tokens
-  if config.data.tokens.packed:
-    shapes |= {'segments_BT': rows + tokens, 'first_B': count}
-  dtypes = {'mask_B': 'bool', 'features_BTD': 'float32'}
-  sharding, arrays = NamedSharding(mesh, BATCH), {'tokens_BT': None}
-  for name, size in shapes.items():
-    dtype = jnp.dtype(dtypes.get(name, 'int32'))
-    arrays[name] = jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
-  if shape.listed:
-    entries = [
-      jax.ShapeDtypeStruct((*count, shape.listed), dtype, sharding=sharding)
-      for dtype in (jnp.int32, jnp.bool_)
-    ]
-    arrays['shortlist'] = Shortlist(*entries)
-  return TokenBatch(**arrays)
+@dataclasses.dataclass(frozen=True)
+class Advice:
+  changes: tuple[tuple[str, Any], ...]  # fields and their values
+  total: float  # bytes of the longest step
+  fits: bool
+
+
+def advice(plan: RunPlan) -> Advice | None:
+  """Returns the changes of a config that make its longest step fit.
+
+  At most five configs are compiled, the cheapest change first, and each with
+  the changes before it. If none fits, the one that needs least is returned;
+  None if no change takes less memory, or if there is no compiler.
+  """
+  if not plan.programs:
+    return None
+  best = Advice((), plan.programs[LONGEST].total, False)
+  config, tries = plan.config, 0
+  for change in _changes(plan):
+    for base, kept in ((config, best.changes), (plan.config, ())):
+      changed = _changed(base, change, plan)
+      if changed and tries < _TRIES:
+        tries += 1
+        step = functools.partial(
+          train_step, changed, plan.sizes, plan.sizes.longest
+        )
+        needed = compiled(plan.target, {LONGEST: step})[LONGEST].total
+        if needed < best.total:
+          fits = needed <= plan.usable
+          best, config = Advice((*kept, *change), needed, fits), changed
+        break
+    if best.fits:
+      break
+  return best if best.changes else None
+
+
+def _changes(plan: RunPlan) -> Iterator[tuple[tuple[str, Any], ...]]:
+  """Yields changes of fields, the cheapest first."""
+  config = plan.config
+  if plan.state <= plan.usable:  # otherwise activations are not the reason
+    if config.model.encoder.remat is False:
+      yield (('model.encoder.remat', True),)
+    yield (('train.accumulate', 4 * config.train.accumulate),)
+    if (chunk := getattr(config.model.head, 'chunk', 0)) >= 2048:
+      yield (('model.head.chunk', chunk // 4),)
+  if getattr(config.model.head, 'storage', None) is Storage.FLOAT32:
+    rows = config.train.rows if config.train.rows.fused else FusedAdam()
+    yield ('train.rows', rows), ('model.head.storage', Storage.BFLOAT16)
+  data, label = plan.mesh.shape[DATA], plan.mesh.shape[LABEL]
+  if data % 2 == 0:
+    yield ('mesh.data', data // 2), ('mesh.label', label * 2)
+
+
+def _changed(
+  config: Config, change: tuple[tuple[str, Any], ...], plan: RunPlan
+) -> Config | None:
+  """Returns a changed config; None if its fields do not fit together."""
+  for path, value in change:
+    config = _with(config, path, value)
+  try:
+    check_config(config)
+    planned_mesh(config, plan.target.devices)
+  except ConfigError:
+    return None
+  return config

@@ -73,7 +73,8 @@ def ranking(
   config: Config, sizes: RunSizes, devices: Sequence[jax.Device]
 ) -> jax.stages.Traced:
   """Traces the judging of a batch of the longest documents."""
-  mesh, n = mesh_of(config, devices), config.eval.batch_size
+  mesh = mesh_of(config, devices)
+  n = -(-config.eval.batch_size // mesh.shape[DATA]) * mesh.shape[DATA]
   plan = planned_state(config, sizes, mesh)
   shape = dataclasses.replace(
     sizes.longest, documents=n, rows=n, positives=_NO_GOLD, listed=0
@@ -113,9 +114,7 @@ def _array(shape: tuple[int, ...], dtype: Any, sharding: NamedSharding) -> Any:
   return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
 
-def planned_state(
-  config: Config, sizes: RunSizes, mesh: AnyMesh
-) -> StatePlan:
+def planned_state(config: Config, sizes: RunSizes, mesh: AnyMesh) -> StatePlan:
   """Returns a run's abstract training state, without reading its corpus."""
   train = config.train
   # The frequent labels are assumed to be spread evenly over all labels.
@@ -129,7 +128,7 @@ def planned_state(
       n_labels=sizes.labels,
       architecture=sizes.architecture,
       hierarchy=sizes.hierarchy,
-      dtype=jnp.dtype(train.compute_dtype.value),
+      dtype=train.compute_dtype.on(mesh),
       rngs=rngs,
     )
 
@@ -164,9 +163,15 @@ def batch_of(config: Config, shape: BatchShape, mesh: AnyMesh) -> TokenBatch:
 
 def state_parts(
   config: Config, sizes: RunSizes, mesh: AnyMesh
-) -> dict[str, int]:
-  """Returns the exact bytes, by name, of what a device holds before a step."""
-  state = planned_state(config, sizes, mesh).abstract
+) -> tuple[dict[str, int], int]:
+  """Returns the exact bytes, by name, of what a device holds before a step.
+
+  The second result counts arguments and outputs that a step may leave as they
+  are: it does not write frozen parameters, and if documents have shortlists, it
+  reads and writes only some label rows.
+  """
+  plan = planned_state(config, sizes, mesh)
+  state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
   arrays = {
     ROWS: rows,
@@ -180,7 +185,10 @@ def state_parts(
     weights_L = _by_label(config, sizes, mesh, jnp.float32)
     arrays['label weights'] = weights_L, weights_L
   parts = {name: on_device(tree) for name, tree in arrays.items()}
-  return {name: n for name, n in parts.items() if n}
+  unmoved = on_device(state.params) - on_device(plan.split(state.params)[0])
+  if sizes.longest.listed:
+    unmoved += 2 * on_device((rows, state.row_slots))
+  return {name: n for name, n in parts.items() if n}, unmoved
 
 
 def on_device(tree: Any) -> int:

@@ -46,6 +46,11 @@ class BatchShape:
   positives: int  # padded gold labels per document
   listed: int = 0  # labels of a shortlist; 0 if all labels are scored
 
+  @property
+  def volume(self) -> int:
+    """Returns the number of tokens of a batch, with padding."""
+    return self.rows * self.tokens * max(self.zones, 1)
+
 
 @dataclasses.dataclass(frozen=True)
 class RunSizes:
@@ -61,13 +66,7 @@ class RunSizes:
 
   @property
   def longest(self) -> BatchShape:
-    return max(
-      self.steps,
-      key=lambda shape: (
-        shape.rows * shape.tokens * max(shape.zones, 1),
-        shape.positives,
-      ),
-    )
+    return max(self.steps, key=lambda shape: (shape.volume, shape.positives))
 
 
 def corpus_sizes(

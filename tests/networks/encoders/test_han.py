@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.collectives import compiled_collectives
 from tests.fixtures.networks import assert_close, mesh_of
 from xjax.core.mesh import put_batch
 from xjax.core.ranking import Query
@@ -25,6 +24,7 @@ from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
+from xjax.plan.costs import compiled_collectives
 
 B, Z, T, L, VOCABULARY = 8, 3, 5, 150, 40
 LENGTHS = np.array(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.weak_scaling import HeadPass, compile_pass, count_sent_bytes
-from tests.fixtures.collectives import bytes_by_kind, compiled_collectives
+from tests.fixtures.collectives import bytes_by_kind
+from xjax.plan.costs import compiled_collectives
 
 ROWS, DOCUMENTS, POSITIVES, DIM = 1536, 32, 4, 64
 

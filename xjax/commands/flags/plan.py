@@ -15,16 +15,18 @@ if typing.TYPE_CHECKING:
 
 TITLE = 'Plan'
 
-_PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
+_TARGET_FLAGS = ('chip', 'topology', 'slices', 'devices')
+_PLAN_FLAGS = (*_TARGET_FLAGS, 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
   """Defines --plan; --workdir, --multihost and --profile come before."""
   chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
-    'devices': 'Number of devices. Default: mesh.data x mesh.label. If one of '
-    'the two is -1, the default is all devices of this machine; but with '
-    '--chip, -1 counts as 1.',
+    'slices': 'Number of slices of TPUs (default: 1).',
+    'devices': 'Number of devices; of GPUs, each host has eight. Not for TPUs. '
+    'Default: mesh.data x mesh.label. If one of the two is -1, the default is '
+    'all devices of this machine; but with --chip, -1 counts as 1.',
     'plan_labels': 'Number of labels, to plan without reading the corpus.',
     'plan_documents': 'Number of training documents; needs --plan_labels.',
   }
@@ -32,6 +34,7 @@ def define() -> None:
     'plan', False, 'Print the memory and time of training; do not train.'
   )
   flags.DEFINE_string('chip', '', chips)
+  flags.DEFINE_string('topology', '', 'Shape of a slice of TPUs, such as 4x4.')
   for name, text in numbers.items():
     flags.DEFINE_integer(name, None, text, lower_bound=1)
   flags.register_validator('plan', _check)
@@ -57,19 +60,29 @@ def _check(plan: bool) -> bool:
 
 def print_plan(config: 'Config') -> bool:
   """Prints a plan for each neural model; returns whether all models fit."""
-  from xjax.data.load import load_corpus
-  from xjax.plan.plan import make_plan, planned_mesh
-  from xjax.plan.sizes import assumed_sizes, corpus_sizes, trained_models
-  from xjax.report.terminal.plan_lines import plan_text
+  import jax
 
-  name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
-  chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
-  by_corpus = numbers[0] is None
+  from xjax.data.load import load_corpus
+  from xjax.plan.chips import Platform
+  from xjax.plan.compiler import make_target
+  from xjax.plan.plan import advice, make_plan, planned_mesh
+  from xjax.plan.sizes import assumed_sizes, corpus_sizes, trained_models
+  from xjax.report.terminal.plan_lines import advice_text, plan_text
+
+  values = {name: flags.FLAGS[name].value for name in _PLAN_FLAGS}
+  name, topology, slices, devices, labels, documents = values.values()
+  if name:
+    # The compilers of other chips may be installed here, but not such devices.
+    jax.config.update('jax_platforms', 'cpu')
+  chip = chip_named(name)
+  if chip.platform is not Platform.TPU or not topology:
+    devices = devices or devices_of(config.mesh, name)
+  target = make_target(chip, devices, topology, slices)
   models, fits = trained_models(config), True
   for model in models:  # errors are raised before the corpus is read
     if model.planned:
-      planned_mesh(model.config, devices)
-  if by_corpus:
+      planned_mesh(model.config, target.devices)
+  if labels is None:
     leave_out = config.eval.leave_out
     corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   for number, model in enumerate(models):
@@ -77,13 +90,15 @@ def print_plan(config: 'Config') -> bool:
     if not model.planned:
       show(line + model.title())
       continue
-    if by_corpus:
+    if labels is None:
       sizes = corpus_sizes(model.config, corpus, model.clusters)
     else:
-      sizes = assumed_sizes(model.config, *numbers, model.clusters)
+      sizes = assumed_sizes(model.config, labels, documents, model.clusters)
     show(line + model.title(sizes))
-    plan = make_plan(model.config, sizes, chip, devices, compile_=True)
+    plan = make_plan(model.config, sizes, target)
     show(plan_text(plan))
+    if not plan.fits:
+      show('\n' + advice_text(advice(plan)))
     fits &= plan.fits
   return fits
 

@@ -1,94 +1,192 @@
 """Shows the plan of a run as text."""
 
+from collections.abc import Iterator
 import datetime
 import math
 
 import tqdm
 
 from xjax.plan.chips import Platform
-from xjax.plan.plan import RunPlan
-
-# These messages compare the estimate with the memory that XLA needs.
-_ESTIMATES = {
-  Platform.CPU: 'XLA may need 4 times the estimate',
-  Platform.GPU: (
-    'the estimate was not compared with the memory that XLA needs on GPUs'
-  ),
-  Platform.TPU: 'for some models XLA needed 0.9 to 1.8 times the estimate',
-}
-
+from xjax.plan.compiler import INSTALL, Compiled, Refused
+from xjax.plan.plan import LONGEST, STATE, Advice, RunPlan
 
 _HINT = (
   'to make the plan fit, use more devices or change fields: train.rows and '
   'model.head.storage\nfor label rows; train.accumulate, model.encoder.remat '
   'and model.head.chunk for computed\narrays; model.head.bottleneck for both'
 )
+_MEMORY = 'arguments', 'outputs', 'aliases', 'temporaries', 'code', 'total'
+_MEMORY_ROWS = (
+  'arguments',
+  'outputs',
+  '  of these, in place of arguments',
+  'temporaries',
+  'code',
+  'all',
+)
 
 
 def plan_text(plan: RunPlan) -> str:
   """Returns a text that describes a plan."""
-  sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
+  sizes, batch, target = plan.sizes, plan.sizes.longest, plan.target
   zones = f'{batch.zones} zones of ' if batch.zones else ''
-  rows = {**held, 'all': plan.total}
-  width = max(map(len, rows))
-  share, room = plan.total / plan.chip.memory, _gib(plan.chip.memory)
-  verdict = 'fits' if plan.fits else 'DOES NOT FIT'
-  length = datetime.timedelta(seconds=math.ceil(plan.epoch))
+  slices = f'{target.slices} slices of ' * (target.slices > 1)
+  shape = f' ({slices}{target.topology})' * bool(target.topology)
+  axes = ' '.join(f'mesh.{axis}={n}' for axis, n in plan.mesh.shape.items())
+  state = {**plan.parts, 'all': plan.state}
   lines = [
-    f'{plan.devices} x {plan.chip.name}, mesh.data={plan.data} '
-    f'mesh.label={plan.label}',
+    f'{target.devices} x {target.chip.name}{shape}, {axes}',
     f'{sizes.labels:,} labels, {sizes.documents:,} training documents',
     f'longest batch: {batch.documents:,} documents with up to {zones}'
     f'{batch.tokens:,} tokens',
-    '\npeak memory per device during a step, in GiB',
-    *(f'  {name:<{width}}  {_gib(size):>9}' for name, size in rows.items()),
-    f'  {share:.0%} of {room} GiB: {verdict} (at most {_gib(plan.usable)} GiB '
-    'can be used)',
-    '\ntime of a step with the longest batch, on one device, at the peak rates '
-    'of the chip',
-    *_rates(plan),
-    f'  bound by {plan.longest.bound_by}',
-    f'an epoch: {plan.steps:,} steps, {length} or more\n',
+    '\nheld by a device before a step',
+    *_table([[f'  {name}', _size(n)] for name, n in state.items()]),
+    *(_compiled(plan) if plan.programs else _uncompiled(plan)),
+    f'\n{_verdict(plan)}',
     *_notes(plan),
   ]
-  return '\n'.join(lines + ([] if plan.fits else ['', _HINT]))
+  return '\n'.join(lines)
 
 
-def _rates(plan: RunPlan) -> list[str]:
-  step, lines = plan.longest, []
-  for name, amount, unit, seconds in (
-    ('compute', step.operations, 'operations', step.compute),
-    ('memory', step.moved, 'bytes', step.memory),
-  ):
-    time = f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.1f} ms'
-    scaled = tqdm.tqdm.format_sizeof(amount)
-    lines.append(f'  {name:<8} {scaled:>8} {unit:<10} {time:>10}')
-  return lines
+def advice_text(advice: Advice | None) -> str:
+  """Returns a text that says what to change."""
+  if advice is None:
+    return _HINT
+  how = 'fits' if advice.fits else 'comes nearest, but does not fit'
+  flags = (f'  --config.{path}={_value(x)}' for path, x in advice.changes)
+  return '\n'.join(
+    [
+      f'what {how}: {_gib(advice.total)} GiB for the longest step with',
+      *flags,
+    ]
+  )
 
 
-def _notes(plan: RunPlan) -> list[str]:
-  chip = plan.chip
-  how = f'estimated from the traced step; {_ESTIMATES[chip.platform]}'
-  if plan.compiled:
-    how = (
-      'the amount that XLA computed when it compiled the step for one device'
-    )
-  lines = [f'temporary memory of a step is {how}']
-  if plan.devices > 1:
-    lines.append('the time in which devices exchange arrays is not counted')
-  if chip.platform is Platform.TPU:
-    lines.append(
-      'TPUs pad arrays to tiles of 8 x 128; the padding is not counted'
+def _value(value: object) -> str:
+  return str(getattr(value, 'value', value))
+
+
+def _compiled(plan: RunPlan) -> Iterator[str]:
+  programs = plan.programs
+  yield f'\nmemory of a device by {plan.compiler}'
+  rows = [['', *programs]]
+  for name, row in zip(_MEMORY, _MEMORY_ROWS):
+    sizes = (getattr(x, name, None) for x in programs.values())
+    if name == 'total':
+      sizes = (x.total for x in programs.values())
+    rows.append([f'  {row}', *map(_size, sizes)])
+  times = [
+    f'{x.seconds:,.0f} s' if _ok(x) else 'refused' for x in programs.values()
+  ]
+  yield from _table([*rows, ['  compiled in', *times]])
+  for name, program in programs.items():
+    if isinstance(program, Refused):
+      yield f'{name}: {program.reason}'
+  yield '\nwork of a device, and seconds at the peak rates of the chip'
+  rows = [['', *programs]]
+  counts = [
+    tqdm.tqdm.format_sizeof(x.operations) if _ok(x) else ''
+    for x in programs.values()
+  ]
+  rows.append(['  operations', *counts])
+  bounds = [plan.bound(name) for name in programs]
+  for part in ('compute', 'memory', 'network'):
+    rows.append([f'  {part}', *(_ms(x and getattr(x, part)) for x in bounds)])
+  rows.append(['  bound by', *(x.by if x else '' for x in bounds)])
+  yield from _table(rows)
+  if isinstance(longest := programs[LONGEST], Compiled):
+    yield from _collectives(plan, longest)
+  if plan.epoch is not None:
+    length = datetime.timedelta(seconds=math.ceil(plan.epoch))
+    yield f'an epoch: {plan.steps:,} steps, {length} or more'
+
+
+def _ok(program: Compiled | Refused) -> bool:
+  return isinstance(program, Compiled)
+
+
+def _collectives(plan: RunPlan, program: Compiled) -> Iterator[str]:
+  near, far = 'within a host', 'between hosts'
+  if plan.target.chip.platform is Platform.TPU:
+    near, far = 'within a slice', 'between slices'
+  sums: dict[tuple[str, str], list[float]] = {}
+  for x in program.collectives:
+    key = x.kind, far if x.nodes > 1 else near
+    count, size = sums.get(key, (0, 0))
+    sums[key] = [count + x.times, size + x.times * x.bytes]
+  if not sums:
+    return
+  yield '\ncollectives of the longest step, with the bytes that a device gives'
+  yield from _table(
+    [
+      [f'  {kind}', f'{count:,}', tqdm.tqdm.format_sizeof(size, 'B'), where]
+      for (kind, where), (count, size) in sorted(sums.items())
+    ]
+  )
+  if any(x.unknown for x in program.collectives):
+    yield 'of loops whose length the compiler does not say, one turn is counted'
+
+
+def _uncompiled(plan: RunPlan) -> Iterator[str]:
+  yield (
+    '\nthe memory for gradients and activations, the collectives and the time '
+    f'are not known: the\ncompiler is not installed ({INSTALL}). A state of '
+    f'at most {STATE:.0%} of the usable memory\nis taken to leave enough'
+  )
+
+
+def _verdict(plan: RunPlan) -> str:
+  memory = plan.target.chip.memory
+  verdict = 'fits' if plan.fits else 'DOES NOT FIT'
+  return (
+    f'{plan.total / memory:.0%} of {_gib(memory)} GiB: {verdict} (at most '
+    f'{_gib(plan.usable)} GiB can be used)'
+  )
+
+
+def _notes(plan: RunPlan) -> Iterator[str]:
+  if plan.programs:
+    other = plan.bound(plan.in_other)
+    yield f'products are in {plan.dtype.value}' + (
+      f'; a step in {plan.other.value} takes '
+      f'{other.seconds / plan.bound(LONGEST).seconds:.1f} times as long, '
+      'at the bounds'
+      if other and plan.bound(LONGEST)
+      else ''
     )
   head = plan.config.model.head
   if head.pretraining and head.pretraining.steps:
-    lines.append(
+    yield (
       'before the first step, one device trains the vectors of labels on the '
       'hierarchy (model.head.pretraining); its memory and its time are not '
       'counted'
     )
-  return lines + [f'assumed: {assumed}' for assumed in plan.sizes.assumed]
+  yield from (f'assumed: {assumed}' for assumed in plan.sizes.assumed)
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+  """Aligns columns: the first to the left, the others to the right."""
+  first, *others = (max(map(len, column)) for column in zip(*rows))
+  return [
+    f'{row[0]:<{first}}'
+    + ''.join(f'  {x:>{n}}' for x, n in zip(row[1:], others))
+    for row in rows
+  ]
 
 
 def _gib(size: float) -> str:
   return f'{size / 2**30:,.2f}'
+
+
+def _size(size: float | None) -> str:
+  if size is None:
+    return ''
+  return (
+    f'{size / 2**30:,.2f} GiB' if size >= 2**30 else f'{size / 2**20:,.2f} MiB'
+  )
+
+
+def _ms(seconds: float | None) -> str:
+  if seconds is None:
+    return ''
+  return f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.3g} ms'
