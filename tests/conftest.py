@@ -69,6 +69,8 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
 
+DEVICES = jax.devices  # all of them, whatever the fixture `devices` says
+
 # These fixtures are shared by tests of several rooms.
 pytest_plugins = ['tests.fixtures.runs']
 
@@ -100,8 +102,8 @@ def _loads_lightgbm() -> bool:
 # A clone may lack these. A test that needs a missing one is left out.
 NEEDS = {
   'real_data': lambda: 'XJAX_DATA_DIR' in os.environ,
-  'parity': lambda: importlib.util.find_spec('torch') is not None,
   'chips': lambda: importlib.util.find_spec('libtpu') is not None,
+  'parity': lambda: importlib.util.find_spec('torch') is not None,
   # This file is made last, so all peers are there if it is.
   'peers': (PEERS / 'made_from.txt').exists,
   'gensim': lambda: GENSIM,
@@ -208,6 +210,7 @@ def devices() -> Callable[[int], contextlib.AbstractContextManager]:
   def so_many(count: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
       patch.setattr(jax, 'device_count', lambda: count)
+      patch.setattr(jax, 'devices', lambda: DEVICES()[:count])
       yield
 
   return so_many

@@ -21,7 +21,10 @@ image() {
 }
 
 create() {
-  local options=("--node-id=$NAME" "--accelerator-type=$TYPE")
+  local options=("--node-id=$NAME")
+  [ "${SLICES:-1}" = 1 ] ||
+    options=("--node-count=$SLICES" "--node-prefix=$NAME")
+  options+=("--accelerator-type=$TYPE")
   options+=("--runtime-version=${RUNTIME:-$(image)}" --async)
   [ "${SPOT:-0}" != 1 ] || options+=(--spot)
   # Another script may have created it first.

@@ -10,7 +10,8 @@
 #   ACCELERATOR  value of cloud.google.com/gke-tpu-accelerator in GKE, or without
 #                TOPOLOGY of cloud.google.com/gke-accelerator
 #   TOPOLOGY     topology of the TPU; not set: GPUs
-#   HOSTS        number of hosts, with one process each; default 1
+#   SLICES       number of TPU slices of this topology; default 1
+#   HOSTS        number of hosts (of a slice), with one process each; default 1
 #   DEVICES      number of chips or GPUs per host; default 1
 #   SPOT         1: use spot nodes, which may be taken away; default 0
 #   CLAIM        a PersistentVolumeClaim for workdirs and data that all hosts
@@ -27,6 +28,8 @@
 # when it ends.
 # shellcheck source=tpu_scripts/waiting.sh
 source "$(dirname "$0")/waiting.sh"
+# shellcheck source=tpu_scripts/flags.sh
+source "$(dirname "$0")/flags.sh"
 
 for setting in NAME IMAGE ACCELERATOR CLAIM; do
   if [ $# = 0 ] || [ -z "${!setting:-}" ]; then
@@ -54,9 +57,13 @@ json() {
 manifest() {
   local alone=alpha.jobset.sigs.k8s.io/exclusive-topology
   local kind=cloud.google.com/gke-accelerator device=nvidia.com/gpu
-  local nodes notes text
+  local nodes notes text variable env=
   if [ -n "${TOPOLOGY:-}" ]; then
     kind=cloud.google.com/gke-tpu-accelerator device=google.com/tpu
+  else
+    for variable in XLA_FLAGS XLA_CLIENT_MEM_FRACTION; do
+      env+=", {\"name\": \"$variable\", \"value\": $(json "${!variable}")}"
+    done
   fi
   nodes="\"$kind\": \"$ACCELERATOR\""
   [ -z "${TOPOLOGY:-}" ] ||
@@ -64,11 +71,13 @@ manifest() {
   [ "${SPOT:-0}" != 1 ] || nodes+=', "cloud.google.com/gke-spot": "true"'
   notes="\"command\": $(json "$words")"
   # The hosts of a TPU slice are the nodes of one pool.
-  [ -z "${TOPOLOGY:-}" ] || [ "${HOSTS:-1}" = 1 ] ||
+  [ -z "${TOPOLOGY:-}" ] || [ "${HOSTS:-1}${SLICES:-1}" = 11 ] ||
     notes+=", \"$alone\": \"cloud.google.com/gke-nodepool\""
   text=$(cat "$(dirname "$0")/jobset.yaml")
   text=${text//\$NAME/"$NAME"}
   text=${text//\$IMAGE/"$IMAGE"}
+  text=${text//\$SLICES/"${SLICES:-1}"}
+  text=${text//\$ENV/"[${env:2}]"}
   text=${text//\$HOSTS/"${HOSTS:-1}"}
   text=${text//\$DEVICES/"${DEVICES:-1}"}
   text=${text//\$DEVICE/"$device"}

@@ -7,6 +7,7 @@
 #   PROJECT  project that pays; default: the one in gcloud's configuration
 #   TYPE     create: type of the TPU, such as v5litepod-16
 #   RUNTIME  create: image of the VM; default: the image for JAX on this TYPE
+#   SLICES   number of slices of this TYPE, each a TPU VM; default 1
 #   SPOT     create: 1 (cheaper, but may be taken away at any time) or 0
 #   PREPARE  setup: a command that every worker runs after the install, such as
 #            mounting the workdirs, which must be on storage that all workers
@@ -72,8 +73,17 @@ mark() {
   echo "${version%% *} \$(cat /proc/sys/kernel/random/boot_id)"
 }
 
+# reach WORKERS VERB ARGUMENTS: ssh or scp; "all" are the workers of all slices.
+reach() {
+  local kind=tpu-vm options=("${where[@]}" "--worker=$1")
+  if [ "${SLICES:-1}" -gt 1 ]; then
+    kind=queued-resources
+    [ "$1" != all ] || options+=(--node=all)
+  fi
+  gcloud compute tpus "$kind" "${@:2}" "${options[@]}"
+}
+
 # on WORKERS COMMAND: runs a command on workers by ssh.
 on() {
-  gcloud compute tpus tpu-vm ssh "$NAME" "${where[@]}" --worker="$1" \
-    --command="$2"
+  reach "$1" ssh "$NAME" --command="$2"
 }

@@ -18,8 +18,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar --exclude=__pycache__ -czf "$folder/xjax.tar.gz" -C "$scripts/.." \
   "${installed[@]}"
-gcloud compute tpus tpu-vm scp "$folder/xjax.tar.gz" "$NAME:" "${where[@]}" \
-  --worker=all
+reach all scp "$folder/xjax.tar.gz" "$NAME:"
 
 # The Python of the images is too old for xjax, so uv installs a newer one. The
 # last line tells run.sh that the setup is complete.

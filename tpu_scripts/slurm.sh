@@ -15,6 +15,8 @@
 # the command's, or 75 if the run has saved.
 # shellcheck source=tpu_scripts/waiting.sh
 source "$(dirname "$0")/waiting.sh"
+# shellcheck source=tpu_scripts/flags.sh
+source "$(dirname "$0")/flags.sh"
 
 if [ $# = 0 ] || [ -z "${NAME:-}" ]; then
   echo 'error: usage: NAME=... tpu_scripts/slurm.sh COMMAND...' >&2

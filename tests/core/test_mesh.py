@@ -58,6 +58,77 @@ def devices(*rows):
   return device(np.array(rows))
 
 
+class Chip(types.SimpleNamespace):
+  """Stands in for a device of a cluster; a mesh needs it to be hashable."""
+
+  __hash__ = object.__hash__
+
+
+def v5e(slices):
+  """Returns slices of 4 x 4 chips, of which each host has 2 x 2."""
+  return [
+    Chip(
+      id=100 * s + 4 * y + x,
+      platform='tpu',
+      device_kind='TPU v5 lite',
+      coords=(x, y, 0),
+      core_on_chip=0,
+      slice_index=s,
+      process_index=4 * s + 2 * (y // 2) + x // 2,
+    )
+    for s, y, x in np.ndindex(slices, 4, 4)
+  ]
+
+
+def gpus(nodes, processes):
+  """Returns nodes of 8 GPUs, by process."""
+  return [
+    Chip(
+      id=8 * n + g,
+      platform='gpu',
+      device_kind='NVIDIA H100 80GB HBM3',
+      slice_index=n,
+      process_index=(8 * n + g) * processes // (8 * nodes),
+    )
+    for n, g in np.ndindex(nodes, 8)
+  ]
+
+
+@pytest.mark.parametrize(
+  ('devices', 'shapes'),
+  [
+    (v5e(2), [(8, 4), (16, 2), (32, 1), (4, 8), (2, 16)]),
+    (v5e(3)[::-1], [(12, 4), (3, 16)]),
+    (gpus(2, 16), [(16, 1), (4, 4), (2, 8)]),
+    (gpus(2, 2)[::-1], [(16, 1), (8, 2), (2, 8)]),
+  ],
+)
+def test_documents_are_divided_among_slices_and_labels_within(devices, shapes):
+  n = len({device.slice_index for device in devices})
+  for data, label in shapes:
+    mesh = make_mesh(MeshConfig(data, label), devices)
+    assert mesh.devices.shape == (data, label)
+    assert set(mesh.devices.flat) == set(devices)
+    for s, part in enumerate(np.split(mesh.devices, n)):
+      assert {device.slice_index for device in part.flat} == {s}
+    # A process has all its rows in one slice, as many as every other process.
+    for share in shares(mesh.devices).values():
+      assert len({part * n // data for part in share.parts}) == 1
+
+
+def test_slices_that_do_not_fit_are_refused_and_may_be_made_one():
+  for config, devices, count in [
+    (MeshConfig(1, 32), v5e(2), '2 slices or nodes, of 16, 16 devices'),
+    (MeshConfig(-1), gpus(2, 16)[:12], '2 slices or nodes, of 8, 4 devices'),
+    (MeshConfig(4, 2, slices=3), jax.devices(), 'of 2, 3, 3 devices'),
+  ]:
+    with pytest.raises(ConfigError, match=f'mesh.data=.*{count}.*slices=1'):
+      make_mesh(config, devices)
+  for label, devices in (32, v5e(2)), (4, gpus(2, 16)[:12]):
+    mesh = make_mesh(MeshConfig(-1, label, slices=1), devices)
+    assert mesh.devices.ravel().tolist() == devices
+
+
 def test_padded_labels():
   m = LABEL_MULTIPLE
   assert [padded_labels(n) for n in (1, m, m + 1)] == [m, m, 2 * m]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fixtures.shrink import shrink
 from tests.multihost.conftest import finish, launch, losses, train_rows, two
+from xjax.core import mesh
 from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
@@ -25,10 +26,10 @@ from xjax.train.saved_steps import intact_steps, read_meta
 
 STEPS = 8
 # The mesh (1, 8) runs in two processes, in a test of its own.
-MESHES = [pytest.param(8, 1, marks=pytest.mark.thorough), (2, 4)]
+MESHES = [pytest.param(8, 1, 0, marks=pytest.mark.thorough), (2, 4, 2)]
 
 
-def config(data, label, steps=STEPS):
+def config(data, label, slices=0, steps=STEPS):
   """A small run with dropout, accumulation and clipping."""
   small = shrink(Config())
   return dataclasses.replace(
@@ -44,7 +45,7 @@ def config(data, label, steps=STEPS):
       checkpoint_every=4,
       judge_every=4,
     ),
-    mesh=MeshConfig(data, label),
+    mesh=MeshConfig(data, label, slices),
   )
 
 
@@ -59,7 +60,7 @@ def one_device(devices, tmp_path_factory):
 @pytest.fixture(scope='module')
 def two_processes(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('two') / 'run'
-  return workdir, finish(*two(workdir, config(2, 4), 'coverage'))
+  return workdir, finish(*two(workdir, config(2, 4, 2), 'coverage'))
 
 
 @pytest.fixture(scope='module')
@@ -114,9 +115,16 @@ def assert_same(workdir, expected):
     )
 
 
-@pytest.mark.parametrize('data, label', MESHES)
-def test_meshes_agree(one_device, tmp_path, data, label):
-  fit(config(data, label), tmp_path / 'run')
+@pytest.mark.parametrize('data, label, slices', MESHES)
+def test_meshes_agree(one_device, tmp_path, data, label, slices):
+  fit(config(data, label, slices), tmp_path / 'run')
+  assert_same(tmp_path / 'run', one_device)
+
+
+def test_slices_that_are_found_agree(one_device, tmp_path, monkeypatch):
+  # As if devices of two slices alternated.
+  monkeypatch.setattr(mesh, '_slice_index', lambda device: device.id % 2)
+  fit(config(4, 2), tmp_path / 'run')
   assert_same(tmp_path / 'run', one_device)
 
 

@@ -4,6 +4,8 @@ The peer puts the document, the levels and the pseudo masks into one sequence
 with an explicit attention mask (Jiang et al. 2022, Section 3.3).
 """
 
+import re
+
 from flax import nnx
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,7 @@ from tests.fixtures.generation import (
 from tests.fixtures.networks import on_mesh
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
+from xjax.networks.encoders.encoder import Remat
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.pretraining import (
@@ -55,10 +58,17 @@ class Peer:
   def norm(self, x, path):
     wide = (x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
     x = (x - x.mean(-1, keepdim=True)) / (wide + self.eps).sqrt()
-    return x * self.w[f'{path}/scale'] + self.w[f'{path}/bias']
+    return x * self.at(f'{path}/scale') + self.at(f'{path}/bias')
 
   def dense(self, x, path):
-    return x @ self.w[f'{path}/kernel'] + self.w[f'{path}/bias']
+    return x @ self.at(f'{path}/kernel') + self.at(f'{path}/bias')
+
+  def at(self, path):
+    """The weights at a path, which may name one layer of the encoder."""
+    layer = re.match(r'encoder/layers/(\d)/', path)
+    if not layer:
+      return self.w[path]
+    return self.w[path.replace(f'/{layer[1]}/', '/')][int(layer[1])]
 
   def gelu(self, x):
     return self.torch.nn.functional.gelu(x)
@@ -176,9 +186,9 @@ def documents():
 @pytest.mark.parametrize(
   ('kind', 'remat', 'loss', 'divisor'),
   [
-    ('bert', False, bce, 1),
+    ('bert', Remat.NONE, bce, 1),
     # Over the labels and the end.
-    ('roberta', True, BCE(reduction=Reduction.MEAN_LABELS), L + 1),
+    ('roberta', Remat.EVERYTHING, BCE(reduction=Reduction.MEAN_LABELS), L + 1),
   ],
 )
 def test_the_loss_and_its_gradients_are_those_of_the_formulas(

@@ -252,7 +252,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_formulas(
   segment, monkeypatch
 ):
   batch, noise = drawn()
-  with jax.set_mesh(make_mesh(MeshConfig(), 1)):
+  with jax.set_mesh(make_mesh(MeshConfig(), jax.devices()[:1])):
     graphdef, params = random_model(segment)
     labels = nnx.merge(graphdef, params).views.labels
     all_nodes, counted = np.asarray(labels.nodes), np.asarray(labels.counted)

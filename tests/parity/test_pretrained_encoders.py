@@ -72,12 +72,12 @@ def load_peer(folder: pathlib.Path):
 
 def ours(folder: ModelFolder):
   """Our encoder with the weights of a folder."""
-  kind, config = Bert, BertConfig()
+  kind, config = Bert, BertConfig
   if folder.config['model_type'] == 'xlnet':
-    kind, config = XLNet, XLNetConfig()
+    kind, config = XLNet, XLNetConfig
 
   def build():
-    return kind(folder.architecture, config, rngs=nnx.Rngs(0))
+    return kind(folder.architecture, config(joined=(1, 2)), rngs=nnx.Rngs(0))
 
   graphdef, like = nnx.split(nnx.eval_shape(build))
   params = {

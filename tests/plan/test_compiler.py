@@ -33,8 +33,8 @@ def n_devices():
     ('h100-80', (8,), 8, 1),
     ('h100-80', (16,), 16, 2),
     ('v5e', (1,), 1, 1),
-    ('v5e', (None, '4x4', 2), 32, 2),
-    ('v5p', (None, '2x2x2'), 8, 1),
+    ('v5e', (0, '4x4', 2), 32, 2),
+    ('v5p', (0, '2x2x2'), 8, 1),
   ],
 )
 def test_targets(chip, arguments, count, slices):
@@ -47,10 +47,9 @@ def test_targets(chip, arguments, count, slices):
   [
     ('h100-80', (12,), '--devices=12: hosts have 8 GPUs'),
     ('h100-80', (8, '4x4'), '--topology and --slices work only with TPUs'),
-    ('v5e', (None, '4by4'), '--topology=4by4: v5e has slices such as 1x1, 2x2'),
-    ('v5p', (None, '4x4'), 'v5p has slices such as 2x2x1'),
-    ('v5e', (256,), '--topology=: v5e has slices such as'),
-    ('v5e', (3, '4x4'), 'has 16 devices; leave out --devices'),
+    ('v5e', (0, '4by4'), '--topology=4by4 .* has 0 devices; slices have shap'),
+    ('v5e', (256,), 'topology=1x1 --slices=1 has 1 devices, not 256; slices'),
+    ('v5e', (3, '4x4'), 'has 16 devices, not 3'),
   ],
 )
 def test_targets_that_do_not_exist(chip, arguments, message):
@@ -68,7 +67,7 @@ def total(devices, wrong=''):
   print('a compiler prints to standard output')
   mesh = Mesh(np.array(devices), 'data')
   x = jax.ShapeDtypeStruct(
-    (8, 4), jnp.float32, sharding=NamedSharding(mesh, P('data'))
+    (32, 4), jnp.float32, sharding=NamedSharding(mesh, P('data'))
   )
   with jax.set_mesh(mesh):
     return jax.jit(lambda x: (x @ x.T).sum()).trace(x)
@@ -89,8 +88,11 @@ def test_a_program_that_fails_does_not_stop_the_others():
   ]
   first = found['first']
   assert found['raises'].reason == 'ValueError: this is wrong'
-  assert found['ends'].reason == 'the compiler ended (exit code 3): the reason'
-  assert first.arguments == 4 * 4 and first.operations == 2 * 8 * 8 * 4 / 8
+  reason = found['ends'].reason
+  assert reason.startswith('the compiler ended with status 3: ')
+  assert reason.endswith('the reason')
+  assert first.arguments == 4 * 4 * 4
+  assert first.operations == 2 * 32 * 32 * 4 / 8
   assert 'all-reduce' in {x.kind for x in first.collectives}
 
 
@@ -116,20 +118,22 @@ def test_how_to_install_a_compiler_is_said(monkeypatch):
     ('h100-80', (16,), 2),
     ('a100-40', (1,), 1),
     ('l4', (1,), 1),
-    ('v5e', (None, '2x2'), 1),
-    ('v5e', (None, '2x2', 2), 2),
-    ('v4', (None, '2x2x1'), 1),
+    ('v5e', (0, '2x2'), 1),
+    ('v5e', (0, '2x2', 2), 2),
+    ('v4', (0, '2x2x1'), 1),
   ],
 )
 def test_compilers_of_chips(chip, arguments, nodes):
   target = make_target(CHIPS[chip], *arguments)
   found = compiled(target, {'total': total})['total']
-  assert found.total > 0
+  assert isinstance(found, Compiled), found
   assert max((x.nodes for x in found.collectives), default=1) == nodes
 
 
 @pytest.mark.chips
 def test_a_slice_that_does_not_exist():
-  target = make_target(CHIPS['v5e'], None, '3x5')
-  with pytest.raises(ConfigError, match='--topology=3x5: v5e has slices such'):
+  target = make_target(CHIPS['v5e'], 0, '3x5')
+  with pytest.raises(
+    ConfigError, match='--topology=3x5: INVALID_ARGUMENT.*4x4'
+  ):
     compiled(target, {'total': total})

@@ -21,7 +21,7 @@ from xjax.models.neural import neural_scorer, neural_training
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
+from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder, Remat
 from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
@@ -245,14 +245,14 @@ def needed(table):
 
 def memory_of(config):
   size = 400 / config.train.accumulate
-  size /= 2 if config.model.encoder.remat else 1
+  size /= 1 if config.model.encoder.remat is Remat.NONE else 2
   return size / config.mesh.label
 
 
 @pytest.mark.parametrize(
   ('size', 'paths', 'fits'),
   [
-    (lambda c: 400 / (1 + 3 * bool(c.model.encoder.remat)), 'remat', True),
+    (lambda c: memory_of(c) / 2, 'remat', True),
     (memory_of, 'remat accumulate', True),
     # What does not help is not kept.
     (lambda c: 400 if c.mesh.label == 1 else 50, 'data label', True),

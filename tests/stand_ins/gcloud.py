@@ -1,5 +1,7 @@
 """Replaces gcloud in tests: one TPU VM whose workers are local folders.
 
+Several slices are a VM too, whose workers are those of all slices.
+
 The folder $STAND_IN contains:
   calls: the commands so far, one per line.
   states: the answers of `describe`, one per line. Each answer is given once,
@@ -122,7 +124,7 @@ def main():
   assert words[:2] == ['compute', 'tpus']
   kind, verb, *arguments = words[2:]
   allowed = {
-    'queued-resources': (describe, create, delete),
+    'queued-resources': (describe, create, delete, ssh, scp),
     'tpu-vm': (ssh, scp),
   }
   verbs = {function.__name__: function for function in allowed[kind]}

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import sysconfig
 
 import pytest
@@ -28,13 +29,39 @@ def test_shellcheck():
 @pytest.mark.parametrize('path', FILES, ids=lambda path: path.name)
 def test_files_are_strict_and_start_themselves(path):
   text = path.read_text()
-  sourced = 'waiting.sh', 'settings.sh'
+  sourced = 'waiting.sh', 'settings.sh', 'flags.sh'
   strict = [f'source "$(dirname "$0")/{name}"\n' for name in sourced]
   strict += ['source "$scripts/waiting.sh"\n', 'set -euo pipefail\n']
   assert any(line in text for line in strict)
   if path.name not in sourced:
     assert text.startswith('#!/usr/bin/env bash\n')
     assert os.access(path, os.X_OK) or path.suffix == '.sbatch'
+
+
+@pytest.mark.parametrize(
+  ('given', 'expected'),
+  [
+    ([], '--xla_gpu_enable_latency_hiding_scheduler=true 0.9'),
+    (
+      ['XLA_FLAGS=--mine', 'XLA_PYTHON_CLIENT_MEM_FRACTION=0.5'],
+      '--xla_gpu_enable_latency_hiding_scheduler=true --mine 0.5',
+    ),
+  ],
+)
+def test_what_is_set_already_wins(given, expected):
+  show = 'bash', '-c', f'source {SCRIPTS}/flags.sh; env'
+  printed = subprocess.check_output(['env', '-i', *given, *show], text=True)
+  lines = printed.splitlines()
+  found = dict(line.split('=', 1) for line in lines)
+  assert f'{found["XLA_FLAGS"]} {found["XLA_CLIENT_MEM_FRACTION"]}' == expected
+  assert 'XLA_PYTHON_CLIENT_MEM_FRACTION' not in found
+
+
+def test_xla_knows_the_flags():
+  # XLA for CPUs knows the flags of GPUs too, and ends at any other flag.
+  program = f'{sys.executable} -c "import jax; jax.numpy.zeros(1)"'
+  show = f'source {SCRIPTS}/flags.sh; JAX_PLATFORMS=cpu {program}'
+  subprocess.run(['bash', '-c', show], check=True)
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,15 @@ def test_again_it_finds_the_jobset(
   assert 'saved' in (cluster.folder / 'log').read_text()
 
 
-@pytest.mark.parametrize('device', ['tpu', 'gpu'])
-def test_the_manifest(device, cluster, job, begin, wait_for, monkeypatch):
+@pytest.mark.parametrize(
+  ('device', 'slices'), [('tpu', 1), ('tpu', 2), ('gpu', 1)]
+)
+def test_the_manifest(
+  device, slices, cluster, job, begin, wait_for, monkeypatch
+):
   monkeypatch.setenv('SPOT', '1')
+  monkeypatch.setenv('SLICES', str(slices))
+  monkeypatch.setenv('XLA_FLAGS', '--xla_mine')
   monkeypatch.setenv('HOSTS', '4')
   if device == 'gpu':
     monkeypatch.delenv('TOPOLOGY')
@@ -97,6 +103,7 @@ def test_the_manifest(device, cluster, job, begin, wait_for, monkeypatch):
   alone = meta['annotations'].get(EXCLUSIVE)
   assert alone == ('cloud.google.com/gke-nodepool' if device == 'tpu' else None)
   (train,) = manifest['spec']['replicatedJobs']
+  assert train['replicas'] == slices
   spec = train['template']['spec']
   assert spec['completionMode'] == 'Indexed'
   assert spec['parallelism'] == spec['completions'] == 4
@@ -115,6 +122,10 @@ def test_the_manifest(device, cluster, job, begin, wait_for, monkeypatch):
   }
   (container,) = pod['containers']
   assert container['command'] == [*words, '--multihost']
+  env = {one['name']: one['value'] for one in container['env']}
+  flags = '--xla_gpu_enable_latency_hiding_scheduler=true --xla_mine'
+  gpu = {'XLA_FLAGS': flags, 'XLA_CLIENT_MEM_FRACTION': '0.9'}
+  assert env == (gpu if device == 'gpu' else {})
   assert container['image'] == 'registry/xjax:1&2'
   limits = {'google.com/tpu' if device == 'tpu' else 'nvidia.com/gpu': 4}
   assert container['resources']['limits'] == limits

@@ -68,6 +68,19 @@ def test_create_waits_until_it_is_active(cluster, plan, run, said):
   assert cluster.calls()[5:] == [DESCRIBE]
 
 
+def test_two_slices_are_one_run(cluster, job, run, monkeypatch):
+  monkeypatch.setenv('SLICES', '2')
+  job.ends_with(0)
+  assert run('run.sh', *job.words) == 0
+  nodes = '--node-count=2 --node-prefix=tpu'
+  assert cluster.calls(' create ') == [CREATE.replace('--node-id=tpu', nodes)]
+  assert changes(cluster) == ['create', 'copy', 'start']
+  assert not cluster.calls('tpu-vm')
+  reached = cluster.calls('--worker=all')
+  assert reached == cluster.calls('--worker=all --node=all')
+  assert any(call.startswith(f'{QUEUED} scp ') for call in reached)
+
+
 @pytest.mark.parametrize('state', ['SUSPENDED', 'FAILED'])
 def test_create_makes_what_is_lost_anew(state, cluster, plan, run):
   (cluster.folder / 'states').write_text(state)

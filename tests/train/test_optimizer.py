@@ -104,28 +104,31 @@ def test_groups_learn_at_rates_of_their_own():
   params = {
     'encoder': {
       'embeddings': {'word': jnp.ones((2, 2))},
-      'layers': {0: {'bias': jnp.ones(2)}, 1: {'bias': jnp.ones(2)}},
+      'layers': {'bias': jnp.ones((3, 2)), 'kernel': jnp.ones((3, 2, 2))},
     },
     'head': {'kernel': jnp.ones((2, 2))},
   }
   config = NeuralTrain(
     learning_rate=0.1,
     optimizer=AdamW(weight_decay=0.5),
-    rates=('encoder/*=0.5',),
+    rates=('encoder/layers/1/*=3', 'encoder/*=0.5'),
     layer_decay=0.25,
+    freeze=('encoder/layers/0/*',),
   )
   grads = jax.tree.map(jnp.ones_like, params)
   found = by_path(update(config, grads, params))
   # Adam's first step is 1; AdamW adds 0.5 for a matrix of ones.
+  layers = np.array([0, 3 * 0.25, 0.5])
   expected = {
-    'encoder/embeddings/word': 0.5 * 0.25**2 * 1.5,
-    'encoder/layers/0/bias': 0.5 * 0.25,
-    'encoder/layers/1/bias': 0.5,
+    'encoder/embeddings/word': 0.5 * 0.25**3 * 1.5,
+    'encoder/layers/bias': layers[:, None],
+    'encoder/layers/kernel': 1.5 * layers[:, None, None],
     'head/kernel': 1.5,
   }
   assert found.keys() == expected.keys()
   for path, factor in expected.items():
-    np.testing.assert_allclose(found[path], -0.1 * factor, rtol=1e-5)
+    wanted = np.broadcast_to(-0.1 * factor, found[path].shape)
+    np.testing.assert_allclose(found[path], wanted, rtol=1e-5)
 
 
 STEPS = 12

@@ -15,12 +15,14 @@ from xjax.losses.bce import bce
 from xjax.losses.loss import LabelWeights
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.batch import TokenBatch
+from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.pooling import MeanConfig
+from xjax.networks.pooling import ClsConfig, MeanConfig
+from xjax.networks.pretrained.architecture import Activation, BertArchitecture
 from xjax.networks.text_model import build
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
@@ -40,7 +42,26 @@ SMALL = NeuralModel(
 DROPOUT = dataclasses.replace(
   SMALL, embedding=EmbeddingConfig(dim=4, dropout=0.5)
 )
+BERT = NeuralModel(
+  NoEmbedding(),
+  BertConfig(dropout=0.0, attention_dropout=0.0),
+  ClsConfig(dropout=0.0),
+  OneVsAllConfig(chunk=64),
+)
 WORDS, LABELS = 11, 20
+SIZES = BertArchitecture(
+  vocab_size=WORDS,
+  dim=8,
+  layers=2,
+  heads=2,
+  inner=12,
+  activation=Activation.GELU,
+  norm_eps=1e-12,
+  pad_id=0,
+  positions=8,
+  token_types=1,
+  position_offset=0,
+)
 
 
 @pytest.fixture(scope='module')
@@ -61,8 +82,11 @@ def wide(n_devices):
 def planned(mesh, config=None, model=MODEL):
   config = config or NeuralTrain()
   optimizer = make_optimizer(config)
+  sizes = {'vocab_size': WORDS, 'n_labels': LABELS}
+  if model is BERT:
+    sizes['architecture'] = SIZES
   plan = plan_state(
-    lambda rngs: build(model, vocab_size=WORDS, n_labels=LABELS, rngs=rngs),
+    lambda rngs: build(model, **sizes, rngs=rngs),
     optimizer,
     mesh,
     config.freeze,
@@ -195,6 +219,35 @@ def test_what_is_frozen_has_no_slots_no_updates_and_no_gradient(mesh):
   # The encoder's backward pass is not in the program.
   large = batch(np.random.default_rng(0), rows=64)
   assert operations(mesh, large, config) < 0.75 * operations(mesh, large, None)
+
+
+@pytest.mark.thorough
+def test_a_frozen_layer_of_a_stack_stands_still():
+  host, one = batch(np.random.default_rng(0)), make_mesh(MeshConfig())
+  optimizer = AdamW(weight_decay=0.1)
+
+  def trained(*freeze):
+    config = NeuralTrain(freeze=freeze, optimizer=optimizer, clip_norm=0.1)
+    given = {'model': BERT, 'config': config, 'steps': 2}
+    states = []
+    _, metrics = run(
+      one, host, **given, seen=lambda x: states.append(copied(x))
+    )
+    return metrics[0, 1], states[0], states[-1]
+
+  def copied(state):
+    return jax.tree.map(np.array, by_path(state.params))
+
+  norm, before, after = trained('encoder/layers/0/*')
+  for path, start in before.items():
+    moved = start != after[path]
+    if path.startswith('encoder/layers/'):
+      assert not moved[0].any() and moved[1].any(), path
+    else:
+      assert moved.any(), path
+  others = 'encoder/emb*', 'encoder/layers/1/*', 'pooling/*', 'head/*'
+  whole = trained()[0] ** 2
+  np.testing.assert_allclose(norm**2 + trained(*others)[0] ** 2, whole, 1e-5)
 
 
 def operations(mesh, host, config):

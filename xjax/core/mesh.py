@@ -1,9 +1,13 @@
 """Defines the device mesh, and divides arrays over its two axes."""
 
+import collections
+from collections.abc import Sequence
+import itertools
 import re
 from typing import Any
 
 import jax
+from jax.experimental import mesh_utils
 from jax.sharding import (
   AbstractMesh,
   AxisType,
@@ -13,6 +17,7 @@ from jax.sharding import (
 )
 import numpy as np
 
+from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import (
   LABEL_MULTIPLE,
   MeshConfig,
@@ -28,24 +33,72 @@ LABEL = 'label'
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 
 
-def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
+def make_mesh(
+  config: MeshConfig, devices: Sequence[jax.Device] | None = None
+) -> jax.sharding.Mesh:
   """Returns a mesh of devices with a data axis and a label axis.
 
-  The mesh uses the first `count` devices; 0 means all. Each axis can span
-  several processes. Processes that hold the same rows of a batch read the same
-  documents (mesh_config.shares). Sizes that do not fit the devices or the
+  The data axis goes through one slice (or node) after another; each part of
+  the label axis lies in one slice. Both axes can span several processes.
+  Processes that hold the same rows of a batch read the same documents
+  (mesh_config.shares). Sizes that do not fit the devices, their slices or the
   processes raise a ConfigError.
+
+  Args:
+    config: the sizes of the axes.
+    devices: the devices of the mesh, of this machine or of a topology; by
+      default all devices of the run.
   """
   check_jax_runs()
-  # With Explicit axes, JAX raises errors for scans with carries, for embedding
-  # gathers, and for top-k over sharded labels.
-  mesh = jax.make_mesh(
-    mesh_shape(config, count or jax.device_count()),
+  devices = jax.devices() if devices is None else devices
+  data, label = mesh_shape(config, len(devices))
+  slices = _slices(config, devices)
+  sizes = [len(part) for part in slices]
+  if data % len(slices) or len(set(sizes)) > 1:
+    raise ConfigError(
+      f'mesh.data={data}: the devices are in {len(slices)} slices or nodes, of '
+      f'{", ".join(map(str, sizes))} devices, among which documents are '
+      f'divided. Choose a mesh.data that is a multiple of {len(slices)}, and '
+      'slices of one size; or choose mesh.slices=1, which treats all devices '
+      'as one slice'
+    )
+  shape = data // len(slices), label
+  mesh = jax.sharding.Mesh(
+    np.concatenate([_arranged(part, shape) for part in slices]),
     (DATA, LABEL),
+    # With Explicit axes, JAX raises errors for scans with carries, for
+    # embedding gathers, and for top-k over sharded labels.
     axis_types=(AxisType.Auto,) * 2,
   )
   shares(mesh.devices)
   return mesh
+
+
+def _slice_index(device: jax.Device) -> int:
+  """Returns the slice of a TPU, or the node of a GPU; CPUs have neither."""
+  return getattr(device, 'slice_index', 0)
+
+
+def _slices(
+  config: MeshConfig, devices: Sequence[jax.Device]
+) -> list[list[jax.Device]]:
+  """Returns the devices of each slice, or node, in the order of the slices."""
+  if n := config.slices:
+    ends = [len(devices) * i // n for i in range(n + 1)]
+    return [list(devices[i:j]) for i, j in itertools.pairwise(ends)]
+  slices = collections.defaultdict(list)
+  for device in devices:
+    slices[_slice_index(device)].append(device)
+  return [slices[index] for index in sorted(slices)]
+
+
+def _arranged(devices: list[jax.Device], shape: tuple[int, int]) -> np.ndarray:
+  """Arranges the devices of a slice so that neighbours are linked closely."""
+  if len(set(map(_slice_index, devices))) > 1:  # mesh.slices makes one of many
+    return np.array(devices).reshape(shape)  # JAX arranges only one torus
+  return mesh_utils.create_device_mesh(
+    shape, devices, allow_split_physical_axes=True
+  )
 
 
 def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
@@ -103,6 +156,11 @@ def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
     return np.pad(real_rows, [(0, padding), *[(0, 0)] * (rows.ndim - 1)])
 
   return jax.make_array_from_callback(shape, sharding, part)
+
+
+def documents_first(x_BT: jax.Array) -> jax.Array:
+  """Divides the first axis (documents) over the data axis of the mesh."""
+  return jax.lax.with_sharding_constraint(x_BT, BATCH)
 
 
 def documents_second(x_TB: jax.Array) -> jax.Array:

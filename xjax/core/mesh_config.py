@@ -39,6 +39,12 @@ class MeshConfig(ConfigPart):
     'Devices over which labels are divided; -1 means all remaining devices.',
     _AXIS,
   )
+  slices: int = field(
+    0,
+    'TPU slices, or nodes with GPUs, among which documents are divided first; '
+    '0 finds them.',
+    Bound(lambda n: n >= 0, 'at least 1, or 0 to find them'),
+  )
 
 
 def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:

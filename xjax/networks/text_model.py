@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.config_part import ConfigPart, field
-from xjax.core.mesh import documents_second
+from xjax.core.mesh import documents_first, documents_second
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import LabelSpace
@@ -155,7 +155,10 @@ class TextModel(nnx.Module):
       h_TBD = self.encoder(x_TBD, real_TB, rngs, kept_BT=kept_BT)
     else:
       h_TBD = self.encoder(x_TBD, real_TB, rngs)
-    hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
+    # Not documents_second, then swapaxes: in a transformer, the TPU's compiler
+    # would mix the arrays of both orders if there are as many documents as
+    # tokens, and send all activations between devices.
+    hidden_BTD = documents_first(h_TBD.swapaxes(0, 1))
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
     lengths_B = batch.lengths_B

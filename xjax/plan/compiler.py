@@ -12,7 +12,6 @@ import math
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -40,9 +39,7 @@ _PACKAGES = {
   Platform.CPU: ('jaxlib',),
 }
 _HOST = 8  # GPUs of a host
-# The axes of a slice of TPUs, and shapes for error messages.
-_TORUS = {'v4': 3, 'v5p': 3}
-_SHAPES = {2: '1x1, 2x2, 2x4, 4x4, 16x16', 3: '2x2x1, 2x2x2, 4x4x4, 8x8x16'}
+_SHAPES = 'slices have shapes such as 4x4 (v5e, v6e) and 2x2x2 (v4, v5p)'
 _OUT_OF_MEMORY = re.compile(r'([\d.]+)([KMG])\)? exceeds')
 
 
@@ -57,39 +54,34 @@ class Target:
 
 
 def make_target(
-  chip: Chip, devices: int | None, topology: str = '', slices: int = 0
+  chip: Chip, devices: int, topology: str = '', slices: int = 0
 ) -> Target:
-  """Returns a target; a ConfigError if there are no such devices."""
-  if chip.platform is not Platform.TPU:
-    if topology or slices:
+  """Returns a target; a ConfigError if there are no such devices.
+
+  If a topology is given, devices may be 0.
+  """
+  if chip.platform is Platform.TPU:
+    topology, slices = topology or '1x1', slices or 1
+    sizes = [int(n) if n.isdigit() else 0 for n in topology.split('x')]
+    count = slices * math.prod(sizes)
+    if not count or devices not in (0, count):
       raise ConfigError(
-        f'--topology and --slices work only with TPUs, not with {chip.name}; '
-        'give --devices'
+        f'--topology={topology} --slices={slices} has {count} devices'
+        + f', not {devices}' * bool(devices)
+        + f'; {_SHAPES}'
       )
-    devices, hosts = devices or 1, 1
-    if chip.platform is Platform.GPU and devices > _HOST:
-      hosts = devices // _HOST
-      if devices % _HOST:
-        raise ConfigError(
-          f'--devices={devices}: hosts have {_HOST} GPUs; choose at most '
-          f'{_HOST}, or a multiple of {_HOST}'
-        )
-    return Target(chip, devices, slices=hosts)
-  axes = _TORUS.get(chip.name, 2)
-  slices = slices or 1
-  if not topology and devices in (None, slices):
-    topology = 'x'.join('1' * axes)
-  if not re.fullmatch(r'[1-9]\d*' + r'x[1-9]\d*' * (axes - 1), topology):
+    return Target(chip, count, topology, slices)
+  if topology or slices:
     raise ConfigError(
-      f'--topology={topology}: {chip.name} has slices such as {_SHAPES[axes]}'
+      f'--topology and --slices work only with TPUs; {chip.name} has --devices'
     )
-  count = slices * math.prod(map(int, topology.split('x')))
-  if devices not in (None, count):
+  hosts = -(-devices // _HOST) if chip.platform is Platform.GPU else 1
+  if hosts > 1 and devices % _HOST:
     raise ConfigError(
-      f'--devices={devices}: --topology={topology} x --slices={slices} has '
-      f'{count} devices; leave out --devices'
+      f'--devices={devices}: hosts have {_HOST} GPUs; choose at most {_HOST}, '
+      f'or a multiple of {_HOST}'
     )
-  return Target(chip, count, topology, slices)
+  return Target(chip, devices, slices=hosts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,12 +122,6 @@ def compiler_of(platform: Platform) -> str:
   for package in _PACKAGES[platform]:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       version = importlib.metadata.version(package)
-      lib = importlib.metadata.version('jaxlib')
-      if platform is Platform.GPU and version != lib:
-        raise UserError(
-          f'{package} {version} does not fit jaxlib {lib}: pip install '
-          f'{package}=={lib}'
-        )
       return f'{package} {version}, jax {jax.__version__}'
   return ''
 
@@ -154,13 +140,13 @@ def compiled(
   if not compiler_of(target.chip.platform):
     raise UserError(f'--chip={target.chip.name}: {INSTALL}')
   found: dict[str, Compiled | Refused] = {}
-  name = target.chip.name
-  with Progress(f'compiling for {name}', len(programs), unit='program') as bar:
+  work = f'compiling for {target.chip.name}'
+  with Progress(work, len(programs), unit='program') as bar:
     while missing := [x for x in programs if x not in found]:
-      todo = {x: programs[x] for x in missing}
-      fault = _in_child(target, todo, found, bar)
-      if fault and missing[0] not in found:
-        found[missing[0]] = Refused(fault)
+      fault = _in_child(target, {x: programs[x] for x in missing}, found, bar)
+      if fault:
+        rest = [x for x in missing if x not in found]
+        found[rest[0]] = Refused(fault)
         bar.update()
   return found
 
@@ -174,44 +160,38 @@ def _in_child(
   """Adds what a process compiles; returns why it ended, '' if it is done."""
   # Not the module itself: classes of a main module cannot be sent.
   code = 'from xjax.plan.compiler import serve; serve()'
+  pipes = dict.fromkeys(('stdin', 'stdout'), subprocess.PIPE)
   with (
     tempfile.TemporaryFile() as log,
     subprocess.Popen(
       [sys.executable, '-c', code],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
       stderr=log,
       env=_environment(target),
+      **pipes,
     ) as child,
   ):
     try:
-      pickle.dump((target, dict(programs)), child.stdin)
+      pickle.dump((target, programs), child.stdin)
       child.stdin.close()
       for _ in programs:
         name, result = pickle.load(child.stdout)
         if not name:
-          raise ConfigError(_no_devices(target, result.reason))
+          where = f'--topology={target.topology}' * bool(target.topology)
+          advice = _SHAPES if where else INSTALL
+          raise ConfigError(
+            f'--chip={target.chip.name} {where}: {result.reason}; {advice}'
+          )
         found[name] = result
         bar.update()
       return ''
-    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-      code = child.wait()
+    except (EOFError, BrokenPipeError):
+      status = child.wait()
       log.seek(0)
       lines = log.read().decode(errors='replace').strip().splitlines()
-      how = signal.Signals(-code).name if code < 0 else f'exit code {code}'
-      return f'the compiler ended ({how}): ' + '\n'.join(lines[-3:])
+      reason = '\n'.join(lines[-3:])
+      return f'the compiler ended with status {status}: {reason}'
     finally:
       child.kill()
-
-
-def _no_devices(target: Target, reason: str) -> str:
-  if not target.topology:
-    return f'--chip={target.chip.name}: {reason}'
-  shapes = _SHAPES[len(target.topology.split('x'))]
-  return (
-    f'--topology={target.topology}: {target.chip.name} has slices such as '
-    f'{shapes} ({reason})'
-  )
 
 
 def _environment(target: Target) -> dict[str, str]:
@@ -221,13 +201,19 @@ def _environment(target: Target) -> dict[str, str]:
     return values | {'JAX_NUM_CPU_DEVICES': str(target.devices)}
   # JAX could write programs for absent devices to its cache, but not read them.
   values['JAX_ENABLE_COMPILATION_CACHE'] = 'false'
-  # libtpu would ask the machine's metadata server which TPUs it has.
-  values |= {'TPU_SKIP_MDS_QUERY': '1', 'TPU_WORKER_HOSTNAMES': 'localhost'}
-  # Without a GPU there is no autotuning, which products of Triton need.
-  flags = values.get('XLA_FLAGS', ''), '--xla_gpu_enable_triton_gemm=false'
+  flags = values.pop('XLA_FLAGS', '')
   if target.chip.platform is Platform.GPU:
-    values['XLA_FLAGS'] = ' '.join(flags)
-  return values
+    # Without a GPU there is no autotuning, which products of Triton need.
+    flags += ' --xla_gpu_enable_triton_gemm=false'
+    return values | {'XLA_FLAGS': flags}
+  # libtpu ends at a flag that it does not know; it has LIBTPU_INIT_ARGS. It
+  # would ask the machine's metadata server which TPUs there are, and would
+  # refuse to compile while another process uses them.
+  return values | {
+    'TPU_SKIP_MDS_QUERY': '1',
+    'TPU_WORKER_HOSTNAMES': 'localhost',
+    'ALLOW_MULTIPLE_LIBTPU_LOAD': 'true',
+  }
 
 
 def serve() -> None:
@@ -282,10 +268,9 @@ def _compile(program: Program, devices: Sequence[jax.Device]) -> Compiled:
   shardings = jax.tree.leaves(done.input_shardings)
   mesh = next(x.mesh for x in shardings if isinstance(x, NamedSharding))
   memory, platform = done.memory_analysis(), devices[0].platform
-  nodes = [x.process_index for x in mesh.devices.flat]
-  if platform == 'tpu':
-    # Devices of a slice are linked, whichever host they have.
-    nodes = [getattr(x, 'slice_index', 0) for x in mesh.devices.flat]
+  # TPUs of a slice are linked, whichever host they have.
+  node = 'slice_index' if platform == 'tpu' else 'process_index'
+  nodes = [getattr(x, node, 0) for x in mesh.devices.flat]
   return Compiled(
     memory.argument_size_in_bytes,
     memory.output_size_in_bytes,

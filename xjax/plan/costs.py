@@ -203,7 +203,8 @@ def compiled_collectives(
       if kind == 'send' and (hosts := _HOSTS.search(line)):
         kind = hosts[1].lower().replace('_', '-')
         operands = operands[:1]  # the other one is a token
-        others |= dict.fromkeys(('size', 'nodes'), len({*nodes.values()}))
+        slices = max(2, len({*nodes.values()}))
+        others |= {'size': slices, 'nodes': slices}
       elif kind in KINDS and len((groups := _groups(line))[0]) > 1:
         others['size'] = len(groups[0])
         others['nodes'] = max(

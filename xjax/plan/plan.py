@@ -14,6 +14,7 @@ from xjax.core.mesh import DATA, LABEL, abstract_mesh
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.neural.neural_plan import check_mesh
+from xjax.networks.encoders.encoder import Remat
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdam
 from xjax.plan.chips import Chip
@@ -113,23 +114,16 @@ class RunPlan:
     )
 
   @property
-  def steps(self) -> int:
-    return sum(self.sizes.steps.values())
-
-  @property
-  def epoch(self) -> float | None:
-    """Returns the seconds of an epoch at the bounds; None if not compiled."""
-    bounds = self.bound(COMMONEST) or self.bound(LONGEST), self.bound(LONGEST)
-    if None in bounds:
-      return None
+  def epoch(self) -> float:
+    """Returns the seconds of an epoch at the bounds of compiled steps."""
+    longest = self.bound(LONGEST).seconds
+    common = self.bound(COMMONEST)
     # Steps between the two that are compiled are interpolated. Shorter steps
     # count like the commonest.
-    shapes = _commonest(self.sizes), self.sizes.longest
-    seconds = [bound.seconds for bound in bounds]
     each = np.interp(
       [shape.volume for shape in self.sizes.steps],
-      [shape.volume for shape in shapes],
-      seconds,
+      [_commonest(self.sizes).volume, self.sizes.longest.volume],
+      [common.seconds if common else longest, longest],
     )
     return float(np.dot(each, [*self.sizes.steps.values()]))
 
@@ -233,8 +227,8 @@ def _changes(plan: RunPlan) -> Iterator[tuple[tuple[str, Any], ...]]:
   """Yields changes of fields, the cheapest first."""
   config = plan.config
   if plan.state <= plan.usable:  # otherwise activations are not the reason
-    if config.model.encoder.remat is False:
-      yield (('model.encoder.remat', True),)
+    if config.model.encoder.remat is Remat.NONE:
+      yield (('model.encoder.remat', Remat.EVERYTHING),)
     yield (('train.accumulate', 4 * config.train.accumulate),)
     if (chunk := getattr(config.model.head, 'chunk', 0)) >= 2048:
       yield (('model.head.chunk', chunk // 4),)

@@ -12,11 +12,10 @@ from typing import Any
 from flax import nnx
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 import numpy as np
 
-from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
-from xjax.core.mesh_config import mesh_shape
+from xjax.core.mesh import BATCH, DATA, LABEL, make_mesh, padded_labels
 from xjax.core.types import AS_LOGITS
 from xjax.judge.label_lists import list_length
 from xjax.losses.loss import LabelWeights
@@ -40,10 +39,7 @@ _NO_GOLD = 4  # places for gold labels in a batch to rank
 
 def mesh_of(config: Config, devices: Sequence[jax.Device]) -> Mesh:
   """Returns the mesh of a run; a ConfigError if it does not fit devices."""
-  # Stands in for make_mesh(config.mesh, devices).
-  shape = mesh_shape(config.mesh, len(devices))
-  axis_types = (AxisType.Auto,) * 2
-  mesh = Mesh(np.reshape(devices, shape), (DATA, LABEL), axis_types=axis_types)
+  mesh = make_mesh(config.mesh, devices)
   check_mesh(config, mesh)
   return mesh
 

@@ -19,7 +19,14 @@ from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedRowsConfig
 from xjax.train.neural_train import NeuralTrain, Schedule
-from xjax.train.parameters import by_path, from_paths, rate_factors
+from xjax.train.parameters import (
+  STACKS,
+  by_part,
+  by_path,
+  from_paths,
+  parts_of,
+  rate_factors,
+)
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
@@ -49,7 +56,7 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
 
   - First, gradients that are much larger than recent gradients are clipped,
     then each element, and then the global norm, without frozen parameters.
-  - Vectors and scalars, such as biases, have no weight decay.
+  - Vectors and scalars, such as biases of any layer, have no weight decay.
   - The learning rate of a group of parameters also scales its weight decay.
   """
   chain = []
@@ -64,7 +71,7 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   # it (decoupled weight decay, Loshchilov & Hutter 2019).
   if (decay := config.optimizer.weight_decay) is not None:
     chain.append(optax.add_decayed_weights(decay, _matrices))
-  if config.rates or config.layer_decay != 1:
+  if config.rates or config.layer_decay != 1 or config.freeze:
     chain.append(_scale_by_group(config))
   chain.append(optax.scale_by_learning_rate(make_schedule(config)))
   return optax.chain(*chain)
@@ -111,16 +118,21 @@ def _scale_by_group(config: NeuralTrain) -> optax.GradientTransformation:
   def scaled(updates: Any, params: Any) -> Any:
     del params
     leaves = by_path(updates)
-    factors = rate_factors(config, leaves)
+    factors = rate_factors(config, parts_of(leaves))
     return from_paths(
-      updates, {path: x * factors[path] for path, x in leaves.items()}
+      updates,
+      {p: x * by_part(p, x, factors.get) for p, x in leaves.items()},
     )
 
   return optax.stateless(scaled)
 
 
 def _matrices(params: Any) -> Any:
-  return jax.tree.map(lambda param: param.ndim > 1, params)
+  axes = {path: param.ndim for path, param in by_path(params).items()}
+  # A stack of biases has two axes.
+  return from_paths(
+    params, {path: n - path.startswith(STACKS) > 1 for path, n in axes.items()}
+  )
 
 
 # Rounding errors are kept for labels with at least this many train documents.

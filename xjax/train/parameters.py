@@ -1,6 +1,6 @@
 """Gives the parameters of a model by path, replaces values, selects groups."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 import difflib
 import fnmatch
 import re
@@ -25,7 +25,9 @@ PLACES = 'head/place'
 VIEW_NAMES = 'views/labels/pieces'
 VIEW_VECTORS = 'views/labels/vector'
 VIEW_EDGES = 'views/labels/edge'
-_LAYER = re.compile(r'encoder/layers/(\d+)/')
+# Parameters of a pretrained encoder that have all layers along the first axis.
+STACKS = 'encoder/layers/'
+_LAYER = re.compile(rf'{STACKS}(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'
 
 
@@ -76,34 +78,63 @@ def in_group(path: str, globs: Iterable[str]) -> bool:
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
+def parts_of(params: Mapping[str, Any]) -> list[str]:
+  """Returns the paths that globs are for, from parameters by path.
+
+  Each layer of a stack has a path: layer 3 of 'encoder/layers/ffn/norm/bias' is
+  'encoder/layers/3/ffn/norm/bias'. Other parameters have only their own path.
+  """
+  parts = []
+  for path, param in params.items():
+    stack, rest = path[: len(STACKS)], path[len(STACKS) :]
+    if stack == STACKS:
+      parts += [f'{STACKS}{layer}/{rest}' for layer in range(param.shape[0])]
+    else:
+      parts.append(path)
+  return parts
+
+
+def by_part(
+  path: str, param: Any, value: Callable[[str], float]
+) -> np.ndarray | float:
+  """Returns the values of a parameter's parts, which broadcast to it."""
+  values = [value(part) for part in parts_of({path: param})]
+  if not path.startswith(STACKS):
+    return values[0]
+  return np.array(values).reshape(-1, *[1] * (param.ndim - 1))
+
+
 def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
-  """Returns the factor of each parameter's learning rate, by path.
+  """Returns the factor of each part's learning rate, by path (see parts_of).
 
   Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): the highest
-  layer in `paths` has the full rate. The rate of every other layer is
+  trained layer has the full rate. The rate of every other layer is
   layer_decay times the rate of the layer above it. The embeddings count as the
-  layer below the lowest. The factor from `rates` multiplies this one.
+  layer below the lowest. The factor from `rates` multiplies this one. Frozen
+  parts have the factor 0.
   """
-  paths = list(paths)
+  factors = dict.fromkeys(paths, 0.0)
+  trained = [path for path in factors if not in_group(path, config.freeze)]
   rates = [parse_rate(entry) for entry in config.rates]
-  top = max((_height(path, 0) for path in paths), default=0)
+  top = max((_height(path, 0) for path in trained), default=0)
 
   def factor(path: str) -> float:
     matches = (rate for glob, rate in rates if in_group(path, [glob]))
     return next(matches, 1.0) * config.layer_decay ** (top - _height(path, top))
 
-  return {path: factor(path) for path in paths}
+  return factors | {path: factor(path) for path in trained}
 
 
 def check_groups(
   config: NeuralTrain, trained: Collection[str], frozen: Collection[str]
 ) -> None:
-  """Checks that the globs of `rates` and `freeze` match parameters.
+  """Checks that the globs of `rates` and `freeze` match parts of parameters.
 
   Those of `rates` must match trained ones. `frozen` are the other paths that
-  config.freeze may name.
+  config.freeze may name, besides those of `trained` that it names.
   """
   known = [*trained, *frozen]
+  trained = [path for path in trained if not in_group(path, config.freeze)]
   entries = [('freeze', glob, glob, known) for glob in config.freeze]
   for entry in config.rates:
     entries.append(('rates', entry, parse_rate(entry)[0], trained))

@@ -16,7 +16,13 @@ from xjax.networks.heads.head import Frozen
 from xjax.networks.rows.kahan import PLACE, kahan_places
 from xjax.train.optimizer import LabelRowOptimizer
 from xjax.train.optimizer_config import AverageConfig, NoAverage
-from xjax.train.parameters import by_path, from_paths, in_group
+from xjax.train.parameters import (
+  by_part,
+  by_path,
+  from_paths,
+  in_group,
+  parts_of,
+)
 
 
 @struct.dataclass
@@ -69,6 +75,16 @@ class StatePlan:
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
     """Returns the parameters that the optimizer changes, and all others."""
     return split_frozen(params, self.freeze, self.rows is not None)
+
+  def without_frozen(self, grads: nnx.State) -> nnx.State:
+    """Zeroes the gradients of frozen layers of stacks with other layers."""
+    # So they have no share in the norm, and the optimizer does not move them.
+    leaves = by_path(grads)
+    for path, grad in leaves.items():
+      kept = by_part(path, grad, lambda part: not in_group(part, self.freeze))
+      if not np.all(kept):
+        leaves[path] = jnp.where(kept, grad, 0)
+    return from_paths(grads, leaves)
 
   def start_averages(self, state: TrainState) -> TrainState:
     """Returns an initial state whose means, if any, equal the parameters."""
@@ -125,14 +141,15 @@ def split_frozen(
 ) -> tuple[nnx.State, nnx.State]:
   """Returns the parameters that the optimizer changes, and all others.
 
-  The others match a glob of `freeze`, have the type Frozen, or are label rows
-  that change by their own rule (`rows`).
+  The others match a glob of `freeze` (a stack: with all layers), have the type
+  Frozen, or are label rows that change by their own rule (`rows`).
   """
 
   def is_excluded(path: tuple[Any, ...], variable: Any) -> bool:
     if rows and is_label_row(path, variable):
       return True
-    return in_group('/'.join(map(str, path)), freeze)
+    parts = parts_of({'/'.join(map(str, path)): variable})
+    return all(in_group(part, freeze) for part in parts)
 
   frozen, trained = nnx.split_state(params, nnx.Any(Frozen, is_excluded), ...)
   return trained, frozen

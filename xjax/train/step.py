@@ -89,10 +89,10 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    # The gradients are divided by the number of all rows, including padding
-    # rows. So a document has the same weight in every batch, although the last
-    # batch of a bucket may hold few documents.
+    # The gradients are divided by the number of all rows, with padding rows. So
+    # a document counts alike in every batch; the last of a bucket may have few.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
+    grads = plan.without_frozen(grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
     # The label rows have changed in the forward pass already (rows/fused.py).

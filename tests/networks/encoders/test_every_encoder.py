@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import dataclasses
 import functools
+import operator
 
 from flax import nnx
 import jax
@@ -13,10 +14,11 @@ import pytest
 from tests.fixtures.networks import assert_close, mesh_of, on_mesh, products
 from xjax.core.mesh import DATA
 from xjax.networks.batch import unpack_documents
-from xjax.networks.encoders.bert import Bert, BertConfig
+from xjax.networks.encoders.bert import Bert, BertConfig, Transformer
 from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.bilstm import BiLSTM, BiLSTMConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
+from xjax.networks.encoders.encoder import Remat
 from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
 from xjax.networks.pretrained.architecture import (
   Activation,
@@ -216,6 +218,42 @@ def test_meshes_agree_and_no_device_sees_the_documents_of_others(name, shape):
     assert exchange not in text
 
 
+def run_one_by_one(self, attend, h, seeds, keep=lambda *_: None, inputs=()):
+  """Transformer.run as a loop over layers whose parameters are cut."""
+  graphdef, params = nnx.split(self.layers)
+  kept = []
+  for i in range(self.count):
+    of_layer = jax.tree.map(operator.itemgetter(i), (params, seeds, inputs))
+    layer = nnx.merge(graphdef, of_layer[0])
+    given = functools.partial(attend, *of_layer[2]), h, of_layer[1]
+    results = layer(*given)
+    h = results[1]
+    kept.append(keep(*results))
+  return h, jax.tree.map(lambda *x: jnp.stack(x), *kept)
+
+
+@pytest.mark.parametrize('name', PRETRAINED)
+def test_one_scanned_layer_is_all_layers(name, monkeypatch):
+  inputs, real_TB = KINDS[name].documents()
+  rates = dict.fromkeys(('dropout', 'attention_dropout'), 0.3)
+  graphdef, params = nnx.split(KINDS[name].built(joined=(1, 2), **rates))
+  weight = jax.random.normal(jax.random.key(1), (T, B, 32))
+
+  def loss(params):
+    rngs = nnx.Rngs(dropout=jax.random.key(7))
+    h = nnx.merge(graphdef, params)(inputs, real_TB, rngs)
+    return (h * weight).mean(), h
+
+  # A new function each time, as jit keeps programs by function.
+  scanned = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  monkeypatch.setattr(Transformer, 'run', run_one_by_one)
+  one_by_one = jax.jit(jax.value_and_grad(lambda x: loss(x), has_aux=True))(
+    params
+  )
+  assert_close(scanned, one_by_one, 1e-6, 1e-6)
+  assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(scanned[1]))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize('name', PRETRAINED)
 def test_recomputed_layers_are_the_same_and_gradients_are_finite(name):
@@ -227,15 +265,20 @@ def test_recomputed_layers_are_the_same_and_gradients_are_finite(name):
     h = encoder(inputs, real_TB, nnx.Rngs(dropout=jax.random.key(7)))
     return jnp.square(h).sum() + h[:, :, 0].sum()
 
-  results = []
-  for remat in (False, True):
+  results, flops = [], []
+  for remat in Remat:
     rates = dict.fromkeys(('dropout', 'attention_dropout'), 0.3)
     graphdef, params = nnx.split(KINDS[name].built(**rates, remat=remat))
     step = jax.jit(jax.value_and_grad(loss), static_argnums=1)
     results.append(step(params, graphdef))
-  for one, other in zip(*map(jax.tree.leaves, results)):
-    assert np.isfinite(one).all()
-    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    program = step.lower(params, graphdef).as_text()
+    flops.append(program.count('dot_general'))
+  none, *others = map(jax.tree.leaves, results)
+  for other in others:
+    assert_close(other, none, 1e-5, 1e-5)
+  assert all(np.isfinite(x).all() for x in none)
+  # Dense layers are computed again only with EVERYTHING.
+  assert flops[0] <= flops[1] < flops[2]
   assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(results[0][1]))
 
 
@@ -243,11 +286,25 @@ def test_recomputed_layers_are_the_same_and_gradients_are_finite(name):
 def test_states_are_of_every_layer(name):
   ids_TB, real_TB = KINDS[name].documents()
   read = nnx.jit(lambda encoder, *given: encoder.states(*given, None))
-  states = [np.asarray(x) for x in read(KINDS[name].built(), ids_TB, real_TB)]
+  given = KINDS[name].built(joined=(1, -1)), ids_TB, real_TB
+  states = [np.asarray(x) for x in read(*given)]
   assert [s.shape for s in states] == [(B, T, 16)] * 3
   last = exact_states(name)[0].swapaxes(0, 1)
   real_BT = np.asarray(real_TB).T
   np.testing.assert_allclose(states[-1][real_BT], last[real_BT], 1e-5, 1e-5)
+  both = np.concatenate(states[1:], axis=2)[real_BT]
+  joined = compiled(given[0])(*given[1:]).swapaxes(0, 1)
+  np.testing.assert_allclose(joined[real_BT], both, 1e-5, 1e-5)
+  # If no head reads them, the states of the layers are not kept.
+  texts = [
+    read.lower(KINDS[name].built(joined=layers), *given[1:]).as_text()
+    for layers in ((1, -1), (), (2,))
+  ]
+  assert [f'tensor<2x{B}x{T}x16xf32>' in x for x in texts] == [
+    True,
+    False,
+    False,
+  ]
 
 
 def packed():

@@ -68,7 +68,7 @@ def test_names_and_axes_are_theirs():
   params, tensors = random_params(TINY), tensors_of()
   assert len(tensors) == 5 + 2 * 16 + 2
   assert tensors['embeddings.word_embeddings.weight'].shape == (V, D)
-  kernel = params['encoder/layers/1/attention/inputs/kernel']
+  kernel = params['encoder/layers/attention/inputs/kernel'][1]
   for part, name in enumerate(('query', 'key', 'value')):
     tensor = tensors[f'{LAYER}attention.self.{name}.weight']
     assert np.array_equal(tensor, kernel[:, part * D : (part + 1) * D].T)
@@ -76,7 +76,7 @@ def test_names_and_axes_are_theirs():
   assert tensors[f'{LAYER}intermediate.dense.weight'].shape == (F, D)
   assert np.array_equal(
     tensors[f'{LAYER}output.dense.weight'],
-    params['encoder/layers/1/ffn/output/kernel'].T,
+    params['encoder/layers/ffn/output/kernel'][1].T,
   )
   assert np.array_equal(
     tensors['embeddings.LayerNorm.weight'],

@@ -29,7 +29,7 @@ TREE = Hierarchy.of(
 
 @pytest.fixture(autouse=True)
 def on_one_device():
-  with jax.set_mesh(make_mesh(MeshConfig(), 1)):
+  with jax.set_mesh(make_mesh(MeshConfig(), jax.devices()[:1])):
     yield
 
 

@@ -86,7 +86,7 @@ def start(mesh):
 def loss_and_grads(shape=(1, 1), shortlist=False):
   """The loss of 13 documents and 3 rows of padding, and its gradients."""
   batch = drawn(13, shortlist)
-  mesh = make_mesh(MeshConfig(*shape), shape[0] * shape[1])
+  mesh = make_mesh(MeshConfig(*shape), jax.devices()[: shape[0] * shape[1]])
   plan, _, state = start(mesh)
   trained, frozen = plan.split(state.params)
 
@@ -124,7 +124,7 @@ def test_a_shortlist_of_all_labels_gives_the_same_loss():
 
 
 def test_a_step_is_traced_once_and_leaves_the_taxonomy_as_it_is():
-  mesh = make_mesh(MeshConfig(), 1)
+  mesh = make_mesh(MeshConfig(), jax.devices()[:1])
   plan, optimizer, state = start(mesh)
   step = make_train_step(plan, optimizer, bce, mesh)
   before = jax.tree.map(np.array, by_path(state.params))
@@ -141,7 +141,7 @@ def test_a_step_is_traced_once_and_leaves_the_taxonomy_as_it_is():
 
 
 def test_predictions_read_no_views():
-  mesh = make_mesh(MeshConfig(), 1)
+  mesh = make_mesh(MeshConfig(), jax.devices()[:1])
   with jax.set_mesh(mesh):
     plain = model_of(dataclasses.replace(MODEL, views=NoViews()))(nnx.Rngs(0))
     model = model_of()(nnx.Rngs(0))

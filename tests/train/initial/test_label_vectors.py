@@ -10,7 +10,7 @@ from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.encoder import NoEmbedding, Remat
 from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.pretraining import (
   LabelPretraining,
@@ -121,7 +121,7 @@ def test_the_layers_are_computed_again_in_the_backward_pass():
     params = by_path(nnx.state(make_model()))
   architecture = architecture_of(SIZES | KINDS['bert'], 'sizes')
   encoder, _ = label_vectors._frozen_modules(params, model, architecture)
-  assert encoder.remat and not model.encoder.remat
+  assert (encoder.remat, model.encoder.remat) == (Remat.EVERYTHING, Remat.NONE)
 
 
 @pytest.mark.thorough

@@ -63,7 +63,6 @@ def print_plan(config: 'Config') -> bool:
   import jax
 
   from xjax.data.load import load_corpus
-  from xjax.plan.chips import Platform
   from xjax.plan.compiler import make_target
   from xjax.plan.plan import advice, make_plan, planned_mesh
   from xjax.plan.sizes import assumed_sizes, corpus_sizes, trained_models
@@ -75,8 +74,7 @@ def print_plan(config: 'Config') -> bool:
     # The compilers of other chips may be installed here, but not such devices.
     jax.config.update('jax_platforms', 'cpu')
   chip = chip_named(name)
-  if chip.platform is not Platform.TPU or not topology:
-    devices = devices or devices_of(config.mesh, name)
+  devices = devices or (0 if topology else devices_of(config.mesh, name))
   target = make_target(chip, devices, topology, slices)
   models, fits = trained_models(config), True
   for model in models:  # errors are raised before the corpus is read

@@ -273,15 +273,15 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   documents of a batch; the last devices are left out if label rows do not
   divide evenly among them.
   """
-  count = jax.device_count()
+  devices = jax.devices()
   if jax.process_count() > 1:
-    check_label_rows(config, count)
-  while not label_rows_divide(config, count):
-    count -= 1
+    check_label_rows(config, len(devices))
+  while not label_rows_divide(config, len(devices)):
+    devices = devices[:-1]
   try:
-    return make_mesh(config.mesh, count)
+    return make_mesh(config.mesh, devices)
   except ConfigError:
-    return make_mesh(MeshConfig(), count)
+    return make_mesh(MeshConfig(slices=1), devices)
 
 
 def _vocabulary(run: Run, corpus: Corpus) -> Vocabulary:

@@ -32,7 +32,7 @@ from xjax.train.initial.start_words import check_word_vectors
 from xjax.train.initial.warm_start import find_start
 from xjax.train.neural_train import Schedule
 from xjax.train.optimizer import label_row_optimizer, make_optimizer
-from xjax.train.parameters import by_path, check_groups
+from xjax.train.parameters import by_path, check_groups, parts_of
 from xjax.train.saved_steps import complete_steps, intact_steps
 from xjax.train.state import StatePlan, plan_state, with_label_start
 from xjax.train.workdir import Workdir
@@ -206,7 +206,7 @@ def check_model(
     # The label rows that train.rows trains cannot be frozen.
     is_row = is_label_row if plan.rows else nnx.Nothing()
     others = nnx.filter_state(others, nnx.Not(is_row))
-    check_groups(train, by_path(trained), by_path(others))
+    check_groups(train, *(parts_of(by_path(x)) for x in (trained, others)))
     if not by_path(trained) and not plan.rows:
       raise ConfigError(
         f'config.train.freeze={train.freeze}: nothing would be left to train; '

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 import dataclasses
 import functools
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from flax import nnx
 import jax
@@ -13,7 +13,11 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
 from xjax.networks.encoders.attention import Segments, self_attention
-from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
+from xjax.networks.encoders.encoder import (
+  EncoderInputs,
+  PretrainedConfig,
+  Remat,
+)
 from xjax.networks.encoders.layers import (
   Dense,
   LayerNorm,
@@ -26,8 +30,6 @@ from xjax.networks.pretrained.architecture import (
   Architecture,
   BertArchitecture,
 )
-
-Result = TypeVar('Result')
 
 # The segments that `self_attention` reads, but with time as the first axis.
 SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
@@ -43,9 +45,11 @@ class Transformer(nnx.Module):
     *,
     dtype: DTypeLike = jnp.float32,
   ):
-    # A subclass makes the layers.
-    self.width = architecture.dim
-    self.joined = config.joined or (-1,)
+    # A subclass makes `layers`, one module for all of them (see `stacked`).
+    self.width, self.count = architecture.dim, architecture.layers
+    # -1 is the last layer.
+    joined = (x - self.count - 1 if x > 0 else x for x in config.joined)
+    self.joined = tuple(joined) or (-1,)
     self.dim = self.width * len(self.joined)
     self.dtype = jnp.dtype(dtype)
     self.remat = config.remat
@@ -77,23 +81,69 @@ class Transformer(nnx.Module):
   ) -> list[Float[Array, 'B T {self.width}']]:
     """Returns the embeddings and then the states of each layer.
 
+    If only the last layer is joined, they are only the states of that layer.
     States at padding mean nothing. Encoders that mask words also take kept_BT.
     """
     raise NotImplementedError
 
-  def seeds(self, rngs: nnx.Rngs | None) -> list[jax.Array | None]:
-    """Draws seeds [3, 2] of the embeddings and of each layer, or None each."""
+  def seeds(self, rngs: nnx.Rngs | None) -> tuple[jax.Array | None, ...]:
+    """Draws seeds of the embeddings [3, 2] and of the layers [layers, 3, 2]."""
     if rngs is None:
-      return [None] * (1 + len(self.layers))
-    return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
+      return None, None
+    seeds = seeds_of(rngs.dropout(), 1 + self.count, 3)
+    return seeds[0], seeds[1:]
 
-  def recomputed(
-    self, function: Callable[..., Result]
-  ) -> Callable[..., Result]:
-    """Returns a function whose gradient computes it again if `remat` is set."""
-    # Seeds are given instead of rngs, because jax.checkpoint traces the
-    # function separately, and rngs must not be used inside that trace.
-    return jax.checkpoint(function) if self.remat else function
+  def run(
+    self,
+    attend: 'Attend',
+    h_BTD: Float[Array, 'B T D'],
+    seeds: UInt32[Array, 'layers 3 2'] | None,
+    keep: Callable[[jax.Array, jax.Array], Any] = lambda *_: None,
+    inputs: tuple[Any, ...] = (),
+  ) -> tuple[Float[Array, 'B T D'], Any]:
+    """Runs all layers, one after the other, as one compiled layer.
+
+    Returns the last states, and what `keep` returns for each layer, stacked. It
+    is called with the two results of a layer. `inputs` are stacked too; those
+    of a layer become the first arguments of `attend`.
+    """
+    graphdef, params = nnx.split(self.layers)
+
+    def body(h_BTD: jax.Array, of_layer: tuple) -> tuple[jax.Array, Any]:
+      params, seeds, inputs = of_layer
+      layer = nnx.merge(graphdef, params)
+      results = layer(functools.partial(attend, *inputs), h_BTD, seeds)
+      return results[1], keep(*results)
+
+    # Seeds are given instead of rngs, because rngs must not be used inside
+    # these traces. In a loop, XLA cannot merge what is computed again with what
+    # was computed first, so nothing has to prevent this.
+    if self.remat is not Remat.NONE:
+      policy = _POLICIES.get(self.remat)
+      body = jax.checkpoint(body, policy=policy, prevent_cse=False)
+    return lax.scan(body, h_BTD, (params, seeds, inputs))
+
+  def all_states(
+    self,
+    attend: 'Attend',
+    h_BTD: Float[Array, 'B T D'],
+    seeds: UInt32[Array, 'layers 3 2'] | None,
+  ) -> list[Float[Array, 'B T D']]:
+    """Returns `states`, of layers that read the embeddings h_BTD."""
+    if set(self.joined) == {-1}:
+      return [self.run(attend, h_BTD, seeds)[0]]
+    return [h_BTD, *self.run(attend, h_BTD, seeds, lambda _, h_BTD: h_BTD)[1]]
+
+
+_POLICIES = {
+  Remat.DOTS: jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+}
+
+
+def stacked(build: Callable[[], nnx.Module], count: int) -> nnx.Module:
+  """Builds some modules, and returns one whose parameters are stacked."""
+  graphdefs, params = zip(*(nnx.split(build()) for _ in range(count)))
+  return nnx.merge(graphdefs[0], jax.tree.map(lambda *x: jnp.stack(x), *params))
 
 
 @dataclasses.dataclass
@@ -132,9 +182,8 @@ class Bert(Transformer):
   ):
     super().__init__(architecture, config, dtype=dtype)
     self.embeddings = _BertEmbeddings(architecture, config.dropout, rngs)
-    self.layers = nnx.List(
-      Layer(Attention, architecture, config, rngs)
-      for _ in range(architecture.layers)
+    self.layers = stacked(
+      lambda: Layer(Attention, architecture, config, rngs), self.count
     )
 
   def states(
@@ -144,35 +193,33 @@ class Bert(Transformer):
     rngs: nnx.Rngs | None,
     kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
-    states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
-    attend = functools.partial(_attend, segments_BT)
-    for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      run = self.recomputed(functools.partial(layer, attend))
-      states.append(run(states[-1], layer_seeds)[1])
-    return states
+    segments_BT, (first, seeds) = segments_TB.T, self.seeds(rngs)
+    h_BTD = self._embedded(ids_TB, segments_BT, first, kept_BT)
+    return self.all_states(
+      functools.partial(_attend, segments_BT), h_BTD, seeds
+    )
 
   def memory(
     self,
     ids_TB: Int32[Array, 'T B'],
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
-  ) -> tuple[Float[Array, 'B T X'], ...]:
+  ) -> Float[Array, 'layers B T X']:
     """Returns each layer's keys and values of tokens, side by side (X = 2D).
 
     Further vectors can then attend to the tokens (see encoders.prefix). Values
     at padding have no meaning.
     """
-    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
-    h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
+    segments_BT, (first, seeds) = segments_TB.T, self.seeds(rngs)
+    h_BTD = self._embedded(ids_TB, segments_BT, first)
     attend = functools.partial(_attend, segments_BT)
-    for layer, layer_seeds in zip(self.layers[:-1], seeds[1:]):
-      run = self.recomputed(functools.partial(layer, attend))
-      inputs_BTX, h_BTD = run(h_BTD, layer_seeds)
-      memory.append(inputs_BTX[:, :, self.width :])
-    # Nothing reads the states after the last layer.
-    inputs_BTX = self.layers[-1].attention.inputs(h_BTD)
-    return (*memory, inputs_BTX[:, :, self.width :])
+    return self.run(attend, h_BTD, seeds, self.keys_and_values)[1]
+
+  def keys_and_values(
+    self, inputs_BTX: Float[Array, 'B T X'], _: jax.Array
+  ) -> Float[Array, 'B T both']:
+    """Returns the part of a layer's first result that others attend to."""
+    return inputs_BTX[:, :, self.width :]
 
   def _embedded(self, ids_TB, segments_BT, seeds, kept_BT=None):
     places_BT = _positions(segments_BT)
@@ -323,6 +370,9 @@ class FeedForward(nnx.Module):
     return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
+# The gradient computes the activation again. Otherwise, the scan over layers
+# would keep three more arrays of the inner size in float32.
+@functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=1)
 def activate(
   x: Float[Array, '*shape'], kind: Activation
 ) -> Float[Array, '*shape']:
@@ -348,5 +398,11 @@ def add_and_norm(
   seeds: UInt32[Array, '2'] | None,
 ) -> Float[Array, 'B T D']:
   """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
-  wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
-  return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)
+
+  # Computed again for the gradient, as the activation is.
+  @functools.partial(jax.checkpoint, prevent_cse=False)
+  def summed(h_BTD: jax.Array, x_BTD: jax.Array) -> jax.Array:
+    wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
+    return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)
+
+  return summed(h_BTD, x_BTD)

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import enum
 from typing import ClassVar
 
 from flax import nnx
@@ -62,7 +63,7 @@ class EncoderConfig(ConfigPart, abstract=True):
   # Whether the model can multiply word vectors by factors, as views need.
   # Encoders that read token ids are called with `kept_BT` for this.
   masks_words: ClassVar[bool] = True
-  remat = None  # or whether the backward pass computes the layers again
+  remat = None  # or what the backward pass computes again
   joined = ()  # the layers whose states are joined, if there is a choice
 
   @abc.abstractmethod
@@ -73,6 +74,14 @@ class EncoderConfig(ConfigPart, abstract=True):
     rngs has the stream `dropout`, or is None for no dropout. The module runs on
     the context mesh, and documents are divided over the data axis.
     """
+
+
+class Remat(enum.Enum):
+  """Says what the backward pass of a layer computes again."""
+
+  NONE = 'none'
+  DOTS = 'dots'  # all but the results of dense layers
+  EVERYTHING = 'everything'
 
 
 @dataclasses.dataclass
@@ -104,10 +113,11 @@ class PretrainedConfig(EncoderConfig, abstract=True):
     'train.compute_dtype=bfloat16, GPUs use a flash kernel for BertConfig.',
     RATE,
   )
-  remat: bool = field(
-    False,
-    'Whether the backward pass computes the layers again instead of keeping '
-    'their activations. If True, training takes less memory and more time. The '
+  remat: Remat = field(
+    Remat.NONE,
+    'What the backward pass computes again instead of keeping it: with '
+    'everything, all activations of the layers; with dots, all but the results '
+    'of dense layers. Training then takes less memory and more time. The '
     'result is the same.',
     may_change=True,
   )

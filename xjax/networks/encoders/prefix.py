@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, UInt32
 
-from xjax.networks.encoders.attention import Memory, attend_to_parts
+from xjax.networks.encoders.attention import attend_to_parts
 from xjax.networks.encoders.bert import Bert, SegmentsTB
 
 
@@ -21,15 +21,15 @@ class Prefix(NamedTuple):
   """Holds the documents of a batch, for vectors that follow them."""
 
   encoder: Bert  # has read the documents
-  # Keys and values of the tokens for each layer, [B, T, 2D]. Those at padding
-  # have no meaning.
-  memory: tuple[jax.Array, ...]
+  # Keys and values of the tokens, [layers, B, T, 2D]. Those at padding have no
+  # meaning.
+  memory: jax.Array
   lengths_B: jax.Array  # int32, 0 in rows that only fill the batch
 
   @property
   def real_BT(self) -> jax.Array:
     """Returns bool [B, T], True at a document's tokens, False beyond them."""
-    return jnp.arange(self.memory[0].shape[1]) < self.lengths_B[:, None]
+    return jnp.arange(self.memory.shape[2]) < self.lengths_B[:, None]
 
 
 def read_prefix(
@@ -65,27 +65,23 @@ def embed(
 def run_layers(
   encoder: Bert,
   h_BND: Float[Array, 'B N D'],
-  memory: Sequence[Sequence[Memory]],
+  memory: Sequence[Float[Array, 'layers B _ both']],
   sees_BNX: Bool[Array, '_ N X'],
-  seeds: Sequence[UInt32[Array, '3 2'] | None],
-) -> tuple[Float[Array, 'B N D'], list[Memory]]:
+  seeds: UInt32[Array, 'layers 3 2'] | None,
+) -> tuple[Float[Array, 'B N D'], Float[Array, 'layers B N both']]:
   """Runs all layers on vectors that attend to a memory and to each other.
 
-  h_BND comes from `embed`. `memory` has the parts for each layer. The last axis
-  of sees_BNX has the parts in their order, and then the N vectors; each vector
-  must attend to something. seeds are encoder.seeds(rngs) without the first. The
-  function returns the last states, and the vectors' keys and values by layer.
+  h_BND comes from `embed`. `memory` has some parts. The last axis of sees_BNX
+  has the parts in their order, and then the N vectors; each vector must attend
+  to something. seeds are the last of encoder.seeds(rngs). The function returns
+  the last states, and the vectors' keys and values.
   """
-  own = []
-  for layer, parts, layer_seeds in zip(encoder.layers, memory, seeds):
-    attend = functools.partial(_attend, parts, sees_BNX)
-    run = encoder.recomputed(functools.partial(layer, attend))
-    inputs_BNX, h_BND = run(h_BND, layer_seeds)
-    own.append(inputs_BNX[:, :, encoder.width :])
-  return h_BND, own
+  attend = functools.partial(_attend, sees_BNX)
+  keep = encoder.keys_and_values
+  return encoder.run(attend, h_BND, seeds, keep, (tuple(memory),))
 
 
-def _attend(parts, sees_BNX, attention, inputs_BNX, seeds) -> jax.Array:
+def _attend(sees_BNX, parts, attention, inputs_BNX, seeds) -> jax.Array:
   """Attends to the parts of a memory, and then to the vectors themselves."""
   query_BND, own = jnp.split(inputs_BNX, [inputs_BNX.shape[2] // 3], axis=2)
   heads, rate = attention.heads, attention.weights_rate

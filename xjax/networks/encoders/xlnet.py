@@ -28,6 +28,7 @@ from xjax.networks.encoders.bert import (
   Layer,
   SegmentsTB,
   Transformer,
+  stacked,
 )
 from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
 from xjax.networks.encoders.layers import seeded_dropout
@@ -73,9 +74,11 @@ class XLNet(Transformer):
     super().__init__(architecture, config, dtype=dtype)
     self.rate = config.dropout
     self.embeddings = _XLNetEmbeddings(architecture, rngs)
-    self.layers = nnx.List(
-      Layer(RelativeAttention, architecture, config, rngs, config.dropout)
-      for _ in range(architecture.layers)
+    self.layers = stacked(
+      lambda: Layer(
+        RelativeAttention, architecture, config, rngs, config.dropout
+      ),
+      self.count,
     )
 
   def states(
@@ -84,8 +87,8 @@ class XLNet(Transformer):
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
-    first, places, last = [None] * 3 if seeds[0] is None else seeds[0]
+    segments_BT, (others, seeds) = segments_TB.T, self.seeds(rngs)
+    first, places, last = [None] * 3 if others is None else others
     word_BTD = self.embeddings.word[...][ids_TB.T].astype(self.dtype)
     # All documents of a batch share the dropout of positions. Otherwise, each
     # layer would compute its keys of positions once for each document.
@@ -93,14 +96,12 @@ class XLNet(Transformer):
       self.dtype
     )
     offset_places = seeded_dropout(offset_places, self.rate, places)
-    states = [seeded_dropout(word_BTD, self.rate, first)]
+    word_BTD = seeded_dropout(word_BTD, self.rate, first)
 
     def attend(attention, inputs_BTX, seeds):
       return attention(inputs_BTX, offset_places, segments_BT, seeds)
 
-    for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      run = self.recomputed(functools.partial(layer, attend))
-      states.append(run(states[-1], layer_seeds)[1])
+    states = self.all_states(attend, word_BTD, seeds)
     states[-1] = seeded_dropout(states[-1], self.rate, last)
     return states
 

@@ -1,16 +1,18 @@
 """Converts Hugging Face's tensors of an encoder to our parameters, and back.
 
-They are dicts of arrays by name, with four differences:
+They are dicts of arrays by name, with five differences:
 
 - Our parameters are named by path. Hugging Face's tensors are named as in
   transformers' BertModel, RobertaModel and XLNetModel.
+- A parameter of the layers has all layers of the encoder, along its first axis.
+  Hugging Face has a tensor for each layer.
 - A kernel of ours is the transpose of Hugging Face's kernel.
 - Query, key and value are three tensors of Hugging Face. We have one parameter,
   which stores the three tensors side by side.
 - XLNet's attention kernels are [D, heads, size of a head]. Ours are [D, D].
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 import dataclasses
 import json
 import math
@@ -52,13 +54,17 @@ class Header(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-  """Pairs a parameter of ours with the tensors that it has side by side."""
+  """Pairs a parameter of ours with the tensors that it has side by side.
+
+  With `layers`, it has them for one layer after the other.
+  """
 
   path: str  # of our parameter
-  names: tuple[str, ...]  # plain names of Hugging Face's tensors
+  names: tuple[str, ...]  # plain names of Hugging Face's tensors, by layer
   shape: tuple[int, ...]  # of each tensor
   kernel: bool = False  # the tensors are transposed
   merged: bool = False  # before, all axes after the first become one axis
+  layers: int = 0  # length of our parameter's first axis; 0 means no such axis
 
   @property
   def our_shape(self) -> tuple[int, ...]:
@@ -66,7 +72,10 @@ class _Pair:
     if self.merged:
       shape = shape[0], math.prod(shape[1:])
     shape = shape[::-1] if self.kernel else shape
-    return (*shape[:-1], shape[-1] * len(self.names))
+    if not self.layers:
+      return (*shape[:-1], shape[-1] * len(self.names))
+    side_by_side = len(self.names) // self.layers
+    return (self.layers, *shape[:-1], shape[-1] * side_by_side)
 
 
 def parameter_shapes(
@@ -201,26 +210,23 @@ def _xlnet(architecture: XLNetArchitecture) -> Iterator[_Pair]:
   table = architecture.vocab_size, dim
   yield _Pair('encoder/embeddings/word', ('word_embedding.weight',), table)
   split, kernel = (heads, dim // heads), (dim, heads, dim // heads)
-  for layer in range(architecture.layers):
-    path, name = f'encoder/layers/{layer}/attention', f'layer.{layer}.rel_attn'
-    inputs = tuple(f'{name}.{part}' for part in 'qkv')
-    yield _Pair(f'{path}/inputs/kernel', inputs, kernel, merged=True)
-    yield _Pair(f'{path}/position/kernel', (f'{name}.r',), kernel, merged=True)
-    output = f'{path}/output/kernel'
-    yield _Pair(output, (f'{name}.o',), kernel, kernel=True, merged=True)
-    yield _Pair(f'{path}/word_bias', (f'{name}.r_w_bias',), split)
-    yield _Pair(f'{path}/position_bias', (f'{name}.r_r_bias',), split)
-    yield _Pair(f'{path}/segment_bias', (f'{name}.r_s_bias',), split)
-    yield _Pair(f'{path}/segment', (f'{name}.seg_embed',), (2, *split))
-    yield from _norm(f'{path}/norm', f'{name}.layer_norm', dim)
-    path, name = f'encoder/layers/{layer}/ffn', f'layer.{layer}.ff'
-    yield from _dense(
-      f'{path}/inner', (f'{name}.layer_1',), dim, architecture.inner
-    )
-    yield from _dense(
-      f'{path}/output', (f'{name}.layer_2',), architecture.inner, dim
-    )
-    yield from _norm(f'{path}/norm', f'{name}.layer_norm', dim)
+  path, name = 'encoder/layers/attention', 'layer.{}.rel_attn'
+  inputs = tuple(f'{name}.{part}' for part in 'qkv')
+  layer = [
+    _Pair(f'{path}/inputs/kernel', inputs, kernel, merged=True),
+    _Pair(f'{path}/position/kernel', (f'{name}.r',), kernel, merged=True),
+    _Pair(f'{path}/output/kernel', (f'{name}.o',), kernel, True, merged=True),
+    _Pair(f'{path}/word_bias', (f'{name}.r_w_bias',), split),
+    _Pair(f'{path}/position_bias', (f'{name}.r_r_bias',), split),
+    _Pair(f'{path}/segment_bias', (f'{name}.r_s_bias',), split),
+    _Pair(f'{path}/segment', (f'{name}.seg_embed',), (2, *split)),
+    *_norm(f'{path}/norm', f'{name}.layer_norm', dim),
+  ]
+  path, name, inner = 'encoder/layers/ffn', 'layer.{}.ff', architecture.inner
+  layer += _dense(f'{path}/inner', (f'{name}.layer_1',), dim, inner)
+  layer += _dense(f'{path}/output', (f'{name}.layer_2',), inner, dim)
+  layer += _norm(f'{path}/norm', f'{name}.layer_norm', dim)
+  yield from _stacks(layer, architecture.layers)
 
 
 def _bert(architecture: BertArchitecture) -> Iterator[_Pair]:
@@ -233,12 +239,18 @@ def _bert(architecture: BertArchitecture) -> Iterator[_Pair]:
   for ours, (theirs, rows) in tables.items():
     yield _Pair(f'{path}/{ours}', (f'{name}.{theirs}.weight',), (rows, dim))
   yield from _norm(f'{path}/norm', f'{name}.LayerNorm', dim)
-  for layer in range(architecture.layers):
-    yield from _block(layer, dim, architecture.inner)
+  yield from _stacks(_block(dim, architecture.inner), architecture.layers)
 
 
-def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
-  path, name = f'encoder/layers/{layer}', f'encoder.layer.{layer}'
+def _stacks(layer: Iterable[_Pair], layers: int) -> Iterator[_Pair]:
+  """Stacks the pairs of a layer; '{}' in a name is the layer's number."""
+  for pair in layer:
+    names = (name.format(i) for i in range(layers) for name in pair.names)
+    yield dataclasses.replace(pair, names=tuple(names), layers=layers)
+
+
+def _block(dim: int, inner: int) -> Iterator[_Pair]:
+  path, name = 'encoder/layers', 'encoder.layer.{}'
   attention = f'{name}.attention'
   inputs = tuple(f'{attention}.self.{n}' for n in ('query', 'key', 'value'))
   yield from _dense(f'{path}/attention/inputs', inputs, dim, dim)
@@ -277,12 +289,19 @@ def _norm(path: str, name: str, dim: int) -> Iterator[_Pair]:
 def _join(parts: list[np.ndarray], pair: _Pair) -> np.ndarray:
   if pair.merged:
     parts = [x.reshape(len(x), -1) for x in parts]
-  whole = np.concatenate([x.T if pair.kernel else x for x in parts], axis=-1)
-  return np.ascontiguousarray(whole)
+  parts = [x.T if pair.kernel else x for x in parts]
+  count = len(parts) // (pair.layers or 1)  # side by side
+  rows = [
+    np.concatenate(parts[i : i + count], axis=-1)
+    for i in range(0, len(parts), count)
+  ]
+  return np.stack(rows).reshape(pair.our_shape)
 
 
 def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
-  parts = np.split(_float32(param), len(pair.names), axis=-1)
+  layers = _float32(param) if pair.layers else [_float32(param)]
+  count = len(pair.names) // len(layers)
+  parts = [x for layer in layers for x in np.split(layer, count, axis=-1)]
   # The file stores bytes in memory order, so arrays must be contiguous.
   parts = [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
   return [x.reshape(pair.shape) for x in parts]

@@ -15,15 +15,6 @@ _HINT = (
   'model.head.storage\nfor label rows; train.accumulate, model.encoder.remat '
   'and model.head.chunk for computed\narrays; model.head.bottleneck for both'
 )
-_MEMORY = 'arguments', 'outputs', 'aliases', 'temporaries', 'code', 'total'
-_MEMORY_ROWS = (
-  'arguments',
-  'outputs',
-  '  of these, in place of arguments',
-  'temporaries',
-  'code',
-  'all',
-)
 
 
 def plan_text(plan: RunPlan) -> str:
@@ -68,41 +59,42 @@ def _value(value: object) -> str:
 
 def _compiled(plan: RunPlan) -> Iterator[str]:
   programs = plan.programs
+  done = [x for x in programs.values() if isinstance(x, Compiled)]
+  names = [name for name, x in programs.items() if x in done]
+  bounds = [plan.bound(name) for name in names]
   yield f'\nmemory of a device by {plan.compiler}'
-  rows = [['', *programs]]
-  for name, row in zip(_MEMORY, _MEMORY_ROWS):
-    sizes = (getattr(x, name, None) for x in programs.values())
-    if name == 'total':
-      sizes = (x.total for x in programs.values())
-    rows.append([f'  {row}', *map(_size, sizes)])
-  times = [
-    f'{x.seconds:,.0f} s' if _ok(x) else 'refused' for x in programs.values()
-  ]
-  yield from _table([*rows, ['  compiled in', *times]])
+  yield from _table(
+    [
+      ['', *names],
+      ['  arguments', *(_size(x.arguments) for x in done)],
+      ['  outputs', *(_size(x.outputs) for x in done)],
+      ['    in place of arguments', *(_size(x.aliases) for x in done)],
+      ['  temporaries', *(_size(x.temporaries) for x in done)],
+      ['  code', *(_size(x.code) for x in done)],
+      ['  all', *(_size(x.total) for x in done)],
+      ['  compiled in', *(_time(x.seconds) for x in done)],
+    ]
+  )
   for name, program in programs.items():
     if isinstance(program, Refused):
       yield f'{name}: {program.reason}'
-  yield '\nwork of a device, and seconds at the peak rates of the chip'
-  rows = [['', *programs]]
-  counts = [
-    tqdm.tqdm.format_sizeof(x.operations) if _ok(x) else ''
-    for x in programs.values()
-  ]
-  rows.append(['  operations', *counts])
-  bounds = [plan.bound(name) for name in programs]
-  for part in ('compute', 'memory', 'network'):
-    rows.append([f'  {part}', *(_ms(x and getattr(x, part)) for x in bounds)])
-  rows.append(['  bound by', *(x.by if x else '' for x in bounds)])
-  yield from _table(rows)
-  if isinstance(longest := programs[LONGEST], Compiled):
-    yield from _collectives(plan, longest)
-  if plan.epoch is not None:
+  yield '\nwork of a device, and its time at the peak rates of the chip'
+  counts = (tqdm.tqdm.format_sizeof(x.operations) for x in done)
+  yield from _table(
+    [
+      ['', *names],
+      ['  operations', *counts],
+      ['  compute', *(_time(x.compute) for x in bounds)],
+      ['  memory', *(_time(x.memory) for x in bounds)],
+      ['  network', *(_time(x.network) for x in bounds)],
+      ['  bound by', *(x.by for x in bounds)],
+    ]
+  )
+  if LONGEST in names:
+    yield from _collectives(plan, programs[LONGEST])
     length = datetime.timedelta(seconds=math.ceil(plan.epoch))
-    yield f'an epoch: {plan.steps:,} steps, {length} or more'
-
-
-def _ok(program: Compiled | Refused) -> bool:
-  return isinstance(program, Compiled)
+    steps = sum(plan.sizes.steps.values())
+    yield f'an epoch: {steps:,} steps, {length} or more'
 
 
 def _collectives(plan: RunPlan, program: Compiled) -> Iterator[str]:
@@ -145,14 +137,11 @@ def _verdict(plan: RunPlan) -> str:
 
 
 def _notes(plan: RunPlan) -> Iterator[str]:
-  if plan.programs:
-    other = plan.bound(plan.in_other)
-    yield f'products are in {plan.dtype.value}' + (
-      f'; a step in {plan.other.value} takes '
-      f'{other.seconds / plan.bound(LONGEST).seconds:.1f} times as long, '
-      'at the bounds'
-      if other and plan.bound(LONGEST)
-      else ''
+  other, own = plan.bound(plan.in_other), plan.bound(LONGEST)
+  if other and own:
+    yield (
+      f'products are in {plan.dtype.value}; a step in {plan.other.value} takes '
+      f'{other.seconds / own.seconds:.1f} times as long, at the bounds'
     )
   head = plan.config.model.head
   if head.pretraining and head.pretraining.steps:
@@ -178,15 +167,14 @@ def _gib(size: float) -> str:
   return f'{size / 2**30:,.2f}'
 
 
-def _size(size: float | None) -> str:
-  if size is None:
-    return ''
+def _size(size: float) -> str:
   return (
     f'{size / 2**30:,.2f} GiB' if size >= 2**30 else f'{size / 2**20:,.2f} MiB'
   )
 
 
-def _ms(seconds: float | None) -> str:
-  if seconds is None:
-    return ''
-  return f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.3g} ms'
+def _time(seconds: float) -> str:
+  if seconds >= 1:
+    return f'{seconds:,.1f} s'
+  ms = seconds * 1000
+  return f'{ms:,.1f} ms' if ms >= 1 else f'{ms * 1000:,.1f} us'

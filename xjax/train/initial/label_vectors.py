@@ -24,7 +24,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.networks.encoders.bert import STDDEV
-from xjax.networks.encoders.encoder import EncoderInputs
+from xjax.networks.encoders.encoder import EncoderInputs, Remat
 from xjax.networks.heads.generation.hbgl import FirstVectors
 from xjax.networks.heads.generation.level_generation import Transform
 from xjax.networks.heads.generation.pretraining import (
@@ -276,7 +276,7 @@ def _frozen_modules(
   """Returns copies of the encoder and of the transform, on one device."""
   # The backward pass computes layers again. Otherwise, this stage would need
   # more memory than a step of training.
-  saving = dataclasses.replace(model.encoder, remat=True)
+  saving = dataclasses.replace(model.encoder, remat=Remat.EVERYTHING)
 
   def build() -> tuple[nnx.Module, nnx.Module]:
     rngs, inputs = nnx.Rngs(0), EncoderInputs(0, jnp.float32, architecture)

@@ -70,7 +70,7 @@ def test_without_a_mask_nothing_is_learnt(nodes):
     def total(rows):
       model = nnx.merge(graphdef, params)
       parts = model.encoder, model.head.transform, model.head.special[...]
-      return pretraining_loss(rows, *parts, segment, masked, [None] * 2)
+      return pretraining_loss(rows, *parts, segment, masked, (None, None))
 
     loss, gradient = jax.jit(jax.value_and_grad(total))(rows)
   assert loss == 0

@@ -37,7 +37,7 @@ class Transform(nnx.Module):
   """
 
   def __init__(self, encoder: Bert, *, rngs: nnx.Rngs):
-    self.activation = encoder.layers[0].ffn.activation
+    self.activation = encoder.layers.ffn.activation
     dim = encoder.width
     self.dense = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, encoder.embeddings.norm.eps)
@@ -58,7 +58,7 @@ def taught_states(
   """
   encoder = prefix.encoder
   batch, n, dim = levels_BND.shape
-  seeds = encoder.seeds(rngs)
+  first, seeds = encoder.seeds(rngs)
   masks = jnp.broadcast_to(mask_D, (batch, n + 1, dim))
   # Both have the position of the level. The first level comes after the last
   # token of the document.
@@ -68,16 +68,15 @@ def taught_states(
     jnp.concatenate([levels_BND, masks], axis=1),
     prefix.lengths_B[:, None] + places,
     _TARGET,
-    seeds[0],
+    first,
   )
   # The vector of a level attends to the document, the levels above and itself;
   # a pseudo mask to the document, the levels above its level and itself.
   is_level = np.arange(2 * n + 1) < n
   sees = is_level & (places < places[:, None])
   sees |= np.eye(2 * n + 1, dtype=bool)
-  memory = [[part] for part in prefix.memory]
   states, _ = run_layers(
-    encoder, h, memory, _with_tokens(prefix, sees), seeds[1:]
+    encoder, h, [prefix.memory], _with_tokens(prefix, sees), seeds
   )
   return states[:, n:]
 
@@ -97,7 +96,7 @@ def generate(
   """
   encoder = prefix.encoder
   batch, (dim,) = len(prefix.lengths_B), mask_D.shape
-  empty = jnp.zeros((batch, n_levels, 2 * dim), encoder.dtype)
+  above = jnp.zeros((encoder.count, batch, n_levels, 2 * dim), encoder.dtype)
   mask_BD = jnp.broadcast_to(mask_D, (batch, dim))
 
   def step(level: jax.Array, carry: tuple) -> tuple:
@@ -114,19 +113,13 @@ def generate(
     own = jnp.array([[True, False], [False, True]])
     own = own.at[1, 0].set(level > 0)
     sees = jnp.concatenate([jnp.stack([before, before]), own], axis=1)
-    memory = list(zip(prefix.memory, above))
-    seen = _with_tokens(prefix, sees)
-    none = [None] * len(memory)
-    states_B2D, new = run_layers(encoder, h_B2D, memory, seen, none)
-    at = 0, jnp.maximum(level - 1, 0), 0
-    above = [
-      lax.dynamic_update_slice(rows, x[:, :1], at)
-      for rows, x in zip(above, new)
-    ]
+    memory, seen = [prefix.memory, above], _with_tokens(prefix, sees)
+    states_B2D, new = run_layers(encoder, h_B2D, memory, seen, None)
+    at = 0, 0, jnp.maximum(level - 1, 0), 0
+    above = lax.dynamic_update_slice(above, new[:, :, :1], at)
     level_BD, results = emit(level, states_B2D[:, 1], results)
     return above, level_BD, results
 
-  above = [empty for _ in prefix.memory]
   start = above, jnp.zeros((batch, dim), jnp.float32), results
   return lax.fori_loop(0, n_levels, step, start)[2]
 

@@ -139,7 +139,7 @@ def pretraining_loss(
   special_2D: Float32[Array, '2 D'],
   segment: Segment,
   masked_BX: Bool[Array, 'B X'],
-  seeds: list[jax.Array | None],
+  seeds: tuple[jax.Array | None, ...],
 ) -> Float32[Array, '']:
   """Returns the mean binary cross entropy over masked nodes and all nodes.
 
@@ -159,9 +159,9 @@ def pretraining_loss(
   root = jnp.broadcast_to(root_D, (batch, 1, len(root_D)))
   places = jnp.concatenate([jnp.zeros(1, jnp.int32), segment.levels_X])
   vectors = jnp.concatenate([root, nodes], axis=1)
-  h = embed(encoder, vectors, places[None], 0, seeds[0])
-  nothing = [()] * len(encoder.layers)
-  states, _ = run_layers(encoder, h, nothing, segment.sees[None], seeds[1:])
+  first, seeds = seeds
+  h = embed(encoder, vectors, places[None], 0, first)
+  states, _ = run_layers(encoder, h, (), segment.sees[None], seeds)
   h = transform(states[:, 1:]).reshape(batch * size, -1)
   # If a masked node is a leaf, the other masked leaves that have a common
   # parent with it count as correct too, because nothing distinguishes them.
