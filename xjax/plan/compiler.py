@@ -248,7 +248,7 @@ def _devices(target: Target) -> list[jax.Device]:
     fused_attention_stablehlo.check_cudnn_version = lambda: 90800
     each = target.devices // target.slices
     options = {'target_config': chip.target}
-    options['topology'] = f'1x{target.slices}x{each}'
+    options['topology'] = f'{target.slices}x1x{each}'
     name, platform = chip.name, 'cuda'
   else:
     name, platform = f'{chip.name}:{target.topology}', 'tpu'
