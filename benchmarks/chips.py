@@ -144,7 +144,7 @@ def _compiled(run: Run) -> dict[str, Any]:
   from xjax.sweep.trials import override
 
   config = override(named_config(run.config), run.values)
-  target = make_target(CHIPS[run.chip], **{'devices': None, **run.target})
+  target = make_target(CHIPS[run.chip], **{'devices': 0, **run.target})
   if run.sizes:
     sizes = assumed_sizes(config, *run.sizes)
   else:
