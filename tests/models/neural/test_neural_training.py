@@ -63,7 +63,7 @@ def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):
 @pytest.mark.parametrize('count', [6, 5])
 def test_rows_on_all_devices_divide_among_them(count):
   """Those of a head whose rows lie on the label axis alone need not."""
-  devices = np.array(jax.devices()[:count])[:, None]
+  devices = np.array(jax.local_devices()[:count])[:, None]
   mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
   config = Config(model=NeuralModel(head=OneVsAllConfig()))
   config.train.batch_size = config.eval.batch_size = 60 * 7
