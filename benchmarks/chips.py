@@ -10,6 +10,7 @@ refused. The table is printed at the end, and by --table alone.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -127,21 +128,23 @@ _COLUMNS = (
   'devices',
   'mesh (data x label)',
   'GiB of a device',
-  'sent by a device within a slice or host, between them, MB',
+  'sent, MB: within, beyond',
   'bound of a step',
   'compiled in',
 )
 
 
 def _compiled(run: Run) -> dict[str, Any]:
-  """Returns the figures of the run's own model."""
+  """Returns the figures of a run: of its longest step, and of top-k."""
   from xjax.data.load import load_corpus
   from xjax.plan.chips import CHIPS
-  from xjax.plan.compiler import Refused, make_target
-  from xjax.plan.plan import LONGEST, make_plan
+  from xjax.plan.compiler import Refused, compiled, compiler_of, make_target
+  from xjax.plan.plan import LONGEST, RANKING, RunPlan, planned_mesh
+  from xjax.plan.programs import ranking, state_parts, train_step
   from xjax.plan.sizes import assumed_sizes, corpus_sizes
   from xjax.run.named_configs import named_config
   from xjax.sweep.trials import override
+  from xjax.train.neural_train import Dtype
 
   config = override(named_config(run.config), run.values)
   target = make_target(CHIPS[run.chip], **{'devices': 0, **run.target})
@@ -149,7 +152,18 @@ def _compiled(run: Run) -> dict[str, Any]:
     sizes = assumed_sizes(config, *run.sizes)
   else:
     sizes = corpus_sizes(config, load_corpus(config.data, config.seed))
-  plan = make_plan(config, sizes, target)
+  mesh = planned_mesh(config, target.devices)
+  programs = {
+    LONGEST: functools.partial(train_step, config, sizes, sizes.longest),
+    RANKING: functools.partial(ranking, config, sizes),
+  }
+  # Unlike make_plan, without the step in float32, which takes long to compile.
+  plan = RunPlan(
+    *(config, sizes, target, mesh, Dtype.BFLOAT16, None),
+    *state_parts(config, sizes, mesh),
+    compiler_of(target.chip.platform),
+    compiled(target, programs),
+  )
   step, memory = plan.programs[LONGEST], target.chip.memory / 2**30
   figures = {
     'labels': sizes.labels,
@@ -175,7 +189,11 @@ def _in_child(run: Run) -> dict[str, Any]:
   command = [sys.executable, __file__, f'--row={run.name}']
   command.append(f'--data={_DATA.value}')
   with subprocess.Popen(
-    command, stdout=subprocess.PIPE, start_new_session=True, text=True
+    command,
+    stdout=subprocess.PIPE,
+    env=os.environ | {'JAX_PLATFORMS': 'cpu'},
+    start_new_session=True,
+    text=True,
   ) as child:
     try:
       text, _ = child.communicate(timeout=_LIMIT.value)
