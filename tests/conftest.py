@@ -122,6 +122,8 @@ def pytest_configure(config: pytest.Config) -> None:
   start, and kill, have a cache of their own, since a kill may leave half an
   entry there.
   """
+  if config.option.markexpr == 'chips' and not NEEDS['chips']():
+    raise pytest.UsageError("-m chips: pip install -e '.[test,chips]'")
   folder = os.environ.get(FOLDER)
   if folder is None:  # this is no worker
     folder = tempfile.mkdtemp(prefix='xjax_tests_')

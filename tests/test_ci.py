@@ -64,6 +64,8 @@ def test_all_of_it(run):
     'python -m pytest -n 2 -m parity',
     'peers.sh ',
     'python -m pytest -m peers',
+    'pip install -e .[test,chips]',
+    'python -m pytest -n 2 -m chips',
   ]
 
 
@@ -82,6 +84,8 @@ def test_all_of_it(run):
     ('python', '-m parity', 10),
     ('peers.sh', '', 11),
     ('python', '-m peers', 12),
+    ('pip', 'chips', 13),
+    ('python', '-m chips', 14),
   ],
 )
 def test_a_failure_ends_it(run, failing, at, n_calls):

@@ -50,7 +50,6 @@ def test_between_fake_slices(all_devices):
   check('bert', *crossing(config, mesh, 4))
 
 
-@pytest.mark.thorough
 @pytest.mark.chips
 def test_between_slices_of_tpus():
   environment = {

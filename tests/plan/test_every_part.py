@@ -1,0 +1,105 @@
+"""Every part has small programs, which compile for TPUs and GPUs."""
+
+import concurrent.futures
+import functools
+
+import pytest
+
+from tests.fixtures.chip_cases import (
+  choices,
+  choices_and_pairs,
+  kinds_of,
+  kinds_of_steps,
+  variations,
+)
+from tests.fixtures.chip_programs import all_programs, refused, step
+from xjax.losses.loss import LabelWeightsConfig, LossConfig
+from xjax.models.config_check import check_config
+from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
+from xjax.networks.heads.head import GraphConfig, HeadConfig
+from xjax.networks.pooling import PoolingConfig
+from xjax.networks.rows.update import RowUpdateConfig
+from xjax.networks.views.hierarchy_views import ViewsConfig
+from xjax.plan.chips import CHIPS
+from xjax.plan.compiler import Refused, compiled, make_target
+from xjax.train.optimizer_config import AverageConfig, OptimizerConfig
+
+# Kinds of these parts are in programs of a chip. The judge has no programs: it
+# computes with NumPy and Numba on the host.
+PARTS = (
+  *(InputConfig, EncoderConfig, PoolingConfig, HeadConfig, GraphConfig),
+  *(ViewsConfig, LossConfig, LabelWeightsConfig, RowUpdateConfig),
+  *(OptimizerConfig, AverageConfig),
+)
+# With each target: the devices along the data axis and the label axis, what its
+# training steps must have together, and whether some are in float32, too. All
+# parts are compiled for all targets, but not all choices of each: that would
+# take half an hour.
+TARGETS = {
+  'TPU v5e 2x2': (
+    make_target(CHIPS['v5e'], 0, '2x2'),
+    *((2, 2), choices_and_pairs, True),
+  ),
+  'eight H100': (make_target(CHIPS['h100-80'], 8), (4, 2), choices, False),
+  'one H100': (make_target(CHIPS['h100-80'], 1), (1, 1), kinds_of_steps, True),
+}
+
+
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
+
+
+@pytest.fixture(scope='module')
+def programs():
+  return {name: all_programs(*how) for name, (_, *how) in TARGETS.items()}
+
+
+@pytest.mark.parametrize('target', TARGETS)
+@pytest.mark.parametrize('part', PARTS, ids=lambda part: part.__name__)
+def test_every_kind_of_a_part_is_in_a_step(programs, part, target):
+  found = set()
+  for program in programs[target].values():
+    if isinstance(program, functools.partial) and program.func is step:
+      found |= kinds_of_steps(*program.args)
+  assert [kind for kind in kinds_of(part) if kind not in found] == []
+
+
+def test_the_configs_are_valid():
+  for config in variations().values():
+    check_config(config)
+
+
+@pytest.fixture(scope='module')
+def results(programs):
+  """What the compilers say of all programs, two of them at a time."""
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    jobs = {
+      name: pool.submit(compiled, target, programs[name])
+      for name, (target, *_) in TARGETS.items()
+    }
+    return {name: job.result() for name, job in jobs.items()}
+
+
+def refusals(found):
+  return {x: y.reason for x, y in found.items() if isinstance(y, Refused)}
+
+
+@pytest.mark.chips
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize('target', TARGETS)
+def test_every_part_compiles(results, target, subtests):
+  for name, reason in refusals(results[target]).items():
+    with subtests.test(name):
+      pytest.fail(reason)
+
+
+@pytest.mark.chips
+@pytest.mark.parametrize(
+  ('target', 'reason'),
+  [('TPU v5e 2x2', 'Unexpected operand type for FFT'), ('one H100', '')],
+)
+def test_what_a_chip_lacks_is_refused(target, reason):
+  found = refusals(compiled(TARGETS[target][0], {'planted': refused}))
+  assert bool(found) == bool(reason)
+  assert reason in found.get('planted', '')
