@@ -1,7 +1,9 @@
 """The process that compiles, and the devices for which it does."""
 
 import functools
+import importlib.util
 import os
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +50,7 @@ def test_targets(chip, arguments, count, slices):
     ('h100-80', (12,), '--devices=12: hosts have 8 GPUs'),
     ('h100-80', (8, '4x4'), '--topology and --slices work only with TPUs'),
     ('v5e', (0, '4by4'), '--topology=4by4 .* has 0 devices; slices have shap'),
+    ('v5e', (0, '4x²'), 'has 0 devices'),
     ('v5e', (256,), 'topology=1x1 --slices=1 has 1 devices, not 256; slices'),
     ('v5e', (3, '4x4'), 'has 16 devices, not 3'),
   ],
@@ -73,6 +76,10 @@ def total(devices, wrong=''):
     return jax.jit(lambda x: (x @ x.T).sum()).trace(x)
 
 
+def total_of(own, devices):
+  return total(devices, own.wrong)
+
+
 PROGRAMS = {
   'first': total,
   'raises': functools.partial(total, wrong='raises'),
@@ -94,6 +101,26 @@ def test_a_program_that_fails_does_not_stop_the_others():
   assert first.arguments == 4 * 4 * 4
   assert first.operations == 2 * 32 * 32 * 4 / 8
   assert 'all-reduce' in {x.kind for x in first.collectives}
+
+
+def test_a_process_that_ends_before_it_reads(monkeypatch):
+  monkeypatch.setattr(sys, 'executable', '/bin/false')
+  large = functools.partial(total, wrong='x' * 10**6)
+  found = compiled(Target(CHIPS['laptop'], 1), {'first': large})
+  assert found['first'].reason.startswith('the compiler ended with status 1')
+
+
+def test_a_config_file_may_define_classes(monkeypatch, tmp_path):
+  file = tmp_path / 'own config.py'
+  file.write_text('class Own:\n  wrong = ""\n')
+  name = 'config_config'  # as ml_collections calls it
+  spec = importlib.util.spec_from_file_location(name, file)
+  module = importlib.util.module_from_spec(spec)
+  monkeypatch.setitem(sys.modules, name, module)
+  spec.loader.exec_module(module)
+  own = functools.partial(total_of, module.Own())
+  found = compiled(Target(CHIPS['laptop'], 1), {'own': own})
+  assert isinstance(found['own'], Compiled), found
 
 
 def test_what_a_compiler_needs_is_read_where_it_refuses():

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import pytest
 
 from tests.fixtures.shrink import changed, shrink
@@ -9,6 +10,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.load import load_corpus
 from xjax.data.tokens_config import (
   FeatureFilesConfig,
@@ -19,7 +21,7 @@ from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.models.contract import Config
 from xjax.models.neural import neural_scorer, neural_training
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.models.neural.shortlists import RunShortlist
+from xjax.models.neural.shortlists import LevelShortlist, RunShortlist
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder, Remat
 from xjax.networks.encoders.feature_vectors import FeaturesConfig
@@ -40,8 +42,9 @@ from xjax.plan.plan import (
   RANKING,
   advice,
   make_plan,
+  planned_mesh,
 )
-from xjax.plan.programs import ROWS
+from xjax.plan.programs import ROWS, batch_of, ranking
 from xjax.plan.sizes import BERT_BASE, assumed_sizes, corpus_sizes
 from xjax.report.terminal.plan_lines import advice_text, plan_text
 from xjax.run.fit import fit
@@ -267,7 +270,7 @@ def test_advice_is_the_first_change_that_fits(monkeypatch, size, paths, fits):
   assert not plan.fits
   before = len(configs)
   found = advice(plan)
-  assert len(configs) - before <= 5
+  assert len({id(config) for config in configs[before:]}) <= 5
   if not paths:
     assert found is None
     return
@@ -277,15 +280,64 @@ def test_advice_is_the_first_change_that_fits(monkeypatch, size, paths, fits):
   assert flag in advice_text(found)
 
 
+def test_judging_that_does_not_fit_needs_smaller_batches(monkeypatch):
+  def make(config, kind):
+    size = 4 * config.eval.batch_size if kind == RANKING else 50
+    return program(size * GIB)
+
+  configs = compiled_by(monkeypatch, make)
+  plan = plan_of(bert())
+  before = len(configs)
+  found = advice(plan)
+  assert found.changes == (('eval.batch_size', 16),) and found.fits
+  assert (len(configs) - before, found.programs) == (1, [RANKING])
+  assert advice_text(found).endswith(
+    'GiB for top-k with\n  --config.eval.batch_size=16'
+  )
+
+
 def test_a_state_that_is_too_large_needs_other_rows(monkeypatch):
   compiled_by(
     monkeypatch,
     needed(lambda c: 1 if c.model.head.storage is Storage.BFLOAT16 else 500),
   )
   found = advice(plan_of(one_vs_all(), labels=200_000_000))
-  assert [path for path, _ in found.changes] == [
-    *('train.rows', 'model.head.storage')
-  ]
+  rows = 'config.train.rows = FusedAdam() in the config file'
+  assert advice_text(found).endswith(
+    f'with\n  {rows}\n  --config.model.head.storage=bfloat16'
+  )
+
+
+def test_programs_that_a_compiler_refuses(monkeypatch):
+  compiled_by(monkeypatch, lambda config, kind: Refused('no such operation'))
+  text = plan_text(plan_of(bert()))
+  assert f'{LONGEST}: no such operation' in text
+  assert 'DOES NOT RUN' in text and 'inf' not in text
+
+
+@pytest.mark.parametrize(('documents', 'rows'), [(9, 16), (17, 32), (32, 32)])
+def test_documents_that_share_rows_fill_groups(documents, rows):
+  config = changed(bert(), 'data.tokens.packed', True)
+  config = changed(config, 'train.accumulate', 2)
+  shape = assumed_sizes(config, 100, 100).longest
+  shape = dataclasses.replace(shape, rows=documents)
+  batch = batch_of(config, shape, planned_mesh(config, 8))
+  assert batch.tokens_BT.shape == batch.segments_BT.shape == (rows, 64)
+
+
+@pytest.mark.parametrize(
+  ('shortlist', 'listed'),
+  [
+    (RunShortlist(50, workdir='runs/tree'), 50),
+    (RunShortlist(50, in_training=False, workdir='runs/tree'), 50),
+    (LevelShortlist(LevelsConfig((40,)), kept=3), 3 * 1000 // 40),
+  ],
+)
+def test_judging_reads_what_is_proposed(shortlist, listed):
+  config = changed(one_vs_all(), 'model.shortlist', shortlist)
+  traced = ranking(config, assumed_sizes(config, 1000, 100), jax.devices())
+  shapes = [x.shape for x in traced.jaxpr.in_avals]
+  assert (64, 4 * listed) in shapes
 
 
 def test_sizes_are_those_that_training_reads():
@@ -309,6 +361,9 @@ def test_what_cannot_be_planned_is_refused():
       assumed_sizes(dataclasses.replace(bert(), model=model), 10, 10)
   with pytest.raises(ConfigError, match='must be a multiple'):
     plan_of(one_vs_all(), devices=128)
+  within = changed(one_vs_all(), 'mesh', MeshConfig(1, 16))
+  with pytest.raises(ConfigError, match='in 2 slices or nodes, of 8 devices'):
+    plan_of(within, devices=16)
   long = bert()
   long.data.tokens = SubwordsConfig(max_tokens=1024, buckets=(1024,))
   with pytest.raises(ConfigError, match='at most 512'):

@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Sequence
+import dataclasses
 import itertools
 import re
 from typing import Any
@@ -53,15 +54,7 @@ def make_mesh(
   devices = jax.devices() if devices is None else devices
   data, label = mesh_shape(config, len(devices))
   slices = _slices(config, devices)
-  sizes = [len(part) for part in slices]
-  if data % len(slices) or len(set(sizes)) > 1:
-    raise ConfigError(
-      f'mesh.data={data}: the devices are in {len(slices)} slices or nodes, of '
-      f'{", ".join(map(str, sizes))} devices, among which documents are '
-      f'divided. Choose a mesh.data that is a multiple of {len(slices)}, and '
-      'slices of one size; or choose mesh.slices=1, which treats all devices '
-      'as one slice'
-    )
+  _check_slices(data, slices)
   shape = data // len(slices), label
   mesh = jax.sharding.Mesh(
     np.concatenate([_arranged(part, shape) for part in slices]),
@@ -79,9 +72,7 @@ def _slice_index(device: jax.Device) -> int:
   return getattr(device, 'slice_index', 0)
 
 
-def _slices(
-  config: MeshConfig, devices: Sequence[jax.Device]
-) -> list[list[jax.Device]]:
+def _slices(config: MeshConfig, devices: Sequence[Any]) -> list[list[Any]]:
   """Returns the devices of each slice, or node, in the order of the slices."""
   if n := config.slices:
     ends = [len(devices) * i // n for i in range(n + 1)]
@@ -90,6 +81,18 @@ def _slices(
   for device in devices:
     slices[_slice_index(device)].append(device)
   return [slices[index] for index in sorted(slices)]
+
+
+def _check_slices(data: int, slices: Sequence[Sequence[Any]]) -> None:
+  sizes = sorted({len(part) for part in slices})
+  if data % len(slices) or len(sizes) > 1:
+    raise ConfigError(
+      f'mesh.data={data}: the devices are in {len(slices)} slices or nodes, of '
+      f'{" or ".join(map(str, sizes))} devices, among which documents are '
+      f'divided. Choose a mesh.data that is a multiple of {len(slices)}, and '
+      'slices of one size; or choose mesh.slices=1, which treats all devices '
+      'as one slice'
+    )
 
 
 def _arranged(devices: list[jax.Device], shape: tuple[int, int]) -> np.ndarray:
@@ -101,9 +104,16 @@ def _arranged(devices: list[jax.Device], shape: tuple[int, int]) -> np.ndarray:
   )
 
 
-def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
-  """Returns a mesh of `count` absent devices, for planning on any machine."""
+def abstract_mesh(
+  config: MeshConfig, count: int, slices: int = 1
+) -> jax.sharding.AbstractMesh:
+  """Returns a mesh of `count` absent devices, for planning on any machine.
+
+  `slices` are those that a run would find. Errors are those of make_mesh.
+  """
   shape = mesh_shape(config, count)
+  config = dataclasses.replace(config, slices=config.slices or slices)
+  _check_slices(shape[0], _slices(config, range(count)))
   axis_types = (AxisType.Auto,) * 2
   return jax.sharding.AbstractMesh(shape, (DATA, LABEL), axis_types=axis_types)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import math
 import os
 import pickle
@@ -39,6 +40,9 @@ _PACKAGES = {
   Platform.CPU: ('jaxlib',),
 }
 _HOST = 8  # GPUs of a host
+# The module of --config=FILE, which may define classes. It cannot be imported
+# by this name.
+_CONFIG = 'config_config'
 _SHAPES = 'slices have shapes such as 4x4 (v5e, v6e) and 2x2x2 (v4, v5p)'
 _OUT_OF_MEMORY = re.compile(r'([\d.]+)([KMG])\)? exceeds')
 
@@ -62,7 +66,7 @@ def make_target(
   """
   if chip.platform is Platform.TPU:
     topology, slices = topology or '1x1', slices or 1
-    sizes = [int(n) if n.isdigit() else 0 for n in topology.split('x')]
+    sizes = [int(n) if n.isdecimal() else 0 for n in topology.split('x')]
     count = slices * math.prod(sizes)
     if not count or devices not in (0, count):
       raise ConfigError(
@@ -160,19 +164,22 @@ def _in_child(
   """Adds what a process compiles; returns why it ended, '' if it is done."""
   # Not the module itself: classes of a main module cannot be sent.
   code = 'from xjax.plan.compiler import serve; serve()'
-  pipes = dict.fromkeys(('stdin', 'stdout'), subprocess.PIPE)
   with (
+    tempfile.TemporaryFile() as work,
     tempfile.TemporaryFile() as log,
-    subprocess.Popen(
+  ):
+    config_file = getattr(sys.modules.get(_CONFIG), '__file__', None)
+    pickle.dump(config_file, work)
+    pickle.dump((target, programs), work)
+    work.seek(0)
+    child = subprocess.Popen(
       [sys.executable, '-c', code],
+      stdin=work,
+      stdout=subprocess.PIPE,
       stderr=log,
       env=_environment(target),
-      **pipes,
-    ) as child,
-  ):
+    )
     try:
-      pickle.dump((target, programs), child.stdin)
-      child.stdin.close()
       for _ in programs:
         name, result = pickle.load(child.stdout)
         if not name:
@@ -184,7 +191,7 @@ def _in_child(
         found[name] = result
         bar.update()
       return ''
-    except (EOFError, BrokenPipeError):
+    except EOFError:
       status = child.wait()
       log.seek(0)
       lines = log.read().decode(errors='replace').strip().splitlines()
@@ -192,6 +199,7 @@ def _in_child(
       return f'the compiler ended with status {status}: {reason}'
     finally:
       child.kill()
+      child.communicate()
 
 
 def _environment(target: Target) -> dict[str, str]:
@@ -220,6 +228,10 @@ def serve() -> None:
   """Compiles the programs of standard input; writes results to its output."""
   results = os.fdopen(os.dup(1), 'wb')
   os.dup2(2, 1)  # compilers print
+  if config_file := pickle.load(sys.stdin.buffer):
+    spec = importlib.util.spec_from_file_location(_CONFIG, config_file)
+    sys.modules[_CONFIG] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[_CONFIG])
   target, programs = pickle.load(sys.stdin.buffer)
 
   def send(*result: Any) -> None:

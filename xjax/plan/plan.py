@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import copy
 import dataclasses
 import functools
+import math
 from typing import Any
 
 from jax.sharding import AbstractMesh
@@ -20,6 +21,7 @@ from xjax.networks.rows.update import FusedAdam
 from xjax.plan.chips import Chip
 from xjax.plan.compiler import (
   Compiled,
+  Program,
   Refused,
   Target,
   compiled,
@@ -132,9 +134,9 @@ def _commonest(sizes: RunSizes) -> BatchShape:
   return max(sizes.steps, key=lambda x: (sizes.steps[x], x.volume))
 
 
-def planned_mesh(config: Config, devices: int) -> AbstractMesh:
+def planned_mesh(config: Config, devices: int, slices: int = 1) -> AbstractMesh:
   """Returns the mesh of a run; a ConfigError if it does not fit devices."""
-  mesh = abstract_mesh(config.mesh, devices)
+  mesh = abstract_mesh(config.mesh, devices, slices)
   check_mesh(config, mesh)
   return mesh
 
@@ -145,7 +147,7 @@ def make_plan(config: Config, sizes: RunSizes, target: Target) -> RunPlan:
   If the chip's compiler is installed, the programs of the run are compiled,
   which takes seconds or minutes.
   """
-  mesh = planned_mesh(config, target.devices)
+  mesh = planned_mesh(config, target.devices, target.slices)
   if sizes.architecture is not None:
     longest = sizes.architecture.max_tokens
     check_lengths(config.model, config.data, longest, 'the encoder')
@@ -158,17 +160,21 @@ def make_plan(config: Config, sizes: RunSizes, target: Target) -> RunPlan:
   )
   if not plan.compiler:
     return plan
-  step = functools.partial(train_step, config, sizes)
-  programs = {LONGEST: functools.partial(step, sizes.longest)}
-  if _commonest(sizes) != sizes.longest:
-    programs[COMMONEST] = functools.partial(step, _commonest(sizes))
-  programs[RANKING] = functools.partial(ranking, config, sizes)
+  names = [LONGEST, COMMONEST, RANKING]
+  if _commonest(sizes) == sizes.longest:
+    names.remove(COMMONEST)
+  programs = {name: _program(name, config, sizes) for name in names}
   if other:
     changed = _with(config, 'train.compute_dtype', other)
-    programs[plan.in_other] = functools.partial(
-      train_step, changed, sizes, sizes.longest
-    )
+    programs[plan.in_other] = _program(LONGEST, changed, sizes)
   return dataclasses.replace(plan, programs=compiled(target, programs))
+
+
+def _program(name: str, config: Config, sizes: RunSizes) -> Program:
+  if name == RANKING:
+    return functools.partial(ranking, config, sizes)
+  shape = _commonest(sizes) if name == COMMONEST else sizes.longest
+  return functools.partial(train_step, config, sizes, shape)
 
 
 def _dtypes(config: Config, chip: Chip) -> tuple[Dtype, Dtype | None]:
@@ -190,51 +196,62 @@ def _with(config: Config, path: str, value: Any) -> Config:
 @dataclasses.dataclass(frozen=True)
 class Advice:
   changes: tuple[tuple[str, Any], ...]  # fields and their values
-  total: float  # bytes of the longest step
+  programs: list[str]  # those that did not fit
+  total: float  # bytes of the larger of them
   fits: bool
 
 
 def advice(plan: RunPlan) -> Advice | None:
-  """Returns the changes of a config that make its longest step fit.
+  """Returns the changes of a config that make its programs fit.
 
   At most five configs are compiled, the cheapest change first, and each with
   the changes before it. If none fits, the one that needs least is returned;
   None if no change takes less memory, or if there is no compiler.
   """
-  if not plan.programs:
+  if not (names := _too_large(plan)):
     return None
-  best = Advice((), plan.programs[LONGEST].total, False)
+  sizes = [plan.programs[name].total for name in names]
+  best, least = Advice((), names, math.inf, False), sum(sizes)
   config, tries = plan.config, 0
   for change in _changes(plan):
     for base, kept in ((config, best.changes), (plan.config, ())):
       changed = _changed(base, change, plan)
       if changed and tries < _TRIES:
         tries += 1
-        step = functools.partial(
-          train_step, changed, plan.sizes, plan.sizes.longest
-        )
-        needed = compiled(plan.target, {LONGEST: step})[LONGEST].total
-        if needed < best.total:
-          fits = needed <= plan.usable
-          best, config = Advice((*kept, *change), needed, fits), changed
+        programs = {x: _program(x, changed, plan.sizes) for x in names}
+        found = compiled(plan.target, programs).values()
+        sizes = [program.total for program in found]
+        if sum(sizes) < least:
+          most, config, least = max(sizes), changed, sum(sizes)
+          best = Advice((*kept, *change), names, most, most <= plan.usable)
         break
     if best.fits:
       break
   return best if best.changes else None
 
 
+def _too_large(plan: RunPlan) -> list[str]:
+  """Returns the programs that do not fit, of those that changes are for."""
+  programs = [(x, plan.programs.get(x)) for x in (LONGEST, RANKING)]
+  return [name for name, x in programs if x and x.total > plan.usable]
+
+
 def _changes(plan: RunPlan) -> Iterator[tuple[tuple[str, Any], ...]]:
   """Yields changes of fields, the cheapest first."""
-  config = plan.config
+  config, names = plan.config, _too_large(plan)
   if plan.state <= plan.usable:  # otherwise activations are not the reason
-    if config.model.encoder.remat is Remat.NONE:
-      yield (('model.encoder.remat', Remat.EVERYTHING),)
-    yield (('train.accumulate', 4 * config.train.accumulate),)
+    if LONGEST in names:
+      if config.model.encoder.remat is Remat.NONE:
+        yield (('model.encoder.remat', Remat.EVERYTHING),)
+      yield (('train.accumulate', 4 * config.train.accumulate),)
+    if RANKING in names and config.eval.batch_size >= 4:
+      yield (('eval.batch_size', config.eval.batch_size // 4),)
     if (chunk := getattr(config.model.head, 'chunk', 0)) >= 2048:
       yield (('model.head.chunk', chunk // 4),)
   if getattr(config.model.head, 'storage', None) is Storage.FLOAT32:
-    rows = config.train.rows if config.train.rows.fused else FusedAdam()
-    yield ('train.rows', rows), ('model.head.storage', Storage.BFLOAT16)
+    storage = 'model.head.storage', Storage.BFLOAT16
+    rows = (('train.rows', FusedAdam()),) * (not config.train.rows.fused)
+    yield (*rows, storage)
   data, label = plan.mesh.shape[DATA], plan.mesh.shape[LABEL]
   if data % 2 == 0:
     yield ('mesh.data', data // 2), ('mesh.label', label * 2)
@@ -248,7 +265,7 @@ def _changed(
     config = _with(config, path, value)
   try:
     check_config(config)
-    planned_mesh(config, plan.target.devices)
+    planned_mesh(config, plan.target.devices, plan.target.slices)
   except ConfigError:
     return None
   return config

@@ -27,6 +27,7 @@ from xjax.networks.batch import Shortlist, TokenBatch
 from xjax.networks.heads.chunks import ALL_DEVICES, is_label_row, row_spec
 from xjax.networks.text_model import TextModel, build
 from xjax.plan.sizes import BatchShape, RunSizes
+from xjax.train.batches.packing import possible_rows
 from xjax.train.optimizer import FREQUENT, label_row_optimizer, make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
@@ -78,9 +79,9 @@ def ranking(
   batch, shortlist = batch_of(config, shape, mesh), config.model.shortlist
   with jax.set_mesh(mesh):
     if shortlist.proposes:
-      proposed = shortlist.size
-      if shortlist.lists_in_training:
-        proposed = shortlist.width(sizes.labels)
+      # Otherwise `width` is that of training: all labels.
+      listed = shortlist.lists_in_training
+      proposed = shortlist.width(sizes.labels) if listed else shortlist.size
       shape_BX = n, (1 + _SLICES) * min(proposed, sizes.labels)
       ids_BX = _array(shape_BX, jnp.int32, NamedSharding(mesh, BATCH))
       program = logits_program(plan.graphdef, mesh)
@@ -137,7 +138,12 @@ def planned_state(config: Config, sizes: RunSizes, mesh: AnyMesh) -> StatePlan:
 def batch_of(config: Config, shape: BatchShape, mesh: AnyMesh) -> TokenBatch:
   """Returns an abstract batch, with documents divided over the data axis."""
   zones = (shape.zones,) if shape.zones else ()
-  count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
+  rows = shape.rows
+  if rows < shape.documents:  # they share rows in groups (see Packing)
+    groups = mesh.shape[DATA] * config.train.accumulate
+    possible = (n * groups for n in possible_rows(shape.documents // groups))
+    rows = next(n for n in possible if n >= rows)
+  count, rows, tokens = (shape.documents,), (rows,), (shape.tokens,)
   shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}
   shapes['positives_BP'] = (*count, shape.positives)
   if config.data.tokens.dense:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.networks import assert_close, mesh_of, on_mesh, products
+from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA
 from xjax.networks.batch import unpack_documents
 from xjax.networks.encoders.bert import Bert, BertConfig, Transformer
@@ -287,6 +288,8 @@ def test_states_are_of_every_layer(name):
   ids_TB, real_TB = KINDS[name].documents()
   read = nnx.jit(lambda encoder, *given: encoder.states(*given, None))
   given = KINDS[name].built(joined=(1, -1)), ids_TB, real_TB
+  with pytest.raises(ConfigError, match='the layers 1 to 2, or -2 to -1'):
+    KINDS[name].built(joined=(3,))
   states = [np.asarray(x) for x in read(*given)]
   assert [s.shape for s in states] == [(B, T, 16)] * 3
   last = exact_states(name)[0].swapaxes(0, 1)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.first_states import first_state, params_of
+from tests.fixtures.shrink import shrink
+from xjax.configs import get_config
 from xjax.core.errors import DataError, UserError
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
@@ -126,6 +128,27 @@ def test_a_head_of_another_kind_starts_afresh(
     expected = before[name] if head else saved[name]
     np.testing.assert_array_equal(values, expected, err_msg=name)
   assert 'skipped head/bias: has another meaning' in caplog.text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('layers', [1, 2, 3])
+def test_layers_by_their_number(layers, devices, tmp_path, caplog):
+  caplog.set_level(logging.INFO)
+  config = shrink(get_config('eurlex57k_bert'))
+  with devices(1):
+    run = fit(config, tmp_path / 'run')
+    workdir = Workdir.at(run.workdir)
+    space, vocab = workdir.label_space(), workdir.subwords()
+    sizes = dataclasses.replace(workdir.architecture(), layers=layers)
+    _, state, before = first_state(config, space, len(vocab), sizes)
+    state, _ = warm_start(state, str(run.workdir), space, vocab)
+  saved = read_params(workdir.checkpoints, run.best_step)
+  for name, array in params_of(state).items():
+    if name.startswith('encoder/layers/'):
+      expected = np.concatenate([saved[name], before[name][2:]])[:layers]
+      np.testing.assert_array_equal(array, expected)
+  told = f'encoder/layers/ffn/norm/bias: {min(2, layers)} of {layers} layers'
+  assert told in caplog.text
 
 
 @pytest.mark.parametrize(

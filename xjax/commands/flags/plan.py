@@ -79,7 +79,7 @@ def print_plan(config: 'Config') -> bool:
   models, fits = trained_models(config), True
   for model in models:  # errors are raised before the corpus is read
     if model.planned:
-      planned_mesh(model.config, target.devices)
+      planned_mesh(model.config, target.devices, target.slices)
   if labels is None:
     leave_out = config.eval.leave_out
     corpus = load_corpus(config.data, config.seed, leave_out=leave_out)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
+from xjax.core.errors import ConfigError
 from xjax.networks.encoders.attention import Segments, self_attention
 from xjax.networks.encoders.encoder import (
   EncoderInputs,
@@ -46,9 +47,14 @@ class Transformer(nnx.Module):
     dtype: DTypeLike = jnp.float32,
   ):
     # A subclass makes `layers`, one module for all of them (see `stacked`).
-    self.width, self.count = architecture.dim, architecture.layers
+    self.width, self.count = architecture.dim, (n := architecture.layers)
+    if any(not 1 <= abs(layer) <= n for layer in config.joined):
+      raise ConfigError(
+        f'config.model.encoder.joined={config.joined}: the encoder has the '
+        f'layers 1 to {n}, or -{n} to -1'
+      )
     # -1 is the last layer.
-    joined = (x - self.count - 1 if x > 0 else x for x in config.joined)
+    joined = (x - n - 1 if x > 0 else x for x in config.joined)
     self.joined = tuple(joined) or (-1,)
     self.dim = self.width * len(self.joined)
     self.dtype = jnp.dtype(dtype)

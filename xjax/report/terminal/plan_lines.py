@@ -6,6 +6,7 @@ import math
 
 import tqdm
 
+from xjax.core.config_part import ConfigPart
 from xjax.plan.chips import Platform
 from xjax.plan.compiler import INSTALL, Compiled, Refused
 from xjax.plan.plan import LONGEST, STATE, Advice, RunPlan
@@ -44,17 +45,15 @@ def advice_text(advice: Advice | None) -> str:
   if advice is None:
     return _HINT
   how = 'fits' if advice.fits else 'comes nearest, but does not fit'
-  flags = (f'  --config.{path}={_value(x)}' for path, x in advice.changes)
-  return '\n'.join(
-    [
-      f'what {how}: {_gib(advice.total)} GiB for the longest step with',
-      *flags,
-    ]
-  )
-
-
-def _value(value: object) -> str:
-  return str(getattr(value, 'value', value))
+  size, names = _gib(advice.total), ' and '.join(advice.programs)
+  lines = [f'what {how}: {size} GiB for {names} with']
+  for path, value in advice.changes:
+    if isinstance(value, ConfigPart):  # no flag chooses a class
+      text = f'config.{path} = {type(value).__name__}() in the config file'
+    else:
+      text = f'--config.{path}={getattr(value, "value", value)}'
+    lines.append(f'  {text}')
+  return '\n'.join(lines)
 
 
 def _compiled(plan: RunPlan) -> Iterator[str]:
@@ -62,6 +61,11 @@ def _compiled(plan: RunPlan) -> Iterator[str]:
   done = [x for x in programs.values() if isinstance(x, Compiled)]
   names = [name for name, x in programs.items() if x in done]
   bounds = [plan.bound(name) for name in names]
+  for name, program in programs.items():
+    if isinstance(program, Refused):
+      yield f'\n{name}: {program.reason}'
+  if not done:
+    return
   yield f'\nmemory of a device by {plan.compiler}'
   yield from _table(
     [
@@ -75,9 +79,6 @@ def _compiled(plan: RunPlan) -> Iterator[str]:
       ['  compiled in', *(_time(x.seconds) for x in done)],
     ]
   )
-  for name, program in programs.items():
-    if isinstance(program, Refused):
-      yield f'{name}: {program.reason}'
   yield '\nwork of a device, and its time at the peak rates of the chip'
   counts = (tqdm.tqdm.format_sizeof(x.operations) for x in done)
   yield from _table(
@@ -129,6 +130,8 @@ def _uncompiled(plan: RunPlan) -> Iterator[str]:
 
 def _verdict(plan: RunPlan) -> str:
   memory = plan.target.chip.memory
+  if plan.total == math.inf:
+    return 'DOES NOT RUN: the compiler refuses a program'
   verdict = 'fits' if plan.fits else 'DOES NOT FIT'
   return (
     f'{plan.total / memory:.0%} of {_gib(memory)} GiB: {verdict} (at most '

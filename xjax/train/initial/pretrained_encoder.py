@@ -58,12 +58,6 @@ def check_encoder(model: TextModelConfig, data: DataConfig) -> None:
       f'of {folder.path} puts around a text'
     )
   check_lengths(model, data, longest, f'the encoder of {folder.path}', special)
-  n = folder.architecture.layers
-  if any(not 1 <= abs(layer) <= n for layer in encoder.joined):
-    raise ConfigError(
-      f'config.model.encoder.joined={encoder.joined}: the encoder of '
-      f'{folder.path} has the layers 1 to {n}, or -{n} to -1'
-    )
 
 
 def planned_architecture(

@@ -3,9 +3,9 @@
 The other run may have other labels and another vocabulary:
 
 - Parameters are matched by path, and label rows by label id.
-- Word vectors are matched by word, and the input vectors of a pretrained
-  encoder by piece. The vectors of labels and concepts that views read are
-  matched by id.
+- Word vectors are matched by word. Of a pretrained encoder, the input vectors
+  are matched by piece, and the layers by their number. The vectors of labels
+  and concepts that views read are matched by id.
 - This run keeps its own parameters of heads and views that are computed, not
   trained, such as a tree of labels.
 - If the other run has another kind of head, a head with other clusters of
@@ -40,6 +40,7 @@ from xjax.train.parameters import (
   GRAPH,
   PIECE_VECTORS,
   PLACES,
+  STACKS,
   VIEW_EDGES,
   VIEW_VECTORS,
   WORD_VECTORS,
@@ -93,6 +94,10 @@ def warm_start(
   spaces = space, workdir.label_space()
   rows = {'labels': _label_rows(*spaces)}
   rows |= _vocabulary_rows(ours, theirs, vocab, workdir)
+  for name in ours.keys() & theirs.keys():
+    if name.startswith(STACKS):
+      layers = np.arange(len(ours[name]))
+      rows['layers'] = np.where(layers < theirs[name].shape[0], layers, -1)
   if VIEW_VECTORS in ours and VIEW_VECTORS in theirs:
     ids = [encoded_labels(one).ids for one in spaces]
     rows['nodes'] = ids[1].row_of.find(ids[0])
@@ -314,4 +319,6 @@ def _untrained(state: TrainState) -> set[str]:
 def _row_kind(name: str, param: jax.Array) -> str:
   """Returns the kind of rows that are matched between runs, '' if none."""
   is_row = on_labels(param.sharding.spec)
+  if name.startswith(STACKS):
+    return 'layers'
   return 'labels' if is_row else _VOCABULARIES.get(name, '')
