@@ -17,8 +17,9 @@ def operations(traced: jex.ClosedJaxpr, platform: str, data: int) -> float:
   """Returns the multiplications and additions of a device in products.
 
   The count is exact, except for a loop whose length is unknown, of which one
-  iteration counts. Products outside shard_map are of documents. The `data`
-  devices of the data axis share them; those of the label axis repeat them.
+  iteration counts. Products outside shard_map are taken to be of documents. The
+  `data` devices of the data axis share them; those of the label axis repeat
+  them. So it is too low for a graph of labels, which all devices repeat.
   """
   # Compilers leave out what no result needs.
   used = [True] * len(traced.jaxpr.outvars)

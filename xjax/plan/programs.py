@@ -20,7 +20,6 @@ from xjax.core.types import AS_LOGITS
 from xjax.judge.label_lists import list_length
 from xjax.losses.loss import LabelWeights
 from xjax.models.contract import Config
-from xjax.models.neural.neural_plan import check_mesh
 from xjax.models.neural.neural_scorer import topk_program
 from xjax.models.neural.shortlist_scorer import logits_program
 from xjax.networks.batch import Shortlist, TokenBatch
@@ -38,13 +37,6 @@ _SLICES = 3  # judging makes lists of frequent, few and zero labels
 _NO_GOLD = 4  # places for gold labels in a batch to rank
 
 
-def mesh_of(config: Config, devices: Sequence[jax.Device]) -> Mesh:
-  """Returns the mesh of a run; a ConfigError if it does not fit devices."""
-  mesh = make_mesh(config.mesh, devices)
-  check_mesh(config, mesh)
-  return mesh
-
-
 def train_step(
   config: Config,
   sizes: RunSizes,
@@ -52,7 +44,7 @@ def train_step(
   devices: Sequence[jax.Device],
 ) -> jax.stages.Traced:
   """Traces the step of a run with a batch of this shape."""
-  mesh, train = mesh_of(config, devices), config.train
+  mesh, train = make_mesh(config.mesh, devices), config.train
   plan, weights = planned_state(config, sizes, mesh), None
   if not train.label_weights.even:
     weights_L = _by_label(config, sizes, mesh, jnp.float32)
@@ -70,7 +62,7 @@ def ranking(
   config: Config, sizes: RunSizes, devices: Sequence[jax.Device]
 ) -> jax.stages.Traced:
   """Traces the judging of a batch of the longest documents."""
-  mesh = mesh_of(config, devices)
+  mesh = make_mesh(config.mesh, devices)
   n = -(-config.eval.batch_size // mesh.shape[DATA]) * mesh.shape[DATA]
   plan = planned_state(config, sizes, mesh)
   shape = dataclasses.replace(

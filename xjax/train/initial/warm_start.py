@@ -94,10 +94,7 @@ def warm_start(
   spaces = space, workdir.label_space()
   rows = {'labels': _label_rows(*spaces)}
   rows |= _vocabulary_rows(ours, theirs, vocab, workdir)
-  for name in ours.keys() & theirs.keys():
-    if name.startswith(STACKS):
-      layers = np.arange(len(ours[name]))
-      rows['layers'] = np.where(layers < theirs[name].shape[0], layers, -1)
+  rows |= _layer_rows(ours, theirs)
   if VIEW_VECTORS in ours and VIEW_VECTORS in theirs:
     ids = [encoded_labels(one).ids for one in spaces]
     rows['nodes'] = ids[1].row_of.find(ids[0])
@@ -232,6 +229,17 @@ def _vocabulary_rows(
   if same_size and tokenizer.digest == vocab.digest:
     return {}
   return {'pieces': piece_rows(vocab, tokenizer)}
+
+
+def _layer_rows(
+  ours: Mapping[str, jax.Array], theirs: Mapping[str, jax.ShapeDtypeStruct]
+) -> dict[str, np.ndarray]:
+  """Returns {'layers': the other run's layer of each of ours}, if any."""
+  stacks = (x for x in ours.keys() & theirs.keys() if x.startswith(STACKS))
+  if (name := next(stacks, None)) is None:
+    return {}
+  layers = np.arange(len(ours[name]))
+  return {'layers': np.where(layers < theirs[name].shape[0], layers, -1)}
 
 
 def _fits(
