@@ -17,19 +17,19 @@ ROOMS = (
 # How many code lines (without blank lines, comments and docstrings) a room may
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
-  'core': 1_600,
+  'core': 1_650,
   'data': 9_250,
   'losses': 350,
   'judge': 5_300,
-  'networks': 6_650,
-  'train': 3_350,
+  'networks': 6_670,
+  'train': 3_380,
   'models': 7_800,
   'run': 3_330,
   'sweep': 850,
-  'plan': 650,
-  'report': 3_500,
+  'plan': 1_070,
+  'report': 3_560,
   'configs': 1_550,
-  'commands': 1_260,
+  'commands': 1_270,
 }
 
 

@@ -43,6 +43,7 @@ _HOST = 8  # GPUs of a host
 # The module of --config=FILE, which may define classes. It cannot be imported
 # by this name.
 _CONFIG = 'config_config'
+_TORUS = 'v4', 'v5p'  # three axes
 _SHAPES = 'slices have shapes such as 4x4 (v5e, v6e) and 2x2x2 (v4, v5p)'
 _OUT_OF_MEMORY = re.compile(r'([\d.]+)([KMG])\)? exceeds')
 
@@ -65,9 +66,12 @@ def make_target(
   If a topology is given, devices may be 0.
   """
   if chip.platform is Platform.TPU:
-    topology, slices = topology or '1x1', slices or 1
+    axes = 3 if chip.name in _TORUS else 2
+    topology, slices = topology or 'x'.join('1' * axes), slices or 1
     sizes = [int(n) if n.isdecimal() else 0 for n in topology.split('x')]
     count = slices * math.prod(sizes)
+    if len(sizes) != axes:
+      raise ConfigError(f'--topology={topology}: {chip.name}: {_SHAPES}')
     if not count or devices not in (0, count):
       raise ConfigError(
         f'--topology={topology} --slices={slices} has {count} devices'

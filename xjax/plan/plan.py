@@ -253,7 +253,8 @@ def _changes(plan: RunPlan) -> Iterator[tuple[tuple[str, Any], ...]]:
     rows = (('train.rows', FusedAdam()),) * (not config.train.rows.fused)
     yield (*rows, storage)
   data, label = plan.mesh.shape[DATA], plan.mesh.shape[LABEL]
-  if data % 2 == 0:
+  # OneVsAll divides its rows among all devices, whatever the mesh.
+  if data % 2 == 0 and not config.model.head.on_all_devices:
     yield ('mesh.data', data // 2), ('mesh.label', label * 2)
 
 

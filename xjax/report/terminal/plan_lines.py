@@ -12,9 +12,10 @@ from xjax.plan.compiler import INSTALL, Compiled, Refused
 from xjax.plan.plan import LONGEST, STATE, Advice, RunPlan
 
 _HINT = (
-  'to make the plan fit, use more devices or change fields: train.rows and '
-  'model.head.storage\nfor label rows; train.accumulate, model.encoder.remat '
-  'and model.head.chunk for computed\narrays; model.head.bottleneck for both'
+  'to make the plan fit, use more devices or change fields: for label rows '
+  'train.rows and\nmodel.head.storage of OneVsAll, or mesh.label with other '
+  'heads; for computed arrays\ntrain.accumulate, model.encoder.remat and '
+  'model.head.chunk'
 )
 
 
