@@ -123,6 +123,19 @@ ENTRY %main (q: f32[8,4], r: bf16[8]) -> f32[8,4] {
 """
 
 
+def test_devices_of_a_mesh_may_have_another_order():
+  line = (
+    "  %a = f32[4] all-reduce(%q), replica_groups=mesh['x'=2,'y'=4], "
+    "device_ids=([4,2]T(1,0)) {'x'}"
+  )
+  (found,) = compiled_collectives(
+    'ENTRY %m (q: f32[4]) -> f32[4] {\n  %q = f32[4]{0} parameter(0)\n' + line,
+    dict(enumerate((0, 0, 1, 1, 2, 2, 3, 3))),
+  )
+  # The groups are 0 and 1, 2 and 3, 4 and 5, 6 and 7.
+  assert (found.size, found.nodes) == (2, 1)
+
+
 def test_collectives_of_a_compiled_program():
   found = compiled_collectives(PROGRAM, dict(enumerate((0, 0, 1, 1))))
   shape, vector = ((8, 4),), ((8,),)

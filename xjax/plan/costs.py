@@ -121,12 +121,15 @@ _NAME = re.compile(r'%([\w.-]+)')
 _ARRAY = re.compile(r'(\w+)\[([\d,]*)\]')
 # Three forms of groups: {{0,4},{1,5}}; [4,2]<=[2,4]T(1,0), which numbers the
 # devices, transposes them and cuts them into 4 groups of 2; and the sizes of
-# mesh axes, with the axes of a group at the end.
+# mesh axes, perhaps with the order of devices, and the axes of a group.
 _LISTED = re.compile(r'(?:replica_groups|source_target_pairs)=\{(\{.*?\})\}')
 _IOTA = re.compile(
   r'replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?'
 )
-_MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([\w', ]*)\}")
+_MESH = re.compile(
+  r'replica_groups=mesh\[([^\]]*)\]'
+  r"(?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))? \{([\w', ]*)\}"
+)
 # Between slices, TPUs send through their hosts.
 _HOSTS = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
@@ -138,24 +141,25 @@ def _numbers(text: str) -> list[int]:
   return [int(n) for n in text.split(',') if n]
 
 
+def _device_ids(shape: str, order: str | None) -> np.ndarray:
+  """Returns an array of devices, numbered and then transposed."""
+  ids = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
+  return ids.transpose(_numbers(order)) if order else ids
+
+
 def _groups(line: str) -> list[list[int]]:
   """Returns the devices of each group of a collective."""
   if match := _LISTED.search(line):
     return [_numbers(group) for group in re.findall(r'\{(.*?)\}', match[1])]
   if match := _IOTA.search(line):
-    ids = np.arange(int(match[1]) * int(match[2])).reshape(_numbers(match[3]))
-    ids = ids.transpose(_numbers(match[4])) if match[4] else ids
-    return ids.reshape(int(match[1]), -1).tolist()
+    return _device_ids(match[3], match[4]).reshape(int(match[1]), -1).tolist()
   if match := _MESH.search(line):
     sizes = dict(axis.split('=') for axis in match[1].split(','))
     names = [axis.strip() for axis in sizes]
-    chosen = [names.index(axis.strip()) for axis in match[2].split(',')]
-    ids = np.arange(math.prod(map(int, sizes.values())))
-    ids = np.moveaxis(
-      ids.reshape([int(n) for n in sizes.values()]),
-      chosen,
-      range(-len(chosen), 0),
-    )
+    chosen = [names.index(axis.strip()) for axis in match[4].split(',')]
+    ids = _device_ids(match[2] or ','.join(sizes.values()), match[3])
+    ids = ids.reshape([int(n) for n in sizes.values()])
+    ids = np.moveaxis(ids, chosen, range(-len(chosen), 0))
     size = math.prod(ids.shape[-len(chosen) :])
     return ids.reshape(-1, size).tolist()
   raise ValueError(f'unknown groups of devices: {line.strip()}')
