@@ -142,13 +142,13 @@ def prepare(folder: pathlib.Path) -> None:
   if 'checks' in _ONLY.value:
     chosen = accelerator_checks.checks()
     write('checks.npz', accelerator_compare.prepare(chosen, _TINY.value))
-  given = _DATA.value, _LABELS.value, _ENCODER.value
+  sources = _DATA.value, _LABELS.value, _ENCODER.value
   if 'minilm' not in _ONLY.value:
     return
   if _TINY.value:
     write('minilm.npz', accelerator_minilm.tiny_inputs())
-  elif all(given):
-    write('minilm.npz', accelerator_minilm.prepare(*given))
+  elif all(sources):
+    write('minilm.npz', accelerator_minilm.prepare(*sources))
   else:
     print('no minilm.npz: it needs --data, --labels and --encoder')
 

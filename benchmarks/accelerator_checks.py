@@ -58,7 +58,7 @@ def checks() -> list[Check]:
   # through two layers.
   networks = {FLOAT32: 1e-4, BFLOAT16: 0.05}
   rows = {FLOAT32: 1e-3, BFLOAT16: 1e-2}
-  found = [
+  all_checks = [
     Check('BERT', _network_inputs(_bert), _network(_bert), networks),
     Check('BiGRU-LWAN', _network_inputs(_lwan), _network(_lwan), networks),
     *(
@@ -84,11 +84,11 @@ def checks() -> list[Check]:
     name = f'rows {storage.name}, {rule}'
     run = functools.partial(_rows, storage, rule)
     inputs = functools.partial(_row_inputs, storage)
-    found.append(Check(name, inputs, run, rows, each=True))
+    all_checks.append(Check(name, inputs, run, rows, each=True))
   exact = {FLOAT32: 0.0, BFLOAT16: 0.0}
-  found.append(Check('top-k with ties', _topk_inputs, _topk, exact))
-  found.append(Check('metrics', _topk_inputs, _metrics, {FLOAT32: 0.0}))
-  return found
+  all_checks.append(Check('top-k with ties', _topk_inputs, _topk, exact))
+  all_checks.append(Check('metrics', _topk_inputs, _metrics, {FLOAT32: 0.0}))
+  return all_checks
 
 
 def _bert(sizes: dict[str, int], dtype: str, rngs: nnx.Rngs) -> nnx.Module:

@@ -104,7 +104,9 @@ def bert_work(tiny: bool) -> Work:
     *(sizes[name] for name in ('labels', 'vocab', 'batch', 'tokens')),
     sizes['positives'],
     'bfloat16',
-    _architecture(*sizes['models']['base'], sizes['vocab'], sizes['tokens']),
+    bert_architecture(
+      *sizes['models']['base'], sizes['vocab'], sizes['tokens']
+    ),
   )
 
 
@@ -116,7 +118,10 @@ def _bert_model(sizes: dict, head: OneVsAllConfig) -> TextModelConfig:
   return TextModelConfig(NoEmbedding(), encoder, pooling, head)
 
 
-def _architecture(dim, layers, heads, inner, vocab, tokens) -> BertArchitecture:
+def bert_architecture(
+  dim: int, layers: int, heads: int, inner: int, vocab: int, tokens: int
+) -> BertArchitecture:
+  """Returns the sizes of a BERT with at least 512 positions."""
   return BertArchitecture(
     vocab_size=vocab,
     dim=dim,
@@ -166,7 +171,7 @@ def amazon_work(tiny: bool, storage: Storage, chunk: int) -> Work:
     bert['vocab'],
     *(sizes[name] for name in ('batch', 'tokens', 'positives')),
     'bfloat16',
-    _architecture(*bert['models']['base'], bert['vocab'], sizes['tokens']),
+    bert_architecture(*bert['models']['base'], bert['vocab'], sizes['tokens']),
   )
 
 
@@ -400,11 +405,11 @@ def program_bytes(compiled: Any) -> dict[str, int]:
   """Returns what the compiler says that a program needs on its device."""
   stats = compiled.memory_analysis()
   new = stats.output_size_in_bytes - stats.alias_size_in_bytes
-  held = stats.argument_size_in_bytes
+  arguments = stats.argument_size_in_bytes
   return {
-    'argument_bytes': held,
+    'argument_bytes': arguments,
     'temporary_bytes': stats.temp_size_in_bytes,
-    'program_bytes': held + new + stats.temp_size_in_bytes,
+    'program_bytes': arguments + new + stats.temp_size_in_bytes,
   }
 
 

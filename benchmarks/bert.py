@@ -26,6 +26,7 @@ import json
 import sys
 
 from absl import app, flags
+from accelerator_steps import bert_architecture
 from flax import nnx
 import jax
 from jax import lax
@@ -42,7 +43,6 @@ from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.pretrained.architecture import Activation, BertArchitecture
 from xjax.networks.text_model import build
 from xjax.networks.topk import head_topk
 from xjax.train.neural_train import NeuralTrain
@@ -227,18 +227,8 @@ def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
     NeuralModel(NoEmbedding(), encoder, pooling, OneVsAllConfig()),
     vocab_size=SIZES['vocab'],
     n_labels=SIZES['labels'],
-    architecture=BertArchitecture(
-      vocab_size=SIZES['vocab'],
-      dim=dim,
-      layers=layers,
-      heads=heads,
-      inner=inner,
-      positions=max(tokens, 512),
-      token_types=2,
-      activation=Activation.GELU,
-      norm_eps=1e-12,
-      pad_id=0,
-      position_offset=0,
+    architecture=bert_architecture(
+      dim, layers, heads, inner, SIZES['vocab'], tokens
     ),
     dtype=jnp.dtype(_DTYPE.value),
     rngs=rngs,

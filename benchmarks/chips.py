@@ -76,14 +76,14 @@ class Run:
   @property
   def command(self) -> str:
     names = {'plan_labels': 0, 'plan_documents': 1}
-    given = {
+    flag_values = {
       'config': self.config,
       **{f'config.{path}': x for path, x in self.values.items()},
       'chip': self.chip,
       **self.target,
       **dict(zip(names, self.sizes)),
     }
-    words = [f'--{name}={value}' for name, value in given.items()]
+    words = [f'--{name}={value}' for name, value in flag_values.items()]
     return shlex.join(['xjax', 'train', '--plan', *words])
 
 

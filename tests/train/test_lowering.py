@@ -17,11 +17,10 @@ from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
 from xjax.models.neural.neural_plan import plan_neural
-from xjax.networks.pretrained.architecture import Activation, BertArchitecture
 from xjax.networks.rows.storage import Storage
 from xjax.plan.costs import compiled_collectives
 from xjax.plan.programs import batch_of, on_device
-from xjax.plan.sizes import BatchShape
+from xjax.plan.sizes import BERT_BASE, BatchShape
 from xjax.train.neural_train import Dtype
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step
@@ -29,19 +28,7 @@ from xjax.train.step import make_train_step
 LABELS, DOCUMENTS = 2_812_281, 1_717_899
 POSITIVES = 64  # places for gold labels
 # BERT base has 12 layers, but these take longer to lower and show no more.
-BERT_BASE = BertArchitecture(
-  vocab_size=30_522,
-  dim=768,
-  layers=2,
-  heads=12,
-  inner=3072,
-  positions=512,
-  token_types=2,
-  activation=Activation.GELU,
-  norm_eps=1e-12,
-  pad_id=0,
-  position_offset=0,
-)
+TWO_LAYERS = dataclasses.replace(BERT_BASE, layers=2)
 
 
 @pytest.fixture(scope='module')
@@ -102,13 +89,13 @@ def test_lowers_for_many_devices(
   config.model.head.storage = storage
   config.model.encoder.attention_dropout = dropout
   mesh = AbstractMesh(shape, (DATA, LABEL), axis_types=(AxisType.Auto,) * 2)
-  plan, lowered = step_of(config, LABELS, BERT_BASE, mesh)
+  plan, lowered = step_of(config, LABELS, TWO_LAYERS, mesh)
   found = lowered_collectives(lowered(platform))
 
-  assert bytes_by_kind(found) == sent_of(config, BERT_BASE.dim, shape)
+  assert bytes_by_kind(found) == sent_of(config, TWO_LAYERS.dim, shape)
   assert not any(one.looped for one in found)
   # No operand has the size of all labels, of a shard or of a chunk.
-  documents, dim = config.train.batch_size, BERT_BASE.dim
+  documents, dim = config.train.batch_size, TWO_LAYERS.dim
   sizes = {n for one in found for operand in one.shapes for n in operand}
   assert sizes <= {documents, documents // shape[0], dim, POSITIVES}
   rows = padded_labels(LABELS) // mesh.size
@@ -153,7 +140,7 @@ def small_config():
 def small_bert(config):
   """Returns a BERT that uses all rows; gradients of others are not sent."""
   return dataclasses.replace(
-    BERT_BASE,
+    TWO_LAYERS,
     vocab_size=50,
     dim=24,
     layers=1,

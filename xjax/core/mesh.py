@@ -124,14 +124,17 @@ def platform() -> str:
   These are the devices of the context mesh. They need not be of this machine:
   programs are also compiled for chips that are not here.
   """
-  device = jax.sharding.get_abstract_mesh().abstract_device
+  return _platform(jax.sharding.get_abstract_mesh())
+
+
+def _platform(mesh: AbstractMesh) -> str:
+  device = mesh.abstract_device
   return device.platform if device else jax.default_backend()
 
 
 def has_bfloat16(mesh: Mesh | AbstractMesh) -> bool:
   """Returns whether devices of a mesh multiply bfloat16 faster than float32."""
-  device = mesh.abstract_mesh.abstract_device
-  name = device.platform if device else jax.default_backend()
+  name = _platform(mesh.abstract_mesh)
   if name != 'gpu' or not isinstance(mesh, Mesh):
     return name in ('gpu', 'tpu')
   # NVIDIA's GPUs before Ampere compute bfloat16 as float32. AMD's GPUs, whose
