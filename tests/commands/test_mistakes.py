@@ -37,7 +37,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     '--plan --multihost': '--plan and --multihost cannot',
     '--plan --devices=3 --chip=l4': 'must be a multiple of 3',
     '--plan --topology=4x4': '--topology and --slices work only with TPUs',
-    '--plan --chip=v5e --topology=4by4': '--topology=4by4: v5e: slices have shapes',
+    '--plan --chip=v5e --topology=4by4': '=4by4: v5e: slices have shapes such',
     '--plan --chip=l4 --config.eval.leave_out=nowhere.txt': (
       "leave_out='nowhere.txt': there is no such file"
     ),
