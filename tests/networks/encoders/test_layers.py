@@ -11,6 +11,7 @@ from xjax.networks.encoders.layers import (
   EmbeddingConfig,
   LayerNorm,
   WordEmbedding,
+  dense,
   dropout,
 )
 from xjax.networks.pretrained.architecture import Activation
@@ -89,6 +90,21 @@ def test_sixteen_bits_are_normed_in_32():
   assert out.dtype == jnp.bfloat16
   expected = normed(np.asarray(x, np.float64), norm)
   np.testing.assert_allclose(out.astype(np.float32), expected, atol=0.02)
+
+
+def test_gradients_of_dense_layers_are_summed_in_32_bits():
+  rng = np.random.default_rng(0)
+  x, d = (jnp.asarray(rng.normal(size=(2, 300, 4)), jnp.bfloat16) for _ in '12')
+  kernel, bias = jnp.float32(rng.normal(size=(4, 4))), jnp.zeros(4)
+  out, gradient = jax.vjp(dense, x, kernel, bias)
+  assert out.dtype == jnp.bfloat16
+  dx, dkernel, dbias = gradient(d)
+  x, d = (np.asarray(a, np.float64).reshape(-1, 4) for a in (x, d))
+  np.testing.assert_allclose(dkernel, x.T @ d, rtol=1e-5)
+  np.testing.assert_allclose(dbias, d.sum(0), rtol=1e-5)
+  assert dx.dtype == jnp.bfloat16
+  dx = np.asarray(dx, np.float64).reshape(-1, 4)
+  np.testing.assert_allclose(dx, d @ kernel.T, atol=0.05)
 
 
 def gelu(x):

@@ -7,10 +7,10 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
+from jaxtyping import Array, Bool, Float, Float32, Int32, Key, UInt32
 
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
-from xjax.core.numerics import full_precision, mix_bits
+from xjax.core.numerics import mix_bits, product
 from xjax.networks.encoders.encoder import InputConfig
 from xjax.networks.heads.head import Frozen, normal
 
@@ -123,15 +123,47 @@ class Dense(nnx.Module):
   def __call__(
     self, x: Float[Array, '*axes inputs']
   ) -> Float[Array, '*axes outputs']:
-    # All axes except the last are merged first. Otherwise the kernel's gradient
-    # would be a sum over several axes, and both of its factors would be copied.
-    flat = x.reshape(-1, x.shape[-1])
-    kernel = self.kernel[...].astype(x.dtype)
-    product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))
-    product = product.reshape(*x.shape[:-1], -1)
-    if self.bias is None:
-      return product
-    return product + self.bias[...].astype(x.dtype)
+    bias = None if self.bias is None else self.bias[...]
+    return dense(x, self.kernel[...], bias)
+
+
+def dense(
+  x: Float[Array, '*axes inputs'],
+  kernel: Float32[Array, 'inputs outputs'],
+  bias: Float32[Array, ' outputs'] | None = None,
+) -> Float[Array, '*axes outputs']:
+  """Computes x W + b in the dtype of x, with gradients of W and b in float32.
+
+  Devices add up these gradients, and each sum would be rounded to that dtype.
+  """
+  # All axes except the last are merged first. Otherwise the kernel's gradient
+  # would be a sum over several axes, and both of its factors would be copied.
+  flat = _dense(x.reshape(-1, x.shape[-1]), kernel, bias)
+  return flat.reshape(*x.shape[:-1], -1)
+
+
+@jax.custom_vjp
+def _dense(x_NI: jax.Array, kernel_IO: jax.Array, bias_O: jax.Array | None):
+  dtype = x_NI.dtype
+  x_NO = product(x_NI, kernel_IO.astype(dtype), (1, 0), into=dtype)
+  return x_NO if bias_O is None else x_NO + bias_O.astype(dtype)
+
+
+def _dense_forward(x_NI, kernel_IO, bias_O) -> tuple:
+  return _dense(x_NI, kernel_IO, bias_O), (x_NI, kernel_IO, bias_O)
+
+
+def _dense_backward(saved: tuple, d_NO: jax.Array) -> tuple:
+  x_NI, kernel_IO, bias_O = saved
+  dtype = x_NI.dtype
+  return (
+    product(d_NO, kernel_IO.astype(dtype), (1, 1), into=dtype),
+    product(x_NI, d_NO, (0, 0)),
+    None if bias_O is None else d_NO.sum(axis=0, dtype=jnp.float32),
+  )
+
+
+_dense.defvjp(_dense_forward, _dense_backward)
 
 
 class LayerNorm(nnx.Module):

@@ -12,6 +12,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, Bound, field
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import product
+from xjax.networks.encoders.layers import dense
 from xjax.networks.heads.attend import AttentionHead, attended_values
 from xjax.networks.heads.head import (
   HeadConfig,
@@ -94,8 +95,7 @@ class AttentionMLP(AttentionHead):
     # So h_t W_1 is computed once for all labels, and v_l is not needed. With U
     # units in the first layer, a label and a document need T (D + U)
     # multiplications, instead of (2 T + U) D.
-    kernel_DU = self.kernels[0][...].astype(hidden_BTD.dtype)
-    values_BTU = product(hidden_BTD, kernel_DU, (2, 0), into=hidden_BTD.dtype)
+    values_BTU = dense(hidden_BTD, self.kernels[0][...])
     return TokenFeatures(hidden_BTD, features.lengths_B, values_BTU=values_BTU)
 
   def logits(

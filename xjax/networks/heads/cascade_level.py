@@ -10,7 +10,7 @@ import numpy as np
 from xjax.core.numerics import product
 from xjax.core.types import PAD
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.networks.encoders.layers import dropout
+from xjax.networks.encoders.layers import dense, dropout
 from xjax.networks.heads.head import Frozen, normal
 from xjax.networks.heads.ova import scores
 
@@ -48,8 +48,7 @@ class LevelProjection(nnx.Module):
     x_BD = dropout(x_BD, self.rate, rngs)
     if self.layer is None:
       return x_BD
-    layer = self.layer.astype(x_BD.dtype)
-    return product(x_BD, layer, (1, 0), into=x_BD.dtype)
+    return dense(x_BD, self.layer[...])
 
 
 class ClusterLevel(nnx.Module):
@@ -80,9 +79,7 @@ class ClusterLevel(nnx.Module):
   ) -> Float32[Array, 'B A']:
     """Returns the logits of some clusters; PAD gets any number."""
     rows_BAD = self.kernel[...][ids_BA].astype(x_BD.dtype)
-    logits_BA = jnp.einsum(
-      'BD,BAD->BA', x_BD, rows_BAD, preferred_element_type=jnp.float32
-    )
+    logits_BA = product(rows_BAD, x_BD, (2, 1), shared=1)
     return logits_BA + self.bias[...][ids_BA]
 
   def best(

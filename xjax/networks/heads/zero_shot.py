@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
 from xjax.core.mesh import padded_labels
-from xjax.core.numerics import full_precision, product
+from xjax.core.numerics import product
+from xjax.networks.encoders.layers import dense
 from xjax.networks.heads.attend import attend, attended_values, token_mask
 from xjax.networks.heads.head import (
   DescriptorHeadConfig,
@@ -98,11 +99,7 @@ class ZeroShot(DescriptorHead):
     # The vectors are 0 at padding. So all logits of a document without tokens
     # are c (with Joining.CONCAT, if b_o is 0).
     hidden_BTD = features.hidden_BTD
-    kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
-    keys_BTE = jnp.matmul(
-      hidden_BTD, kernel_DE, precision=full_precision(hidden_BTD.dtype)
-    )
-    keys_BTE = jnp.tanh(keys_BTE + self.bias[...].astype(keys_BTE.dtype))
+    keys_BTE = jnp.tanh(dense(hidden_BTD, self.kernel[...], self.bias[...]))
     keys_BTE = jnp.where(features.real_BT[:, :, None], keys_BTE, 0)
     values_BTD = None if self.graph_kernel is None else hidden_BTD
     return TokenFeatures(keys_BTE, features.lengths_B, values_BTU=values_BTD)
