@@ -49,6 +49,7 @@ def test_targets(chip, arguments, count, slices):
   [
     ('h100-80', (12,), '--devices=12: hosts have 8 GPUs'),
     ('h100-80', (8, '4x4'), '--topology and --slices work only with TPUs'),
+    ('v5e', (0, '', 2), '--slices=2: --topology is missing; slices have shap'),
     ('v5e', (0, '4by4'), '--topology=4by4: v5e: slices have shapes such'),
     ('v5e', (0, '2x2x2'), '--topology=2x2x2: v5e: slices have shapes such'),
     ('v5p', (0, '4x4'), '--topology=4x4: v5p: slices have shapes such'),

@@ -8,6 +8,8 @@ Data: your own documents. Hardware: two CPU cores for small label sets, else a
 GPU. Expected: depends on the corpus. Time: depends on the corpus.
 """
 
+import dataclasses
+
 from xjax.configs import variants
 from xjax.configs.eurlex57k_encoders import eurlex57k_minilm_unified
 from xjax.data.formats.data_config import DataConfig
@@ -30,15 +32,16 @@ from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
+from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
 from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers
-from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
+from xjax.networks.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
 from xjax.networks.rows.update import FusedAdam
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.train_config import NoTrain
@@ -197,6 +200,35 @@ def own_minilm() -> Config:
   head.descriptor, head.hidden_labels = DescriptorConfig(alt=True), 200
   train.steps, train.warmup, train.patience = 10_000, 500, 3
   train.checkpoint_every = train.judge_every = 1000
+  return config
+
+
+def own_one_vs_all() -> Config:
+  r"""Trains a pretrained encoder with a one-vs-all head on your own documents.
+
+  Choose this model if there are many labels, up to millions, and most of them
+  have training documents. The encoder is that of own_minilm. The head scores
+  all labels at every step, and Adam updates their rows in the pass that
+  computes the gradient. All devices share the rows. Plan the run first:
+
+    xjax train --plan --config=own_one_vs_all --config.data.dir=DIR \
+      --config.model.encoder.folder=FOLDER --chip=h100-80 --devices=8
+
+  A row's weights have 4 bytes, and Adam's slots 8. If they do not fit,
+  --config.model.head.storage=BFLOAT16 takes 2 bytes instead of 4. The learning
+  rates are those of eurlex57k_minilm. For an encoder of the size of BERT-BASE,
+  set --config.train.learning_rate=5e-5.
+
+  Hardware: a GPU, or several GPUs or TPUs; two CPU cores for small label sets.
+  Expected: not run yet. Time: not measured; training has 10,000 steps.
+  """
+  config = own_minilm()
+  config.model = NeuralModel(
+    NoEmbedding(), BertConfig(), ClsConfig(), OneVsAllConfig()
+  )
+  config.train = dataclasses.replace(
+    config.train, learning_rate=2e-4, rates=(), rows=FusedAdam(1e-2)
+  )
   return config
 
 
