@@ -10,6 +10,7 @@ from tests.fixtures.chip_cases import (
   choices_and_pairs,
   kinds_of,
   kinds_of_steps,
+  ranking_choices,
   variations,
 )
 from tests.fixtures.chip_programs import all_programs, refused, step
@@ -32,16 +33,22 @@ PARTS = (
   *(OptimizerConfig, AverageConfig),
 )
 # With each target: the devices along the data axis and the label axis, what its
-# training steps must have together, and whether some are in float32, too. All
-# parts are compiled for all targets, but not all choices of each: that would
-# take half an hour.
+# training steps and what its rankings must have together, and whether some
+# programs are in float32, too. All parts are compiled for all targets, and all
+# choices of each for TPUs and for one GPU.
 TARGETS = {
   'TPU v5e 2x2': (
     make_target(CHIPS['v5e'], 0, '2x2'),
-    *((2, 2), choices_and_pairs, True),
+    *((2, 2), choices_and_pairs, ranking_choices, False),
   ),
-  'eight H100': (make_target(CHIPS['h100-80'], 8), (4, 2), choices, False),
-  'one H100': (make_target(CHIPS['h100-80'], 1), (1, 1), kinds_of_steps, True),
+  'one H100': (
+    make_target(CHIPS['h100-80'], 1),
+    *((1, 1), choices, kinds_of_steps, True),
+  ),
+  'eight H100': (
+    make_target(CHIPS['h100-80'], 8),
+    *((4, 2), kinds_of_steps, kinds_of_steps, False),
+  ),
 }
 
 

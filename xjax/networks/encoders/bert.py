@@ -108,7 +108,7 @@ class Transformer(nnx.Module):
     keep: Callable[[jax.Array, jax.Array], Any] = lambda *_: None,
     inputs: tuple[Any, ...] = (),
   ) -> tuple[Float[Array, 'B T D'], Any]:
-    """Runs all layers, one after the other, as one compiled layer.
+    """Runs all layers, one after the other.
 
     Returns the last states, and what `keep` returns for each layer, stacked. It
     is called with the two results of a layer. `inputs` are stacked too; those
