@@ -21,6 +21,7 @@ from xjax.networks.encoders.encoder import (
   Remat,
 )
 from xjax.networks.encoders.layers import (
+  DENSE,
   Dense,
   LayerNorm,
   seeded_dropout,
@@ -148,9 +149,7 @@ class Transformer(nnx.Module):
     return [h_BTD, *self.run(attend, h_BTD, seeds, lambda _, h_BTD: h_BTD)[1]]
 
 
-_POLICIES = {
-  Remat.DOTS: jax.checkpoint_policies.dots_with_no_batch_dims_saveable
-}
+_POLICIES = {Remat.DOTS: jax.checkpoint_policies.save_only_these_names(DENSE)}
 
 
 def stacked(build: Callable[[], nnx.Module], count: int) -> nnx.Module:

@@ -5,6 +5,7 @@ import dataclasses
 from flax import nnx
 import jax
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32, Int32, Key, UInt32
@@ -105,6 +106,9 @@ class WordEmbedding(nnx.Module):
     return dropout(x_TBD, self.config.word_dropout, rngs, shared=word)
 
 
+DENSE = 'dense'  # names the results of dense layers for remat policies
+
+
 class Dense(nnx.Module):
   """Applies a dense layer, x W + b, to the last axis."""
 
@@ -139,7 +143,7 @@ def dense(
   # All axes except the last are merged first. Otherwise the kernel's gradient
   # would be a sum over several axes, and both of its factors would be copied.
   flat = _dense(x.reshape(-1, x.shape[-1]), kernel, bias)
-  return flat.reshape(*x.shape[:-1], -1)
+  return checkpoint_name(flat, DENSE).reshape(*x.shape[:-1], -1)
 
 
 @jax.custom_vjp
