@@ -271,6 +271,8 @@ def _devices(target: Target) -> list[jax.Device]:
   else:
     name, platform = f'{chip.name}:{target.topology}', 'tpu'
     options = {'num_slices': target.slices}
+    if target.devices == target.slices:  # one TPU, not all of a host
+      options['chips_per_host_bounds'] = 1, 1, 1
     if chip.name == 'v4':  # both cores of a chip are one device
       options['chip_config_name'] = 'megacore'
   return topologies.get_topology_desc(
