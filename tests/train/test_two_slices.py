@@ -64,8 +64,8 @@ def check(config, mesh, collectives):
   if on_all:
     summed -= on_device({k: v for k, v in trained.items() if k == 'head'})
   sent = bytes_by_kind([one for one in collectives if one.nodes > 1])
-  # Devices of a slice may each send a part of the gradient.
-  assert summed / 8 < sent.pop('all-reduce') < 1.3 * summed + SMALL, sent
+  # Four devices of a slice may each send a part of the gradient, in float32.
+  assert summed / 4.3 < sent.pop('all-reduce') < 1.3 * summed + SMALL, sent
   documents = sent.pop('all-gather', 0) + sent.pop('reduce-scatter', 0)
   assert not sent
   # Features with gold labels, and the features' gradients.
