@@ -34,8 +34,9 @@ PARTS = (
 )
 # With each target: the devices along the data axis and the label axis, what its
 # training steps and what its rankings must have together, and whether some
-# programs are in float32, too. All parts are compiled for all targets, and all
-# choices of each for TPUs and for one GPU.
+# programs are in float32, too. All parts are compiled for all targets. So that
+# this takes minutes, not all choices are: those of steps for TPUs and one GPU,
+# those of rankings for TPUs.
 TARGETS = {
   'TPU v5e 2x2': (
     make_target(CHIPS['v5e'], 0, '2x2'),

@@ -204,9 +204,10 @@ def test_bounds_and_an_epoch_by_hand(monkeypatch):
   longest, other = plan.bound(LONGEST), plan.bound(plan.in_other)
   assert longest.compute == pytest.approx(4e12 / 989e12)
   assert longest.memory == pytest.approx(moved / chip.bandwidth)
-  assert (longest.network, longest.by) == (0, 'compute')
+  assert (longest.links, longest.by) == (0, 'compute')
   assert other.compute == pytest.approx(1e12 / 67e12)
-  assert other.network == pytest.approx(2 * 7 / 8 * GIB / 450e9)
+  assert other.links == pytest.approx(2 * 7 / 8 * GIB / 450e9)
+  assert other.network == 0
   short = plan.bound(COMMONEST).seconds
   assert plan.bound(COMMONEST).by == 'compute' or short > 2e12 / 989e12
   middle = (short + longest.seconds) / 2
@@ -214,6 +215,8 @@ def test_bounds_and_an_epoch_by_hand(monkeypatch):
   text = plan_text(plan)
   assert 'in float32 takes 3.7 times as long' in text
   assert '989' not in text and 'compiler 1.0' in text
+  epochs = plan.config.train.steps / 5
+  assert f'steps, {epochs:.1f} epochs' in text
 
 
 def test_shortlists_and_frozen_parameters_are_not_moved(monkeypatch):

@@ -67,7 +67,7 @@ def make_target(
   """
   if chip.platform is Platform.TPU:
     axes = 3 if chip.name in _TORUS else 2
-    if slices and not topology:
+    if slices > 1 and not topology:
       raise ConfigError(f'--slices={slices}: --topology is missing; {_SHAPES}')
     topology, slices = topology or 'x'.join('1' * axes), slices or 1
     sizes = [int(n) if n.isdecimal() else 0 for n in topology.split('x')]

@@ -48,7 +48,8 @@ class Bound:
 
   compute: float  # for the operations in matrix products
   memory: float  # for the bytes that are read or written at least
-  network: float  # for the bytes that are sent at least
+  links: float  # for the bytes that are sent at least in a slice or host
+  network: float  # for those that are sent at least to others
 
   @property
   def seconds(self) -> float:
@@ -112,7 +113,7 @@ class RunPlan:
     return Bound(
       program.operations / chip.peak(4 if dtype is Dtype.FLOAT32 else 2),
       moved / chip.bandwidth,
-      max(near, far),
+      *(near, far),
     )
 
   @property

@@ -94,7 +94,7 @@ def test_sixteen_bits_are_normed_in_32():
 
 def test_gradients_of_dense_layers_are_summed_in_32_bits():
   rng = np.random.default_rng(0)
-  x, d = (jnp.asarray(rng.normal(size=(2, 300, 4)), jnp.bfloat16) for _ in '12')
+  x, d = jnp.asarray(rng.normal(size=(2, 2, 300, 4)), jnp.bfloat16)
   kernel, bias = jnp.float32(rng.normal(size=(4, 4))), jnp.zeros(4)
   out, gradient = jax.vjp(dense, x, kernel, bias)
   assert out.dtype == jnp.bfloat16

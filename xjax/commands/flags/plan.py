@@ -75,7 +75,7 @@ def print_plan(config: 'Config') -> bool:
     jax.config.update('jax_platforms', 'cpu')
   chip = chip_named(name)
   devices = devices or (0 if topology else devices_of(config.mesh, name))
-  target = make_target(chip, devices, topology, slices)
+  target = make_target(chip, devices, topology, slices or 0)
   models, fits = trained_models(config), True
   for model in models:  # errors are raised before the corpus is read
     if model.planned:

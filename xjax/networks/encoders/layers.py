@@ -138,7 +138,8 @@ def dense(
 ) -> Float[Array, '*axes outputs']:
   """Computes x W + b in the dtype of x, with gradients of W and b in float32.
 
-  Devices add up these gradients, and each sum would be rounded to that dtype.
+  Devices add up these gradients. In bfloat16, each of their sums would be
+  rounded.
   """
   # All axes except the last are merged first. Otherwise the kernel's gradient
   # would be a sum over several axes, and both of its factors would be copied.
@@ -147,23 +148,25 @@ def dense(
 
 
 @jax.custom_vjp
-def _dense(x_NI: jax.Array, kernel_IO: jax.Array, bias_O: jax.Array | None):
-  dtype = x_NI.dtype
-  x_NO = product(x_NI, kernel_IO.astype(dtype), (1, 0), into=dtype)
-  return x_NO if bias_O is None else x_NO + bias_O.astype(dtype)
+def _dense(
+  x_XD: jax.Array, kernel_DU: jax.Array, bias_U: jax.Array | None
+) -> jax.Array:
+  dtype = x_XD.dtype
+  out_XU = product(x_XD, kernel_DU.astype(dtype), (1, 0), into=dtype)
+  return out_XU if bias_U is None else out_XU + bias_U.astype(dtype)
 
 
-def _dense_forward(x_NI, kernel_IO, bias_O) -> tuple:
-  return _dense(x_NI, kernel_IO, bias_O), (x_NI, kernel_IO, bias_O)
+def _dense_forward(x_XD, kernel_DU, bias_U) -> tuple:
+  return _dense(x_XD, kernel_DU, bias_U), (x_XD, kernel_DU, bias_U)
 
 
-def _dense_backward(saved: tuple, d_NO: jax.Array) -> tuple:
-  x_NI, kernel_IO, bias_O = saved
-  dtype = x_NI.dtype
+def _dense_backward(saved: tuple, d_XU: jax.Array) -> tuple:
+  x_XD, kernel_DU, bias_U = saved
+  dtype = x_XD.dtype
   return (
-    product(d_NO, kernel_IO.astype(dtype), (1, 1), into=dtype),
-    product(x_NI, d_NO, (0, 0)),
-    None if bias_O is None else d_NO.sum(axis=0, dtype=jnp.float32),
+    product(d_XU, kernel_DU.astype(dtype), (1, 1), into=dtype),
+    product(x_XD, d_XU, (0, 0)),
+    None if bias_U is None else d_XU.sum(axis=0, dtype=jnp.float32),
   )
 
 

@@ -155,7 +155,7 @@ class RelativeAttention(Attention):
     return relative_attention(
       inputs_BTX,
       self.position(offset_places),
-      [x[...].astype(inputs_BTX.dtype) for x in biases],
+      [x[...] for x in biases],
       segments_BT,
       self.weights_rate,
       seeds,
@@ -235,12 +235,15 @@ def _attend(
   """
   attends, differ_BTT = masks
   query, key, value = parts
+  # Biases are added in float32, so that their gradients are summed in it.
   for_word, for_position, for_segment = (
-    (query + bias[:, None]) * query.shape[-1] ** -0.5 for bias in biases
+    ((query + bias[:, None]) * query.shape[-1] ** -0.5).astype(query.dtype)
+    for bias in biases
   )
+  segment = segment.swapaxes(0, 1).astype(query.dtype)
   score = product(for_word, key, (3, 3), shared=2)
   score += _shift(_by_head(for_position, position))
-  same, other = jnp.split(_by_head(for_segment, segment.swapaxes(0, 1)), 2, 3)
+  same, other = jnp.split(_by_head(for_segment, segment), 2, 3)
   score += jnp.where(differ_BTT[:, None], other, same)
   weight = jax.nn.softmax(jnp.where(attends, score, MASKED), axis=3)
   weight = seeded_dropout(weight, rate, seeds, turn)

@@ -18,10 +18,9 @@ import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, field
 from xjax.core.errors import ConfigError
-from xjax.core.numerics import product
 from xjax.data.label_trees.label_tree import by_frequency
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
-from xjax.networks.encoders.layers import LayerNorm
+from xjax.networks.encoders.layers import LayerNorm, dense
 from xjax.networks.heads.head import (
   Frozen,
   Head,
@@ -108,9 +107,7 @@ class Tail(nnx.Module):
 
   def hidden(self, document_BD: Float[Array, 'B D']) -> Float[Array, 'B width']:
     """Returns ReLU(LayerNorm(x R))."""
-    reduce = self.reduce.astype(document_BD.dtype)
-    reduced = product(document_BD, reduce, (1, 0), into=document_BD.dtype)
-    return jax.nn.relu(self.norm(reduced))
+    return jax.nn.relu(self.norm(dense(document_BD, self.reduce[...])))
 
 
 class Adaptive(Head):

@@ -16,6 +16,7 @@ from xjax.core.config_part import AT_LEAST_0, field, kinds_that
 from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.numerics import product
+from xjax.networks.encoders.layers import dense
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
 from xjax.networks.heads.head import (
@@ -158,9 +159,7 @@ class OneVsAll(Head):
   def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
     if self.bottleneck is None:
       return document_BD
-    dtype = document_BD.dtype
-    into = self.bottleneck.astype(dtype)
-    return product(document_BD, into, (1, 0), into=dtype)
+    return dense(document_BD, self.bottleneck[...])
 
   def logits(
     self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]

@@ -88,6 +88,7 @@ def _compiled(plan: RunPlan) -> Iterator[str]:
       ['  operations', *counts],
       ['  compute', *(_time(x.compute) for x in bounds)],
       ['  memory', *(_time(x.memory) for x in bounds)],
+      ['  links', *(_time(x.links) for x in bounds)],
       ['  network', *(_time(x.network) for x in bounds)],
       ['  bound by', *(x.by for x in bounds)],
     ]
@@ -97,6 +98,8 @@ def _compiled(plan: RunPlan) -> Iterator[str]:
     length = datetime.timedelta(seconds=math.ceil(plan.epoch))
     steps = sum(plan.sizes.steps.values())
     yield f'an epoch: {steps:,} steps, {length} or more'
+    chosen = plan.config.train.steps
+    yield f'the run: {chosen:,} steps, {chosen / steps:.1f} epochs'
 
 
 def _collectives(plan: RunPlan, program: Compiled) -> Iterator[str]:

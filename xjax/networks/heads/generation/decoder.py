@@ -86,14 +86,14 @@ class DecoderLayer(nnx.Module):
     self, dim: int, heads: int, inner: int, rate: float, *, rngs: nnx.Rngs
   ):
     self.heads, self.rate = heads, rate
-    self.own_pairs = dense(dim, 2 * dim, rngs)
-    self.own_query = dense(dim, dim, rngs)
-    self.own_output = dense(dim, dim, rngs)
-    self.token_pairs = dense(dim, 2 * dim, rngs)
-    self.token_query = dense(dim, dim, rngs)
-    self.token_output = dense(dim, dim, rngs)
-    self.inner = dense(dim, inner, rngs)
-    self.outer = dense(inner, dim, rngs)
+    self.own_pairs = make_dense(dim, 2 * dim, rngs)
+    self.own_query = make_dense(dim, dim, rngs)
+    self.own_output = make_dense(dim, dim, rngs)
+    self.token_pairs = make_dense(dim, 2 * dim, rngs)
+    self.token_query = make_dense(dim, dim, rngs)
+    self.token_output = make_dense(dim, dim, rngs)
+    self.inner = make_dense(dim, inner, rngs)
+    self.outer = make_dense(inner, dim, rngs)
     self.norms = nnx.List(LayerNorm(dim, _EPS) for _ in range(3))
 
   def __call__(
@@ -122,6 +122,6 @@ class DecoderLayer(nnx.Module):
     return self.norms[part](x.astype(jnp.float32) + wide).astype(x.dtype)
 
 
-def dense(inputs: int, outputs: int, rngs: nnx.Rngs) -> Dense:
+def make_dense(inputs: int, outputs: int, rngs: nnx.Rngs) -> Dense:
   """Makes a dense layer whose weights have the variance of torch's layers."""
   return Dense(inputs, outputs, stddev=(3 * inputs) ** -0.5, rngs=rngs)
