@@ -21,7 +21,7 @@ BUDGETS = {
   'data': 9_250,
   'losses': 350,
   'judge': 5_300,
-  'networks': 6_670,
+  'networks': 6_680,
   'train': 3_380,
   'models': 7_800,
   'run': 3_330,
