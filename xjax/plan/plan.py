@@ -113,7 +113,8 @@ class RunPlan:
     return Bound(
       program.operations / chip.peak(4 if dtype is Dtype.FLOAT32 else 2),
       moved / chip.bandwidth,
-      *(near, far),
+      near,
+      far,
     )
 
   @property
