@@ -3,10 +3,10 @@ r"""Compiles the programs of large runs for pods and nodes that are not here.
   python benchmarks/chips.py --out=FILE.json [--only=NAME]
   python benchmarks/chips.py --table=FILE.json
 
-Needs the extra `chips`, 16 GiB, and hours. Each run is compiled in a process of
-its own, as `xjax train --plan` does, with a time limit (--limit). FILE.json has
-the results; a second start compiles only the runs that it lacks or that were
-refused. The table is printed at the end, and by --table alone.
+Needs the extra `chips`, 16 GiB, and half an hour. Each run is compiled in a
+process of its own, as `xjax train --plan` does, with a time limit (--limit).
+FILE.json has the results; a second start compiles only the runs that it lacks
+or that were refused. The table is printed at the end, and by --table alone.
 """
 
 import dataclasses

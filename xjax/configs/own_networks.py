@@ -208,9 +208,9 @@ def own_one_vs_all() -> Config:
 
   Choose this model if there are many labels, up to millions, and most of them
   have training documents. The encoder is that of own_minilm. The head scores
-  all labels at every step, and Adam updates their rows in the pass that
-  computes the gradient. The rows are divided among all devices. Plan the run
-  first:
+  all labels at every step (Renee, Jain et al. 2023), and Adam updates their
+  rows in the pass that computes the gradient. The rows are divided among all
+  devices. Plan the run first:
 
     xjax train --plan --config=own_one_vs_all --config.data.dir=DIR \
       --config.model.encoder.folder=FOLDER --chip=h100-80 --devices=8
