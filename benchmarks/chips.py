@@ -116,7 +116,7 @@ _RUNS = (
   *(
     Run('amazon_3m_like', *where, _HUNDRED_MILLION, fields=_LARGE_BATCH)
     for where in (
-      *(('v5e', '16x16'), ('v5p', '2x2x2'), ('v6e', '4x4'), ('v6e', '8x8')),
+      *(('v5e', '16x16'), ('v5p', '2x2x2'), ('v6e', '4x4')),
       ('h100-80', 64),
     )
   ),
