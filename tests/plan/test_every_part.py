@@ -79,7 +79,8 @@ def test_the_configs_are_valid():
 
 @pytest.fixture(scope='module')
 def results(programs):
-  """What the compilers say of all programs, in two processes at a time."""
+  """The programs of each target by name, each Compiled or Refused."""
+  # Two processes compile at a time; halves of targets keep both busy.
   jobs, found = [], {name: {} for name in TARGETS}
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     for name, (target, *_) in TARGETS.items():

@@ -96,10 +96,9 @@ def _compiled(plan: RunPlan) -> Iterator[str]:
   if LONGEST in names:
     yield from _collectives(plan, programs[LONGEST])
     length = datetime.timedelta(seconds=math.ceil(plan.epoch))
-    steps = sum(plan.sizes.steps.values())
-    yield f'an epoch: {steps:,} steps, {length} or more'
-    chosen = plan.config.train.steps
-    yield f'the run: {chosen:,} steps, {chosen / steps:.1f} epochs'
+    in_epoch, steps = sum(plan.sizes.steps.values()), plan.config.train.steps
+    yield f'an epoch: {in_epoch:,} steps, {length} or more'
+    yield f'the run: {steps:,} steps, {steps / in_epoch:.1f} epochs'
 
 
 def _collectives(plan: RunPlan, program: Compiled) -> Iterator[str]:
