@@ -54,16 +54,15 @@ def test_all_of_it(run):
     'python -m pytest -n 3',
     'ruff check .',
     'ruff format --check .',
-    'python -m pytest -n 3 --dist=worksteal -m thorough '
+    'pip install torch==2.13.0',
+    'pip install -e .[test,parity]',
+    'peers.sh ',
+    'python -m pytest -n 3 --dist=worksteal '
+    '-m thorough or parity or peers or real_data '
     '--ignore=tests/commands/test_overfit.py',
     'XLA_FLAGS=--xla_backend_optimization_level=1 '
     'python -m pytest -n 3 --dist=worksteal -m thorough '
     'tests/commands/test_overfit.py',
-    'pip install torch==2.13.0',
-    'pip install -e .[test,parity]',
-    'python -m pytest -n 2 -m parity',
-    'peers.sh ',
-    'python -m pytest -m peers',
     'pip install -e .[test,chips]',
     'python -m pytest -n 2 -m chips',
   ]
@@ -77,15 +76,13 @@ def test_all_of_it(run):
     ('python', 'pytest', 3),
     ('ruff', 'check .', 4),
     ('ruff', 'format', 5),
-    ('python', '-m thorough --ig', 6),
-    ('python', '-m thorough tests', 7),
-    ('pip', 'torch', 8),
-    ('pip', 'parity', 9),
-    ('python', '-m parity', 10),
-    ('peers.sh', '', 11),
-    ('python', '-m peers', 12),
-    ('pip', 'chips', 13),
-    ('python', '-m chips', 14),
+    ('pip', 'torch', 6),
+    ('pip', 'parity', 7),
+    ('peers.sh', '', 8),
+    ('python', '-m thorough or', 9),
+    ('python', '-m thorough tests', 10),
+    ('pip', 'chips', 11),
+    ('python', '-m chips', 12),
   ],
 )
 def test_a_failure_ends_it(run, failing, at, n_calls):

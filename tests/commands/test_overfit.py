@@ -121,7 +121,7 @@ def with_fewer_steps(config):
       train = config.train
   if isinstance(model.shortlist, LevelShortlist):
     model.shortlist.steps = (80,)
-  train.steps = 120
+  train.steps = 60
   return config
 
 

@@ -6,7 +6,7 @@ import functools
 import pytest
 
 from tests.fixtures.chip_cases import (
-  choices_and_pairs,
+  choices,
   kinds_and_rows,
   kinds_of,
   kinds_of_steps,
@@ -39,7 +39,7 @@ PARTS = (
 TARGETS = {
   'TPU v5e 2x2': (
     make_target(CHIPS['v5e'], 0, '2x2'),
-    *((2, 2), choices_and_pairs, ranking_choices, False),
+    *((2, 2), choices, ranking_choices, False),
   ),
   'one H100': (
     make_target(CHIPS['h100-80'], 1),
