@@ -84,7 +84,8 @@ STAND_INS = {
   'kubectl': 'kubectl.py',
 }
 
-# This variable tells the workers of a pytest run where their folder is.
+# This variable tells the workers of a pytest run, and the runs of .ci/run,
+# where their folder is.
 FOLDER = 'XJAX_TESTS_FOLDER'
 
 
@@ -125,7 +126,7 @@ def pytest_configure(config: pytest.Config) -> None:
   if config.option.markexpr == 'chips' and not NEEDS['chips']():
     raise pytest.UsageError("-m chips: pip install -e '.[test,chips]'")
   folder = os.environ.get(FOLDER)
-  if folder is None:  # this is no worker
+  if folder is None:  # neither a worker nor a run of .ci/run
     folder = tempfile.mkdtemp(prefix='xjax_tests_')
     os.environ[FOLDER] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

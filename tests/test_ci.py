@@ -19,7 +19,8 @@ TOOLS = {
 def fake(path, body):
   path.parent.mkdir(parents=True, exist_ok=True)
   call = '${XLA_FLAGS:+XLA_FLAGS=$XLA_FLAGS }$(basename "$0") $*'
-  path.write_text(f'#!/bin/sh\necho "{call}" >> calls\n{body}\n')
+  folder = 'echo "$XJAX_TESTS_FOLDER" >> folders'
+  path.write_text(f'#!/bin/sh\necho "{call}" >> calls\n{folder}\n{body}\n')
   path.chmod(0o755)
 
 
@@ -40,6 +41,10 @@ def run(tmp_path):
       timeout=60,
     )
     calls = (tmp_path / 'clone' / 'calls').read_text().splitlines()
+    # All share a folder, which is gone afterwards.
+    folders = (tmp_path / 'clone' / 'folders').read_text().splitlines()
+    assert len(folders) == len(calls) and len({*folders}) == 1
+    assert folders[0] and not pathlib.Path(folders[0]).exists()
     return done.returncode, calls
 
   return start
