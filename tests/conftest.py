@@ -116,7 +116,7 @@ collect_ignore = ['train/initial/test_word2vec.py'] * (not GENSIM)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Prepared data and compiled programs go to a folder that the tests remove.
+  """Prepared data and compiled programs go to a folder that is removed.
 
   Most of the tests' time is compiling, and many compile the same: a program
   compiled once is read again, by the other workers too. Processes that tests
