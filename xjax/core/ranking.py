@@ -44,6 +44,8 @@ class Query:
   # If there are gold labels, those that the steps of a search lose are counted
   # for all labels and for so many slices (Lists.kept); None counts nothing.
   measured: int | None = None
+  # Number of Lists.details_GNKD that are wanted; a scorer has a fixed number.
+  details: int = 0
   # Is called with the number of documents that have been ranked. An exception
   # that it raises stops the ranking.
   on_block: Callable[[int], None] | None = None
@@ -107,18 +109,23 @@ class Lists:
   # Step of the search -> int32 [measured slices and all labels, N], how many
   # gold labels of a document the step keeps; {} if nothing is measured.
   kept: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  # float32, what else the scorer says of a listed label; NaN where ids are PAD.
+  details_GNKD: np.ndarray | None = None
 
   @classmethod
-  def none(cls, n_lists: int, n: int, k: int) -> Self:
+  def none(cls, n_lists: int, n: int, k: int, details: int = 0) -> Self:
     """Returns empty lists; raises a ConfigError if memory cannot hold them."""
     check_memory(
-      8 * n_lists * n * k,
+      (8 + 4 * details) * n_lists * n * k,
       f'{n_lists} lists of {k} labels for {n} documents',
       'choose a smaller eval.depth, or a smaller --k',
     )
     shape = n_lists, n, k
     return cls(
-      np.full(shape, PAD, np.int32), np.full(shape, -np.inf, np.float32), {}
+      np.full(shape, PAD, np.int32),
+      np.full(shape, -np.inf, np.float32),
+      {},
+      np.full((*shape, details), np.nan, np.float32) if details else None,
     )
 
   def put(self, rows: np.ndarray, part: 'Lists') -> None:
@@ -138,6 +145,8 @@ class Lists:
     real = rows != PAD
     self.ids_GNK[:, rows[real]] = ids_GBK[:, real]
     self.scores_GNK[:, rows[real]] = scores_GBK[:, real]
+    if self.details_GNKD is not None:  # only asked in one process
+      self.details_GNKD[:, rows[real]] = part.details_GNKD[:, real, :k]
     for step, kept_MB in zip(steps, kept, strict=True):
       if step not in self.kept:
         shape = len(kept_MB), self.ids_GNK.shape[1]
@@ -156,6 +165,16 @@ class Lists:
     return dataclasses.replace(
       self, ids_GNK=self.ids_GNK[:, :, :k], scores_GNK=self.scores_GNK[:, :, :k]
     )
+
+  def part(
+    self, lists: slice = slice(None), rows: np.ndarray | slice = slice(None)
+  ) -> Self:
+    """Returns some lists of some documents, without `kept`."""
+    arrays = self.ids_GNK, self.scores_GNK, self.details_GNKD
+    ids, scores, details = (
+      None if array is None else array[lists][:, rows] for array in arrays
+    )
+    return Lists(ids, scores, {}, details)
 
 
 @runtime_checkable
@@ -203,6 +222,12 @@ def listed_cells(
   cells = document * np.int64(n_labels) + ids_GNK[at]
   cells, first = np.unique(cells, return_index=True)
   return cells, tuple(axis[first] for axis in at)
+
+
+def places_of(ascending: np.ndarray, cells: np.ndarray) -> np.ndarray:
+  """Returns where cells are in ascending ones; PAD, the last, for others."""
+  at = np.searchsorted(ascending, cells)
+  return np.where(np.append(ascending, PAD)[at] == cells, at, PAD)
 
 
 def best_cells(

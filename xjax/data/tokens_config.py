@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 import dataclasses
 import enum
+import re
 from typing import Any, ClassVar
 
 from xjax.core.config_part import (
@@ -206,10 +207,16 @@ class NgramsConfig(TokensConfig, abstract=True):
     'in scripts without spaces, such as those of Chinese, Japanese and Thai.',
   )
 
+  pattern: str = field(
+    '',
+    'A regular expression. Its matches, in the text in lower case, take the '
+    'place of words, such as numbers of acts with `[0-9]+/[0-9]+`.',
+  )
+
   @property
   def units(self) -> str:
     """Returns words for the n-grams, such as `1 to 2 words`."""
-    parts = self.analyzer.value.replace('_', ' ')
+    parts = 'matches' if self.pattern else self.analyzer.value.replace('_', ' ')
     if self.max_ngram == 1:
       return f'single {parts}'
     return f'{self.min_ngram} to {self.max_ngram} {parts}'
@@ -220,6 +227,18 @@ class NgramsConfig(TokensConfig, abstract=True):
         f'{path}.min_ngram={self.min_ngram}: must be at most '
         f'{path}.max_ngram={self.max_ngram}'
       )
+    where = f'{path}.pattern={self.pattern!r}'
+    if self.pattern and self.analyzer is not Analyzer.WORDS:
+      yield f'{where}: needs {path}.analyzer=words'
+    try:
+      pattern = re.compile(self.pattern)
+    except re.error as error:
+      yield f'{where}: is no regular expression: {error}'
+      return
+    if pattern.groups:
+      yield f'{where}: may have no groups; write (?:...) in place of (...)'
+    elif self.pattern and pattern.match(''):
+      yield f'{where}: matches an empty text; a match must have a character'
 
 
 @dataclasses.dataclass

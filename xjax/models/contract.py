@@ -82,6 +82,8 @@ class Model(ConfigPart, abstract=True):
   trained_by: ClassVar[type[TrainConfig]] = NoTrain  # the class of config.train
   chooses: ClassVar[bool] = False  # whether the corpus decides on the model
   has_steps: ClassVar[bool] = False  # whether it has optimizer steps
+  # What its scorer says of a label beside the score, if asked (Query.details).
+  detail_names: ClassVar[tuple[str, ...]] = ()
   # Paths in the run's folder. A stage for another part of the same documents
   # may start with copies of these files.
   label_independent_files: ClassVar[tuple[str, ...]] = ()

@@ -116,7 +116,7 @@ def rank_blocks(
   rank: Callable[[Documents, Query], Lists],  # returns the lists of a block
 ) -> Lists:
   """Ranks documents block by block; several processes share each block."""
-  lists = Lists.none(query.n_lists, len(documents), query.k)
+  lists = Lists.none(query.n_lists, len(documents), query.k, query.details)
   share = own_share()
   for rows, block in documents.blocks(size):
     if share == WHOLE:

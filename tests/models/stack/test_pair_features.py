@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
 
+from xjax.core.ranking import Lists
 from xjax.core.types import PAD
 from xjax.data.schema import Label, LabelSpace
 from xjax.models.stack.pair_features import (
@@ -42,14 +43,14 @@ def lists_of(lists, n_labels):
   for g, b in np.ndindex(shape[:2]):
     for place, cell in enumerate(lists[g][b]):
       ids[g, b, place], scores[g, b, place] = cell
-  return ScoreLists.of(ids, scores.astype(np.float32), n_labels)
+  return ScoreLists.of(Lists(ids, scores.astype(np.float32)), n_labels)
 
 
 def table(keys, lists, facts, features, proposers):
   """Returns the features of each pair, by name of the feature."""
   values_XF = pair_features(np.array(keys), lists, facts, features)
   assert values_XF.dtype == np.float32
-  names = feature_names(features, proposers)
+  names = feature_names(features, dict.fromkeys(proposers, ()))
   assert values_XF.shape == (len(keys), len(names))
   values_XF = np.where(values_XF == NONE, NAN, values_XF)
   return [dict(zip(names, row, strict=True)) for row in values_XF.tolist()]

@@ -71,7 +71,7 @@ def test_counts_do_not_say_whether_a_document_has_a_label(stacked):
   training, corpus = training_of(stacked)
   gold, n = corpus.trained_gold, corpus.label_space.n_trained
   facts = LabelFacts.of(corpus.label_space, n + HELD_OUT)
-  for fold in training._folds():
+  for fold in training.folds:
     seen = training._seen(fold, facts)
     own = np.concatenate([gold[row] for row in fold.rows])
     counts = np.bincount(gold.values, minlength=n) - np.bincount(

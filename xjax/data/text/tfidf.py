@@ -100,6 +100,12 @@ def frequent_ngrams(
   return dict(sorted(counts.items()))
 
 
+def _units_of(text: str, config: TfidfConfig) -> list[str]:
+  """Returns the units of a text whose runs are n-grams."""
+  first, pattern = config.first_words, config.pattern
+  return split_units(text, config.analyzer, first, pattern)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _TextUnits:
   """Holds all units of N texts as one sequence with `total` places."""
@@ -115,11 +121,10 @@ class _TextUnits:
     """Splits texts as split_units does."""
     numbers: dict[str, int] = defaultdict(None, _NUMBERS)
     numbers.default_factory = numbers.__len__  # a new unit gets the next number
-    analyzer, first = config.analyzer, config.first_words
     ids, ends = array('i'), array('q')
     with progress(texts, 'words of train') as shown_texts:
       for text in shown_texts:
-        units = split_units(text, analyzer, first)
+        units = _units_of(text, config)
         ids.extend(map(numbers.__getitem__, units))
         ends.append(len(ids))
     ends = np.asarray(ends, np.int64)
@@ -216,7 +221,7 @@ class Tfidf:
     return vectorizer
 
   def _units(self, text: str) -> list[str]:
-    return split_units(text, self.config.analyzer, self.config.first_words)
+    return _units_of(text, self.config)
 
   def _ngrams(self, units: Sequence[str]) -> Iterator[Iterable[str]]:
     """Yields the n-grams of each size, from the smallest, in order."""
@@ -227,8 +232,8 @@ class Tfidf:
     return itertools.chain.from_iterable(self._ngrams(self._units(text)))
 
   def words(self, document: Document) -> list[WordPlace]:
-    first, analyzer = self.config.first_words, self.config.analyzer
-    return document_terms(document, first, analyzer)
+    first, pattern = self.config.first_words, self.config.pattern
+    return document_terms(document, first, self.config.analyzer, pattern)
 
   def word_shares(self, document: Document) -> WordShares:
     """Divides the features of document.text() among the document's words.

@@ -157,6 +157,14 @@ class _Splitter:
     return [(starts[start], ends[end]) for start, end in spans]
 
 
+class _Matches(_Splitter):
+  """Splits texts into the matches of a user's regular expression, `plain`."""
+
+  @functools.cached_property
+  def full_pattern(self) -> re.Pattern[str]:
+    return self._plain
+
+
 # `It_is 2 नदियाँ 東京`: it, is, 2, नदियाँ, 東, 京.
 _WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*')
 # it_is, नदियाँ, 東, 京. In plain texts, this is the pattern of scikit-learn's
@@ -216,16 +224,23 @@ def split_terms(text: str, first_words: int = 0) -> list[str]:
 BREAK = '\n'
 
 
-def split_units(text: str, analyzer: Analyzer, first: int = 0) -> list[str]:
+def _splitter(analyzer: Analyzer, pattern: str) -> _Splitter:
+  return _Matches(pattern, '', '') if pattern else _SPLITTERS[analyzer]
+
+
+def split_units(
+  text: str, analyzer: Analyzer, first: int = 0, pattern: str = ''
+) -> list[str]:
   """Returns the units whose runs are the n-grams of TF-IDF, in order.
 
   They are words; or characters (letters with their marks), with a space between
   words; or characters within words, with a space before and after the letters
   of each word, and BREAK between words. Only the `first` words (or letters, if
-  n-grams reach over words) are read, if it is not 0.
+  n-grams reach over words) are read, if it is not 0. Instead of words, there
+  may be matches of a pattern in the text in lower case.
   """
   if analyzer is Analyzer.WORDS:
-    return split_terms(text, first)
+    return _splitter(analyzer, pattern).split(text)[: first or None]
   units = []
   within = analyzer is Analyzer.CHARACTERS_IN_WORDS
   for run in _RUN.split(text)[: within and first or None]:
@@ -334,10 +349,13 @@ def document_words(document: Document) -> list[WordPlace]:
 
 
 def document_terms(
-  document: Document, first: int = 0, analyzer: Analyzer = Analyzer.WORDS
+  document: Document,
+  first: int = 0,
+  analyzer: Analyzer = Analyzer.WORDS,
+  pattern: str = '',
 ) -> list[WordPlace]:
   """Returns the place of each word, or letter, of split_units in a document."""
-  splitter = _SPLITTERS[analyzer]
+  splitter = _splitter(analyzer, pattern)
   return _places(document, splitter.spans)[: first or None]
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import pathlib
 from typing import NamedTuple
 
-from jaxtyping import Int
+from jaxtyping import Float32, Int, Int32
 import numpy as np
 from scipy import sparse
 
@@ -13,7 +14,7 @@ from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, field
 from xjax.core.progress import Progress
-from xjax.core.ranking import Lists, Query, lists_of
+from xjax.core.ranking import Lists, Query, lists_of, places_of
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
@@ -31,6 +32,12 @@ from xjax.models.lookup.neighbours import NearestDocuments
 from xjax.models.scorer import cannot_add, rank_blocks
 
 _ASSIGNED_ABOVE = 0.5  # more than half of the votes
+_TWIN = 0.9  # the cosine from which a neighbour is nearly the same text
+_FEW = 5  # the nearest neighbours
+# What is said of a label: the largest cosine of a neighbour that has it, minus
+# the place of this neighbour (from 0), how many neighbours have it, how many of
+# the nearest five, and its share among neighbours with a cosine from 0.9.
+_DETAILS = 'cosine', 'first', 'hits', 'near hits', 'twins'
 
 
 class VotingDocuments(NamedTuple):
@@ -84,9 +91,13 @@ class NeighboursScorer(LabelScoreScorer):
     )
     self._model, self._train = model, (TRAIN, train_digest)
     self._documents = NearestDocuments(trained.rows, threads=threads)
-    gold = trained.gold
+    self._gold = trained.gold
+
+  @functools.cached_property
+  def _labels(self) -> sparse.csr_array:
+    gold = self._gold
     parts = np.ones(len(gold.values)), gold.values, gold.indptr
-    self._gold = sparse.csr_array(parts, (len(gold), trained.n_labels))
+    return sparse.csr_array(parts, (len(gold), self.n_labels))
 
   def rank(self, documents: Documents, query: Query) -> Lists:
     query, split = query.for_labels(self.n_labels), documents.split
@@ -97,14 +108,23 @@ class NeighboursScorer(LabelScoreScorer):
 
     def rank_block(block: Documents, query: Query) -> Lists:
       exclude = block.numbers if own else None
-      return lists_of(self.votes(self.featuriser(block), exclude), query)
+      nearest = self._nearest(self.featuriser(block), exclude)
+      lists = lists_of(self._votes(*nearest), query)
+      if not query.details:
+        return lists
+      details = self._details(*nearest, lists.ids_GNK)
+      return dataclasses.replace(lists, details_GNKD=details)
 
     return rank_blocks(documents, query, self.block, rank_block)
 
-  def votes(
-    self,
-    rows: sparse.csr_array,  # float32 [B, D]
-    exclude: Int[np.ndarray, ' B'] | None = None,  # documents without a vote
+  def _nearest(
+    self, rows: sparse.csr_array, exclude: Int[np.ndarray, ' B'] | None
+  ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
+    """Returns the neighbours of rows, except one each, and their cosines."""
+    return self._documents.nearest(rows, self._model.neighbours, exclude)
+
+  def _votes(
+    self, ids_BK: Int32[np.ndarray, 'B K'], sims_BK: Float32[np.ndarray, 'B K']
   ) -> sparse.csr_array:
     """Returns the votes, float32 [B, L] with ascending columns, all above 0.
 
@@ -112,8 +132,6 @@ class NeighboursScorer(LabelScoreScorer):
     documents that have the label, divided by the sum over all nearest
     documents. So votes are from 0 to 1.
     """
-    nearest = self._documents.nearest
-    ids_BK, sims_BK = nearest(rows, self._model.neighbours, exclude)
     listed_BK = ids_BK != PAD
     # Similarities are divided by the largest one of the row, so that no power
     # makes all of them 0.
@@ -123,8 +141,8 @@ class NeighboursScorer(LabelScoreScorer):
     weights_BK = np.where(listed_BK, sims_BK**self._model.power, 0)
     indptr = offsets_of(listed_BK.sum(axis=1))
     parts = weights_BK[listed_BK], ids_BK[listed_BK], indptr
-    weights = sparse.csr_array(parts, (len(ids_BK), self._gold.shape[0]))
-    votes = weights @ self._gold
+    weights = sparse.csr_array(parts, (len(ids_BK), len(self._gold)))
+    votes = weights @ self._labels
     votes.data /= np.repeat(weights_BK.sum(axis=1), np.diff(votes.indptr))
     votes = votes.astype(np.float32)
     # Small votes are rounded to 0 in float32, and a label with the vote 0 must
@@ -132,6 +150,40 @@ class NeighboursScorer(LabelScoreScorer):
     votes.eliminate_zeros()
     votes.sort_indices()
     return votes
+
+  def _details(
+    self,
+    ids_BK: Int32[np.ndarray, 'B K'],
+    sims_BK: Float32[np.ndarray, 'B K'],
+    listed_GBM: Int32[np.ndarray, 'G B M'],
+  ) -> Float32[np.ndarray, 'G B M D']:
+    """Returns the details (NeighboursModel.detail_names) of listed labels."""
+    # Each label of each neighbour is an entry; the entries of a pair of a
+    # document and a label are in the order of the neighbours, best first.
+    owner, place = np.nonzero(ids_BK != PAD)
+    labels = self._gold.take(ids_BK[owner, place])
+    entry = labels.owners
+    cells = owner[entry] * np.int64(self.n_labels) + labels.values
+    order = np.argsort(cells, kind='stable')
+    cells, first, hits = np.unique(
+      cells[order], return_index=True, return_counts=True
+    )
+    place, sims = place[entry[order]], sims_BK[owner, place][entry[order]]
+    twins_B = np.maximum((sims_BK >= _TWIN).sum(axis=1), 1)
+    sums = functools.partial(np.add.reduceat, indices=first, dtype=np.float32)
+    details_XD = np.full((len(cells) + 1, len(_DETAILS)), np.nan, np.float32)
+    if len(cells):
+      columns = (
+        sims[first],
+        -place[first],
+        hits,
+        sums(place < _FEW),
+        sums(sims >= _TWIN) / twins_B[cells // self.n_labels],
+      )
+      details_XD[:-1] = np.stack(columns, axis=1)
+    rows = np.arange(len(ids_BK), dtype=np.int64)[:, None] * self.n_labels
+    wanted_GBM = np.where(listed_GBM == PAD, PAD, rows + listed_GBM)
+    return details_XD[places_of(cells, wanted_GBM)]
 
 
 @dataclasses.dataclass
@@ -143,6 +195,8 @@ class NeighboursModel(FeaturesModel):
   labels. The score of a label is the sum of its votes over the sum of all
   votes of one label, which is from 0 to 1.
   """
+
+  detail_names = _DETAILS
 
   neighbours: int = field(
     30, 'Number of training documents that vote.', AT_LEAST_1

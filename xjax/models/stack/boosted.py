@@ -14,12 +14,13 @@ import types
 import typing
 from typing import Any
 
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float32, Float64, Int
 import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import (
   AMOUNT,
+  AT_LEAST_0,
   AT_LEAST_1,
   AT_LEAST_2,
   POSITIVE,
@@ -54,6 +55,7 @@ class RankerPairs:
   features_XF: Float32[np.ndarray, 'X F']
   gold_X: Bool[np.ndarray, ' X']  # whether the label is gold for the document
   names: Sequence[str]  # of the F features
+  fold_X: Int[np.ndarray, ' X']  # the fold of the document
 
 
 @dataclasses.dataclass
@@ -70,7 +72,19 @@ class BoostedTrees(ConfigPart):
     'is the mean of their scores.',
     AT_LEAST_1,
   )
-  trees: int = field(400, 'Number of trees of a model.', AT_LEAST_1)
+  trees: int = field(400, 'Largest number of trees of a model.', AT_LEAST_1)
+  patience: int = field(
+    0,
+    'Each model leaves out the documents of a fold, another one each. It ends '
+    'where their loss was lowest, once so many trees have not made it lower. '
+    'With 0, it learns from all folds, and has all trees.',
+    AT_LEAST_0,
+  )
+  bins: int = field(
+    255,
+    'Largest number of values of a feature that are told apart.',
+    AT_LEAST_2,
+  )
   leaves: int = field(63, 'Largest number of leaves of a tree.', AT_LEAST_2)
   rate: float = field(
     0.08, 'Factor of what each tree adds to the sum.', POSITIVE
@@ -113,8 +127,10 @@ class BoostedTrees(ConfigPart):
       data.features_XF,
       data.gold_X.astype(np.float32),
       feature_name=names,
-      params={'verbose': -1, 'num_threads': workers},
+      params={'verbose': -1, 'num_threads': workers, 'max_bin': self.bins},
+      free_raw_data=False,
     )
+    folds = np.unique(data.fold_X)
     n_trees = self.models * self.trees
     with (
       Progress('training the ranker', n_trees) as shown,
@@ -125,18 +141,31 @@ class BoostedTrees(ConfigPart):
         between()
         shown.update(1)
 
-      boosters = [
-        pool.submit(
-          lightgbm.train,
-          # Seeds differ among models, and among the models of runs with other
-          # seeds.
-          self._parameters(seed * self.models + number, workers),
-          pairs,
+      def train(number: int) -> 'lightgbm.Booster':
+        # Seeds differ among models, and among the models of runs with other
+        # seeds.
+        settings = self._parameters(seed * self.models + number, workers)
+        if not self.patience:
+          return lightgbm.train(
+            settings, pairs, self.trees, callbacks=[after_tree]
+          )
+        out_X = data.fold_X == folds[number % len(folds)]
+        inside, outside = map(
+          pairs.subset, map(np.flatnonzero, (~out_X, out_X))
+        )
+        stop = lightgbm.early_stopping(self.patience, verbose=False)
+        return lightgbm.train(
+          settings,
+          inside,
           self.trees,
-          callbacks=[after_tree],
-        ).result()
-        for number in range(self.models)
-      ]
+          valid_sets=[outside],
+          callbacks=[after_tree, stop],
+        )
+
+      boosters = []
+      for number in range(self.models):
+        boosters.append(pool.submit(train, number).result())
+        shown.update((number + 1) * self.trees - shown.done)
     return BoostedRanker(boosters)
 
   def _parameters(self, seed: int, workers: int) -> dict[str, Any]:
@@ -144,6 +173,7 @@ class BoostedTrees(ConfigPart):
       'objective': 'binary',
       'num_leaves': self.leaves,
       'learning_rate': self.rate,
+      'max_bin': self.bins,
       'min_data_in_leaf': self.least_pairs,
       'lambda_l2': self.l2,
       'feature_fraction': self.feature_share,

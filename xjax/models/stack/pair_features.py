@@ -4,14 +4,14 @@ A proposer is a model that lists labels with scores. A pair is one number, its
 key: document * L + label, for documents 0, 1, ... of a batch and L labels.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 
-from jaxtyping import Bool, Float, Float32, Int32, Int64
+from jaxtyping import Bool, Float, Float32, Int64
 import numpy as np
 
 from xjax.core.config_part import ConfigPart, field
-from xjax.core.ranking import listed_cells
+from xjax.core.ranking import Lists, best_cells, listed_cells, places_of
 from xjax.core.types import PAD, Ragged
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import has_letters
@@ -42,6 +42,11 @@ class PairFeatures(ConfigPart):
     True,
     "The best scores of the label's parents, children and siblings. They need "
     'labels with parents.',
+  )
+  details: bool = field(
+    True,
+    'What else a proposer says of the label, such as how many neighbours have '
+    'it.',
   )
   agreement: bool = field(True, 'The number of proposers that list the label.')
 
@@ -92,15 +97,13 @@ class ScoreLists:
   best: np.ndarray  # float32 [B]
   fifth: np.ndarray  # float32 [B]
   n_labels: int
+  details: np.ndarray | None = None  # float32 [cells, D]
+  proposes: bool = True  # whether the labels of list 0 are proposed by it
 
   @classmethod
-  def of(
-    cls,
-    ids_GBK: Int32[np.ndarray, 'G B K'],
-    scores_GBK: Float32[np.ndarray, 'G B K'],
-    n_labels: int,
-  ) -> 'ScoreLists':
+  def of(cls, lists: Lists, n_labels: int) -> 'ScoreLists':
     """Reads the lists of a proposer, best first; list 0 is over all labels."""
+    ids_GBK, scores_GBK = lists.ids_GNK, lists.scores_GNK
     # List 0 comes first, so it decides the rank of a label on several lists.
     keys, at = listed_cells(ids_GBK, n_labels)
     ranks = np.where(at[0] == 0, at[2], np.nan).astype(np.float32)
@@ -116,32 +119,62 @@ class ScoreLists:
       scores_BK[:, 0].astype(np.float32),
       scores_BK[:, _FIFTH].astype(np.float32),
       n_labels,
+      None if lists.details_GNKD is None else lists.details_GNKD[at],
+    )
+
+  @classmethod
+  def of_pairs(
+    cls,
+    keys: Int64[np.ndarray, ' X'],
+    scores: Float32[np.ndarray, ' X'],
+    usual: Bool[np.ndarray, ' X'],
+    n: int,
+    n_labels: int,
+  ) -> 'ScoreLists':
+    """Ranks the usual ones of some pairs of n documents by their scores.
+
+    A pair without a score, NaN, has no rank. Keys ascend.
+    """
+    usual = usual & ~np.isnan(scores)
+    most = max(_FIFTH + 1, np.bincount(keys[usual] // n_labels).max(initial=0))
+    lists = best_cells(keys[usual], scores[usual], n_labels, n, int(most))
+    own = cls.of(Lists(*(part[None] for part in lists)), n_labels)
+    ranks = own.find(keys)[1]
+    return dataclasses.replace(
+      own, keys=keys, scores=scores, ranks=ranks, proposes=False
     )
 
   def find(
     self, keys: Int64[np.ndarray, ' X']
   ) -> tuple[Float32[np.ndarray, ' X'], Float32[np.ndarray, ' X']]:
     """Returns the scores and ranks of pairs; NaN for pairs without a score."""
-    at = _places(self.keys, keys)
+    at = places_of(self.keys, keys)
     return np.append(self.scores, _NAN)[at], np.append(self.ranks, _NAN)[at]
 
-
-def _places(
-  ascending: Int64[np.ndarray, ' cells'], keys: Int64[np.ndarray, ' X']
-) -> Int64[np.ndarray, ' X']:
-  """Returns where keys are in ascending ones; PAD, the last, for others."""
-  at = np.searchsorted(ascending, keys)
-  return np.where(np.append(ascending, PAD)[at] == keys, at, PAD)
+  def find_details(
+    self, keys: Int64[np.ndarray, ' X']
+  ) -> Iterator[Float32[np.ndarray, ' X']]:
+    """Yields each of the details of pairs; NaN for pairs without a score."""
+    if self.details is not None:
+      at = places_of(self.keys, keys)
+      yield from (np.append(column, _NAN)[at] for column in self.details.T)
 
 
 def feature_names(
-  features: PairFeatures, proposers: Sequence[str]
+  features: PairFeatures, proposers: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-  """Returns the names of F features, such as tree:score, label:documents."""
+  """Returns the names of F features, such as tree:score, label:documents.
+
+  Proposers are given with the names of their details.
+  """
   own = ['score'] * features.scores + ['rank'] * features.ranks
   own += ['over best', 'over fifth', 'best'] * features.gaps
   own += ['parent', 'child', 'sibling'] * features.relatives
-  names = [f'{proposer}:{name}' for proposer in proposers for name in own]
+  names = [
+    f'{proposer}:{name}'
+    for proposer, details in proposers.items()
+    for name in (*own, *(details if features.details else ()))
+  ]
   names += ['label:documents'] * features.frequency
   names += ['label:words'] * features.names
   names += ['proposers'] * features.agreement
@@ -168,13 +201,15 @@ def pair_features(
   for part in lists:
     scores, ranks = part.find(keys)
     # Only the list over all labels counts, whose labels have ranks.
-    proposers += ~np.isnan(ranks)
+    proposers += part.proposes & ~np.isnan(ranks)
     columns += [scores] * features.scores + [-ranks] * features.ranks
     if features.gaps:
       best, fifth = part.best[document], part.fifth[document]
       columns += [scores - best, scores - fifth, best]
     if features.relatives:
       columns += _relatives(part, document, label, labels)
+    if features.details:
+      columns += part.find_details(keys)
   if features.frequency:
     columns.append(np.log1p(labels.documents[label]))
   columns += [labels.words[label]] * features.names
@@ -251,7 +286,7 @@ class _BestChildren:
   def best_without(
     self, keys: Int64[np.ndarray, ' Y'], child: Int64[np.ndarray, ' Y']
   ) -> Float32[np.ndarray, ' Y']:
-    at = _places(self.keys, keys)
+    at = places_of(self.keys, keys)
     best, second = (np.append(x, _NAN)[at] for x in (self.best, self.second))
     # The best child is no sibling of its own; the second one is.
     return np.where(np.append(self.child, PAD)[at] == child, second, best)

@@ -1,6 +1,6 @@
 """Lists labels of training documents by models that have not seen them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import pathlib
@@ -8,12 +8,13 @@ import shutil
 
 from absl import logging
 import numpy as np
+from scipy import sparse
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
-from xjax.core.ranking import Query
+from xjax.core.ranking import Lists, Query
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
 from xjax.data.documents import Documents
@@ -23,20 +24,22 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus
 from xjax.judge.label_lists import list_length
 from xjax.models.contract import Run
+from xjax.models.linear.listed import ListedClassifiers
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.boosted import RankerPairs
-from xjax.models.stack.pair_features import LabelFacts, feature_names
+from xjax.models.stack.pair_features import LabelFacts
 from xjax.models.stack.proposers import ProposerConfig
 from xjax.models.stack.stack_pairs import (
+  LISTED,
+  KnownScores,
   StackMember,
   StackPairs,
+  read_features,
   with_empty_list,
 )
 from xjax.models.stage import Stage
 
 _CHUNK = 2048  # documents whose pairs are made at a time
-
-ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
 
 
 def proposer_stage(run: Run, number: int, fold: int | None = None) -> Stage:
@@ -86,6 +89,7 @@ class RankerTraining:
   run: Run
   corpus: Corpus
   numbers: Sequence[int]  # of the proposers that are not left out
+  members: Mapping[str, Scorer] = dataclasses.field(default_factory=dict)
 
   @property
   def proposers(self) -> list[ProposerConfig]:
@@ -97,7 +101,7 @@ class RankerTraining:
     n = self.corpus.label_space.n_trained
     counts = np.bincount(gold.values, minlength=n)
     has_gold = has_other = False
-    for fold in self._folds():
+    for fold in self.folds:
       inside = gold.take(fold.rows)
       seen = counts > np.bincount(inside.values, minlength=n)
       if not seen[np.setdiff1d(np.arange(n), fold.hidden)].any():
@@ -120,18 +124,17 @@ class RankerTraining:
   def _names_are_read(self) -> bool:
     return any(map(self._reads_names, self.proposers))
 
-  def data(self, n_labels: int) -> RankerPairs:
+  def data(self) -> RankerPairs:
     """Returns the pairs that the ranker learns from.
 
-    The proposers that were trained on the whole split train score `n_labels`
-    labels. Lists of folds that an earlier start has made are read again.
+    `members` are the proposers that were trained on the whole split train.
+    Lists of folds that an earlier start has made are read again.
     """
-    features = self.run.config.model.features
-    labels = LabelFacts.of(self.corpus.label_space, n_labels)
-    names = feature_names(features, [x.name for x in self.proposers])
-    parts = [(np.zeros((0, len(names)), np.float32), np.zeros(0, bool))]
-    parts += self._pairs(labels)
-    features_XF, gold_X = map(np.concatenate, zip(*parts))
+    names = self._fold_pairs(self.folds[0]).names
+    parts = [(np.zeros((0, len(names)), np.float32), np.zeros(0, bool), 0)]
+    parts += self._pairs()
+    features_XF, gold_X = map(np.concatenate, zip(*(x[:2] for x in parts)))
+    fold_X = np.repeat([x[2] for x in parts], [len(x[1]) for x in parts])
     if not 0 < gold_X.sum() < len(gold_X):
       raise DataError(
         f'the ranker has nothing to learn: {gold_X.sum()} of the '
@@ -139,7 +142,12 @@ class RankerTraining:
         'documents, or proposers that list more labels '
         '(config.model.proposers, depth)'
       )
-    return RankerPairs(features_XF, gold_X, names)
+    return RankerPairs(features_XF, gold_X, names, fold_X)
+
+  @functools.cached_property
+  def labels(self) -> LabelFacts:
+    n_labels = max(x.n_labels for x in self.members.values())
+    return LabelFacts.of(self.corpus.label_space, n_labels)
 
   def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
     """Returns in how many documents the models of a fold have seen a label."""
@@ -154,7 +162,8 @@ class RankerTraining:
     counts[fold.hidden] = 0
     return counts
 
-  def _folds(self) -> list[Fold]:
+  @functools.cached_property
+  def folds(self) -> list[Fold]:
     model = self.run.config.model
     # Hidden labels teach the ranker nothing if no proposer can list them.
     share = model.hidden if self._names_are_read else None
@@ -170,7 +179,7 @@ class RankerTraining:
     # Sorted, so that documents are read in the order of their file.
     return np.sort(rng.choice(fold.rows, most, replace=False))
 
-  def _fold_lists(self, fold: Fold, rows: np.ndarray) -> list[ProposedLists]:
+  def _fold_lists(self, fold: Fold, rows: np.ndarray) -> list[Lists]:
     run, lists = self.run, []
     # Made only if a proposer is trained; a resumed run may need none.
     corpus = functools.cache(lambda: fold.corpus(self.corpus))
@@ -209,60 +218,181 @@ class RankerTraining:
     logging.info('%s lists labels of %d documents', stage.name, len(part))
     title = f'lists of {stage.name}'
     with Progress(title, len(part), unit='document') as shown:
-      query = Query(size, tuple(unseen), space.allowed, on_block=shown.update)
+      query = Query(
+        size,
+        tuple(unseen),
+        space.allowed,
+        details=len(self._details(proposer)),
+        on_block=shown.update,
+      )
       lists = member.rank(documents, query)
-    ids, scores = lists.ids_GNK, lists.scores_GNK
     if not unseen:  # the proposer cannot score unseen labels
-      ids, scores = with_empty_list(ids, scores)
+      lists = with_empty_list(lists)
     # Labels of the fold's corpus have other numbers, since hidden labels have
     # no documents there.
+    ids = lists.ids_GNK
     ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
-    arrays = {'ids': ids, 'scores': scores}
+    arrays = {'ids': ids, 'scores': lists.scores_GNK}
+    if lists.details_GNKD is not None:
+      arrays['details'] = lists.details_GNKD
     return functools.partial(write_npz, arrays=arrays, packed=True)
 
   def _reads_names(self, proposer: ProposerConfig) -> bool:
     config = proposer.run_config(self.run.config)
     return config.model.reads_names(config)
 
-  def _read(self, n: int, path: pathlib.Path) -> ProposedLists:
+  def _details(self, proposer: ProposerConfig) -> tuple[str, ...]:
+    chosen = self.run.config.model.features.details
+    return proposer.model.detail_names if chosen else ()
+
+  def _read(self, n: int, path: pathlib.Path) -> Lists:
     arrays = Arrays.read(path)
     ids = arrays.take('ids', np.int32, (2, n, None))
     scores = arrays.take('scores', np.float32, ids.shape)
     n_labels = len(self.corpus.label_space)
     bad = (ids < PAD) | (ids >= n_labels)
     arrays.check('ids', bad, f'is not a number below {n_labels}')
+    details = None
+    if 'details' in arrays.left:
+      details = arrays.take('details', np.float32, (*ids.shape, None))
     arrays.finish()
-    return ids, scores
+    return Lists(ids, scores, {}, details)
 
-  def _pairs(
-    self, labels: LabelFacts
-  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields features, and whether the label is gold, of some pairs."""
+  def _pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Yields features, whether the label is gold, and the fold of pairs."""
+    hidden = plural(len(self.folds[0].hidden), 'label')
+    logging.info('%d folds; %s hidden in each', len(self.folds), hidden)
+    linear = self._linear_scores()
     # No training document has the labels that are not trained. So their pairs
     # say nothing about how often such labels are right in other documents.
-    judged = labels.documents > 0
-    proposers = [
-      StackMember(None, x.depth, x.scored, self._reads_names(x))
-      for x in self.proposers
-    ]
-    folds = self._folds()
-    hidden = plural(len(folds[0].hidden), 'label')
-    logging.info('%d folds; %s hidden in each', len(folds), hidden)
-    for fold in folds:
+    judged = self.labels.documents > 0
+    for fold, scores in zip(self.folds, linear):
       kept = self._rows(fold)
       lists = self._fold_lists(fold, kept)
       gold = self.corpus.trained_gold.take(kept)
-      # The ranker sees the counts that the proposers of this fold have seen.
-      seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
-      pairs = StackPairs(proposers, seen, self.run.config.model.features)
+      pairs = dataclasses.replace(self._fold_pairs(fold), linear=scores)
       with Progress('features of pairs', len(gold)) as shown:
         for start in range(0, len(gold), _CHUNK):
           rows = np.arange(start, min(len(gold), start + _CHUNK))
-          part = pairs.of_lists([(x[:, rows], y[:, rows]) for x, y in lists])
+          if scores is not None:
+            scores = dataclasses.replace(scores, first=start)
+            pairs = dataclasses.replace(pairs, linear=scores)
+          part = pairs.of_lists([x.part(rows=rows) for x in lists])
           inside = judged[part.keys % pairs.n_labels]
           gold_keys = _keys(gold, rows, pairs.n_labels)
-          yield part.features[inside], np.isin(part.keys[inside], gold_keys)
+          is_gold = np.isin(part.keys[inside], gold_keys)
+          yield part.features[inside], is_gold, fold.number
           shown.update(len(rows))
+
+  def _fold_pairs(self, fold: Fold) -> StackPairs:
+    """Returns what computes the pairs of a fold from lists."""
+    proposers = [
+      StackMember(
+        None,
+        x.depth,
+        x.scored,
+        self._reads_names(x),
+        x.name,
+        self._details(x),
+      )
+      for x in self.proposers
+    ]
+    # The ranker sees the counts that the proposers of this fold have seen.
+    seen = self._seen(fold, self.labels)
+    labels = dataclasses.replace(self.labels, documents=seen)
+    features = self.run.config.model.features
+    nothing = KnownScores(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    linear = nothing if self.read else None
+    return StackPairs(proposers, labels, features, linear)
+
+  @property
+  def read(self) -> dict[str, Scorer]:
+    """Returns the proposers whose features the linear classifiers read."""
+    names = self.run.config.model.linear.reads
+    read = (x.name for x in self.proposers if x.name in names)
+    return {name: self.members[name] for name in read}
+
+  def classifiers(self) -> ListedClassifiers | None:
+    """Returns the linear classifiers that learn from the lists of all folds."""
+    if not self.read:
+      return None
+    path = self.run.folder.model / f'{LISTED}.npz'
+
+    def build() -> Callable[[pathlib.Path], None]:
+      return self._fit_linear(self.folds).save
+
+    return self.run.once(path, build, ListedClassifiers.load)
+
+  def _linear_scores(self) -> list[KnownScores | None]:
+    """Scores each fold's pairs by linear classifiers of the other folds."""
+    if not self.read:
+      return [None] * len(self.folds)
+    folder, scores = self.run.folder.model, []
+    for fold in self.folds:
+      path = folder / f'{_of_fold(fold.number, LISTED)}.npz'
+      build = functools.partial(self._score_fold, fold)
+      scores.append(self.run.once(path, build, _read_scores))
+    return scores
+
+  def _score_fold(self, fold: Fold) -> Callable[[pathlib.Path], None]:
+    others = [other for other in self.folds if other is not fold]
+    classifiers = self._fit_linear(others, fold.hidden)
+    keys, rows = self._listed_pairs(fold), self._rows(fold)
+    own = classifiers.scores(self._features[rows], keys, self._n_labels)
+    arrays = {'keys': keys, 'scores': own}
+    return functools.partial(write_npz, arrays=arrays, packed=True)
+
+  def _fit_linear(
+    self, folds: Sequence[Fold], hidden: np.ndarray = ()
+  ) -> ListedClassifiers:
+    """Trains classifiers of listed labels on folds, without hidden labels."""
+    config, keys = self.run.config, []
+    for fold in folds:
+      row, label = np.divmod(self._listed_pairs(fold), self._n_labels)
+      row, label = (x[~np.isin(label, hidden)] for x in (row, label))
+      keys.append(self._rows(fold)[row] * np.int64(self._n_labels) + label)
+    keys = np.sort(np.concatenate(keys))
+    gold = self.corpus.trained_gold
+    gold_keys = gold.keep(gold.values < self._n_labels).cells(self._n_labels)
+    return config.model.linear.fit(
+      self._features,
+      keys,
+      np.isin(keys, gold_keys),
+      self._n_labels,
+      seed=config.seed,
+      workers=config.train.workers,
+      between=self.run.preemption.check,
+    )
+
+  @property
+  def _n_labels(self) -> int:
+    return len(self.labels.words)
+
+  @functools.cached_property
+  def _features(self) -> sparse.csr_array:
+    """Returns what classifiers read of all training documents."""
+    documents = Documents.of_split(self.corpus.splits[TRAIN])
+    return read_features(self.read, documents)
+
+  def _listed_pairs(self, fold: Fold) -> np.ndarray:
+    """Returns the listed pairs of a fold; row 0 is its first document."""
+    if fold.number not in self._known_pairs:
+      lists = self._fold_lists(fold, self._rows(fold))
+      pairs = self._fold_pairs(fold).usual_keys(lists)
+      self._known_pairs[fold.number] = pairs
+    return self._known_pairs[fold.number]
+
+  @functools.cached_property
+  def _known_pairs(self) -> dict[int, np.ndarray]:
+    return {}
+
+
+def _read_scores(path: pathlib.Path) -> KnownScores:
+  arrays = Arrays.read(path)
+  keys = arrays.take('keys', np.int64, (None,))
+  scores = arrays.take('scores', np.float32, keys.shape)
+  arrays.finish()
+  return KnownScores(keys, scores)
 
 
 def _keys(gold: Ragged, rows: np.ndarray, n_labels: int) -> np.ndarray:

@@ -24,7 +24,8 @@ from xjax.models.contract import (
   StageToTrain,
   check_one_process,
 )
-from xjax.models.features import GIVE_ENCODER
+from xjax.models.features import GIVE_ENCODER, FeaturesModel
+from xjax.models.linear.listed import ListedClassifiers, ListedLinear
 from xjax.models.scorer import Scorer
 from xjax.models.stack.boosted import BoostedTrees, load_lightgbm
 from xjax.models.stack.pair_features import PairFeatures
@@ -39,13 +40,18 @@ from xjax.models.stack.ranker_training import (
   proposer_stage,
   train_proposer,
 )
-from xjax.models.stack.stack_pairs import StackMember, StackPairs
+from xjax.models.stack.stack_pairs import LISTED, StackMember, StackPairs
 from xjax.models.stack.stack_scorer import RunWords, StackScorer
 from xjax.models.stage import Stage
 from xjax.train.train_config import TrainConfig
 
 _NAME = re.compile(r'[a-z][a-z0-9_]*')
-_TAKEN = 'label', 'proposers', 'base'  # names of features without proposer
+_TAKEN = (
+  'label',
+  'proposers',
+  'base',
+  LISTED,
+)  # names of features without proposer
 _CHOSEN = 'proposers'  # key of Run.made
 
 
@@ -79,6 +85,9 @@ class StackModel(Model):
     _proposers, 'The models that propose labels.'
   )
   features: PairFeatures = field(PairFeatures, 'What the ranker sees.')
+  linear: ListedLinear = field(
+    ListedLinear, 'Linear classifiers of the listed labels.'
+  )
   ranker: BoostedTrees = field(BoostedTrees, 'The model that ranks labels.')
   encoder: str = field(
     '',
@@ -123,6 +132,15 @@ class StackModel(Model):
         yield f'{where}: xjax uses this name itself; choose another one'
       elif name in names[:number]:
         yield f'{where}: another proposer has this name'
+    readable = [
+      x.name for x in self.proposers if isinstance(x.model, FeaturesModel)
+    ]
+    for name in self.linear.reads:
+      if name not in readable:
+        yield (
+          f'{path}.linear.reads={self.linear.reads}: {name!r} is no proposer '
+          f'that reads features; these do: {", ".join(readable) or "none"}'
+        )
     if not any(vars(self.features).values()):
       yield f'{path}.features: at least one group must be True'
 
@@ -190,8 +208,9 @@ class StackModel(Model):
     path = _ranker_path(run)
     if path.exists():
       return
-    training = RankerTraining(run, corpus, tuple(numbers))
-    data = training.data(max(x.n_labels for x in members.values()))
+    training = RankerTraining(run, corpus, tuple(numbers), members)
+    data = training.data()
+    training.classifiers()
     ranker = self.ranker.fit(
       data, run.config.seed, run.config.train.workers, run.preemption.check
     )
@@ -210,12 +229,17 @@ class StackModel(Model):
         x.scored,
         x.model.reads_names(x.run_config(run.config)),
         x.name,
+        x.model.detail_names if self.features.details else (),
+        x.name in self.linear.reads,
       )
       for x in self.proposers
       if x.name in members
     ]
     space = run.label_space()
-    pairs = StackPairs.over(proposers, space, self.features)
+    linear, path = None, run.folder.model / f'{LISTED}.npz'
+    if any(x.is_read for x in proposers):
+      linear = run.read(path, ListedClassifiers.load)
+    pairs = StackPairs.over(proposers, space, self.features, linear)
     path = _ranker_path(run)
     run.folder.check(path)  # before LightGBM reads it
     ranker = self.ranker.load(path, pairs.names)

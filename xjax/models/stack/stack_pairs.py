@@ -1,17 +1,18 @@
 """Computes the pairs of documents and labels that models propose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Int64
 import numpy as np
+from scipy import sparse
 
-from xjax.core.ranking import Query, listed_cells
-from xjax.core.types import PAD
+from xjax.core.ranking import Lists, Query, listed_cells, places_of
 from xjax.data.documents import Documents
 from xjax.data.schema import LabelSpace
 from xjax.judge.label_lists import list_length
+from xjax.models.linear.listed import ListedClassifiers
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.pair_features import (
   LabelFacts,
@@ -24,6 +25,7 @@ from xjax.models.stack.pair_features import (
 # Number of labels that each proposer adds for a slice. Proposers that read
 # names add as many labels without training documents to all lists.
 DEPTH_OF_SLICES = 10
+LISTED = 'listed'  # names the features of the linear classifiers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,6 +37,8 @@ class StackMember:
   scored: int  # number of labels whose scores the ranker sees, at least depth
   describes: bool  # whether it scores labels without documents by name
   name: str = ''
+  details: tuple[str, ...] = ()  # what it says beside the score
+  is_read: bool = False  # whether the linear classifiers read its features
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,12 +56,28 @@ class ProposedPairs:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class KnownScores:
+  """Stands for linear classifiers whose scores of some pairs are known."""
+
+  keys: np.ndarray  # int64 [X], document * L + label, ascending
+  scores_X: np.ndarray  # float32 [X]
+  first: int = 0  # the document that is document 0 of a block
+
+  def scores(
+    self, rows: None, keys: Int64[np.ndarray, ' X'], n_labels: int
+  ) -> Float32[np.ndarray, ' X']:
+    at = places_of(self.keys, keys + np.int64(self.first) * n_labels)
+    return np.append(self.scores_X, np.float32(np.nan))[at]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class StackPairs:
   """Computes the pairs of documents, and what the ranker sees of them."""
 
   proposers: Sequence[StackMember]  # all give the same numbers to labels
   labels: LabelFacts  # facts of the L labels
   chosen: PairFeatures
+  linear: ListedClassifiers | KnownScores | None = None
   listed_L: np.ndarray | None = None  # bool [L or more]; None lists all
 
   @property
@@ -66,7 +86,10 @@ class StackPairs:
 
   @property
   def names(self) -> tuple[str, ...]:
-    return feature_names(self.chosen, [x.name for x in self.proposers])
+    details = {x.name: x.details for x in self.proposers}
+    if self.linear is not None:
+      details[LISTED] = ()
+    return feature_names(self.chosen, details)
 
   def with_labels(self, space: LabelSpace) -> 'StackPairs':
     proposers = [
@@ -75,7 +98,7 @@ class StackPairs:
       else x
       for x in self.proposers
     ]
-    return StackPairs.over(proposers, space, self.chosen)
+    return StackPairs.over(proposers, space, self.chosen, self.linear)
 
   @classmethod
   def over(
@@ -83,11 +106,12 @@ class StackPairs:
     proposers: Sequence[StackMember],
     space: LabelSpace,
     chosen: PairFeatures,
+    linear: ListedClassifiers | None = None,
   ) -> 'StackPairs':
     """Returns the pairs of proposers that know some first labels of a space."""
     n_labels = max(x.scorer.n_labels for x in proposers)
     labels = LabelFacts.of(space, n_labels)
-    return cls(proposers, labels, chosen, space.allowed)
+    return cls(proposers, labels, chosen, linear, space.allowed)
 
   def of(
     self,
@@ -104,13 +128,16 @@ class StackPairs:
     allowed labels.
     """
     lists = self._all_lists(documents, tuple(slices), allowed)
-    return self.of_lists(lists, 2 if allowed is None else 3)
+    rows = self._rows(documents)
+    return self.of_lists(lists, 2 if allowed is None else 3, rows)
 
   def features_of(
     self, documents: Documents, keys: Int64[np.ndarray, ' X']
   ) -> Float32[np.ndarray, 'X F']:
     """Returns the features of some pairs of documents, proposed or not."""
-    return self._features(keys, self._all_lists(documents, (), None))
+    lists = self._all_lists(documents, (), None)
+    usual = self.usual_keys(lists)
+    return self._features(keys, usual, lists, self._rows(documents))
 
   def query(
     self,
@@ -123,31 +150,48 @@ class StackPairs:
     size = list_length(proposer.scored, proposer.scorer.n_labels)
     if unseen and proposer.describes:
       slices = self._unseen_L, *slices
-    return Query(size, tuple(slices), allowed).only(self.listed_L)
+    details = len(proposer.details) * self.chosen.details
+    query = Query(size, tuple(slices), allowed, details=details)
+    return query.only(self.listed_L)
+
+  def _rows(self, documents: Documents) -> sparse.csr_array | None:
+    """Returns what the linear classifiers read, float32 [N, D], if any."""
+    if self.linear is None:
+      return None
+    read = {x.name: x.scorer for x in self.proposers if x.is_read}
+    return read_features(read, documents)
 
   def _all_lists(
     self,
     documents: Documents,
     slices: tuple[np.ndarray, ...],
     allowed: np.ndarray | None,
-  ) -> list[tuple[np.ndarray, np.ndarray]]:
+  ) -> list[Lists]:
     return [
       self._lists(proposer, documents, slices, allowed)
       for proposer in self.proposers
     ]
 
+  def usual_keys(self, lists: Sequence[Lists]) -> Int64[np.ndarray, ' X']:
+    """Returns the pairs on lists over all, and over unseen, labels."""
+    unseen = self._proposed(lists, slice(1, 2), DEPTH_OF_SLICES)
+    return np.union1d(self._proposed(lists, slice(0, 1)), unseen)
+
   def of_lists(
-    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], n_usual: int = 2
+    self,
+    lists: Sequence[Lists],
+    n_usual: int = 2,
+    rows: sparse.csr_array | None = None,
   ) -> ProposedPairs:
     """Returns the pairs that the lists of the proposers propose.
 
-    Each proposer has ids_GNK and scores_GNK. List 0 is over all labels, and
-    list 1 over the labels without training documents. List 2 may be over all
-    allowed labels; n_usual is 3 then. The other lists are of slices.
+    List 0 of a proposer is over all labels, and list 1 over the labels without
+    training documents. List 2 may be over all allowed labels; n_usual is 3
+    then. The other lists are of slices. `rows` has the features of documents
+    that the linear classifiers read.
     """
-    unseen = self._proposed(lists, slice(1, 2), DEPTH_OF_SLICES)
     groups = [
-      np.union1d(self._proposed(lists, slice(0, 1)), unseen),
+      self.usual_keys(lists),
       self._proposed(lists, slice(2, n_usual)),
       self._proposed(lists, slice(n_usual, None), DEPTH_OF_SLICES),
     ]
@@ -160,8 +204,8 @@ class StackPairs:
       new = np.setdiff1d(group, known, assume_unique=True)
       known = np.union1d(known, new)
       keys.append(new)
-      seen = [(ids[:n_lists], scores[:n_lists]) for ids, scores in lists]
-      features.append(self._features(new, seen))
+      seen = [part.part(slice(n_lists)) for part in lists]
+      features.append(self._features(new, keys[0], seen, rows))
     order = np.argsort(np.concatenate(keys))
     is_usual = np.arange(len(order)) < len(keys[0]) + len(keys[1])
     return ProposedPairs(
@@ -176,7 +220,7 @@ class StackPairs:
     documents: Documents,
     slices: tuple[np.ndarray, ...],
     allowed: np.ndarray | None,
-  ) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
+  ) -> Lists:
     queries = [self.query(proposer, slices)]
     if allowed is not None:
       permitted = self.query(proposer, slices, allowed, unseen=False)
@@ -184,10 +228,8 @@ class StackPairs:
       queries = [self.query(proposer), permitted]
     scorer = proposer.scorer
     documents = documents_for(scorer, documents)
-    lists = [scorer.rank(documents, query) for query in queries]
-    ids = np.concatenate([part.ids_GNK for part in lists])
-    scores = np.concatenate([part.scores_GNK for part in lists])
-    return (ids, scores) if proposer.describes else with_empty_list(ids, scores)
+    lists = joined([scorer.rank(documents, query) for query in queries])
+    return lists if proposer.describes else with_empty_list(lists)
 
   @functools.cached_property
   def _unseen_L(self) -> Bool[np.ndarray, ' L']:
@@ -195,30 +237,69 @@ class StackPairs:
 
   def _proposed(
     self,
-    lists: Sequence[tuple[np.ndarray, np.ndarray]],
+    lists: Sequence[Lists],
     which: slice,  # the lists that propose
     most: int | None = None,  # of each list; None for `depth`
   ) -> Int64[np.ndarray, ' X']:
     """Returns the pairs that some lists propose, ascending."""
     parts = []
-    for proposer, (ids_GNK, _) in zip(self.proposers, lists, strict=True):
+    for proposer, own in zip(self.proposers, lists, strict=True):
       depth = min(proposer.depth, most or proposer.depth)
-      ids = ids_GNK[which, :, :depth]
+      ids = own.ids_GNK[which, :, :depth]
       parts.append(listed_cells(ids, self.n_labels)[0])
     return np.unique(np.concatenate(parts))
 
   def _features(
-    self, keys: np.ndarray, lists: Sequence[tuple[np.ndarray, np.ndarray]]
+    self,
+    keys: np.ndarray,
+    usual: np.ndarray,  # the keys that have ranks among the linear classifiers
+    lists: Sequence[Lists],
+    rows: sparse.csr_array | None,
   ) -> Float32[np.ndarray, 'X F']:
     if not len(keys):  # to read the lists would take time for nothing
       return np.zeros((0, len(self.names)), np.float32)
-    scores = [ScoreLists.of(*part, self.n_labels) for part in lists]
+    scores = [ScoreLists.of(part, self.n_labels) for part in lists]
+    if self.linear is not None:
+      every = np.union1d(usual, keys)
+      listed = self.linear.scores(rows, every, self.n_labels)
+      is_usual = np.isin(every, usual, assume_unique=True)
+      n = lists[0].ids_GNK.shape[1]
+      scores.append(
+        ScoreLists.of_pairs(every, listed, is_usual, n, self.n_labels)
+      )
     return pair_features(keys, scores, self.labels, self.chosen)
 
 
-def with_empty_list(
-  ids_GNK: Int32[np.ndarray, 'G N K'], scores_GNK: Float32[np.ndarray, 'G N K']
-) -> tuple[Int32[np.ndarray, 'H N K'], Float32[np.ndarray, 'H N K']]:
+def with_empty_list(lists: Lists) -> Lists:
   """Inserts an empty list 1, for labels without training documents."""
-  ids = np.insert(ids_GNK, 1, PAD, axis=0)
-  return ids, np.insert(scores_GNK, 1, -np.inf, axis=0)
+  details = lists.details_GNKD
+  empty = Lists.none(
+    1, *lists.ids_GNK.shape[1:], 0 if details is None else details.shape[3]
+  )
+  return joined([lists.part(slice(1)), empty, lists.part(slice(1, None))])
+
+
+def joined(parts: Sequence[Lists]) -> Lists:
+  """Returns lists one after another, without `kept`."""
+  ids, scores, details = (
+    None if arrays[0] is None else np.concatenate(arrays)
+    for arrays in zip(
+      *((x.ids_GNK, x.scores_GNK, x.details_GNKD) for x in parts)
+    )
+  )
+  return Lists(ids, scores, {}, details)
+
+
+def read_features(
+  scorers: Mapping[str, Scorer], documents: Documents
+) -> sparse.csr_array:
+  """Returns the features of documents that some proposers read, side by side.
+
+  Args:
+    scorers: at least one, each with a featuriser.
+  """
+  parts = [
+    scorer.featuriser(documents_for(scorer, documents))
+    for scorer in scorers.values()
+  ]
+  return sparse.hstack(parts, format='csr')
