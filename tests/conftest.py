@@ -65,7 +65,7 @@ CHECKED = [
     path.relative_to(ROOT / 'xjax')
     for path in sorted((ROOT / 'xjax').glob(pattern))
   )
-  if path.stem not in ('__init__', 'dual', 'sparse_fit', *CONTRACTS)
+  if path.stem not in ('__init__', 'dual', 'listed', 'sparse_fit', *CONTRACTS)
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
 

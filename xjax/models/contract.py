@@ -82,8 +82,6 @@ class Model(ConfigPart, abstract=True):
   trained_by: ClassVar[type[TrainConfig]] = NoTrain  # the class of config.train
   chooses: ClassVar[bool] = False  # whether the corpus decides on the model
   has_steps: ClassVar[bool] = False  # whether it has optimizer steps
-  # What its scorer says of a label beside the score, if asked (Query.details).
-  detail_names: ClassVar[tuple[str, ...]] = ()
   # Paths in the run's folder. A stage for another part of the same documents
   # may start with copies of these files.
   label_independent_files: ClassVar[tuple[str, ...]] = ()
@@ -108,6 +106,11 @@ class Model(ConfigPart, abstract=True):
   @abc.abstractmethod
   def open(self, run: 'Run') -> 'Scorer':
     """Returns the trained model; only files of the run's folder are read."""
+
+  @property
+  def detail_names(self) -> tuple[str, ...]:
+    """Names what its scorer says beside a score, if asked (Query.details)."""
+    return ()
 
   def reads_names(self, config: 'Config') -> bool:
     """Returns whether the model scores labels of no document by their names."""

@@ -297,6 +297,20 @@ def test_characters_as_they_stand(text, units, spans):
 
 
 @pytest.mark.parametrize(
+  'text', ['Act 7/88 É12/1', 'act 7/88 हिन्दी 12/1', '7/88 12/1']
+)
+def test_matches_take_the_place_of_words(text):
+  found = split_units(text, Analyzer.WORDS, pattern='[0-9]+/[0-9]+')
+  assert found == ['7/88', '12/1']
+  document = Document('d', {'a': text, 'b': text})
+  places = document_terms(document, 3, pattern='[0-9]+/[0-9]+')
+  shown = [document.zones[zone][start:end] for zone, start, end in places]
+  assert shown == ['7/88', '12/1', '7/88']
+  letters = split_units('Ab É1', Analyzer.WORDS, 1, '[^0-9 ]')
+  assert letters == ['a']
+
+
+@pytest.mark.parametrize(
   ('texts', 'lacks'),
   [
     (['我们 use TensorFlow', '今天天气好'], True),

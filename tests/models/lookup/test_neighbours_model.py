@@ -1,5 +1,7 @@
 """Runs of nearest documents: votes, judging, files of features."""
 
+import dataclasses
+import re
 import shutil
 
 import numpy as np
@@ -9,10 +11,14 @@ from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import config_of
 from tests.models.lookup.conftest import dev_of, split_texts
 from xjax.core.errors import ConfigError
-from xjax.core.types import ScoreKind
+from xjax.core.ranking import Query
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.data.text.dates import days_of
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.tokens_config import Norm
 from xjax.judge.predictions import Predictions
+from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.run.evaluate_split import evaluate_split
@@ -100,3 +106,54 @@ def test_files_of_features(feature_files, tmp_path):
     [int(dev.labels[i]) for i in row if i >= 0]
     for row in dev.lists['all'].ids[:, :3]
   ]
+
+
+def test_details_by_definition(fitted, tmp_path):
+  """Checks what a stack sees of labels, also votes that fade with time."""
+  model = dataclasses.replace(MODEL, dated=True)
+  result = fit(small(config_of(model, NoTrain())), tmp_path / 'run')
+  scorer, corpus = open_run(result.workdir).scorer, result.corpus
+  texts = list(split_texts(corpus, 'dev'))
+  texts[::2] = (re.sub('[0-9]', '', text) for text in texts[::2])
+  query = Query(20, details=len(model.detail_names))
+  lists = scorer.rank(Documents(texts), query)
+  tfidf = Tfidf.load(result.workdir / 'features/tfidf.npz')
+  features, rows = tfidf(split_texts(corpus, 'train')), tfidf(texts)
+  cosines = (rows @ features.T).toarray()
+  days, own = days_of(split_texts(corpus, 'train')), days_of(texts)
+  assert np.isfinite(days).all() and np.isnan(own).any()
+  for row in range(0, len(texts), 7):
+    near = np.argsort(-cosines[row], kind='stable')[: MODEL.neighbours]
+    near = near[cosines[row, near] > 0]
+    gold = [set(corpus.trained_gold[x].tolist()) for x in near]
+    weights = cosines[row, near].astype(float) ** MODEL.power
+    apart = np.nan_to_num(np.abs(days[near] - own[row])) / 365.25
+    for place, label in enumerate(lists.ids_GNK[0, row]):
+      details = lists.details_GNKD[0, row, place]
+      if label == PAD:
+        assert np.isnan(details).all()
+        continue
+      has = np.array([label in labels for labels in gold])
+      twins = cosines[row, near] >= 0.9
+      first = int(np.argmax(has))
+      expected = [
+        cosines[row, near[first]],
+        -first,
+        has.sum(),
+        has[:5].sum(),
+        (has & twins).sum() / max(1, twins.sum()),
+      ]
+      for years in (1, 4):
+        faded = weights * np.exp(-apart / years)
+        expected.append(faded[has].sum() / faded.sum())
+      np.testing.assert_allclose(details, expected, rtol=1e-3, atol=1e-6)
+  plain = scorer.rank(Documents(texts), Query(20))
+  assert plain.details_GNKD is None
+  np.testing.assert_array_equal(plain.ids_GNK, lists.ids_GNK)
+
+
+def test_features_have_no_dates(feature_files):
+  model = NeighboursModel(dated=True)
+  config = Config(data=feature_files(Norm.NONE), model=model, train=NoTrain())
+  with pytest.raises(ConfigError, match='dated=True: features have no text'):
+    check_config(config)

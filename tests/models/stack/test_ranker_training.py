@@ -1,5 +1,9 @@
 """The ranker of a stack learns from folds of train."""
 
+import dataclasses
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -10,9 +14,11 @@ from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.load import load_corpus
 from xjax.models.contract import Run
 from xjax.models.stack import ranker_training as folds
-from xjax.models.stack.pair_features import LabelFacts
+from xjax.models.stack.pair_features import NONE, LabelFacts
 from xjax.models.stack.proposers import neighbours_proposer
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
 pytestmark = pytest.mark.lightgbm
@@ -38,6 +44,40 @@ def test_models_of_a_fold_have_not_seen_its_documents(tmp_path, monkeypatch):
     space, gold = corpus.label_space, corpus.splits[TRAIN].gold
     assert space.n_held_out > HELD_OUT
     assert gold.values.max() < space.n_trained
+
+
+def test_gold_labels_of_a_document_do_not_reach_its_features(stacked, tmp_path):
+  """Neither lists, nor neighbours, nor linear classifiers give them away."""
+  folder = shutil.copytree(stacked.workdir, tmp_path / 'run')
+  config, members = everything(), open_run(folder).scorer.stages
+  corpus = load_corpus(config.data, config.seed)
+
+  def pairs_of(corpus):
+    with Preemption() as preemption:
+      run = Run(config, Workdir.at(folder), preemption)
+      training = folds.RankerTraining(run, corpus, (0, 1, 2), members)
+      return training, training.data()
+
+  training, before = pairs_of(corpus)
+  # All documents of fold 0 get the labels of the next document.
+  rows, gold = training.folds[0].rows, corpus.splits[TRAIN].gold
+  order = np.arange(len(gold))
+  order[rows] = np.roll(rows, -1)
+  split = dataclasses.replace(corpus.splits[TRAIN], gold=gold.take(order))
+  other = dataclasses.replace(corpus, splits={**corpus.splits, TRAIN: split})
+  for path in (folder / 'model').glob('fold_0_*.npz'):
+    path.unlink()
+  # So that its models may be trained again, too.
+  digests = json.loads((folder / 'digests.json').read_text())
+  digests = {x: y for x, y in digests.items() if '/fold_0_' not in x}
+  (folder / 'digests.json').write_text(json.dumps(digests))
+  _, after = pairs_of(other)
+  own = before.fold_X == 0
+  np.testing.assert_array_equal(before.fold_X, after.fold_X)
+  assert (before.gold_X[own] != after.gold_X[own]).any()
+  listed = [name.startswith('listed:') for name in before.names]
+  assert (before.features_XF[own][:, listed] > NONE).any()
+  np.testing.assert_array_equal(before.features_XF[own], after.features_XF[own])
 
 
 def test_a_document_must_not_be_its_own_neighbour(tmp_path):

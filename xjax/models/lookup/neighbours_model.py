@@ -1,24 +1,25 @@
 """Scores labels by the votes of the nearest training documents (kNN)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jaxtyping import Float32, Int, Int32
+from jaxtyping import Float32, Float64, Int32
 import numpy as np
 from scipy import sparse
 
 from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, field
-from xjax.core.progress import Progress
+from xjax.core.progress import Progress, progress
 from xjax.core.ranking import Lists, Query, lists_of, places_of
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus
+from xjax.data.text.dates import days_of
 from xjax.models.contract import Run
 from xjax.models.features import (
   FeaturesModel,
@@ -38,6 +39,8 @@ _FEW = 5  # the nearest neighbours
 # the place of this neighbour (from 0), how many neighbours have it, how many of
 # the nearest five, and its share among neighbours with a cosine from 0.9.
 _DETAILS = 'cosine', 'first', 'hits', 'near hits', 'twins'
+# In votes that fade with time, a vote counts exp(-1) after so many days.
+_FADING = {'in a year': 365.25, 'in four years': 4 * 365.25}
 
 
 class VotingDocuments(NamedTuple):
@@ -46,6 +49,7 @@ class VotingDocuments(NamedTuple):
   rows: sparse.csr_array  # float32 [N, D], their features
   gold: Ragged  # N rows of trained labels
   n_labels: int
+  days_N: np.ndarray | None = None  # float32, their dates; NaN: unknown
 
   def save(self, path: pathlib.Path) -> None:
     arrays = {
@@ -54,6 +58,8 @@ class VotingDocuments(NamedTuple):
       **matrix_arrays('rows', self.rows),
       **rows_arrays('gold', self.gold),
     }
+    if self.days_N is not None:
+      arrays['days'] = self.days_N
     write_npz(path, arrays)
 
   @classmethod
@@ -61,11 +67,13 @@ class VotingDocuments(NamedTuple):
     arrays = Arrays.read(path)
     n_features, n_labels = arrays.count('features'), arrays.count('labels')
     rows = arrays.matrix('rows', n_features)
-    gold = arrays.rows('gold', n_labels)
+    gold, days_N = arrays.rows('gold', n_labels), None
+    if 'days' in arrays.left:
+      days_N = arrays.take('days', np.float32, (len(gold),))
     arrays.finish()
     if rows.shape[0] != len(gold):
       arrays.fail('gold/indptr', f'should have {rows.shape[0] + 1} entries')
-    return cls(rows, gold, n_labels)
+    return cls(rows, gold, n_labels, days_N)
 
 
 class NeighboursScorer(LabelScoreScorer):
@@ -91,7 +99,7 @@ class NeighboursScorer(LabelScoreScorer):
     )
     self._model, self._train = model, (TRAIN, train_digest)
     self._documents = NearestDocuments(trained.rows, threads=threads)
-    self._gold = trained.gold
+    self._gold, self._days_N = trained.gold, trained.days_N
 
   @functools.cached_property
   def _labels(self) -> sparse.csr_array:
@@ -108,37 +116,42 @@ class NeighboursScorer(LabelScoreScorer):
 
     def rank_block(block: Documents, query: Query) -> Lists:
       exclude = block.numbers if own else None
-      nearest = self._nearest(self.featuriser(block), exclude)
-      lists = lists_of(self._votes(*nearest), query)
+      rows, k = self.featuriser(block), self._model.neighbours
+      ids_BK, sims_BK = self._documents.nearest(rows, k, exclude)
+      weights_BK = self._weights(ids_BK, sims_BK)
+      lists = lists_of(self._votes(ids_BK, weights_BK), query)
       if not query.details:
         return lists
-      details = self._details(*nearest, lists.ids_GNK)
+      faded = self._faded(block, ids_BK, weights_BK)
+      details = self._details(ids_BK, sims_BK, faded, lists.ids_GNK)
       return dataclasses.replace(lists, details_GNKD=details)
 
     return rank_blocks(documents, query, self.block, rank_block)
 
-  def _nearest(
-    self, rows: sparse.csr_array, exclude: Int[np.ndarray, ' B'] | None
-  ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
-    """Returns the neighbours of rows, except one each, and their cosines."""
-    return self._documents.nearest(rows, self._model.neighbours, exclude)
-
-  def _votes(
+  def _weights(
     self, ids_BK: Int32[np.ndarray, 'B K'], sims_BK: Float32[np.ndarray, 'B K']
-  ) -> sparse.csr_array:
-    """Returns the votes, float32 [B, L] with ascending columns, all above 0.
-
-    The vote for a label is the sum of similarity^power over the nearest
-    documents that have the label, divided by the sum over all nearest
-    documents. So votes are from 0 to 1.
-    """
+  ) -> Float64[np.ndarray, 'B K']:
+    """Returns what the votes of neighbours count: similarity^power."""
     listed_BK = ids_BK != PAD
     # Similarities are divided by the largest one of the row, so that no power
     # makes all of them 0.
     sims_BK = np.where(listed_BK, sims_BK, 0).astype(np.float64)
     largest_B1 = sims_BK[:, :1]
     sims_BK /= np.where(largest_B1 > 0, largest_B1, 1)
-    weights_BK = np.where(listed_BK, sims_BK**self._model.power, 0)
+    return np.where(listed_BK, sims_BK**self._model.power, 0)
+
+  def _votes(
+    self,
+    ids_BK: Int32[np.ndarray, 'B K'],
+    weights_BK: Float64[np.ndarray, 'B K'],
+  ) -> sparse.csr_array:
+    """Returns the votes, float32 [B, L] with ascending columns, all above 0.
+
+    The vote for a label is the sum of the weights of the nearest documents that
+    have the label, divided by the sum over all nearest documents. So votes are
+    from 0 to 1.
+    """
+    listed_BK = ids_BK != PAD
     indptr = offsets_of(listed_BK.sum(axis=1))
     parts = weights_BK[listed_BK], ids_BK[listed_BK], indptr
     weights = sparse.csr_array(parts, (len(ids_BK), len(self._gold)))
@@ -151,10 +164,29 @@ class NeighboursScorer(LabelScoreScorer):
     votes.sort_indices()
     return votes
 
+  def _faded(
+    self,
+    block: Documents,
+    ids_BK: Int32[np.ndarray, 'B K'],
+    weights_BK: Float64[np.ndarray, 'B K'],
+  ) -> list[Float64[np.ndarray, 'B K']]:
+    """Returns weights that fade with the time between documents."""
+    if not self._model.dated:
+      return []
+    read = self.featuriser.document
+    days_B = days_of(read(document).text() for document in block)
+    apart_BK = np.abs(days_B[:, None] - self._days_N[ids_BK])
+    # Without a date, votes do not fade.
+    apart_BK = np.nan_to_num(apart_BK)
+    return [
+      weights_BK * np.exp(-apart_BK / scale) for scale in _FADING.values()
+    ]
+
   def _details(
     self,
     ids_BK: Int32[np.ndarray, 'B K'],
     sims_BK: Float32[np.ndarray, 'B K'],
+    faded: Sequence[Float64[np.ndarray, 'B K']],
     listed_GBM: Int32[np.ndarray, 'G B M'],
   ) -> Float32[np.ndarray, 'G B M D']:
     """Returns the details (NeighboursModel.detail_names) of listed labels."""
@@ -168,10 +200,13 @@ class NeighboursScorer(LabelScoreScorer):
     cells, first, hits = np.unique(
       cells[order], return_index=True, return_counts=True
     )
-    place, sims = place[entry[order]], sims_BK[owner, place][entry[order]]
+    entry = entry[order]
+    at = owner[entry], place[entry]
+    place, sims = place[entry], sims_BK[at]
     twins_B = np.maximum((sims_BK >= _TWIN).sum(axis=1), 1)
     sums = functools.partial(np.add.reduceat, indices=first, dtype=np.float32)
-    details_XD = np.full((len(cells) + 1, len(_DETAILS)), np.nan, np.float32)
+    n_details = len(self._model.detail_names)
+    details_XD = np.full((len(cells) + 1, n_details), np.nan, np.float32)
     if len(cells):
       columns = (
         sims[first],
@@ -179,6 +214,10 @@ class NeighboursScorer(LabelScoreScorer):
         hits,
         sums(place < _FEW),
         sums(sims >= _TWIN) / twins_B[cells // self.n_labels],
+        *(
+          sums(part_BK[at]) / part_BK.sum(axis=1)[cells // self.n_labels]
+          for part_BK in faded
+        ),
       )
       details_XD[:-1] = np.stack(columns, axis=1)
     rows = np.arange(len(ids_BK), dtype=np.int64)[:, None] * self.n_labels
@@ -196,8 +235,6 @@ class NeighboursModel(FeaturesModel):
   votes of one label, which is from 0 to 1.
   """
 
-  detail_names = _DETAILS
-
   neighbours: int = field(
     30, 'Number of training documents that vote.', AT_LEAST_1
   )
@@ -207,6 +244,24 @@ class NeighboursModel(FeaturesModel):
     'count equally.',
     AMOUNT,
   )
+  dated: bool = field(
+    False,
+    'Whether a stack also sees votes that fade with the time between documents '
+    '(to 37 % in a year, or in four). The date of a document is the first one '
+    'in its text: `2003-03-05`, `5 March 2003`, `March 5, 2003`, or a year.',
+  )
+
+  @property
+  def detail_names(self) -> tuple[str, ...]:
+    return (*_DETAILS, *(_FADING if self.dated else ()))
+
+  def token_faults(self, config: Any) -> Iterator[str]:
+    yield from super().token_faults(config)
+    if self.dated and config.data.tokens.sparse:
+      yield (
+        'config.model.dated=True: features have no text in which a date could '
+        'be found; set dated=False'
+      )
 
   def fit(self, corpus: Corpus, run: Run) -> None:
     split = corpus.splits[TRAIN]
@@ -215,8 +270,12 @@ class NeighboursModel(FeaturesModel):
       documents = Documents.of(split.documents)
       featuriser = fit_featuriser(split, run)
       rows = featuriser.in_chunks(documents, f'features of {split.name}')
-      n_labels = corpus.label_space.n_trained
-      return VotingDocuments(rows, corpus.trained_gold, n_labels).save
+      n_labels, days_N = corpus.label_space.n_trained, None
+      if self.dated:
+        with progress(documents, f'dates of {split.name}') as shown:
+          days_N = days_of(featuriser.document(x).text() for x in shown)
+      gold = corpus.trained_gold
+      return VotingDocuments(rows, gold, n_labels, days_N).save
 
     run.once(_file(run), build, lambda _: None)  # `open` reads the file
 
