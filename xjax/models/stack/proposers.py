@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import dataclasses
 from typing import Any
 
-from xjax.core.config_part import AT_LEAST_1, field
+from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, field
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.tokens_config import (
   TextVectorsConfig,
@@ -17,10 +17,24 @@ from xjax.models.lookup.names import NamesModel
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.stage import StageConfig
-from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.tree_model import (
+  LinearModel,
+  LinearTrain,
+  TreeModel,
+  TreeTrain,
+)
 from xjax.train.train_config import NoTrain, TrainConfig
 
 _ALL_WORDS = 1_000_000  # more words than any document has
+# Words of letters that are no months.
+_NO_NUMBERS = (
+  '(?!(?:january|february|march|april|may|june|july|august|september|october|'
+  r'november|december)\b)\b[^\W\d_]{2,}'
+)
+# One classifier per label is trained up to this product of the numbers of
+# documents and labels. This takes less than a minute for texts of 300 words.
+ONE_VS_ALL = 20_000_000
+_ACTS = '[0-9]+/[0-9]+'  # numbers of acts, such as 1408/71
 
 
 @dataclasses.dataclass
@@ -41,6 +55,17 @@ class ProposerConfig(StageConfig):
     'Whether the proposer is left out if the corpus does not have what it '
     'needs, such as names of labels.',
   )
+  most_cells: int = field(
+    0,
+    'The proposer is left out if the number of training documents times that '
+    'of their labels is larger. With 0, it never is.',
+    AT_LEAST_0,
+  )
+
+  @property
+  def may_lack(self) -> bool:
+    """Returns whether a trained stack may be without this proposer."""
+    return self.optional or self.most_cells > 0
 
   def run_config(self, config: Config) -> Config:
     """Returns the config of its run; the stack may name the encoder."""
@@ -84,12 +109,26 @@ def tree_proposer(
   return _sparse(TfidfConfig(), zones, model, train, name, depth)
 
 
+def linear_proposer(depth: int = 30) -> ProposerConfig:
+  """Returns a linear classifier per label, unless there are too many cells."""
+  model, train = LinearModel(), LinearTrain()
+  own = _sparse(TfidfConfig(), (), model, train, 'linear', depth)
+  return dataclasses.replace(own, most_cells=ONE_VS_ALL)
+
+
 def neighbours_proposer(
-  name: str = 'neighbours', zones: tuple[str, ...] = (), depth: int = 20
+  name: str = 'neighbours',
+  zones: tuple[str, ...] = (),
+  depth: int = 20,
+  dated: bool = False,
+  pattern: str = '',
 ) -> ProposerConfig:
-  """Returns the nearest training documents by TF-IDF features."""
-  model = NeighboursModel()
-  return _sparse(TfidfConfig(), zones, model, NoTrain(), name, depth)
+  """Returns the nearest training documents by TF-IDF features.
+
+  With a pattern, the features are its matches, not words.
+  """
+  model, tokens = NeighboursModel(dated=dated), TfidfConfig(pattern=pattern)
+  return _sparse(tokens, zones, model, NoTrain(), name, depth)
 
 
 def names_proposer(
@@ -142,9 +181,14 @@ def _sparse(
 
 
 def text_proposers() -> tuple[ProposerConfig, ...]:
-  """Returns a tree, neighbours and, if labels have names, names over texts."""
+  """Returns proposers for texts of any kind.
+
+  They are a tree, neighbours, names if labels have them and, unless there are
+  too many labels, a linear classifier per label.
+  """
   return (
     tree_proposer(),
+    linear_proposer(),
     neighbours_proposer(depth=25),
     names_proposer(depth=25, optional=True),
   )
@@ -166,3 +210,25 @@ def text_and_title_proposers(
     names_proposer('names', text, depth=25),
     names_proposer('title_names', title, depth=15),
   )
+
+
+def dated_act_proposers(
+  text: tuple[str, ...], title: tuple[str, ...]
+) -> tuple[ProposerConfig, ...]:
+  """Returns the proposers of text_and_title_proposers for laws.
+
+  Votes of neighbours fade with the time between two laws. Titles are compared
+  without numbers and dates. The laws that cite the same laws are neighbours
+  too.
+  """
+  plain = text_and_title_proposers(text, title)
+  near = {
+    'neighbours': neighbours_proposer('neighbours', text, 25, dated=True),
+    'title_neighbours': neighbours_proposer(
+      'title_neighbours', title, 15, dated=True, pattern=_NO_NUMBERS
+    ),
+  }
+  cited = neighbours_proposer(
+    'cited', (*title, *text), 15, dated=True, pattern=_ACTS
+  )
+  return (*(near.get(x.name, x) for x in plain), cited)
