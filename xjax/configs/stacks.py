@@ -62,7 +62,7 @@ def eurlex57k_best_cpu() -> Config:
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
   proposers = dated_act_proposers(_TEXT, _TITLE)
   linear = ListedLinear(('neighbours', 'title_neighbours', 'cited'))
-  ranker = BoostedTrees(leaves=127, rate=0.06)
+  ranker = BoostedTrees(models=3, leaves=127, rate=0.06)
   return _config(data, StackModel(proposers, linear=linear, ranker=ranker))
 
 
@@ -112,7 +112,9 @@ def tib_sid_best() -> Config:
   """
   text = 'title', 'abstract'
   data = JsonlData(zones=text, labels='all', tokens=TfidfConfig())
-  return _config(data, StackModel(text_and_title_proposers(text, _TITLE)))
+  proposers = text_and_title_proposers(text, _TITLE)
+  linear = ListedLinear(('tree', 'title_tree'))
+  return _config(data, StackModel(proposers, linear=linear))
 
 
 def xc_best() -> Config:

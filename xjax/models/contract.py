@@ -82,6 +82,7 @@ class Model(ConfigPart, abstract=True):
   trained_by: ClassVar[type[TrainConfig]] = NoTrain  # the class of config.train
   chooses: ClassVar[bool] = False  # whether the corpus decides on the model
   has_steps: ClassVar[bool] = False  # whether it has optimizer steps
+  dated: ClassVar[bool] = False  # whether its scorer knows dates (`days`)
   # Paths in the run's folder. A stage for another part of the same documents
   # may start with copies of these files.
   label_independent_files: ClassVar[tuple[str, ...]] = ()

@@ -99,11 +99,11 @@ class NeighboursScorer(LabelScoreScorer):
     )
     self._model, self._train = model, (TRAIN, train_digest)
     self._documents = NearestDocuments(trained.rows, threads=threads)
-    self._gold, self._days_N = trained.gold, trained.days_N
+    self.trained = trained
 
   @functools.cached_property
   def _labels(self) -> sparse.csr_array:
-    gold = self._gold
+    gold = self.trained.gold
     parts = np.ones(len(gold.values)), gold.values, gold.indptr
     return sparse.csr_array(parts, (len(gold), self.n_labels))
 
@@ -154,7 +154,7 @@ class NeighboursScorer(LabelScoreScorer):
     listed_BK = ids_BK != PAD
     indptr = offsets_of(listed_BK.sum(axis=1))
     parts = weights_BK[listed_BK], ids_BK[listed_BK], indptr
-    weights = sparse.csr_array(parts, (len(ids_BK), len(self._gold)))
+    weights = sparse.csr_array(parts, (len(ids_BK), len(self.trained.gold)))
     votes = weights @ self._labels
     votes.data /= np.repeat(weights_BK.sum(axis=1), np.diff(votes.indptr))
     votes = votes.astype(np.float32)
@@ -163,6 +163,11 @@ class NeighboursScorer(LabelScoreScorer):
     votes.eliminate_zeros()
     votes.sort_indices()
     return votes
+
+  def days(self, documents: Documents) -> Float32[np.ndarray, ' N']:
+    """Returns the dates of documents as numbers of days; NaN if unknown."""
+    read = self.featuriser.document
+    return days_of(read(document).text() for document in documents)
 
   def _faded(
     self,
@@ -173,9 +178,8 @@ class NeighboursScorer(LabelScoreScorer):
     """Returns weights that fade with the time between documents."""
     if not self._model.dated:
       return []
-    read = self.featuriser.document
-    days_B = days_of(read(document).text() for document in block)
-    apart_BK = np.abs(days_B[:, None] - self._days_N[ids_BK])
+    days_N = self.trained.days_N
+    apart_BK = np.abs(self.days(block)[:, None] - days_N[ids_BK])
     # Without a date, votes do not fade.
     apart_BK = np.nan_to_num(apart_BK)
     return [
@@ -193,7 +197,7 @@ class NeighboursScorer(LabelScoreScorer):
     # Each label of each neighbour is an entry; the entries of a pair of a
     # document and a label are in the order of the neighbours, best first.
     owner, place = np.nonzero(ids_BK != PAD)
-    labels = self._gold.take(ids_BK[owner, place])
+    labels = self.trained.gold.take(ids_BK[owner, place])
     entry = labels.owners
     cells = owner[entry] * np.int64(self.n_labels) + labels.values
     order = np.argsort(cells, kind='stable')

@@ -15,6 +15,7 @@ from xjax.core.ranking import Lists, best_cells, listed_cells, places_of
 from xjax.core.types import PAD, Ragged
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import has_letters
+from xjax.models.stack.label_use import USE, LabelUse
 
 NONE = np.float32(-1e30)  # a feature that does not exist
 _NAN = np.float32(np.nan)
@@ -47,6 +48,11 @@ class PairFeatures(ConfigPart):
     True,
     'What else a proposer says of the label, such as how many neighbours have '
     'it.',
+  )
+  use: bool = field(
+    True,
+    'How often the label is used around the date of the document, if a '
+    'proposer knows dates (NeighboursModel.dated).',
   )
   agreement: bool = field(True, 'The number of proposers that list the label.')
 
@@ -161,7 +167,9 @@ class ScoreLists:
 
 
 def feature_names(
-  features: PairFeatures, proposers: Mapping[str, Sequence[str]]
+  features: PairFeatures,
+  proposers: Mapping[str, Sequence[str]],
+  dated: bool = False,
 ) -> tuple[str, ...]:
   """Returns the names of F features, such as tree:score, label:documents.
 
@@ -177,6 +185,7 @@ def feature_names(
   ]
   names += ['label:documents'] * features.frequency
   names += ['label:words'] * features.names
+  names += [f'label:{name}' for name in USE] * (features.use and dated)
   names += ['proposers'] * features.agreement
   return tuple(names)
 
@@ -186,6 +195,8 @@ def pair_features(
   lists: Sequence[ScoreLists],
   labels: LabelFacts,
   features: PairFeatures,
+  use: LabelUse | None = None,
+  days_B: Float32[np.ndarray, ' B'] | None = None,  # dates, if there is `use`
 ) -> Float32[np.ndarray, 'X F']:
   """Returns the features of pairs, in the order of feature_names.
 
@@ -213,6 +224,8 @@ def pair_features(
   if features.frequency:
     columns.append(np.log1p(labels.documents[label]))
   columns += [labels.words[label]] * features.names
+  if use is not None and features.use:
+    columns += use.features(days_B[document], label)
   columns += [proposers] * features.agreement
   # Filled column by column; np.stack would convert all columns at once.
   out = np.empty((len(keys), len(columns)), np.float32)

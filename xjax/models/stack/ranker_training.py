@@ -27,6 +27,7 @@ from xjax.models.contract import Run
 from xjax.models.linear.listed import ListedClassifiers
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.boosted import RankerPairs
+from xjax.models.stack.label_use import LabelUse
 from xjax.models.stack.pair_features import LabelFacts
 from xjax.models.stack.proposers import ProposerConfig
 from xjax.models.stack.stack_pairs import (
@@ -34,6 +35,7 @@ from xjax.models.stack.stack_pairs import (
   KnownScores,
   StackMember,
   StackPairs,
+  WhatIsRead,
   read_features,
   with_empty_list,
 )
@@ -277,7 +279,9 @@ class RankerTraining:
           if scores is not None:
             scores = dataclasses.replace(scores, first=start)
             pairs = dataclasses.replace(pairs, linear=scores)
-          part = pairs.of_lists([x.part(rows=rows) for x in lists])
+          days = None if self._days is None else self._days[kept[rows]]
+          own = [x.part(rows=rows) for x in lists]
+          part = pairs.of_lists(own, read=WhatIsRead(days_N=days))
           inside = judged[part.keys % pairs.n_labels]
           gold_keys = _keys(gold, rows, pairs.n_labels)
           is_gold = np.isin(part.keys[inside], gold_keys)
@@ -303,7 +307,22 @@ class RankerTraining:
     features = self.run.config.model.features
     nothing = KnownScores(np.zeros(0, np.int64), np.zeros(0, np.float32))
     linear = nothing if self.read else None
-    return StackPairs(proposers, labels, features, linear)
+    use = self._use(fold) if self._days is not None else None
+    return StackPairs(proposers, labels, features, linear, use)
+
+  @functools.cached_property
+  def _days(self) -> np.ndarray | None:
+    """Returns the dates of the training documents, if a proposer knows them."""
+    dated = (x.name for x in self.proposers if x.model.dated)
+    name = next(dated, None)
+    return None if name is None else self.members[name].trained.days_N
+
+  def _use(self, fold: Fold) -> LabelUse:
+    """Returns the use of labels in the documents outside of a fold."""
+    gold, days_N = self.corpus.trained_gold, self._days.copy()
+    days_N[fold.rows] = np.nan
+    seen = gold.keep(~np.isin(gold.values, fold.hidden))
+    return LabelUse.of(days_N, seen, self._n_labels)
 
   @property
   def read(self) -> dict[str, Scorer]:

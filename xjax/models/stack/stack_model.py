@@ -28,6 +28,7 @@ from xjax.models.features import GIVE_ENCODER, FeaturesModel
 from xjax.models.linear.listed import ListedClassifiers, ListedLinear
 from xjax.models.scorer import Scorer
 from xjax.models.stack.boosted import BoostedTrees, load_lightgbm
+from xjax.models.stack.label_use import LabelUse
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.proposers import (
   ProposerConfig,
@@ -241,6 +242,7 @@ class StackModel(Model):
         x.name,
         x.model.detail_names if self.features.details else (),
         x.name in self.linear.reads,
+        x.model.dated,
       )
       for x in self.proposers
       if x.name in members
@@ -249,7 +251,8 @@ class StackModel(Model):
     linear, path = None, run.folder.model / f'{LISTED}.npz'
     if any(x.is_read for x in proposers):
       linear = run.read(path, ListedClassifiers.load)
-    pairs = StackPairs.over(proposers, space, self.features, linear)
+    use = next((label_use(x.scorer) for x in proposers if x.dated), None)
+    pairs = StackPairs.over(proposers, space, self.features, linear, use)
     path = _ranker_path(run)
     run.folder.check(path)  # before LightGBM reads it
     ranker = self.ranker.load(path, pairs.names)
@@ -274,6 +277,12 @@ class StackModel(Model):
     # The lists of folds are only read in training.
     files = _ranker_path(run), *(path for path in stages if path.is_file())
     return sum(path.stat().st_size for path in files)
+
+
+def label_use(scorer: Scorer) -> LabelUse:
+  """Returns the use of labels in the training documents of a dated proposer."""
+  trained = scorer.trained
+  return LabelUse.of(trained.days_N, trained.gold, scorer.n_labels)
 
 
 def text_stack() -> StackModel:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
+from typing import NamedTuple
 
 from jaxtyping import Bool, Float32, Int64
 import numpy as np
@@ -14,6 +15,7 @@ from xjax.data.schema import LabelSpace
 from xjax.judge.label_lists import list_length
 from xjax.models.linear.listed import ListedClassifiers
 from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.label_use import LabelUse
 from xjax.models.stack.pair_features import (
   LabelFacts,
   PairFeatures,
@@ -39,6 +41,7 @@ class StackMember:
   name: str = ''
   details: tuple[str, ...] = ()  # what it says beside the score
   is_read: bool = False  # whether the linear classifiers read its features
+  dated: bool = False  # whether it knows the dates of documents
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,6 +56,13 @@ class ProposedPairs:
   keys: np.ndarray  # int64 [X], document * L + label, ascending
   usual: np.ndarray  # bool [X]
   features: np.ndarray  # float32 [X, F]
+
+
+class WhatIsRead(NamedTuple):
+  """Holds what is read of N documents, if it is needed."""
+
+  rows: sparse.csr_array | None = None  # float32 [N, D], of `linear`
+  days_N: np.ndarray | None = None  # float32, their dates; NaN: unknown
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,6 +88,7 @@ class StackPairs:
   labels: LabelFacts  # facts of the L labels
   chosen: PairFeatures
   linear: ListedClassifiers | KnownScores | None = None
+  use: LabelUse | None = None  # if a proposer knows dates
   listed_L: np.ndarray | None = None  # bool [L or more]; None lists all
 
   @property
@@ -89,7 +100,7 @@ class StackPairs:
     details = {x.name: x.details for x in self.proposers}
     if self.linear is not None:
       details[LISTED] = ()
-    return feature_names(self.chosen, details)
+    return feature_names(self.chosen, details, self.use is not None)
 
   def with_labels(self, space: LabelSpace) -> 'StackPairs':
     proposers = [
@@ -98,7 +109,7 @@ class StackPairs:
       else x
       for x in self.proposers
     ]
-    return StackPairs.over(proposers, space, self.chosen, self.linear)
+    return StackPairs.over(proposers, space, self.chosen, self.linear, self.use)
 
   @classmethod
   def over(
@@ -107,11 +118,12 @@ class StackPairs:
     space: LabelSpace,
     chosen: PairFeatures,
     linear: ListedClassifiers | None = None,
+    use: LabelUse | None = None,
   ) -> 'StackPairs':
     """Returns the pairs of proposers that know some first labels of a space."""
     n_labels = max(x.scorer.n_labels for x in proposers)
     labels = LabelFacts.of(space, n_labels)
-    return cls(proposers, labels, chosen, linear, space.allowed)
+    return cls(proposers, labels, chosen, linear, use, space.allowed)
 
   def of(
     self,
@@ -128,8 +140,8 @@ class StackPairs:
     allowed labels.
     """
     lists = self._all_lists(documents, tuple(slices), allowed)
-    rows = self._rows(documents)
-    return self.of_lists(lists, 2 if allowed is None else 3, rows)
+    read = self._read(documents)
+    return self.of_lists(lists, 2 if allowed is None else 3, read)
 
   def features_of(
     self, documents: Documents, keys: Int64[np.ndarray, ' X']
@@ -137,7 +149,7 @@ class StackPairs:
     """Returns the features of some pairs of documents, proposed or not."""
     lists = self._all_lists(documents, (), None)
     usual = self.usual_keys(lists)
-    return self._features(keys, usual, lists, self._rows(documents))
+    return self._features(keys, usual, lists, self._read(documents))
 
   def query(
     self,
@@ -154,12 +166,16 @@ class StackPairs:
     query = Query(size, tuple(slices), allowed, details=details)
     return query.only(self.listed_L)
 
-  def _rows(self, documents: Documents) -> sparse.csr_array | None:
-    """Returns what the linear classifiers read, float32 [N, D], if any."""
-    if self.linear is None:
-      return None
-    read = {x.name: x.scorer for x in self.proposers if x.is_read}
-    return read_features(read, documents)
+  def _read(self, documents: Documents) -> 'WhatIsRead':
+    """Reads what the features of pairs need beside lists."""
+    rows = days = None
+    if self.linear is not None:
+      read = {x.name: x.scorer for x in self.proposers if x.is_read}
+      rows = read_features(read, documents)
+    if self.use is not None:
+      scorer = next(x.scorer for x in self.proposers if x.dated)
+      days = scorer.days(documents)
+    return WhatIsRead(rows, days)
 
   def _all_lists(
     self,
@@ -181,15 +197,15 @@ class StackPairs:
     self,
     lists: Sequence[Lists],
     n_usual: int = 2,
-    rows: sparse.csr_array | None = None,
+    read: 'WhatIsRead | None' = None,
   ) -> ProposedPairs:
     """Returns the pairs that the lists of the proposers propose.
 
     List 0 of a proposer is over all labels, and list 1 over the labels without
     training documents. List 2 may be over all allowed labels; n_usual is 3
-    then. The other lists are of slices. `rows` has the features of documents
-    that the linear classifiers read.
+    then. The other lists are of slices.
     """
+    read = read or WhatIsRead()
     groups = [
       self.usual_keys(lists),
       self._proposed(lists, slice(2, n_usual)),
@@ -205,7 +221,7 @@ class StackPairs:
       known = np.union1d(known, new)
       keys.append(new)
       seen = [part.part(slice(n_lists)) for part in lists]
-      features.append(self._features(new, keys[0], seen, rows))
+      features.append(self._features(new, keys[0], seen, read))
     order = np.argsort(np.concatenate(keys))
     is_usual = np.arange(len(order)) < len(keys[0]) + len(keys[1])
     return ProposedPairs(
@@ -254,20 +270,21 @@ class StackPairs:
     keys: np.ndarray,
     usual: np.ndarray,  # the keys that have ranks among the linear classifiers
     lists: Sequence[Lists],
-    rows: sparse.csr_array | None,
+    read: 'WhatIsRead',
   ) -> Float32[np.ndarray, 'X F']:
     if not len(keys):  # to read the lists would take time for nothing
       return np.zeros((0, len(self.names)), np.float32)
     scores = [ScoreLists.of(part, self.n_labels) for part in lists]
     if self.linear is not None:
       every = np.union1d(usual, keys)
-      listed = self.linear.scores(rows, every, self.n_labels)
+      listed = self.linear.scores(read.rows, every, self.n_labels)
       is_usual = np.isin(every, usual, assume_unique=True)
       n = lists[0].ids_GNK.shape[1]
       scores.append(
         ScoreLists.of_pairs(every, listed, is_usual, n, self.n_labels)
       )
-    return pair_features(keys, scores, self.labels, self.chosen)
+    given = self.labels, self.chosen, self.use, read.days_N
+    return pair_features(keys, scores, *given)
 
 
 def with_empty_list(lists: Lists) -> Lists:
