@@ -12,6 +12,7 @@ has a ranker of its own:
   is left that reads names, the lists still lack the labels that are hidden in
   the folds. A stack that never had such proposers can then be much better.
 - `without gaps (features)`: without a group of features.
+- `without listed`: without the linear classifiers of listed labels.
 
 Differences are those from the row `everything`, with 95 % intervals of the
 paired bootstrap over documents. Rankers with other seeds would differ too; the
@@ -46,12 +47,13 @@ from xjax.judge.metrics.calibration_error import ABOVE, reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
+from xjax.models.linear.listed import ListedLinear
 from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.boosted import RankerPairs
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.ranker_training import RankerTraining
 from xjax.models.stack.stack_model import StackModel
-from xjax.models.stack.stack_pairs import StackMember, StackPairs
+from xjax.models.stack.stack_pairs import LISTED, StackPairs, WhatIsRead
 from xjax.models.stack.stack_scorer import StackScorer
 from xjax.run.judging import judged_probabilities
 from xjax.run.open_run import OpenRun, open_run
@@ -134,6 +136,7 @@ class KnownLists(Scorer):
     self.n_labels = proposer.n_labels
     self.score_kind = proposer.score_kind
     self.fixed_labels = proposer.fixed_labels
+    self.trained = getattr(proposer, 'trained', None)  # of NeighboursScorer
     self.masks, self.lists = [mask[: self.n_labels] for mask in masks], lists
 
   def rank(self, documents: Documents, query: Query) -> Lists:
@@ -145,7 +148,19 @@ class KnownLists(Scorer):
     if rows is None:
       rows = np.arange(len(documents))
     at = np.ix_(lists, rows)
-    return Lists(self.lists.ids_GNK[at], self.lists.scores_GNK[at])
+    details = self.lists.details_GNKD if query.details else None
+    details = None if details is None else details[at]
+    return Lists(self.lists.ids_GNK[at], self.lists.scores_GNK[at], {}, details)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StudiedPairs(StackPairs):
+  """Reads documents as the whole stack does, with fewer proposers."""
+
+  whole: StackPairs | None = None
+
+  def read(self, documents: Documents) -> WhatIsRead:
+    return self.whole.read(documents)
 
 
 def known_lists(run: OpenRun, split: Split) -> dict[str, KnownLists]:
@@ -156,7 +171,11 @@ def known_lists(run: OpenRun, split: Split) -> dict[str, KnownLists]:
     size = list_length(x.scored, x.scorer.n_labels)
     with Progress(f'lists of {x.name}', len(split)) as shown:
       query = Query(
-        size, tuple(masks), run.space.allowed, on_block=shown.update
+        size,
+        tuple(masks),
+        run.space.allowed,
+        details=len(x.details),
+        on_block=shown.update,
       )
       read = documents_for(x.scorer, documents)
       known[x.name] = KnownLists(x.scorer, masks, x.scorer.rank(read, query))
@@ -182,6 +201,7 @@ class Study:
   def results(self) -> Iterator[tuple[str, Result]]:
     """Yields the names and results of all rows."""
     features, rows = self.run.config.model.features, {}
+    linear = self.run.config.model.linear
     for out in (*self.known, *_WITHOUT.value):
       kept = {x: y for x, y in self.known.items() if x not in out.split(',')}
       rows[f'without {out.replace(",", ", ")}'] = kept, features
@@ -189,35 +209,51 @@ class Study:
       fewer = dataclasses.replace(features, **{group: False})
       if any(vars(fewer).values()) and fewer != features:
         rows[f'without {group} (features)'] = self.known, fewer
+    if linear.reads:
+      rows[f'without {LISTED}'] = self.known, features
     rows = {row: x for row, x in rows.items() if x[0] and is_wanted(row)}
     if not rows:
       raise app.UsageError('--only: no row has such a name')
-    yield EVERYTHING, self.result(self.known, features)
+    yield EVERYTHING, self.result(self.known, features, linear)
     for row, (kept, fewer) in rows.items():
-      yield row, self.result(kept, fewer)
+      own = ListedLinear() if row == f'without {LISTED}' else linear
+      yield row, self.result(kept, fewer, own)
 
   def result(
-    self, lists: Mapping[str, KnownLists], features: PairFeatures
+    self,
+    lists: Mapping[str, KnownLists],
+    features: PairFeatures,
+    linear: ListedLinear,
   ) -> Result:
     """Trains a ranker for some proposers, and predicts the whole split."""
     run, model = self.run, self.run.config.model
-    model = dataclasses.replace(model, features=features)
+    model = dataclasses.replace(model, features=features, linear=linear)
     config = dataclasses.replace(run.config, model=model)
     numbers = [n for n, x in enumerate(model.proposers) if x.name in lists]
     stack = Run(config, run.workdir, self.preemption)
-    training = RankerTraining(stack, self.corpus, numbers)
-    data = training.data(max(x.n_labels for x in lists.values()))
+    training = RankerTraining(stack, self.corpus, numbers, lists)
+    data = training.data()
     check = self.preemption.check
     start, chosen = time.perf_counter(), model.ranker
     if _QUICK.value:
       chosen, data = dataclasses.replace(chosen, models=1), every_third(data)
     ranker = chosen.fit(data, config.seed, config.train.workers, check)
     seconds = time.perf_counter() - start
+    whole = run.scorer.pairs
     proposers = [
-      StackMember(known, x.depth, x.scored, not known.fixed_labels, x.name)
-      for x, known in ((x, self.known[x.name]) for x in training.proposers)
+      dataclasses.replace(x, scorer=lists[x.name])
+      for x in whole.proposers
+      if x.name in lists
     ]
-    pairs = StackPairs.over(proposers, run.space, model.features)
+    pairs = StudiedPairs(
+      proposers,
+      whole.labels,
+      model.features,
+      whole.linear if any(x in lists for x in linear.reads) else None,
+      whole.use if any(x.dated for x in proposers) else None,
+      whole.listed_L,
+      whole,
+    )
     scorer = StackScorer(pairs, ranker, run.scorer.reader, BATCH)
     split, depth = self.corpus.split(_SPLIT.value), config.eval.depth
     predictions = predict(scorer, split, run.space, depth)
@@ -226,7 +262,9 @@ class Study:
 
 def every_third(data: RankerPairs) -> RankerPairs:
   """Returns every third pair."""
-  return RankerPairs(data.features_XF[::3], data.gold_X[::3], data.names)
+  arrays = (x[::3] for x in (data.features_XF, data.gold_X, data.fold_X))
+  features_XF, gold_X, fold_X = arrays
+  return RankerPairs(features_XF, gold_X, data.names, fold_X)
 
 
 def is_wanted(row: str) -> bool:

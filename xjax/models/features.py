@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import pathlib
 
+from jaxtyping import Float32
 import numpy as np
 from scipy import sparse
 
@@ -19,6 +20,7 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import read_zones
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Split
+from xjax.data.text.dates import days_of
 from xjax.data.text.tfidf import Tfidf, frequent_ngrams
 from xjax.data.text.words import TextFeatures, WordPlace, WordShares
 from xjax.data.tokens_config import (
@@ -254,6 +256,15 @@ class TextFeaturiser(Featuriser):
 
   def document(self, document: str | Document) -> Document:
     return read_zones(document, self.data)
+
+  def days(self, documents: Documents) -> Float32[np.ndarray, ' N']:
+    """Returns the dates of documents as numbers of days; NaN if unknown."""
+    key = 'days', tuple(self.data.zones)
+    return documents.view(key, self._days)
+
+  def _days(self, documents: Documents) -> Float32[np.ndarray, ' N']:
+    with progress(documents, 'dates of documents') as shown:
+      return days_of(self.document(document).text() for document in shown)
 
   def words(self, document: str | Document) -> list[WordPlace]:
     return self.featurise.words(self.document(document))

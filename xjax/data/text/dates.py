@@ -11,17 +11,16 @@ _MONTHS = (
   'january february march april may june july august september october '
   'november december'
 ).split()
-_MONTH = f'(?P<month>{"|".join(_MONTHS)})'
-_YEAR = r'(?P<year>1[5-9][0-9]{2}|20[0-9]{2})'
+_MONTH = f'({"|".join(_MONTHS)})'
+_YEAR = '(1[5-9][0-9]{2}|20[0-9]{2})'
+_DAY = '([0-3]?[0-9])'
 # 2003-03-05; 5 March 2003; March 5, 2003.
-_FORMS = [
-  re.compile(rf'\b{form}\b', re.IGNORECASE)
-  for form in (
-    rf'{_YEAR}-(?P<number>0[1-9]|1[0-2])-(?P<day>[0-3][0-9])',
-    rf'(?P<day>[0-3]?[0-9])\.? {_MONTH},? {_YEAR}',
-    rf'{_MONTH} (?P<day>[0-3]?[0-9]),? {_YEAR}',
-  )
-]
+_DATE = re.compile(
+  rf'\b(?:{_YEAR}-(0[1-9]|1[0-2])-([0-3][0-9])'
+  rf'|{_DAY}\.? {_MONTH},? {_YEAR}'
+  rf'|{_MONTH} {_DAY},? {_YEAR})\b',
+  re.IGNORECASE,
+)
 _ALONE = re.compile(rf'\b{_YEAR}\b')
 _MIDDLE = (7, 1)  # the month and day of a date that is only a year
 
@@ -36,16 +35,18 @@ def days_of(texts: Iterable[str]) -> Float32[np.ndarray, ' N']:
 
 
 def _day(text: str) -> float:
-  found = filter(None, (form.search(text) for form in _FORMS))
-  for date in sorted(found, key=lambda date: date.start()):
-    parts = date.groupdict()
-    month = parts.get('number') or 1 + _MONTHS.index(parts['month'].lower())
+  for date in _DATE.finditer(text):
+    # Only the three parts of one of the forms are there.
+    year, month, day, day_2, name_2, year_2, name_3, day_3, year_3 = (
+      date.groups()
+    )
+    month = month or 1 + _MONTHS.index((name_2 or name_3).lower())
+    at = year or year_2 or year_3, month, day or day_2 or day_3
     try:
-      at = int(parts['year']), int(month), int(parts['day'])
-      return datetime.date(*at).toordinal()
+      return datetime.date(*map(int, at)).toordinal()
     except ValueError:  # such as 31 June
       continue
   year = _ALONE.search(text)
   if not year:
     return np.nan
-  return datetime.date(int(year['year']), *_MIDDLE).toordinal()
+  return datetime.date(int(year[0]), *_MIDDLE).toordinal()

@@ -13,13 +13,12 @@ from scipy import sparse
 from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, field
-from xjax.core.progress import Progress, progress
+from xjax.core.progress import Progress
 from xjax.core.ranking import Lists, Query, lists_of, places_of
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.schema import Corpus
-from xjax.data.text.dates import days_of
 from xjax.models.contract import Run
 from xjax.models.features import (
   FeaturesModel,
@@ -166,8 +165,7 @@ class NeighboursScorer(LabelScoreScorer):
 
   def days(self, documents: Documents) -> Float32[np.ndarray, ' N']:
     """Returns the dates of documents as numbers of days; NaN if unknown."""
-    read = self.featuriser.document
-    return days_of(read(document).text() for document in documents)
+    return self.featuriser.days(documents)
 
   def _faded(
     self,
@@ -180,8 +178,9 @@ class NeighboursScorer(LabelScoreScorer):
       return []
     days_N = self.trained.days_N
     apart_BK = np.abs(self.days(block)[:, None] - days_N[ids_BK])
-    # Without a date, votes do not fade.
-    apart_BK = np.nan_to_num(apart_BK)
+    # Without a date, votes do not fade. float64: over centuries, all weights of
+    # float32 would be 0.
+    apart_BK = np.nan_to_num(apart_BK.astype(np.float64))
     return [
       weights_BK * np.exp(-apart_BK / scale) for scale in _FADING.values()
     ]
@@ -274,10 +273,8 @@ class NeighboursModel(FeaturesModel):
       documents = Documents.of(split.documents)
       featuriser = fit_featuriser(split, run)
       rows = featuriser.in_chunks(documents, f'features of {split.name}')
-      n_labels, days_N = corpus.label_space.n_trained, None
-      if self.dated:
-        with progress(documents, f'dates of {split.name}') as shown:
-          days_N = days_of(featuriser.document(x).text() for x in shown)
+      n_labels = corpus.label_space.n_trained
+      days_N = featuriser.days(documents) if self.dated else None
       gold = corpus.trained_gold
       return VotingDocuments(rows, gold, n_labels, days_N).save
 

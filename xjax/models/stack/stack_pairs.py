@@ -140,7 +140,7 @@ class StackPairs:
     allowed labels.
     """
     lists = self._all_lists(documents, tuple(slices), allowed)
-    read = self._read(documents)
+    read = self.read(documents)
     return self.of_lists(lists, 2 if allowed is None else 3, read)
 
   def features_of(
@@ -149,7 +149,7 @@ class StackPairs:
     """Returns the features of some pairs of documents, proposed or not."""
     lists = self._all_lists(documents, (), None)
     usual = self.usual_keys(lists)
-    return self._features(keys, usual, lists, self._read(documents))
+    return self._features(keys, usual, lists, self.read(documents))
 
   def query(
     self,
@@ -166,12 +166,12 @@ class StackPairs:
     query = Query(size, tuple(slices), allowed, details=details)
     return query.only(self.listed_L)
 
-  def _read(self, documents: Documents) -> 'WhatIsRead':
+  def read(self, documents: Documents) -> 'WhatIsRead':
     """Reads what the features of pairs need beside lists."""
     rows = days = None
     if self.linear is not None:
-      read = {x.name: x.scorer for x in self.proposers if x.is_read}
-      rows = read_features(read, documents)
+      readers = {x.name: x.scorer for x in self.proposers if x.is_read}
+      rows = read_features(readers, documents)
     if self.use is not None:
       scorer = next(x.scorer for x in self.proposers if x.dated)
       days = scorer.days(documents)
