@@ -59,6 +59,28 @@ def test_the_score_is_the_mean_of_models(ranker):
   np.testing.assert_allclose(ranker.scores(PAIRS), sum(alone) / 2, atol=1e-5)
 
 
+def test_models_end_where_the_loss_of_a_fold_was_lowest(tmp_path):
+  config = dataclasses.replace(CONFIG, trees=200, patience=5, models=3)
+  wrong = np.random.default_rng(1).random(len(GOLD)) < 0.1
+  data = data_of(gold_X=GOLD ^ wrong)
+  ranker = fitted(config, data=data)
+  trees = [booster.best_iteration for booster in ranker._boosters]
+  assert all(0 < n < 200 for n in trees) and len(set(trees)) > 1
+  ranker.save(tmp_path / 'ranker.txt')
+  loaded = config.load(tmp_path / 'ranker.txt', NAMES)
+  assert [booster.num_trees() for booster in loaded._boosters] == trees
+  assert loaded.scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
+  # The fold of a model does not decide its trees, only where it ends.
+  out = data.fold_X == 1
+  other = dataclasses.replace(
+    data, gold_X=data.gold_X ^ (out & (PAIRS[:, 2] > 0))
+  )
+  whole = dataclasses.replace(config, patience=200, models=2)
+  one, two = (fitted(whole, data=x)._boosters[1] for x in (data, other))
+  first = [x.predict(PAIRS, num_iteration=1).tobytes() for x in (one, two)]
+  assert first[0] == first[1]
+
+
 def test_workers_do_not_change_the_ranker(tmp_path):
   config = BoostedTrees(trees=2, leaves=8, least_pairs=5)
   rankers = [fitted(config, workers=workers) for workers in (1, 2)]
