@@ -17,13 +17,13 @@ ROOMS = (
 # How many code lines (without blank lines, comments and docstrings) a room may
 # have. `python -m tests.test_rooms` prints how many it has.
 BUDGETS = {
-  'core': 1_650,
-  'data': 9_250,
+  'core': 1_670,
+  'data': 9_300,
   'losses': 350,
   'judge': 5_300,
   'networks': 6_680,
   'train': 3_380,
-  'models': 7_800,
+  'models': 8_500,
   'run': 3_330,
   'sweep': 850,
   'plan': 1_070,

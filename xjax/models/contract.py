@@ -82,7 +82,9 @@ class Model(ConfigPart, abstract=True):
   trained_by: ClassVar[type[TrainConfig]] = NoTrain  # the class of config.train
   chooses: ClassVar[bool] = False  # whether the corpus decides on the model
   has_steps: ClassVar[bool] = False  # whether it has optimizer steps
-  dated: ClassVar[bool] = False  # whether its scorer knows dates (`days`)
+  has_features = False  # whether its scorer has a `featuriser`
+  detail_names = ()  # what its scorer says beside scores (Query.details)
+  knows_dates = False  # whether its scorer has `days`, dates of documents
   # Paths in the run's folder. A stage for another part of the same documents
   # may start with copies of these files.
   label_independent_files: ClassVar[tuple[str, ...]] = ()
@@ -107,11 +109,6 @@ class Model(ConfigPart, abstract=True):
   @abc.abstractmethod
   def open(self, run: 'Run') -> 'Scorer':
     """Returns the trained model; only files of the run's folder are read."""
-
-  @property
-  def detail_names(self) -> tuple[str, ...]:
-    """Names what its scorer says beside a score, if asked (Query.details)."""
-    return ()
 
   def reads_names(self, config: 'Config') -> bool:
     """Returns whether the model scores labels of no document by their names."""
@@ -287,8 +284,7 @@ class Run:
 
   def read(self, path: pathlib.Path, read: Callable[[pathlib.Path], T]) -> T:
     """Reads an artefact; a DataError says that it is missing or has changed."""
-    # The reader of a damaged file knows best what is wrong. The digest then
-    # finds files that can be read but have changed.
+    # The digest finds files that can be read but have changed.
     artefact = read(path)
     self.folder.check(path)
     return artefact
@@ -321,8 +317,7 @@ class Run:
   def fitted(self, corpus: Corpus) -> Scorer:
     """Checks, fits and opens the model of the run; see the methods of Model."""
     model = self.config.model
-    # The lock is held until the model is open, so that no other process resumes
-    # the run in between.
+    # Locked until it is open, so that no other process resumes it in between.
     with self.folder.locked():
       check_resumable(self.config, self.folder)
       model.check(corpus, self)
@@ -481,8 +476,7 @@ def saved_calibration(
   folder.check(
     path, 'Remove the file, and run xjax evaluate --split=dev to write it again'
   )
-  # Users can add a dev split to the data folder after the run was started. The
-  # run has no digest of such a split, so any digest is accepted.
+  # A dev split that users add later has no digest here: any is accepted.
   wanted = step, calibration.digest if dev is None else dev
   if (calibration.step, calibration.digest) != wanted:
     return None, (

@@ -86,6 +86,7 @@ class FeaturesModel(Model, abstract=True):
 
   reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
   label_independent_files = FEATURE_FILES
+  has_features = True
 
   def check(self, corpus: Corpus, run: Run) -> None:
     super().check(corpus, run)

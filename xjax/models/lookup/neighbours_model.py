@@ -258,6 +258,10 @@ class NeighboursModel(FeaturesModel):
   def detail_names(self) -> tuple[str, ...]:
     return (*_DETAILS, *(_FADING if self.dated else ()))
 
+  @property
+  def knows_dates(self) -> bool:
+    return self.dated
+
   def token_faults(self, config: Any) -> Iterator[str]:
     yield from super().token_faults(config)
     if self.dated and config.data.tokens.sparse:

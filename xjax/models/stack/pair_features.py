@@ -157,6 +157,17 @@ class ScoreLists:
     at = places_of(self.keys, keys)
     return np.append(self.scores, _NAN)[at], np.append(self.ranks, _NAN)[at]
 
+  def of_relatives(self) -> 'ScoreLists':
+    """Returns the lists in which relatives of a label are looked up."""
+    if self.proposes:
+      return self
+    # A pair must have the same features, whatever other slices are listed.
+    ranked = ~np.isnan(self.ranks)
+    keys, scores, ranks = (
+      x[ranked] for x in (self.keys, self.scores, self.ranks)
+    )
+    return dataclasses.replace(self, keys=keys, scores=scores, ranks=ranks)
+
   def find_details(
     self, keys: Int64[np.ndarray, ' X']
   ) -> Iterator[Float32[np.ndarray, ' X']]:
@@ -218,7 +229,7 @@ def pair_features(
       best, fifth = part.best[document], part.fifth[document]
       columns += [scores - best, scores - fifth, best]
     if features.relatives:
-      columns += _relatives(part, document, label, labels)
+      columns += _relatives(part.of_relatives(), document, label, labels)
     if features.details:
       columns += part.find_details(keys)
   if features.frequency:

@@ -313,7 +313,7 @@ class RankerTraining:
   @functools.cached_property
   def _days(self) -> np.ndarray | None:
     """Returns the dates of the training documents, if a proposer knows them."""
-    dated = (x.name for x in self.proposers if x.model.dated)
+    dated = (x.name for x in self.proposers if x.model.knows_dates)
     name = next(dated, None)
     return None if name is None else self.members[name].trained.days_N
 

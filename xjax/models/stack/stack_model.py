@@ -24,7 +24,7 @@ from xjax.models.contract import (
   StageToTrain,
   check_one_process,
 )
-from xjax.models.features import GIVE_ENCODER, FeaturesModel
+from xjax.models.features import GIVE_ENCODER
 from xjax.models.linear.listed import ListedClassifiers, ListedLinear
 from xjax.models.scorer import Scorer
 from xjax.models.stack.boosted import BoostedTrees, load_lightgbm
@@ -134,9 +134,7 @@ class StackModel(Model):
         yield f'{where}: xjax uses this name itself; choose another one'
       elif name in names[:number]:
         yield f'{where}: another proposer has this name'
-    readable = [
-      x.name for x in self.proposers if isinstance(x.model, FeaturesModel)
-    ]
+    readable = [x.name for x in self.proposers if x.model.has_features]
     for name in self.linear.reads:
       if name not in readable:
         yield (
@@ -242,7 +240,7 @@ class StackModel(Model):
         x.name,
         x.model.detail_names if self.features.details else (),
         x.name in self.linear.reads,
-        x.model.dated,
+        x.model.knows_dates,
       )
       for x in self.proposers
       if x.name in members
