@@ -112,9 +112,7 @@ def tib_sid_best() -> Config:
   """
   text = 'title', 'abstract'
   data = JsonlData(zones=text, labels='all', tokens=TfidfConfig())
-  proposers = text_and_title_proposers(text, _TITLE)
-  linear = ListedLinear(('tree', 'title_tree'))
-  return _config(data, StackModel(proposers, linear=linear))
+  return _config(data, StackModel(text_and_title_proposers(text, _TITLE)))
 
 
 def xc_best() -> Config:
