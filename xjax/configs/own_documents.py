@@ -17,7 +17,8 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.tokens_config import AutoTfidfConfig, TfidfConfig
 from xjax.models.contract import AutoModel, AutoTrain, Config
 from xjax.models.eval_config import EvalConfig
-from xjax.models.stack.stack_model import StackTrain, text_stack
+from xjax.models.stack.proposers import text_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
@@ -83,7 +84,7 @@ def own_best() -> Config:
   """
   return Config(
     data=OwnData(tokens=TfidfConfig()),
-    model=text_stack(),
+    model=StackModel(text_proposers()),
     train=StackTrain(),
     eval=EvalConfig(batch_size=512),
   )

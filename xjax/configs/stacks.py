@@ -62,7 +62,7 @@ def eurlex57k_best_cpu() -> Config:
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
   proposers = dated_act_proposers(_TEXT, _TITLE)
   linear = ListedLinear(('neighbours', 'title_neighbours', 'cited'))
-  ranker = BoostedTrees(models=3, leaves=127, rate=0.06)
+  ranker = BoostedTrees(models=3, trees=250, leaves=127, rate=0.06, bins=63)
   return _config(data, StackModel(proposers, linear=linear, ranker=ranker))
 
 

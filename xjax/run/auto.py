@@ -25,12 +25,9 @@ from xjax.models.config_check import check_config
 from xjax.models.contract import Config, Model, load_config
 from xjax.models.features import DocumentTexts
 from xjax.models.stack.boosted import load_lightgbm
-from xjax.models.stack.proposers import ONE_VS_ALL
-from xjax.models.stack.stack_model import (
-  StackModel,
-  StackTrain,
-  text_stack,
-)
+from xjax.models.stack.proposers import text_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import (
   LinearModel,
   LinearTrain,
@@ -40,6 +37,9 @@ from xjax.models.trees.tree_model import (
 from xjax.train.train_config import TrainConfig
 from xjax.train.workdir import Workdir
 
+# One classifier per label is trained up to this product of the numbers of
+# documents and labels. This takes less than a minute for texts of 300 words.
+_ONE_VS_ALL = 20_000_000
 # Word pairs help only if there are many documents to learn their weights from.
 _PAIRS_FROM = 5_000
 # From here, the weights of a large tree would take too much memory.
@@ -123,7 +123,7 @@ def linear_parts(
 
 
 def _one_per_label(n_train: int, n_labels: int) -> bool:
-  return n_train * n_labels <= ONE_VS_ALL
+  return n_train * n_labels <= _ONE_VS_ALL
 
 
 def choose(
@@ -145,7 +145,7 @@ def choose(
     except UserError as error:
       why = f'a stack would be more exact, but {error}'
     else:
-      model, train = _stack(tokens), StackTrain()
+      model, train = StackModel(_proposers(tokens)), StackTrain()
       what = (
         'StackModel, a label tree, nearest documents and label names, whose '
         'labels boosted trees rank'
@@ -193,16 +193,14 @@ def _is_named(label: Label) -> bool:
   return label.name != label.id or not is_code
 
 
-def _stack(tokens: TfidfConfig) -> StackModel:
-  """Returns a stack whose proposers read texts as `tokens` says."""
-  stack = text_stack()
-  proposers = tuple(
+def _proposers(tokens: TfidfConfig) -> tuple[StageConfig, ...]:
+  """Returns the proposers of a stack, which read the same tokens as it."""
+  return tuple(
     dataclasses.replace(proposer, tokens=tokens)
     if isinstance(proposer.tokens, TfidfConfig)
     else proposer
-    for proposer in stack.proposers
+    for proposer in text_proposers()
   )
-  return dataclasses.replace(stack, proposers=proposers)
 
 
 def _with(

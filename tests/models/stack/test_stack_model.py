@@ -136,12 +136,6 @@ def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
   assert len(model.predict(TEXTS, k=3)) == 3
 
 
-def test_a_proposer_for_few_cells_is_left_out(tmp_path):
-  many = dataclasses.replace(stack_of().model.proposers[0], most_cells=100)
-  result = fit(stack_of(many, neighbours_proposer()), tmp_path / 'run')
-  assert set(open_run(result.workdir).scorer.stages) == {'neighbours'}
-
-
 def test_a_stage_is_neither_changed_nor_missing(stacked, tmp_path):
   run = shutil.copytree(stacked.workdir, tmp_path / 'run')
   config = everything()

@@ -72,7 +72,7 @@ class BoostedTrees(ConfigPart):
     'is the mean of their scores.',
     AT_LEAST_1,
   )
-  trees: int = field(250, 'Largest number of trees of a model.', AT_LEAST_1)
+  trees: int = field(400, 'Largest number of trees of a model.', AT_LEAST_1)
   patience: int = field(
     0,
     'Each model leaves out the documents of a fold, another one each. It ends '
@@ -81,7 +81,7 @@ class BoostedTrees(ConfigPart):
     AT_LEAST_0,
   )
   bins: int = field(
-    63,
+    255,
     'Largest number of values of a feature that are told apart.',
     AT_LEAST_2,
   )

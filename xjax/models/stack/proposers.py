@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import dataclasses
 from typing import Any
 
-from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, field
+from xjax.core.config_part import AT_LEAST_1, field
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.tokens_config import (
   TextVectorsConfig,
@@ -17,12 +17,7 @@ from xjax.models.lookup.names import NamesModel
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.stage import StageConfig
-from xjax.models.trees.tree_model import (
-  LinearModel,
-  LinearTrain,
-  TreeModel,
-  TreeTrain,
-)
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.train.train_config import NoTrain, TrainConfig
 
 _ALL_WORDS = 1_000_000  # more words than any document has
@@ -31,9 +26,6 @@ _NO_NUMBERS = (
   '(?!(?:january|february|march|april|may|june|july|august|september|october|'
   r'november|december)\b)\b[^\W\d_]{2,}'
 )
-# One classifier per label is trained up to this product of the numbers of
-# documents and labels. This takes less than a minute for texts of 300 words.
-ONE_VS_ALL = 20_000_000
 _ACTS = '[0-9]+/[0-9]+'  # numbers of acts, such as 1408/71
 
 
@@ -55,17 +47,6 @@ class ProposerConfig(StageConfig):
     'Whether the proposer is left out if the corpus does not have what it '
     'needs, such as names of labels.',
   )
-  most_cells: int = field(
-    0,
-    'The proposer is left out if the number of training documents times that '
-    'of their labels is larger. With 0, it never is.',
-    AT_LEAST_0,
-  )
-
-  @property
-  def may_lack(self) -> bool:
-    """Returns whether a trained stack may be without this proposer."""
-    return self.optional or self.most_cells > 0
 
   def run_config(self, config: Config) -> Config:
     """Returns the config of its run; the stack may name the encoder."""
@@ -107,13 +88,6 @@ def tree_proposer(
   model = TreeModel(tree=tree, n_trees=n_trees)
   train = TreeTrain(threshold=0.01)
   return _sparse(TfidfConfig(), zones, model, train, name, depth)
-
-
-def linear_proposer(depth: int = 30) -> ProposerConfig:
-  """Returns a linear classifier per label, unless there are too many cells."""
-  model, train = LinearModel(), LinearTrain()
-  own = _sparse(TfidfConfig(), (), model, train, 'linear', depth)
-  return dataclasses.replace(own, most_cells=ONE_VS_ALL)
 
 
 def neighbours_proposer(
@@ -181,14 +155,9 @@ def _sparse(
 
 
 def text_proposers() -> tuple[ProposerConfig, ...]:
-  """Returns proposers for texts of any kind.
-
-  They are a tree, neighbours, names if labels have them and, unless there are
-  too many labels, a linear classifier per label.
-  """
+  """Returns a tree, neighbours and, if labels have names, names over texts."""
   return (
     tree_proposer(),
-    linear_proposer(),
     neighbours_proposer(depth=25),
     names_proposer(depth=25, optional=True),
   )

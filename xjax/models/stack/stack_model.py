@@ -34,7 +34,6 @@ from xjax.models.stack.proposers import (
   ProposerConfig,
   names_proposer,
   neighbours_proposer,
-  text_proposers,
   tree_proposer,
 )
 from xjax.models.stack.ranker_training import (
@@ -166,16 +165,7 @@ class StackModel(Model):
     self._check_folds(corpus)
     # What `fit` trains: the proposers whose checks have passed.
     chosen = run.cached_values[_CHOSEN] = []
-    space = corpus.label_space
-    cells = space.n_train * space.n_trained
     for number, proposer in enumerate(self.proposers):
-      if 0 < proposer.most_cells < cells:
-        logging.info(
-          'the proposer %s is left out: there are %d documents times labels',
-          proposer.name,
-          cells,
-        )
-        continue
       try:
         proposer_stage(run, number).check(corpus)
       except DataError as error:
@@ -267,7 +257,7 @@ class StackModel(Model):
     return tuple(
       x.name
       for x in self.proposers
-      if not x.may_lack or run.folder.stage(x.name).config.exists()
+      if not x.optional or run.folder.stage(x.name).config.exists()
     )
 
   def size(self, run: Run) -> int:
@@ -281,11 +271,6 @@ def label_use(scorer: Scorer) -> LabelUse:
   """Returns the use of labels in the training documents of a dated proposer."""
   trained = scorer.trained
   return LabelUse.of(trained.days_N, trained.gold, scorer.n_labels)
-
-
-def text_stack() -> StackModel:
-  """Returns the stack for texts of any kind."""
-  return StackModel(text_proposers(), linear=ListedLinear(('tree',)))
 
 
 def _ranker_path(run: Run) -> pathlib.Path:
