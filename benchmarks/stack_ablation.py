@@ -12,6 +12,8 @@ has a ranker of its own:
   is left that reads names, the lists still lack the labels that are hidden in
   the folds. A stack that never had such proposers can then be much better.
 - `without gaps (features)`: without a group of features.
+  The scores of the classifiers of listed labels still come from all
+  proposers.
 - `without listed`: without the linear classifiers of listed labels.
 
 Differences are those from the row `everything`, with 95 % intervals of the

@@ -56,7 +56,7 @@ def eurlex57k_best_cpu() -> Config:
   the time between two laws. Linear classifiers of the listed labels read text,
   title and citations.
 
-  Hardware: two CPU cores and 6 GB. Expected: the metrics in docs/results.md, on
+  Hardware: two CPU cores and 8 GB. Expected: the metrics in docs/results.md, on
   dev.
   """
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
@@ -79,8 +79,9 @@ def eurlex57k_best(system: str) -> Config:
   layer, as one more proposer: once for each of the four folds, and once on all
   training documents.
 
-  Expected on dev, with MiniLM: RP@5 0.835 and nDCG@5 0.859. Time: an hour on
-  busy cores. The variant gpu is not measured yet.
+  Expected on dev, with MiniLM: RP@5 0.835 and nDCG@5 0.859, without dates,
+  citations and classifiers of listed labels. Time: an hour on busy cores. The
+  variant gpu is not measured yet.
   """
   config = eurlex57k_best_cpu()
   if system == 'cpu':
@@ -103,8 +104,9 @@ def _trained_encoder() -> ProposerConfig:
 def tib_sid_best() -> Config:
   """Trains the best system without a neural part on TIB-SID library records.
 
-  The proposers are as in eurlex57k_best_cpu. A sixth of the 26,976 labels have
-  no training documents, and half of the others have one. So names that are
+  The proposers are trees, neighbours and names, each by all text and by title.
+  A sixth of the 26,976 labels have no training documents, and half of the
+  others have one. So names that are
   found in titles and abstracts matter more than on EURLEX57K.
 
   Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: the metrics

@@ -162,9 +162,9 @@ class Lists:
     return dataclasses.replace(self, kept={**self.kept, step: kept})
 
   def first(self, k: int) -> Self:
-    return dataclasses.replace(
-      self, ids_GNK=self.ids_GNK[:, :, :k], scores_GNK=self.scores_GNK[:, :, :k]
-    )
+    arrays = self.ids_GNK, self.scores_GNK, self.details_GNKD
+    ids, scores, details = (x if x is None else x[:, :, :k] for x in arrays)
+    return Lists(ids, scores, self.kept, details)
 
   def part(
     self, lists: slice = slice(None), rows: np.ndarray | slice = slice(None)

@@ -231,8 +231,8 @@ class NgramsConfig(TokensConfig, abstract=True):
     if self.pattern and self.analyzer is not Analyzer.WORDS:
       yield f'{where}: needs {path}.analyzer=words'
     try:
-      pattern = re.compile(self.pattern)
-    except re.error as error:
+      pattern = re.compile(self.pattern, re.ASCII)
+    except (re.error, ValueError) as error:
       yield f'{where}: is no regular expression: {error}'
       return
     if pattern.groups:

@@ -82,7 +82,7 @@ class Model(ConfigPart, abstract=True):
   trained_by: ClassVar[type[TrainConfig]] = NoTrain  # the class of config.train
   chooses: ClassVar[bool] = False  # whether the corpus decides on the model
   has_steps: ClassVar[bool] = False  # whether it has optimizer steps
-  has_features = False  # whether its scorer has a `featuriser`
+  has_features: ClassVar[bool] = False  # whether its scorer has a featuriser
   detail_names = ()  # what its scorer says beside scores (Query.details)
   knows_dates = False  # whether its scorer has `days`, dates of documents
   # Paths in the run's folder. A stage for another part of the same documents

@@ -47,7 +47,10 @@ def test_models_of_a_fold_have_not_seen_its_documents(tmp_path, monkeypatch):
 
 
 def test_gold_labels_of_a_document_do_not_reach_its_features(stacked, tmp_path):
-  """Neither lists, nor neighbours, nor linear classifiers give them away."""
+  """Its lists, neighbours and linear classifiers do not give them away.
+
+  The lists of other folds stay: their models may learn from the document.
+  """
   folder = shutil.copytree(stacked.workdir, tmp_path / 'run')
   config, members = everything(), open_run(folder).scorer.stages
   corpus = load_corpus(config.data, config.seed)

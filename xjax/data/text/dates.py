@@ -18,10 +18,10 @@ _DAY = '([0-3]?[0-9])'
 _DATE = re.compile(
   rf'\b(?:{_YEAR}-(0[1-9]|1[0-2])-([0-3][0-9])'
   rf'|{_DAY}\.? {_MONTH},? {_YEAR}'
-  rf'|{_MONTH} {_DAY},? {_YEAR})\b',
-  re.IGNORECASE,
+  rf'|{_MONTH} {_DAY},? {_YEAR})(?=T|\b)',  # T: a time follows
+  re.IGNORECASE | re.ASCII,  # not the long s of old prints
 )
-_ALONE = re.compile(rf'\b{_YEAR}\b')
+_ALONE = re.compile(rf'\b{_YEAR}\b', re.ASCII)
 _MIDDLE = (7, 1)  # the month and day of a date that is only a year
 
 

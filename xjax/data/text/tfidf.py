@@ -174,6 +174,11 @@ class Tfidf:
         '. For texts of single letters, or without spaces between words: '
         'data.tokens.analyzer=characters'
       ) * (config.analyzer is Analyzer.WORDS)
+      if config.pattern:
+        way_out = (
+          f'. Matches of data.tokens.pattern={config.pattern!r} are searched '
+          'for in lower case'
+        )
       raise DataError(
         f'train has no usable n-gram of {config.units}. A usable n-gram is in '
         'enough documents '

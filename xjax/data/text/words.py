@@ -164,6 +164,12 @@ class _Matches(_Splitter):
   def full_pattern(self) -> re.Pattern[str]:
     return self._plain
 
+  def split(self, text: str) -> list[str]:
+    return [unit for unit in super().split(text) if unit]
+
+  def spans(self, text: str) -> list[tuple[int, int]]:
+    return [(start, end) for start, end in super().spans(text) if start < end]
+
 
 # `It_is 2 नदियाँ 東京`: it, is, 2, नदियाँ, 東, 京.
 _WORD = _Splitter(r'[^\W_]++', rf'[^\W_{_ALONE}]', r'L+(?:J+L*)*|AM*')

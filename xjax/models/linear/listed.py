@@ -130,10 +130,8 @@ class ListedLinear(ConfigPart):
     settings = self.c, self.eps, self.max_epochs, self.threshold
 
     def train(part: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, float]]:
-      if not hasattr(
-        local, 'memory'
-      ):  # zeros, and zeros again after each label
-        n = rows.shape[1]
+      if not hasattr(local, 'memory'):
+        n = rows.shape[1]  # zeros, and zeros again after each label
         local.memory = np.zeros(n, np.float32), np.zeros(n, bool)
       own = [slice(starts[x], starts[x + 1]) for x in part]
       return [

@@ -207,7 +207,7 @@ class NeighboursScorer(LabelScoreScorer):
     at = owner[entry], place[entry]
     place, sims = place[entry], sims_BK[at]
     twins_B = np.maximum((sims_BK >= _TWIN).sum(axis=1), 1)
-    sums = functools.partial(np.add.reduceat, indices=first, dtype=np.float32)
+    sums = functools.partial(np.add.reduceat, indices=first, dtype=np.float64)
     n_details = len(self._model.detail_names)
     details_XD = np.full((len(cells) + 1, n_details), np.nan, np.float32)
     if len(cells):
@@ -250,8 +250,9 @@ class NeighboursModel(FeaturesModel):
   dated: bool = field(
     False,
     'Whether a stack also sees votes that fade with the time between documents '
-    '(to 37 % in a year, or in four). The date of a document is the first one '
-    'in its text: `2003-03-05`, `5 March 2003`, `March 5, 2003`, or a year.',
+    '(to 37 % in a year, or in four). The date of a document is the first full '
+    'date in its text (`2003-03-05`, `5 March 2003`, `March 5, 2003`), or else '
+    'the first year.',
   )
 
   @property

@@ -75,7 +75,7 @@ class BoostedTrees(ConfigPart):
   trees: int = field(400, 'Largest number of trees of a model.', AT_LEAST_1)
   patience: int = field(
     0,
-    'Each model leaves out the documents of a fold, another one each. It ends '
+    'Each model leaves out the documents of a fold, in turn. It ends '
     'where their loss was lowest, once so many trees have not made it lower. '
     'With 0, it learns from all folds, and has all trees.',
     AT_LEAST_0,

@@ -196,7 +196,7 @@ def feature_names(
   ]
   names += ['label:documents'] * features.frequency
   names += ['label:words'] * features.names
-  names += [f'label:{name}' for name in USE] * (features.use and dated)
+  names += [f'label:{name}' for name in USE] * dated
   names += ['proposers'] * features.agreement
   return tuple(names)
 
@@ -235,7 +235,7 @@ def pair_features(
   if features.frequency:
     columns.append(np.log1p(labels.documents[label]))
   columns += [labels.words[label]] * features.names
-  if use is not None and features.use:
+  if use is not None:
     columns += use.features(days_B[document], label)
   columns += [proposers] * features.agreement
   # Filled column by column; np.stack would convert all columns at once.

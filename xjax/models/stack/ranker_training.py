@@ -307,7 +307,9 @@ class RankerTraining:
     features = self.run.config.model.features
     nothing = KnownScores(np.zeros(0, np.int64), np.zeros(0, np.float32))
     linear = nothing if self.read else None
-    use = self._use(fold) if self._days is not None else None
+    use = None
+    if features.use and self._days is not None:
+      use = self._use(fold)
     return StackPairs(proposers, labels, features, linear, use)
 
   @functools.cached_property
@@ -331,19 +333,21 @@ class RankerTraining:
     read = (x.name for x in self.proposers if x.name in names)
     return {name: self.members[name] for name in read}
 
-  def classifiers(self) -> ListedClassifiers | None:
-    """Returns the linear classifiers that learn from the lists of all folds."""
-    if not self.read:
-      return None
-    path = self.run.folder.model / f'{LISTED}.npz'
+  def fit_classifiers(self) -> None:
+    """Trains the linear classifiers, if any, on the lists of all folds."""
 
     def build() -> Callable[[pathlib.Path], None]:
       return self._fit_linear(self.folds).save
 
-    return self.run.once(path, build, ListedClassifiers.load)
+    if self.read:
+      self.run.once(listed_path(self.run), build, lambda _: None)
 
   def _linear_scores(self) -> list[KnownScores | None]:
-    """Scores each fold's pairs by linear classifiers of the other folds."""
+    """Scores each fold's pairs by linear classifiers of the other folds.
+
+    The other folds' lists, which say for which labels a document counts, are
+    of proposers that have learned from this fold.
+    """
     if not self.read:
       return [None] * len(self.folds)
     folder, scores = self.run.folder.model, []
@@ -404,6 +408,11 @@ class RankerTraining:
   @functools.cached_property
   def _known_pairs(self) -> dict[int, np.ndarray]:
     return {}
+
+
+def listed_path(run: Run) -> pathlib.Path:
+  """Returns the file of the linear classifiers."""
+  return run.folder.model / f'{LISTED}.npz'
 
 
 def _read_scores(path: pathlib.Path) -> KnownScores:

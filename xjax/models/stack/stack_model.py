@@ -38,6 +38,7 @@ from xjax.models.stack.proposers import (
 )
 from xjax.models.stack.ranker_training import (
   RankerTraining,
+  listed_path,
   proposer_stage,
   train_proposer,
 )
@@ -47,12 +48,8 @@ from xjax.models.stage import Stage
 from xjax.train.train_config import TrainConfig
 
 _NAME = re.compile(r'[a-z][a-z0-9_]*')
-_TAKEN = (
-  'label',
-  'proposers',
-  'base',
-  LISTED,
-)  # names of features without proposer
+# Names of features without a proposer.
+_TAKEN = 'label', 'proposers', 'base', LISTED
 _CHOSEN = 'proposers'  # key of Run.made
 
 
@@ -208,8 +205,9 @@ class StackModel(Model):
     if path.exists():
       return
     training = RankerTraining(run, corpus, tuple(numbers), members)
+    training.fit_classifiers()
     data = training.data()
-    training.classifiers()
+    del training  # and the features that it holds
     ranker = self.ranker.fit(
       data, run.config.seed, run.config.train.workers, run.preemption.check
     )
@@ -236,10 +234,11 @@ class StackModel(Model):
       if x.name in members
     ]
     space = run.label_space()
-    linear, path = None, run.folder.model / f'{LISTED}.npz'
+    linear, use = None, None
     if any(x.is_read for x in proposers):
-      linear = run.read(path, ListedClassifiers.load)
-    use = next((label_use(x.scorer) for x in proposers if x.dated), None)
+      linear = run.read(listed_path(run), ListedClassifiers.load)
+    if self.features.use:
+      use = next((label_use(x.scorer) for x in proposers if x.dated), None)
     pairs = StackPairs.over(proposers, space, self.features, linear, use)
     path = _ranker_path(run)
     run.folder.check(path)  # before LightGBM reads it
@@ -264,6 +263,8 @@ class StackModel(Model):
     stages = run.folder.stages.rglob('*')
     # The lists of folds are only read in training.
     files = _ranker_path(run), *(path for path in stages if path.is_file())
+    if listed_path(run).exists():
+      files = *files, listed_path(run)
     return sum(path.stat().st_size for path in files)
 
 
