@@ -200,4 +200,5 @@ def dated_act_proposers(
   cited = neighbours_proposer(
     'cited', (*title, *text), 15, dated=True, pattern=_ACTS
   )
+  cited = dataclasses.replace(cited, optional=True)  # not all texts cite acts
   return (*(near.get(x.name, x) for x in plain), cited)
