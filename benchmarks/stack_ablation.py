@@ -11,9 +11,9 @@ has a ranker of its own:
   The flag --without=names,title_names adds a row without both. If no proposer
   is left that reads names, the lists still lack the labels that are hidden in
   the folds. A stack that never had such proposers can then be much better.
+  The scores of the classifiers of listed labels still come from the lists and
+  features of all proposers.
 - `without gaps (features)`: without a group of features.
-  The scores of the classifiers of listed labels still come from all
-  proposers.
 - `without listed`: without the linear classifiers of listed labels.
 
 Differences are those from the row `everything`, with 95 % intervals of the
@@ -55,7 +55,7 @@ from xjax.models.stack.boosted import RankerPairs
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.ranker_training import RankerTraining
 from xjax.models.stack.stack_model import StackModel
-from xjax.models.stack.stack_pairs import LISTED, StackPairs, WhatIsRead
+from xjax.models.stack.stack_pairs import LISTED, RowsAndDates, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
 from xjax.run.judging import judged_probabilities
 from xjax.run.open_run import OpenRun, open_run
@@ -150,8 +150,7 @@ class KnownLists(Scorer):
     if rows is None:
       rows = np.arange(len(documents))
     at = np.ix_(lists, rows)
-    details = self.lists.details_GNKD if query.details else None
-    details = None if details is None else details[at]
+    details = self.lists.details_GNKD[at] if query.details else None
     return Lists(self.lists.ids_GNK[at], self.lists.scores_GNK[at], {}, details)
 
 
@@ -161,7 +160,7 @@ class StudiedPairs(StackPairs):
 
   whole: StackPairs | None = None
 
-  def read(self, documents: Documents) -> WhatIsRead:
+  def read(self, documents: Documents) -> RowsAndDates:
     return self.whole.read(documents)
 
 

@@ -106,8 +106,8 @@ def tib_sid_best() -> Config:
 
   The proposers are trees, neighbours and names, each by all text and by title.
   A sixth of the 26,976 labels have no training documents, and half of the
-  others have one. So names that are
-  found in titles and abstracts matter more than on EURLEX57K.
+  others have one. So names that are found in titles and abstracts matter more
+  than on EURLEX57K.
 
   Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: the metrics
   in docs/configs.md, on dev.

@@ -162,17 +162,18 @@ class Lists:
     return dataclasses.replace(self, kept={**self.kept, step: kept})
 
   def first(self, k: int) -> Self:
-    arrays = self.ids_GNK, self.scores_GNK, self.details_GNKD
-    ids, scores, details = (x if x is None else x[:, :, :k] for x in arrays)
-    return Lists(ids, scores, self.kept, details)
+    return dataclasses.replace(self.part(k=k), kept=self.kept)
 
   def part(
-    self, lists: slice = slice(None), rows: np.ndarray | slice = slice(None)
+    self,
+    lists: slice = slice(None),
+    rows: np.ndarray | slice = slice(None),
+    k: int | None = None,
   ) -> Self:
-    """Returns some lists of some documents, without `kept`."""
+    """Returns the first k labels of some lists of documents, without `kept`."""
     arrays = self.ids_GNK, self.scores_GNK, self.details_GNKD
     ids, scores, details = (
-      None if array is None else array[lists][:, rows] for array in arrays
+      None if array is None else array[lists][:, rows, :k] for array in arrays
     )
     return Lists(ids, scores, {}, details)
 

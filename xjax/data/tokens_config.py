@@ -206,7 +206,6 @@ class NgramsConfig(TokensConfig, abstract=True):
     'they are words, or characters if most words of the training documents are '
     'in scripts without spaces, such as those of Chinese, Japanese and Thai.',
   )
-
   pattern: str = field(
     '',
     'A regular expression. Its matches, in the text in lower case, take the '

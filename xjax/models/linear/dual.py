@@ -38,7 +38,7 @@ from xjax.core.arrays import csr_arrays
 
 WIDTH = 16  # labels of a block; 16 float32 values fill a cache line
 
-_JIT = {
+JIT = {
   'nogil': True,
   'cache': True,
   'error_model': 'numpy',
@@ -47,8 +47,8 @@ _JIT = {
 }
 _HALF = np.float32(0.5)
 _SAME = 1e-9  # smaller changes of dual variables are not applied to weights
-# Documents whose violations are below _CALM * eps are left out for a while.
-_CALM = np.float32(0.3)
+# Documents whose violations are below CALM * eps are left out for a while.
+CALM = np.float32(0.3)
 # The largest number of Newton steps for one dual variable of the logistic loss.
 _INNER = 12
 
@@ -125,14 +125,14 @@ def solve_block(
   return features, weights, bias[:width]
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _mark(indptr, indices, documents, used):
   for document in documents:
     for e in range(indptr[document], indptr[document + 1]):
       used[indices[e]] = True
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _squared_hinge(arrays, documents, sign, model, costs, stop, seed, width):
   """Minimises the squared hinge, and changes weights and bias in place."""
   (indptr, indices, values), (weights, bias) = arrays, model
@@ -149,7 +149,7 @@ def _squared_hinge(arrays, documents, sign, model, costs, stop, seed, width):
   # 1 / (2 c) is what the squared hinge adds to the diagonal of the dual
   # problem.
   positive_half, negative_half = _HALF / costs[0], _HALF / costs[1]
-  calm = _CALM * eps
+  calm = CALM * eps
   for _ in range(max_epochs):
     _shuffle(order[:visited])
     high[:] = -np.inf
@@ -192,7 +192,7 @@ def _squared_hinge(arrays, documents, sign, model, costs, stop, seed, width):
     visited = n if done else moving
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _logistic(arrays, documents, sign, model, costs, stop, seed, width):
   """Minimises the logistic loss, and changes weights and bias in place."""
   (indptr, indices, values), (weights, bias) = arrays, model
@@ -206,7 +206,7 @@ def _logistic(arrays, documents, sign, model, costs, stop, seed, width):
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)
-  calm = _CALM * eps
+  calm = CALM * eps
   # A root needs no more digits than the violations that count.
   within = min(np.float32(1e-3), calm)
   for _ in range(max_epochs):
@@ -240,7 +240,7 @@ def _logistic(arrays, documents, sign, model, costs, stop, seed, width):
     visited = n if done else moving
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _root(shift, slope, start, within):
   """Solves u + shift + slope * sigmoid(u) = 0 for u. The slope is above 0.
 
@@ -267,19 +267,19 @@ def _root(shift, slope, start, within):
   return u
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _sigmoid(x):
   return np.float32(1) / (np.float32(1) + np.float32(math.exp(-x)))
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _first_order(n, seed):
   # numba has random numbers of its own.
   np.random.seed(seed)
   return np.arange(n)
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _shuffle(order):
   for i in range(len(order) - 1, 0, -1):
     j = np.random.randint(0, i + 1)
@@ -288,7 +288,7 @@ def _shuffle(order):
     order[i], order[j] = order[j], order[i]
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _norms(indptr, values, documents):
   """Returns the squared norms, with the constant feature 1 of the bias."""
   norms = np.ones(len(documents), np.float32)
@@ -298,7 +298,7 @@ def _norms(indptr, values, documents):
   return norms
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _score(indices, values, first, last, weights, bias, scores):
   scores[:] = bias
   whole = first + (last - first) // 8 * 8
@@ -321,7 +321,7 @@ def _score(indices, values, first, last, weights, bias, scores):
       scores[k] += values[e] * w[k]
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _add(indices, values, first, last, weights, bias, change):
   bias += change
   whole = first + (last - first) // 4 * 4

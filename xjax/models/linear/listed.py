@@ -34,15 +34,8 @@ from xjax.core.config_part import (
 )
 from xjax.core.progress import Progress
 from xjax.core.types import offsets_of
+from xjax.models.linear.dual import CALM, JIT
 
-_JIT = {
-  'nogil': True,
-  'cache': True,
-  'error_model': 'numpy',
-  # Not 'nnan' and 'ninf': the loops compare with infinities.
-  'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
-}
-_CALM = np.float32(0.3)  # as in models.linear.dual
 _PART = 64  # labels that a thread trains at a time
 
 
@@ -87,7 +80,10 @@ class ListedClassifiers:
 
 @dataclasses.dataclass
 class ListedLinear(ConfigPart):
-  """Trains classifiers of listed labels, whose scores the ranker sees."""
+  """Trains classifiers of listed labels, whose scores the ranker sees.
+
+  Each learns from the documents that list its label, and no others.
+  """
 
   reads: tuple[str, ...] = field(
     (),
@@ -120,7 +116,10 @@ class ListedLinear(ConfigPart):
     workers: int = 1,
     between: Callable[[], Any] = lambda: None,  # may raise an error to stop
   ) -> ListedClassifiers:
-    """Trains the classifiers of all labels that are gold in a pair."""
+    """Trains the classifiers of all labels that are gold in a pair.
+
+    The number of workers, which are threads, changes no classifier.
+    """
     row, label = np.divmod(keys, n_labels)
     order = np.argsort(label, kind='stable')
     row, sign = row[order], np.where(gold_X, np.float32(1), -1)[order]
@@ -160,7 +159,7 @@ class ListedLinear(ConfigPart):
     return ListedClassifiers(weights, bias_L)
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _products(rows, weights, bounds, labels, memory):
   """Returns w.x of pairs; those of row i are bounds[i] to bounds[i + 1]."""
   (indptr, indices, values), (starts, columns, parts) = rows, weights
@@ -180,7 +179,7 @@ def _products(rows, weights, bounds, labels, memory):
   return out
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _train(arrays, documents, sign, settings, seed, memory):
   """Returns the columns and values of a label's weights, and its bias."""
   (indptr, indices, values), (weights, used) = arrays, memory
@@ -225,7 +224,7 @@ def _train(arrays, documents, sign, settings, seed, memory):
         bias += change
         for e in range(first, last):
           weights[indices[e]] += values[e] * change
-      if abs(open_) > _CALM * eps:
+      if abs(open_) > CALM * eps:
         # The next pass visits only documents that still move.
         order[moving], order[i] = at, order[moving]
         moving += 1

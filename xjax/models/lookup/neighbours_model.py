@@ -34,9 +34,9 @@ from xjax.models.scorer import cannot_add, rank_blocks
 _ASSIGNED_ABOVE = 0.5  # more than half of the votes
 _TWIN = 0.9  # the cosine from which a neighbour is nearly the same text
 _FEW = 5  # the nearest neighbours
-# What is said of a label: the largest cosine of a neighbour that has it, minus
-# the place of this neighbour (from 0), how many neighbours have it, how many of
-# the nearest five, and its share among neighbours with a cosine from 0.9.
+# What a stack sees of a label: the cosine of the nearest neighbour that has it;
+# the place of this neighbour, counted down from 0; how many neighbours have it;
+# how many of the nearest five; its share among those with a cosine from 0.9.
 _DETAILS = 'cosine', 'first', 'hits', 'near hits', 'twins'
 # In votes that fade with time, a vote counts exp(-1) after so many days.
 _FADING = {'in a year': 365.25, 'in four years': 4 * 365.25}
@@ -98,13 +98,9 @@ class NeighboursScorer(LabelScoreScorer):
     )
     self._model, self._train = model, (TRAIN, train_digest)
     self._documents = NearestDocuments(trained.rows, threads=threads)
-    self.trained = trained
-
-  @functools.cached_property
-  def _labels(self) -> sparse.csr_array:
-    gold = self.trained.gold
+    self.trained, gold = trained, trained.gold
     parts = np.ones(len(gold.values)), gold.values, gold.indptr
-    return sparse.csr_array(parts, (len(gold), self.n_labels))
+    self._labels = sparse.csr_array(parts, (len(gold), self.n_labels))
 
   def rank(self, documents: Documents, query: Query) -> Lists:
     query, split = query.for_labels(self.n_labels), documents.split

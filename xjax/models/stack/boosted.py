@@ -128,7 +128,6 @@ class BoostedTrees(ConfigPart):
       data.gold_X.astype(np.float32),
       feature_name=names,
       params={'verbose': -1, 'num_threads': workers, 'max_bin': self.bins},
-      free_raw_data=False,
     )
     folds = np.unique(data.fold_X)
     n_trees = self.models * self.trees

@@ -33,9 +33,9 @@ from xjax.models.stack.proposers import ProposerConfig
 from xjax.models.stack.stack_pairs import (
   LISTED,
   KnownScores,
+  RowsAndDates,
   StackMember,
   StackPairs,
-  WhatIsRead,
   read_features,
   with_empty_list,
 )
@@ -281,7 +281,7 @@ class RankerTraining:
             pairs = dataclasses.replace(pairs, linear=scores)
           days = None if self._days is None else self._days[kept[rows]]
           own = [x.part(rows=rows) for x in lists]
-          part = pairs.of_lists(own, read=WhatIsRead(days_N=days))
+          part = pairs.of_lists(own, read=RowsAndDates(days_N=days))
           inside = judged[part.keys % pairs.n_labels]
           gold_keys = _keys(gold, rows, pairs.n_labels)
           is_gold = np.isin(part.keys[inside], gold_keys)
@@ -306,7 +306,7 @@ class RankerTraining:
     labels = dataclasses.replace(self.labels, documents=seen)
     features = self.run.config.model.features
     nothing = KnownScores(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    linear = nothing if self.read else None
+    linear = nothing if self._readers else None
     use = None
     if features.use and self._days is not None:
       use = self._use(fold)
@@ -327,11 +327,11 @@ class RankerTraining:
     return LabelUse.of(days_N, seen, self._n_labels)
 
   @property
-  def read(self) -> dict[str, Scorer]:
+  def _readers(self) -> dict[str, Scorer]:
     """Returns the proposers whose features the linear classifiers read."""
     names = self.run.config.model.linear.reads
-    read = (x.name for x in self.proposers if x.name in names)
-    return {name: self.members[name] for name in read}
+    read_names = (x.name for x in self.proposers if x.name in names)
+    return {name: self.members[name] for name in read_names}
 
   def fit_classifiers(self) -> None:
     """Trains the linear classifiers, if any, on the lists of all folds."""
@@ -339,7 +339,7 @@ class RankerTraining:
     def build() -> Callable[[pathlib.Path], None]:
       return self._fit_linear(self.folds).save
 
-    if self.read:
+    if self._readers:
       self.run.once(listed_path(self.run), build, lambda _: None)
 
   def _linear_scores(self) -> list[KnownScores | None]:
@@ -348,7 +348,7 @@ class RankerTraining:
     The other folds' lists, which say for which labels a document counts, are
     of proposers that have learned from this fold.
     """
-    if not self.read:
+    if not self._readers:
       return [None] * len(self.folds)
     folder, scores = self.run.folder.model, []
     for fold in self.folds:
@@ -395,7 +395,7 @@ class RankerTraining:
   def _features(self) -> sparse.csr_array:
     """Returns what classifiers read of all training documents."""
     documents = Documents.of_split(self.corpus.splits[TRAIN])
-    return read_features(self.read, documents)
+    return read_features(self._readers, documents)
 
   def _listed_pairs(self, fold: Fold) -> np.ndarray:
     """Returns the listed pairs of a fold; row 0 is its first document."""

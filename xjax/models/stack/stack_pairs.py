@@ -58,7 +58,7 @@ class ProposedPairs:
   features: np.ndarray  # float32 [X, F]
 
 
-class WhatIsRead(NamedTuple):
+class RowsAndDates(NamedTuple):
   """Holds what is read of N documents, if it is needed."""
 
   rows: sparse.csr_array | None = None  # float32 [N, D], of `linear`
@@ -166,7 +166,7 @@ class StackPairs:
     query = Query(size, tuple(slices), allowed, details=details)
     return query.only(self.listed_L)
 
-  def read(self, documents: Documents) -> 'WhatIsRead':
+  def read(self, documents: Documents) -> 'RowsAndDates':
     """Reads what the features of pairs need beside lists."""
     rows = days = None
     if self.linear is not None:
@@ -175,7 +175,7 @@ class StackPairs:
     if self.use is not None:
       scorer = next(x.scorer for x in self.proposers if x.dated)
       days = scorer.days(documents)
-    return WhatIsRead(rows, days)
+    return RowsAndDates(rows, days)
 
   def _all_lists(
     self,
@@ -197,7 +197,7 @@ class StackPairs:
     self,
     lists: Sequence[Lists],
     n_usual: int = 2,
-    read: 'WhatIsRead | None' = None,
+    read: 'RowsAndDates | None' = None,
   ) -> ProposedPairs:
     """Returns the pairs that the lists of the proposers propose.
 
@@ -205,7 +205,7 @@ class StackPairs:
     training documents. List 2 may be over all allowed labels; n_usual is 3
     then. The other lists are of slices.
     """
-    read = read or WhatIsRead()
+    read = read or RowsAndDates()
     groups = [
       self.usual_keys(lists),
       self._proposed(lists, slice(2, n_usual)),
@@ -270,7 +270,7 @@ class StackPairs:
     keys: np.ndarray,
     usual: np.ndarray,  # the keys that have ranks among the linear classifiers
     lists: Sequence[Lists],
-    read: 'WhatIsRead',
+    read: 'RowsAndDates',
   ) -> Float32[np.ndarray, 'X F']:
     if not len(keys):  # to read the lists would take time for nothing
       return np.zeros((0, len(self.names)), np.float32)
@@ -283,8 +283,9 @@ class StackPairs:
       scores.append(
         ScoreLists.of_pairs(every, listed, is_usual, n, self.n_labels)
       )
-    given = self.labels, self.chosen, self.use, read.days_N
-    return pair_features(keys, scores, *given)
+    return pair_features(
+      keys, scores, self.labels, self.chosen, self.use, read.days_N
+    )
 
 
 def with_empty_list(lists: Lists) -> Lists:
