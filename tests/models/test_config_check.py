@@ -214,7 +214,7 @@ FAULTS = [
     "'names' is no proposer that reads",
   ),
   (STACK, 'model.linear.c', 0.0, 'above 0'),
-  (STACK, 'model.ranker', ALIKE, 'ranker.models=2: must be 1'),
+  (STACK, 'model.ranker', ALIKE, 'ranker.models=4: must be 1'),
   (STACK, 'model.proposers', (NAMED, NAMED), 'another proposer has this name'),
   (STACK, 'model.proposers', (names_proposer('A b'),), "[0].name='A b': "),
   (STACK, 'model.proposers', (names_proposer('fold_0_a'),), 'this name itself'),

@@ -21,7 +21,11 @@ from xjax.configs.own_documents import auto
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label, Labels, LabelSpace
-from xjax.data.tokens_config import GivenFeaturesConfig, TfidfConfig
+from xjax.data.tokens_config import (
+  Analyzer,
+  GivenFeaturesConfig,
+  TfidfConfig,
+)
 from xjax.models.contract import Config, load_config
 from xjax.models.eval_config import EvalConfig
 from xjax.models.stack.stack_model import StackModel, StackTrain
@@ -32,11 +36,10 @@ from xjax.models.trees.tree_model import (
   TreeTrain,
 )
 from xjax.run import fit as fit_module
-from xjax.run.auto import choose, stack_advice
+from xjax.run.auto import choose
 from xjax.run.evaluate_split import evaluate_split
 from xjax.run.fit import FitResult, fit
 from xjax.run.predict_file import predict_file
-from xjax.train.workdir import Workdir
 
 ROWS = make_rows(220, 12)
 
@@ -138,12 +141,15 @@ def space_of(n_train, counts) -> LabelSpace:
 @pytest.mark.parametrize(
   ('n_train', 'n_labels', 'model', 'train', 'max_ngram'),
   [
-    (2400, 200, LinearModel, LinearTrain, 1),
-    (6000, 3000, LinearModel, LinearTrain, 2),
-    (4000, 6000, TreeModel, TreeTrain, 1),
+    (499, 30, LinearModel, LinearTrain, 1),
+    pytest.param(
+      *(500, 30, StackModel, StackTrain, 1), marks=pytest.mark.lightgbm
+    ),
     pytest.param(
       *(40_000, 4000, StackModel, StackTrain, 2), marks=pytest.mark.lightgbm
     ),
+    (40_000, 100_001, TreeModel, TreeTrain, 2),
+    (900_000, 20, LinearModel, LinearTrain, 2),
     (900_000, 30_000, TreeModel, TreeTrain, 2),
   ],
 )
@@ -187,52 +193,40 @@ def test_other_tokens_cannot_resume_a_run(run, table):
     fit(config, run.workdir)
 
 
-def test_the_choice_and_a_stack_are_told(table, tmp_path, caplog, monkeypatch):
+@pytest.mark.lightgbm
+def test_proposers_of_a_stack_read_the_chosen_tokens():
+  space = space_of(6000, [1] * 30)
+
+  def grams(analyzer=Analyzer.WORDS, **settings):
+    config = auto()
+    vars(config.data.tokens).update(settings)
+    chosen = choose(config, space, analyzer).config.model.proposers
+    tokens = [x.tokens for x in chosen]
+    assert all(getattr(x, 'analyzer', analyzer) is analyzer for x in tokens)
+    return [x.max_ngram for x in tokens if isinstance(x, TfidfConfig)]
+
+  assert grams() == [2, 2, 1, 1]
+  assert grams(min_ngram=2, max_ngram=3) == [3, 3, 2, 2]
+  assert grams(Analyzer.CHARACTERS) == [4] * 4
+
+
+def test_the_choice_is_told(table, tmp_path, caplog, monkeypatch):
   caplog.set_level(logging.INFO, logger='absl')
   kill(monkeypatch, fit_module, 'prior_metrics')  # after the choice
   with pytest.raises(Preempted):
     fit(own_config(table), tmp_path / 'run')
   told = [r.message for r in caplog.records if r.message.startswith('auto:')]
   assert 'LinearModel' in told[0] and '176 training documents' in told[1]
-  (advice,) = told[2:]
-  flags = (
-    f'--config=own_best --config.data.dir={table} --workdir={tmp_path}/run'
-  )
-  assert 'rare or unseen' in advice and f'{flags}_best' in advice
-  assert 'about 1 minute on two cores' in advice
   assert f'{table}: guessed: --config.data.text=' in caplog.text
 
 
-def labels_of(names):
-  """Labels with ids l0, l1, ..., or with these names as ids."""
-  return Labels.of(
-    Label(
-      name.removeprefix('=') if name[0] == '=' else f'l{i}', name.strip('=')
-    )
-    for i, name in enumerate(names)
-  )
-
-
+@pytest.mark.lightgbm
 @pytest.mark.parametrize(
-  ('n_train', 'counts', 'names', 'minutes'),
-  [
-    (4000, [60, 49], ['Fish', 'Birds'], '2 minutes'),
-    (45_000, [900, 0], ['=fishing rights', '=Vögel'], '26 minutes'),
-    (100, [9, 9], ['=漁業権', '魚'], '1 minute'),
-    (4000, [60, 50], ['Fish', 'Birds'], ''),  # none is rare
-    (4000, [60, 1], ['=T1059', '=http://x.org/y'], ''),  # codes
-    (99, [9, 9], ['Fish', 'Birds'], ''),  # too few documents
-    (200_000, [9, 9], ['Fish', 'Birds'], ''),  # hours
-  ],
+  ('n_train', 'minutes'), [(4000, '2 minutes'), (500, '1 minute')]
 )
-def test_a_stack_is_named_for_rare_labels_with_names(
-  n_train, counts, names, minutes
-):
-  counts = np.array(counts, np.int32)
-  space = LabelSpace(labels_of(names), counts, n_train, len(names))
-  advice = [*stack_advice(choose(auto(), space), space, Workdir.at('runs/a'))]
-  assert len(advice) == bool(minutes)
-  assert all(f'about {minutes} on two' in line for line in advice)
+def test_the_minutes_of_a_stack_are_told(n_train, minutes):
+  why = choose(auto(), space_of(n_train, [9, 9])).why
+  assert f'takes about {minutes} on two cores' in why
 
 
 def test_features_may_need_a_tree():

@@ -25,15 +25,14 @@ from xjax.models.trees.tree_model import TreeModel, TreeTrain
 def auto() -> Config:
   """Chooses a model for your own documents, and says what it chose and why.
 
-  The choice depends on the number of documents and labels. If there are few
-  labels, it is one linear classifier per label (squared hinge loss as in
-  LIBLINEAR, Fan et al. 2008, https://www.jmlr.org/papers/v9/fan08a.html). If
-  there are many, it is the stack of own_best for 5,000 to 100,000 documents,
-  and else a label tree.
+  It is the stack of own_best for 500 to 100,000 documents. For fewer or more
+  documents, it is one linear classifier per label (squared hinge loss as in
+  LIBLINEAR, Fan et al. 2008, https://www.jmlr.org/papers/v9/fan08a.html), or a
+  label tree if there are many labels.
 
-  Hardware: any. Expected: for 2,400 documents with 200 labels, P@1 as good as
-  that of scikit-learn's TF-IDF and LinearSVC. Time: seconds for a few thousand
-  documents, half an hour for 50,000 with thousands of labels.
+  Hardware: any. Expected: better metrics than those of linear classifiers, as
+  in benchmarks/choices.py. Time: a minute for 3,000 documents, half an hour for
+  50,000 with thousands of labels.
   """
   return Config(
     data=OwnData(tokens=AutoTfidfConfig()),
@@ -72,12 +71,13 @@ def own_linear(size: str) -> Config:
 def own_best() -> Config:
   """Trains the best system without a neural part on your own documents.
 
-  A label tree (as in own_linear), the nearest training documents, and label
-  names that are found in the text list labels of a document. Gradient-boosted
-  trees (LightGBM, Ke et al. 2017) rank the listed labels. If labels have no
-  names, the names are left out. Labels without training documents are ranked
-  too, if they have names. With another language than English, set the language
-  of the stems in a config of your own: names_proposer(language='german').
+  A label tree (as in own_linear), the nearest training documents, the centroids
+  of labels, label names that are found in the text, and descriptions of labels
+  that are like the text list labels of a document. Gradient-boosted trees
+  (LightGBM, Ke et al. 2017) rank the listed labels. What labels lack, names or
+  descriptions, is left out. Labels without training documents are ranked too,
+  if they have names. With another language than English, set the language of
+  the stems in a config of your own: names_proposer(language='german').
 
   Expected: better metrics than those of own_linear, above all for rare labels.
   Time: about ten times as long as own_linear.

@@ -1,9 +1,6 @@
 """Chooses the model of a run by its corpus."""
 
-from collections.abc import Iterator
 import dataclasses
-import re
-import shlex
 
 from absl import logging
 
@@ -12,7 +9,7 @@ from xjax.data.files.faults import plural
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
-from xjax.data.schema import FREQUENT_FROM, Corpus, Label, LabelSpace
+from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import lacks_spaces
 from xjax.data.tokens_config import (
   Analyzer,
@@ -44,14 +41,13 @@ _ONE_VS_ALL = 20_000_000
 _PAIRS_FROM = 5_000
 # From here, the weights of a large tree would take too much memory.
 _SMALL_FROM = 100_000
-# A stack trains five times as many models as a tree alone. Its ranker needs
-# documents to learn from, and its time should stay below about an hour.
-_STACK_FROM, _STACK_TO = 5_000, 100_000
+# With fewer documents, the ranker of a stack has too little to learn from; with
+# more, a stack takes more than an hour.
+_STACK_FROM, _STACK_TO = 500, 100_000
 _STACK_LABELS = 100_000
-# With fewer documents, no stack is advised. Its minutes depend most on the
-# number of documents: 28 for 45,000 with 4,271 labels (EURLEX57K), 2 for 4,000
-# with 705 labels.
-_ADVISED_FROM, _STACKED_PER_MINUTE = 100, 1700
+# Minutes of a stack depend most on documents: 20 for 37,000 with 136 labels, 4
+# for 14,000 with 20,000 labels.
+_STACKED_PER_MINUTE = 1700
 _READS = TfidfConfig, GivenFeaturesConfig  # what linear models read
 
 
@@ -70,7 +66,7 @@ def resolve(
   If the workdir has a run, its model is taken. The fields that the config sets
   stay, so that the run refuses those that differ. Without a run, a model that
   suits the corpus is chosen, and two lines are logged: the model and the
-  reason. A third line names a stack where it may be better for rare labels.
+  reason.
   """
   if not config.model.chooses:
     return config, None
@@ -80,8 +76,7 @@ def resolve(
   corpus = load_corpus(config.data, config.seed, leave_out=leave_out, log=log)
   corpus.split(TRAIN)  # refuses a corpus without it
   choice = choose(config, corpus.label_space, analyzer_of(corpus))
-  advice = stack_advice(choice, corpus.label_space, workdir) if log else ()
-  for line in (choice.what, choice.why, *advice):
+  for line in choice.what, choice.why:
     logging.info('auto: %s', line)
   check_config(choice.config)
   return choice.config, corpus
@@ -129,33 +124,32 @@ def _one_per_label(n_train: int, n_labels: int) -> bool:
 def choose(
   config: Config, space: LabelSpace, analyzer: Analyzer = Analyzer.WORDS
 ) -> _ModelChoice:
-  """Chooses a linear model, or a tree or a stack if there are many labels."""
-  model, train, tokens = linear_parts(
-    space.n_train, space.n_trained, config.data.tokens, analyzer
-  )
-  has = f'{space.n_train} training documents, {space.n_trained} labels'
+  """Chooses a stack, or a linear model or a tree if a stack is no choice."""
+  n, n_labels = space.n_train, space.n_trained
+  model, train, tokens = linear_parts(n, n_labels, config.data.tokens, analyzer)
   what = 'TreeModel, a label tree of linear classifiers'
   why = 'a tree saves most of the time with so many labels'
-  if _one_per_label(space.n_train, space.n_trained):
+  if isinstance(model, LinearModel):
     what = 'LinearModel, one linear classifier per label'
     why = 'so few labels need no tree'
-  elif _fits_stack(config, space):
+  if _fits_stack(config, space):
     try:
       load_lightgbm()
     except UserError as error:
       why = f'a stack would be more exact, but {error}'
     else:
-      model, train = StackModel(_proposers(tokens)), StackTrain()
+      model, train = StackModel(stack_proposers(tokens)), StackTrain()
       what = (
-        'StackModel, a label tree, nearest documents and label names, whose '
-        'labels boosted trees rank'
+        'StackModel, a label tree, nearest documents, centroids and label '
+        'names, whose labels boosted trees rank'
       )
-      why = 'there are enough documents to learn from all of them'
+      why = f'a stack is best, and takes {_minutes(n)} on two cores'
   reads = 'the features of the corpus'
   if isinstance(tokens, TfidfConfig):
     reads = f'TF-IDF of {tokens.units}'
     if tokens.analyzer is analyzer is Analyzer.CHARACTERS:
       reads += ', since most words are in scripts without spaces'
+  has = f'{n} training documents, {n_labels} labels'
   chosen = _with(config, model, train, tokens)
   return _ModelChoice(chosen, f'{what}, over {reads}', f'{has}: {why}')
 
@@ -166,41 +160,23 @@ def _fits_stack(config: Config, space: LabelSpace) -> bool:
   return enough and len(space) <= _STACK_LABELS and not config.data.sparse
 
 
-def stack_advice(
-  choice: _ModelChoice, space: LabelSpace, workdir: Workdir
-) -> Iterator[str]:
-  """Yields how to train a stack that may be better than the chosen model."""
-  config, n = choice.config, space.n_trained
-  rare = int((space.train_counts[:n] < FREQUENT_FROM).sum())
-  named = sum(map(_is_named, space.labels[:n]))
-  fits = _ADVISED_FROM <= space.n_train <= _STACK_TO and n <= _STACK_LABELS
-  chosen = not _one_per_label(space.n_train, n) and _fits_stack(config, space)
-  if config.data.sparse or chosen or not fits or not rare or 2 * named < n:
-    return
-  minutes = max(1, round(space.n_train / _STACKED_PER_MINUTE))
-  source, folder = map(shlex.quote, (config.data.dir, f'{workdir.path}_best'))
-  yield (
-    f'labels have names, and {rare} of {n} are rare or unseen: a stack may '
-    f'rank them better, in about {plural(minutes, "minute")} on two cores: '
-    f'xjax train --config=own_best --config.data.dir={source} '
-    f'--workdir={folder}, with your other flags'
-  )
+def _minutes(n_train: int) -> str:
+  return f'about {plural(max(1, n_train // _STACKED_PER_MINUTE), "minute")}'
 
 
-def _is_named(label: Label) -> bool:
-  """Returns whether a label has a name, or an id that looks like one."""
-  is_code = re.search(r'\d|://', label.id) or len(label.id) < 3
-  return label.name != label.id or not is_code
+def stack_proposers(tokens: TfidfConfig) -> tuple[StageConfig, ...]:
+  """Returns the proposers of a stack, which read texts as `tokens` says."""
+  words = tokens.analyzer is Analyzer.WORDS
+  most = max(1, tokens.min_ngram)
+  single = dataclasses.replace(tokens, max_ngram=most) if words else tokens
 
+  def reading(proposer: StageConfig) -> StageConfig:
+    if not isinstance(proposer.tokens, TfidfConfig):
+      return proposer
+    own = single if proposer.tokens.max_ngram == 1 else tokens
+    return dataclasses.replace(proposer, tokens=own)
 
-def _proposers(tokens: TfidfConfig) -> tuple[StageConfig, ...]:
-  """Returns the proposers of a stack, which read the same tokens as it."""
-  return tuple(
-    dataclasses.replace(proposer, tokens=tokens)
-    if isinstance(proposer.tokens, TfidfConfig)
-    else proposer
-    for proposer in text_proposers()
-  )
+  return tuple(map(reading, text_proposers()))
 
 
 def _with(

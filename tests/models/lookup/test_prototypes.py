@@ -8,9 +8,13 @@ import pytest
 from tests.fixtures.kinds import small
 from tests.fixtures.sparse_runs import config_of
 from tests.models.lookup.conftest import TEXTS, dev_of, split_texts
+from tests.run.tagging import write_rows
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
+from xjax.data.formats.own import OwnData
 from xjax.data.schema import Label
 from xjax.data.tokens_config import TextVectorsConfig, TfidfConfig
+from xjax.models.contract import Config
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -114,6 +118,48 @@ def test_a_new_label_is_scored_as_a_held_out_label_of_that_name(fitted):
   np.testing.assert_array_equal(after[:, n_labels:], before[:, held])
   again = more.with_labels([Label('last', 'a name')])
   assert again.n_labels == more.n_labels + 1
+
+
+@pytest.fixture
+def described(tmp_path):
+  """A folder of a corpus, a label of which has a description."""
+  rows = [
+    {'text': text, 'labels': [label]}
+    for text, label in (
+      ('salmon swim in rivers', 'a'),
+      ('a crow is in the tree', 'b'),
+      ('ships sail on rivers', 'c'),
+    )
+  ]
+  write_rows(tmp_path / 'train.jsonl', rows * 2)
+  write_rows(tmp_path / 'dev.jsonl', rows)
+  labels = [
+    {'id': 'a', 'name': 'fish', 'description': 'what has fins, as salmon'},
+    {'id': 'b', 'name': 'birds'},
+    {'id': 'c', 'name': 'ships'},
+  ]
+  write_rows(tmp_path / 'labels.jsonl', labels)
+  return tmp_path
+
+
+def test_descriptions_are_read_with_names(described):
+  config = Config(
+    data=OwnData(dir=str(described), tokens=TfidfConfig(min_count=1)),
+    model=PrototypesModel(descriptions=True, centroids=False),
+    train=NoTrain(),
+  )
+  run = open_run(fit(config, described / 'run').workdir)
+  birds = Label('d', 'birds', description='a crow or a raven')
+  run = run.with_labels([birds])
+  lists = run.lists(['a salmon', 'ships', 'crow'], 1)
+  assert [run.space.ids[id_] for id_ in lists.ids[:, 0]] == ['a', 'c', 'd']
+
+  (described / 'labels.jsonl').unlink()
+  with pytest.raises(DataError, match='no label has a description'):
+    fit(config, described / 'other')
+  config.model = PrototypesModel(names=False, descriptions=True)
+  with pytest.raises(ConfigError, match='descriptions=True: needs .*names'):
+    fit(config, described / 'other')
 
 
 def test_words_explain_scores(fitted):

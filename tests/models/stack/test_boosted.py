@@ -11,7 +11,9 @@ from xjax.models.stack.pair_features import NONE as NO_FEATURE
 
 NAMES = 'tree:score', 'knn:score', 'label:words'
 pytestmark = pytest.mark.lightgbm
-CONFIG = BoostedTrees(trees=10, leaves=8, rate=0.3, least_pairs=5)
+CONFIG = BoostedTrees(
+  models=2, trees=10, patience=0, leaves=8, rate=0.3, least_pairs=5
+)
 RNG = np.random.default_rng(0)
 PAIRS = RNG.normal(size=(2000, 3)).astype(np.float32)
 PAIRS[RNG.random(PAIRS.shape) < 0.2] = np.nan

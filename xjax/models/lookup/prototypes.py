@@ -1,6 +1,6 @@
 """Scores labels by the cosine of a document and a prototype of the label."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import pathlib
 from typing import Any
@@ -11,14 +11,14 @@ from scipy import sparse
 from xjax.core.arrays import Arrays, matrix_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import field
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.label_trees.label_tree import complete_tree
 from xjax.data.quality import check_train_labels
-from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.schema import Corpus, Label, LabelSpace
 from xjax.data.text.words import has_letters
 from xjax.data.tokens_config import GivenFeaturesConfig, Norm
 from xjax.models.contract import Config, Run, check_one_process
@@ -38,7 +38,7 @@ from xjax.models.scorer import cannot_add
 from xjax.models.trees.tree_scorer import TreeScorer
 from xjax.models.trees.tree_search import Link, TreeSearch
 
-_NAMES = 512  # number of names whose features are computed at a time
+_TEXTS = 512  # number of label texts whose features are computed at a time
 _ASSIGNED_ABOVE = 0.5  # a cosine
 
 
@@ -80,7 +80,7 @@ class PrototypesScorer(TreeScorer):
     if self.fixed_labels:
       raise ConfigError(self.fixed_labels)
     new = space.labels[self.n_labels : space.n_inside]
-    rows = _scaled(_name_rows(self.featuriser, [label.name for label in new]))
+    rows = _scaled(_text_rows(self.featuriser, self._config.model.texts(new)))
     prototypes = sparse.vstack([self.prototypes, rows], format='csr')
     return PrototypesScorer(prototypes, self.featuriser, self._config)
 
@@ -93,8 +93,8 @@ def _prototypes(
   space, parts = corpus.label_space, []
   n_labels = model.n_labels(space)
   if model.names:
-    names = [label.name for label in space.labels[:n_labels]]
-    parts.append(_name_rows(featuriser, names))
+    texts = model.texts(space.labels[:n_labels])
+    parts.append(_text_rows(featuriser, texts))
   if model.centroids:
     split = corpus.splits[TRAIN]
     documents = Documents.of(split.documents)
@@ -106,16 +106,16 @@ def _prototypes(
   return _scaled(whole)
 
 
-def _name_rows(
-  featuriser: TextFeaturiser, names: Sequence[str]
+def _text_rows(
+  featuriser: TextFeaturiser, texts: Sequence[str]
 ) -> sparse.csr_array:
-  """Returns the features of names; names without a letter have none."""
-  named = np.array([has_letters(name) for name in names], bool)
-  starts = range(0, len(names), _NAMES)
+  """Returns the features of texts; texts without a letter have none."""
+  named = np.array([has_letters(text) for text in texts], bool)
+  starts = range(0, len(texts), _TEXTS)
   parts = [sparse.csr_array((0, featuriser.n_features), dtype=np.float32)]
-  with Progress('features of label names', len(names)) as shown:
+  with Progress('features of label texts', len(texts)) as shown:
     for start in starts:
-      parts.append(featuriser.featurise(names[start : start + _NAMES]))
+      parts.append(featuriser.featurise(texts[start : start + _TEXTS]))
       shown.update(parts[-1].shape[0])
   rows = sparse.vstack(parts, format='csr')
   return sparse.csr_array(sparse.diags_array(named.astype(np.float32)) @ rows)
@@ -157,6 +157,11 @@ class PrototypesModel(FeaturesModel):
     'Whether names are parts of prototypes. The names of new labels are then '
     'their prototypes.',
   )
+  descriptions: bool = field(
+    False,
+    'Whether the description of a label is read with its name. At least one '
+    'label must have a description.',
+  )
   centroids: bool = field(True, 'Whether centroids are parts of prototypes.')
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -169,6 +174,8 @@ class PrototypesModel(FeaturesModel):
       )
     if not self.names and not self.centroids:
       yield f'{path}: names or centroids must be True'
+    if self.descriptions and not self.names:
+      yield f'{path}.descriptions=True: needs {path}.names=True'
     if self.names and config.data.sparse:
       yield (
         f'{path}.names=True: config.data={type(config.data).__name__}(...) has '
@@ -179,12 +186,20 @@ class PrototypesModel(FeaturesModel):
     """Returns how many labels have prototypes, of a run with these labels."""
     return space.n_inside if self.names else space.n_trained
 
+  def texts(self, labels: Iterable[Label]) -> list[str]:
+    """Returns what is read of labels."""
+    if self.descriptions:
+      return [f'{label.name}\n{label.description}' for label in labels]
+    return [label.name for label in labels]
+
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
     check_features(corpus, run)
     if self.names:
       space = corpus.label_space
-      check_letters([label.name] for label in space.labels[: space.n_inside])
+      check_letters([text] for text in self.texts(space.labels))
+      if self.descriptions and not any(space.labels.descriptions):
+        raise DataError('no label has a description')
     if self.centroids:
       check_train_labels(corpus)
 

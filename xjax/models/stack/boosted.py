@@ -67,21 +67,21 @@ class BoostedTrees(ConfigPart):
   """
 
   models: int = field(
-    2,
+    4,
     'Number of models. They differ in what is drawn at random, and the score '
     'is the mean of their scores.',
     AT_LEAST_1,
   )
   trees: int = field(400, 'Largest number of trees of a model.', AT_LEAST_1)
   patience: int = field(
-    0,
+    20,
     'Each model leaves out the documents of a fold, in turn. It ends '
     'where their loss was lowest, once so many trees have not made it lower. '
-    'With 0, it learns from all folds, and has all trees.',
+    'With 0, or a single fold, it learns from all pairs, and has all trees.',
     AT_LEAST_0,
   )
   bins: int = field(
-    255,
+    63,
     'Largest number of values of a feature that are told apart.',
     AT_LEAST_2,
   )
@@ -144,7 +144,7 @@ class BoostedTrees(ConfigPart):
         # Seeds differ among models, and among the models of runs with other
         # seeds.
         settings = self._parameters(seed * self.models + number, workers)
-        if not self.patience:
+        if not self.patience or len(folds) == 1:
           return lightgbm.train(
             settings, pairs, self.trees, callbacks=[after_tree]
           )

@@ -119,6 +119,14 @@ def names_proposer(
   return dataclasses.replace(proposer, optional=optional)
 
 
+def prototypes_proposer(
+  name: str = 'centroids', zones: tuple[str, ...] = (), **settings: bool
+) -> ProposerConfig:
+  """Returns a PrototypesModel with these settings over single words."""
+  model = PrototypesModel(**settings)
+  return _sparse(TfidfConfig(max_ngram=1), zones, model, NoTrain(), name, 20)
+
+
 def vector_proposers(
   zones: tuple[str, ...] = (), max_tokens: int = 128
 ) -> tuple[ProposerConfig, ...]:
@@ -155,27 +163,37 @@ def _sparse(
 
 
 def text_proposers() -> tuple[ProposerConfig, ...]:
-  """Returns a tree, neighbours and, if labels have names, names over texts."""
+  """Returns the proposers of own_best.
+
+  They are a tree, neighbours and centroids over texts and, if labels have
+  names or descriptions, these.
+  """
+  described = prototypes_proposer(
+    'descriptions', descriptions=True, centroids=False
+  )
   return (
     tree_proposer(),
     neighbours_proposer(depth=25),
+    prototypes_proposer(names=False),
     names_proposer(depth=25, optional=True),
+    dataclasses.replace(described, optional=True),
   )
 
 
 def text_and_title_proposers(
   text: tuple[str, ...], title: tuple[str, ...]
 ) -> tuple[ProposerConfig, ...]:
-  """Returns trees, neighbours and names, each by zones of text and of title.
+  """Returns trees, neighbours and names by zones of text, and of title.
 
-  Titles are short, so three trees over them take less time than one over texts.
-  A zone of the title may also be one of the text.
+  Centroids are of texts. Titles are short, so three trees over them take less
+  time than one over texts. A zone of the title may also be one of the text.
   """
   return (
     tree_proposer('tree', text),
     tree_proposer('title_tree', title, depth=20, n_trees=3),
     neighbours_proposer('neighbours', text, depth=25),
     neighbours_proposer('title_neighbours', title, depth=15),
+    prototypes_proposer('centroids', text, names=False),
     names_proposer('names', text, depth=25),
     names_proposer('title_names', title, depth=15),
   )
