@@ -2,14 +2,14 @@ r"""Compares the model that `auto` chooses with the others that it may choose.
 
   python benchmarks/choices.py --data=DIR --workdir=runs/choices [--cases=arxiv]
 
-DIR has the folders of corpora in CASES; those that it lacks are left out. A case
-is a corpus, of whose split train so many documents are drawn at random. Each
-case is trained with one linear classifier per label (unless these are too many),
-with a label tree, and with a stack. A run that is finished is not made again,
-so the minutes are only of those that this call has made. Each row of the table
-has metrics of dev, of which at most 6,000 documents are drawn too. The last
-columns say how far the choice of `auto` is below the best system in RP@5, and
-the stack below the best other system in P@1.
+DIR has the folders of corpora in CASES; those that it lacks are left out. In a
+case, so many training documents of a corpus are drawn at random. Each case is
+trained with one linear classifier per label (unless these are too many), with a
+label tree, and with a stack. A run that is finished is not made again, so the
+minutes are only of those that this call has made. Each row of the table has
+metrics of dev, of which at most 6,000 documents are drawn too. The last columns
+say how far the choice of `auto` is from the best system in RP@5, and the stack
+from the best other system in P@1.
 """
 
 from collections.abc import Iterable, Iterator
@@ -166,11 +166,13 @@ def draw(source: pathlib.Path, folder: pathlib.Path, case: Case) -> None:
 
 
 def read(path: pathlib.Path) -> Iterator[dict[str, Any]]:
+  """Yields the rows of a compressed file of JSON lines."""
   with gzip.open(path, 'rt', encoding='utf-8') as file:
     yield from map(json.loads, file)
 
 
 def write(path: pathlib.Path, rows: Iterable[dict[str, Any]]) -> None:
+  """Writes a file of JSON lines."""
   with atomic_write(path) as file:
     for row in rows:
       file.write(json.dumps(row, ensure_ascii=False) + '\n')

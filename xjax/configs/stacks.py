@@ -105,9 +105,9 @@ def tib_sid_best() -> Config:
   """Trains the best system without a neural part on TIB-SID library records.
 
   The proposers are trees, neighbours and names, each by all text and by title,
-  and centroids. A sixth of the 26,976 labels have no training documents, and half of the
-  others have one. So names that are found in titles and abstracts matter more
-  than on EURLEX57K.
+  and centroids. A sixth of the 26,976 labels have no training documents, and
+  half of the others have one. So names that are found in titles and abstracts
+  matter more than on EURLEX57K.
 
   Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: the metrics
   in docs/configs.md, on dev.

@@ -129,7 +129,7 @@ def choose(
   model, train, tokens = linear_parts(n, n_labels, config.data.tokens, analyzer)
   what = 'TreeModel, a label tree of linear classifiers'
   why = 'a tree saves most of the time with so many labels'
-  if isinstance(model, LinearModel):
+  if _one_per_label(n, n_labels):
     what = 'LinearModel, one linear classifier per label'
     why = 'so few labels need no tree'
   if _fits_stack(config, space):

@@ -83,6 +83,15 @@ def test_models_end_where_the_loss_of_a_fold_was_lowest(tmp_path):
   assert first[0] == first[1]
 
 
+def test_a_single_fold_is_not_left_out():
+  config = dataclasses.replace(CONFIG, patience=5)
+  data = dataclasses.replace(data_of(), fold_X=np.ones(len(GOLD), int))
+  expected = fitted().scores(PAIRS)
+  np.testing.assert_array_equal(
+    fitted(config, data=data).scores(PAIRS), expected
+  )
+
+
 def test_workers_do_not_change_the_ranker(tmp_path):
   config = BoostedTrees(trees=2, leaves=8, least_pairs=5)
   rankers = [fitted(config, workers=workers) for workers in (1, 2)]
