@@ -32,9 +32,10 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.data.tokens_config import Analyzer, AutoTfidfConfig
 from xjax.models.contract import DEV, Config
+from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.models.trees.tree_model import LinearModel, LinearTrain
-from xjax.run.auto import analyzer_of, choose, linear_parts, stack_proposers
+from xjax.run.auto import analyzer_of, choose, linear_parts
 from xjax.run.fit import fit
 
 _MOST_DEV = 6000
@@ -144,7 +145,7 @@ def systems(
   parts = {
     'linear': (LinearModel(), LinearTrain()),
     'tree': (tree.model, tree.train),
-    'stack': (StackModel(stack_proposers(tokens)), StackTrain()),
+    'stack': (StackModel(text_proposers(tokens)), StackTrain()),
   }
   if sizes[0] * sizes[1] > _MOST_CELLS:
     del parts['linear']

@@ -221,8 +221,19 @@ def test_the_choice_is_told(table, tmp_path, caplog, monkeypatch):
 
 
 @pytest.mark.lightgbm
+def test_a_stack_that_could_learn_nothing_is_not_chosen(tmp_path, caplog):
+  caplog.set_level(logging.INFO, logger='absl')
+  rows = [row | {'tags': 'fish'} for row in make_rows(700, 4)]
+  write_csv(tmp_path / 'fish.csv', rows)
+  result = fit(own_config(tmp_path / 'fish.csv'), tmp_path / 'run')
+  model = load_config(result.workdir / 'config.json').model
+  assert isinstance(model, LinearModel)
+  assert 'a stack would be more exact, but the ranker has' in caplog.text
+
+
+@pytest.mark.lightgbm
 @pytest.mark.parametrize(
-  ('n_train', 'minutes'), [(4000, '2 minutes'), (500, '1 minute')]
+  ('n_train', 'minutes'), [(8000, '3 minutes'), (500, '1 minute')]
 )
 def test_the_minutes_of_a_stack_are_told(n_train, minutes):
   why = choose(auto(), space_of(n_train, [9, 9])).why

@@ -25,8 +25,8 @@ from xjax.models.trees.tree_model import TreeModel, TreeTrain
 def auto() -> Config:
   """Chooses a model for your own documents, and says what it chose and why.
 
-  It is the stack of own_best for 500 to 100,000 documents. For fewer or more
-  documents, it is one linear classifier per label (squared hinge loss as in
+  It is the stack of own_best for 500 to 100,000 documents with up to 100,000
+  labels. Else it is one linear classifier per label (squared hinge loss as in
   LIBLINEAR, Fan et al. 2008, https://www.jmlr.org/papers/v9/fan08a.html), or a
   label tree if there are many labels.
 
@@ -71,20 +71,21 @@ def own_linear(size: str) -> Config:
 def own_best() -> Config:
   """Trains the best system without a neural part on your own documents.
 
-  A label tree (as in own_linear), the nearest training documents, the centroids
-  of labels, label names that are found in the text, and descriptions of labels
-  that are like the text list labels of a document. Gradient-boosted trees
-  (LightGBM, Ke et al. 2017) rank the listed labels. What labels lack, names or
-  descriptions, is left out. Labels without training documents are ranked too,
-  if they have names. With another language than English, set the language of
-  the stems in a config of your own: names_proposer(language='german').
+  Labels of a document are listed by a label tree (as in own_linear), by the
+  nearest training documents, by the centroids of labels, by label names in the
+  text, and by descriptions of labels. Gradient-boosted trees (LightGBM, Ke et
+  al. 2017) rank the listed labels. Names and descriptions are left out where
+  labels have none. Labels without training documents are ranked too, if they
+  have names. With another language than English, set the language of the stems
+  in a config of your own: names_proposer(language='german').
 
   Expected: better metrics than those of own_linear, above all for rare labels.
   Time: about ten times as long as own_linear.
   """
+  tokens = TfidfConfig()
   return Config(
-    data=OwnData(tokens=TfidfConfig()),
-    model=StackModel(text_proposers()),
+    data=OwnData(tokens=tokens),
+    model=StackModel(text_proposers(tokens)),
     train=StackTrain(),
     eval=EvalConfig(batch_size=512),
   )

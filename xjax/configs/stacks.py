@@ -33,10 +33,12 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.dual import Loss
 from xjax.models.linear.listed import ListedLinear
 from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.proposers import (
   ProposerConfig,
   dated_act_proposers,
+  prototypes_proposer,
   text_and_title_proposers,
   vector_proposers,
 )
@@ -51,10 +53,10 @@ _TEXT = ('header', 'recitals', 'main_body', 'attachments')
 def eurlex57k_best_cpu() -> Config:
   """Trains the best system without a neural part on EURLEX57K.
 
-  There are eight proposers: trees, neighbours and names, each by full text and
-  by title, centroids of texts, and the laws that cite the same laws. Votes of
-  neighbours fade with the time between two laws. Linear classifiers of the
-  listed labels read text, title and citations.
+  There are seven proposers: trees, neighbours and names, each by full text and
+  by title, and the laws that cite the same laws. Votes of neighbours fade with
+  the time between two laws. Linear classifiers of the listed labels read text,
+  title and citations.
 
   Hardware: two CPU cores and 8 GB. Expected: the metrics in docs/results.md, on
   dev.
@@ -62,7 +64,7 @@ def eurlex57k_best_cpu() -> Config:
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
   proposers = dated_act_proposers(_TEXT, _TITLE)
   linear = ListedLinear(('neighbours', 'title_neighbours', 'cited'))
-  ranker = BoostedTrees(trees=250, leaves=127, rate=0.06)
+  ranker = BoostedTrees(models=3, trees=250, patience=0, leaves=127, rate=0.06)
   return _config(data, StackModel(proposers, linear=linear, ranker=ranker))
 
 
@@ -114,7 +116,9 @@ def tib_sid_best() -> Config:
   """
   text = 'title', 'abstract'
   data = JsonlData(zones=text, labels='all', tokens=TfidfConfig())
-  return _config(data, StackModel(text_and_title_proposers(text, _TITLE)))
+  centroids = prototypes_proposer('centroids', PrototypesModel(names=False))
+  proposers = *text_and_title_proposers(text, _TITLE), centroids
+  return _config(data, StackModel(proposers))
 
 
 def xc_best() -> Config:

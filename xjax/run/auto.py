@@ -1,6 +1,8 @@
 """Chooses the model of a run by its corpus."""
 
+from collections.abc import Callable
 import dataclasses
+from typing import Any
 
 from absl import logging
 
@@ -19,12 +21,11 @@ from xjax.data.tokens_config import (
   TokensConfig,
 )
 from xjax.models.config_check import check_config
-from xjax.models.contract import Config, Model, load_config
+from xjax.models.contract import Config, Model, Run, load_config
 from xjax.models.features import DocumentTexts
 from xjax.models.stack.boosted import load_lightgbm
 from xjax.models.stack.proposers import text_proposers
 from xjax.models.stack.stack_model import StackModel, StackTrain
-from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import (
   LinearModel,
   LinearTrain,
@@ -45,9 +46,9 @@ _SMALL_FROM = 100_000
 # more, a stack takes more than an hour.
 _STACK_FROM, _STACK_TO = 500, 100_000
 _STACK_LABELS = 100_000
-# Minutes of a stack depend most on documents: 20 for 37,000 with 136 labels, 4
-# for 14,000 with 20,000 labels.
-_STACKED_PER_MINUTE = 1700
+# Minutes of a stack depend most on documents: 5 for 37,000 with 136 labels, 4
+# for 14,000 with 20,000 labels, but more for long texts.
+_STACKED_PER_MINUTE = 2500
 _READS = TfidfConfig, GivenFeaturesConfig  # what linear models read
 
 
@@ -75,7 +76,11 @@ def resolve(
   leave_out = config.eval.leave_out
   corpus = load_corpus(config.data, config.seed, leave_out=leave_out, log=log)
   corpus.split(TRAIN)  # refuses a corpus without it
-  choice = choose(config, corpus.label_space, analyzer_of(corpus))
+
+  def check(stack: Config) -> None:
+    stack.model.check(corpus, Run(stack, workdir))
+
+  choice = choose(config, corpus.label_space, analyzer_of(corpus), check)
   for line in choice.what, choice.why:
     logging.info('auto: %s', line)
   check_config(choice.config)
@@ -122,35 +127,44 @@ def _one_per_label(n_train: int, n_labels: int) -> bool:
 
 
 def choose(
-  config: Config, space: LabelSpace, analyzer: Analyzer = Analyzer.WORDS
+  config: Config,
+  space: LabelSpace,
+  analyzer: Analyzer = Analyzer.WORDS,
+  check: Callable[[Config], Any] = lambda _: load_lightgbm(),
 ) -> _ModelChoice:
-  """Chooses a stack, or a linear model or a tree if a stack is no choice."""
+  """Chooses a stack, or else a linear model or a tree.
+
+  `check` raises a UserError if the stack of a config cannot be trained.
+  """
   n, n_labels = space.n_train, space.n_trained
   model, train, tokens = linear_parts(n, n_labels, config.data.tokens, analyzer)
+  chosen = _with(config, model, train, tokens)
   what = 'TreeModel, a label tree of linear classifiers'
   why = 'a tree saves most of the time with so many labels'
   if _one_per_label(n, n_labels):
     what = 'LinearModel, one linear classifier per label'
     why = 'so few labels need no tree'
   if _fits_stack(config, space):
+    model = StackModel(text_proposers(tokens))
+    stack = _with(config, model, StackTrain(), tokens)
     try:
-      load_lightgbm()
+      check(stack)
     except UserError as error:
       why = f'a stack would be more exact, but {error}'
     else:
-      model, train = StackModel(stack_proposers(tokens)), StackTrain()
-      what = (
-        'StackModel, a label tree, nearest documents, centroids and label '
-        'names, whose labels boosted trees rank'
+      minutes = plural(max(1, round(n / _STACKED_PER_MINUTE)), 'minute')
+      chosen, what = stack, 'StackModel, boosted trees that rank labels'
+      why = (
+        'there are enough documents to learn which of the labels are right '
+        f'that simpler models propose; it takes about {minutes} on two cores, '
+        'and own_linear a tenth of that'
       )
-      why = f'a stack is best, and takes {_minutes(n)} on two cores'
   reads = 'the features of the corpus'
   if isinstance(tokens, TfidfConfig):
     reads = f'TF-IDF of {tokens.units}'
     if tokens.analyzer is analyzer is Analyzer.CHARACTERS:
       reads += ', since most words are in scripts without spaces'
   has = f'{n} training documents, {n_labels} labels'
-  chosen = _with(config, model, train, tokens)
   return _ModelChoice(chosen, f'{what}, over {reads}', f'{has}: {why}')
 
 
@@ -158,25 +172,6 @@ def _fits_stack(config: Config, space: LabelSpace) -> bool:
   """Returns whether a stack can be trained in about an hour on two cores."""
   enough = _STACK_FROM <= space.n_train <= _STACK_TO
   return enough and len(space) <= _STACK_LABELS and not config.data.sparse
-
-
-def _minutes(n_train: int) -> str:
-  return f'about {plural(max(1, n_train // _STACKED_PER_MINUTE), "minute")}'
-
-
-def stack_proposers(tokens: TfidfConfig) -> tuple[StageConfig, ...]:
-  """Returns the proposers of a stack, which read texts as `tokens` says."""
-  words = tokens.analyzer is Analyzer.WORDS
-  most = max(1, tokens.min_ngram)
-  single = dataclasses.replace(tokens, max_ngram=most) if words else tokens
-
-  def reading(proposer: StageConfig) -> StageConfig:
-    if not isinstance(proposer.tokens, TfidfConfig):
-      return proposer
-    own = single if proposer.tokens.max_ngram == 1 else tokens
-    return dataclasses.replace(proposer, tokens=own)
-
-  return tuple(map(reading, text_proposers()))
 
 
 def _with(

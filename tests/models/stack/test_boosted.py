@@ -83,6 +83,13 @@ def test_models_end_where_the_loss_of_a_fold_was_lowest(tmp_path):
   assert first[0] == first[1]
 
 
+def test_a_fold_without_which_nothing_is_gold_is_not_left_out():
+  config = dataclasses.replace(CONFIG, patience=5, models=3)
+  gold_X = GOLD & (data_of().fold_X == 1)
+  trees = fitted(config, data=data_of(gold_X=gold_X))._boosters
+  assert all(abs(x.predict(PAIRS, raw_score=True)).max() < 30 for x in trees)
+
+
 def test_a_single_fold_is_not_left_out():
   config = dataclasses.replace(CONFIG, patience=5)
   data = dataclasses.replace(data_of(), fold_X=np.ones(len(GOLD), int))

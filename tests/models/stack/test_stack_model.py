@@ -1,6 +1,7 @@
 """Runs in which several models propose labels and a ranker judges them."""
 
 import dataclasses
+import logging
 import shutil
 import sys
 
@@ -19,12 +20,13 @@ from xjax.data.tokens_config import TfidfConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.config_check import check_config
 from xjax.models.linear.listed import ListedLinear
-from xjax.models.lookup.names import NamesModel
+from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.proposers import (
   ProposerConfig,
   names_proposer,
   neighbours_proposer,
+  prototypes_proposer,
   vector_proposers,
 )
 from xjax.models.stack.stack_model import StackModel, StackTrain
@@ -121,16 +123,13 @@ def test_shares_of_features_add_up_to_the_score(stacked):
   assert model.explain(TEXTS[:1], k=2)[0][0].why
 
 
-def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
-  names = names_proposer(optional=True)
-  config = stack_of(stack_of().model.proposers[0], names)
-
-  def no_names(self, corpus, run):
-    raise DataError('no label has a name')
-
-  with monkeypatch.context() as patch:
-    patch.setattr(NamesModel, 'check', no_names)
-    fit(config, tmp_path / 'run')
+def test_optional_proposers_are_left_out(tmp_path, caplog):
+  caplog.set_level(logging.INFO, logger='absl')
+  model = PrototypesModel(descriptions=True, centroids=False)
+  described = prototypes_proposer('described', model, optional=True)
+  fit(stack_of(stack_of().model.proposers[0], described), tmp_path / 'run')
+  reason = 'the proposer described is left out: no label has a description'
+  assert caplog.text.count(reason) == 1
   model = open_run(tmp_path / 'run')
   assert set(model.scorer.stages) == {'tree'}
   assert len(model.predict(TEXTS, k=3)) == 3

@@ -76,7 +76,7 @@ class PrototypesScorer(TreeScorer):
     self.fixed_labels = '' if named else cannot_add('PrototypesModel')
 
   def with_labels(self, space: LabelSpace) -> 'PrototypesScorer':
-    """Returns a scorer of new labels too; their prototypes are their names."""
+    """Returns a scorer of new labels too; their prototypes have no centroid."""
     if self.fixed_labels:
       raise ConfigError(self.fixed_labels)
     new = space.labels[self.n_labels : space.n_inside]
@@ -147,9 +147,10 @@ class PrototypesModel(FeaturesModel):
   """Scores labels by the cosine of the document and a prototype of the label.
 
   The features of a text have length 1. The parts of a prototype are the
-  features of the label's name, and the mean features of its training documents
-  (its centroid). Each part is scaled to length 1, and so is their sum. A label
-  that lacks a part has the other part as its prototype.
+  features of the label's name, perhaps with its description, and the mean
+  features of its training documents (its centroid). Each part is scaled to
+  length 1, and so is their sum. A label that lacks a part has the other part as
+  its prototype.
   """
 
   names: bool = field(
@@ -197,9 +198,11 @@ class PrototypesModel(FeaturesModel):
     check_features(corpus, run)
     if self.names:
       space = corpus.label_space
-      check_letters([text] for text in self.texts(space.labels))
-      if self.descriptions and not any(space.labels.descriptions):
+      labels = space.labels[: space.n_inside]
+      texts = [label.description for label in labels]
+      if self.descriptions and not any(map(has_letters, texts)):
         raise DataError('no label has a description')
+      check_letters([text] for text in self.texts(labels))
     if self.centroids:
       check_train_labels(corpus)
 

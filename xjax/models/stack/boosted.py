@@ -129,7 +129,7 @@ class BoostedTrees(ConfigPart):
       feature_name=names,
       params={'verbose': -1, 'num_threads': workers, 'max_bin': self.bins},
     )
-    folds = np.unique(data.fold_X)
+    folds = _folds_to_leave_out(data)
     n_trees = self.models * self.trees
     with (
       Progress('training the ranker', n_trees) as shown,
@@ -144,7 +144,7 @@ class BoostedTrees(ConfigPart):
         # Seeds differ among models, and among the models of runs with other
         # seeds.
         settings = self._parameters(seed * self.models + number, workers)
-        if not self.patience or len(folds) == 1:
+        if not self.patience or not folds:
           return lightgbm.train(
             settings, pairs, self.trees, callbacks=[after_tree]
           )
@@ -255,6 +255,12 @@ class BoostedRanker:
         # one of them, but the file must not depend on it.
         text, end, _ = booster.model_to_string().partition(_END)
         file.write(text + end)
+
+
+def _folds_to_leave_out(data: RankerPairs) -> list[int]:
+  """Returns the folds without which some pairs are gold, and some are not."""
+  others = ((x, data.gold_X[data.fold_X != x]) for x in np.unique(data.fold_X))
+  return [fold for fold, gold_X in others if gold_X.any() and not gold_X.all()]
 
 
 def _plain(name: str) -> str:

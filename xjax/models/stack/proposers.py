@@ -7,6 +7,7 @@ from typing import Any
 from xjax.core.config_part import AT_LEAST_1, field
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.tokens_config import (
+  Analyzer,
   TextVectorsConfig,
   TfidfConfig,
   TokensConfig,
@@ -120,11 +121,15 @@ def names_proposer(
 
 
 def prototypes_proposer(
-  name: str = 'centroids', zones: tuple[str, ...] = (), **settings: bool
+  name: str,
+  model: PrototypesModel,
+  zones: tuple[str, ...] = (),
+  optional: bool = False,
 ) -> ProposerConfig:
-  """Returns a PrototypesModel with these settings over single words."""
-  model = PrototypesModel(**settings)
-  return _sparse(TfidfConfig(max_ngram=1), zones, model, NoTrain(), name, 20)
+  """Returns prototypes of single words; those of word pairs would be large."""
+  tokens = TfidfConfig(max_ngram=1)
+  proposer = _sparse(tokens, zones, model, NoTrain(), name, 20)
+  return dataclasses.replace(proposer, optional=optional)
 
 
 def vector_proposers(
@@ -141,7 +146,7 @@ def vector_proposers(
   models = {
     'vector_neighbours': NeighboursModel(),
     'name_vectors': names,
-    'centroids': centroids,
+    'centroid_vectors': centroids,
   }
   return tuple(
     _sparse(tokens, zones, model, NoTrain(), name, 15)
@@ -162,38 +167,43 @@ def _sparse(
   )
 
 
-def text_proposers() -> tuple[ProposerConfig, ...]:
+def text_proposers(tokens: TfidfConfig) -> tuple[ProposerConfig, ...]:
   """Returns the proposers of own_best.
 
-  They are a tree, neighbours and centroids over texts and, if labels have
-  names or descriptions, these.
+  They are a tree, neighbours and centroids over texts and, where labels have
+  them, names and descriptions.
   """
-  described = prototypes_proposer(
-    'descriptions', descriptions=True, centroids=False
+  words = tokens.analyzer is Analyzer.WORDS
+  most = tokens.min_ngram if words else tokens.max_ngram
+  single = dataclasses.replace(tokens, max_ngram=most)
+  centroids = PrototypesModel(names=False)
+  described = PrototypesModel(descriptions=True, centroids=False)
+  proposers = (
+    (tree_proposer(), tokens),
+    (neighbours_proposer(depth=25), tokens),
+    (prototypes_proposer('centroids', centroids), single),
+    (names_proposer(depth=25, optional=True), None),
+    (prototypes_proposer('descriptions', described, optional=True), single),
   )
-  return (
-    tree_proposer(),
-    neighbours_proposer(depth=25),
-    prototypes_proposer(names=False),
-    names_proposer(depth=25, optional=True),
-    dataclasses.replace(described, optional=True),
+  return tuple(
+    dataclasses.replace(proposer, tokens=reads or proposer.tokens)
+    for proposer, reads in proposers
   )
 
 
 def text_and_title_proposers(
   text: tuple[str, ...], title: tuple[str, ...]
 ) -> tuple[ProposerConfig, ...]:
-  """Returns trees, neighbours and names by zones of text, and of title.
+  """Returns trees, neighbours and names, each by zones of text and of title.
 
-  Centroids are of texts. Titles are short, so three trees over them take less
-  time than one over texts. A zone of the title may also be one of the text.
+  Titles are short, so three trees over them take less time than one over texts.
+  A zone of the title may also be one of the text.
   """
   return (
     tree_proposer('tree', text),
     tree_proposer('title_tree', title, depth=20, n_trees=3),
     neighbours_proposer('neighbours', text, depth=25),
     neighbours_proposer('title_neighbours', title, depth=15),
-    prototypes_proposer('centroids', text, names=False),
     names_proposer('names', text, depth=25),
     names_proposer('title_names', title, depth=15),
   )

@@ -50,7 +50,7 @@ from xjax.train.train_config import TrainConfig
 _NAME = re.compile(r'[a-z][a-z0-9_]*')
 # Names of features without a proposer.
 _TAKEN = 'label', 'proposers', 'base', LISTED
-_CHOSEN = 'proposers'  # key of Run.made
+_CHOSEN, _LEFT_OUT = 'proposers', 'left out'  # keys of Run.cached_values
 
 
 @dataclasses.dataclass
@@ -162,13 +162,14 @@ class StackModel(Model):
     self._check_folds(corpus)
     # What `fit` trains: the proposers whose checks have passed.
     chosen = run.cached_values[_CHOSEN] = []
+    left_out = run.cached_values[_LEFT_OUT] = {}
     for number, proposer in enumerate(self.proposers):
       try:
         proposer_stage(run, number).check(corpus)
       except DataError as error:
         if not proposer.optional:
           raise
-        logging.info('the proposer %s is left out: %s', proposer.name, error)
+        left_out[proposer.name] = error
       else:
         chosen.append(number)
     if not chosen:
@@ -194,6 +195,8 @@ class StackModel(Model):
   def fit(self, corpus: Corpus, run: Run) -> None:
     corpus = _remembering(corpus)
     numbers = run.cached_values.get(_CHOSEN, range(len(self.proposers)))
+    for name, error in run.cached_values.get(_LEFT_OUT, {}).items():
+      logging.info('the proposer %s is left out: %s', name, error)
     members: dict[str, Scorer] = {}
     done: list[Stage] = []
     for number in numbers:
