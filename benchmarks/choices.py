@@ -2,11 +2,12 @@ r"""Compares the model that `auto` chooses with the others that it may choose.
 
   python benchmarks/choices.py --data=DIR --workdir=runs/choices [--cases=arxiv]
 
-DIR has the folders of corpora in CASES; those that it lacks are left out. In a
-case, so many training documents of a corpus are drawn at random. Each case is
-trained with one linear classifier per label (unless these are too many), with a
-label tree, and with a stack. A run that is finished is not made again, so the
-minutes are only of those that this call has made. Each row of the table has
+DIR has a folder for each corpus of CASES, with train.jsonl.gz, dev.jsonl.gz and
+labels.jsonl.gz in the form of docs/data.md, or the files of EURLEX57K; those
+that it lacks are left out. In a case, so many training documents of a corpus
+are drawn at random. Each case is trained with one linear classifier per label
+(unless these are too many), with a label tree, and with a stack. A run that is
+finished is not made again, and has no minutes. Each row of the table has
 metrics of dev, of which at most 6,000 documents are drawn too. The last columns
 say how far the choice of `auto` is from the best system in RP@5, and the stack
 from the best other system in P@1.
@@ -39,7 +40,9 @@ from xjax.run.auto import analyzer_of, choose, linear_parts
 from xjax.run.fit import fit
 
 _MOST_DEV = 6000
-_MOST_CELLS = 25_000_000  # documents times labels of one-vs-all classifiers
+# Documents times labels of one-vs-all classifiers. Without a stack, `auto`
+# chooses a tree above 20 million.
+_MOST_CELLS = 25_000_000
 
 
 class Case(NamedTuple):
@@ -76,6 +79,7 @@ METRICS = {
   'few RP@5': ('few', 'RP@5'),
   'zero RP@5': ('zero', 'RP@5'),
 }
+COLUMNS = 'case', 'labels', 'system', *METRICS, 'minutes', 'choice', 'P@1 gap'
 _DATA = flags.DEFINE_string('data', None, 'Folder of corpora.', required=True)
 _WORKDIR = flags.DEFINE_string('workdir', None, 'For all runs.', required=True)
 _CASES = flags.DEFINE_list(
@@ -96,9 +100,6 @@ def main(argv: list[str]) -> None:
         print(f'| {" | ".join(row)} |', flush=True)
 
 
-COLUMNS = 'case', 'labels', 'system', *METRICS, 'minutes', 'choice', 'P@1 gap'
-
-
 def rows_of(
   case: Case, source: pathlib.Path, workdir: pathlib.Path
 ) -> Iterator[list[str]]:
@@ -114,23 +115,26 @@ def rows_of(
   corpus = load_corpus(config.data, config.seed)
   space, analyzer = corpus.label_space, analyzer_of(corpus)
   chosen = choose(config, space, analyzer).config.model
-  made = {}
+  metrics_of, rows = {}, []
   for name, own in systems(config, space, analyzer):
-    start = time.perf_counter()
-    metrics = fit(own, workdir / case.name / name).metrics[DEV]['xjax']
-    values = [metrics.get(x, {}).get(y) for x, y in METRICS.values()]
-    made[name] = own.model, values, (time.perf_counter() - start) / 60
-  best = max(values[1] for _, values, _ in made.values())
-  first = max(x[1][0] for name, x in made.items() if name != 'stack')
-  for name, (model, values, minutes) in made.items():
-    row = [case.name, f'{space.n_trained:,}', name]
-    row += ['-' if x is None else f'{x:.4f}' for x in values]
-    row += [f'{minutes:.1f}', '', '']
-    if type(model) is type(chosen):
-      row[-2] = f'{values[1] - best:+.4f}'
-    if name == 'stack':
-      row[-1] = f'{values[0] - first:+.4f}'
-    yield row
+    folder, start = workdir / case.name / name, time.perf_counter()
+    is_new = not (folder / 'eval').exists()
+    slices = fit(own, folder).metrics[DEV]['xjax']
+    minutes = f'{(time.perf_counter() - start) / 60:.1f}' if is_new else '-'
+    own_metrics = metrics_of[name] = {
+      column: slices.get(slice_, {}).get(metric)
+      for column, (slice_, metric) in METRICS.items()
+    }
+    shown = ['-' if x is None else f'{x:.4f}' for x in own_metrics.values()]
+    rows.append([case.name, f'{space.n_trained:,}', name, *shown, minutes])
+    is_chosen = type(own.model) is type(chosen)
+    choice = own_metrics['RP@5'] if is_chosen else None
+    rows[-1] += [choice, own_metrics['P@1'] if name == 'stack' else None]
+  best = max(x['RP@5'] for x in metrics_of.values())
+  others = max(x['P@1'] for name, x in metrics_of.items() if name != 'stack')
+  for *cells, choice, stack in rows:
+    gaps = zip((choice, stack), (best, others))
+    yield cells + ['' if x is None else f'{x - y:+.4f}' for x, y in gaps]
 
 
 def systems(
