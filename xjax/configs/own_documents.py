@@ -72,9 +72,9 @@ def own_best() -> Config:
   """Trains the best system without a neural part on your own documents.
 
   Labels of a document are listed by a label tree (as in own_linear), by the
-  nearest training documents, by the centroids of labels, by label names in the
-  text, and by descriptions of labels. Gradient-boosted trees (LightGBM, Ke et
-  al. 2017) rank the listed labels. Names and descriptions are left out where
+  nearest training documents, by the centroids of labels, by label names and
+  their parts in the text, and by descriptions of labels. Gradient-boosted trees
+  (LightGBM, Ke et al. 2017) rank the listed labels. Names and descriptions are left out where
   labels have none. Labels without training documents are ranked too, if they
   have names. With another language than English, set the language of the stems
   in a config of your own: names_proposer(language='german').

@@ -14,7 +14,7 @@ from xjax.data.tokens_config import (
   WordsConfig,
 )
 from xjax.models.contract import Config, Model
-from xjax.models.lookup.names import NamesModel
+from xjax.models.lookup.names import NamesModel, Units
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.models.stage import StageConfig
@@ -112,10 +112,11 @@ def names_proposer(
   depth: int = 20,
   language: str = 'english',
   optional: bool = False,
+  units: Units = Units.STEMS,
 ) -> ProposerConfig:
-  """Returns label names that are found in texts."""
+  """Returns label names that are found in texts, or parts of names."""
   words = WordsConfig(max_tokens=_ALL_WORDS, buckets=(_ALL_WORDS,))
-  model = NamesModel(language=language)
+  model = NamesModel(units=units, language=language)
   proposer = _sparse(words, zones, model, NoTrain(), name, depth)
   return dataclasses.replace(proposer, optional=optional)
 
@@ -130,6 +131,15 @@ def prototypes_proposer(
   tokens = TfidfConfig(max_ngram=1)
   proposer = _sparse(tokens, zones, model, NoTrain(), name, 20)
   return dataclasses.replace(proposer, optional=optional)
+
+
+def name_parts_proposer(zones: tuple[str, ...] = ()) -> ProposerConfig:
+  """Returns labels whose names share runs of four characters with the text.
+
+  So names are found in other forms, in compounds and in related languages.
+  """
+  runs = Units.CHARACTERS
+  return names_proposer('name_parts', zones, 15, optional=True, units=runs)
 
 
 def vector_proposers(
@@ -171,7 +181,7 @@ def text_proposers(tokens: TfidfConfig) -> tuple[ProposerConfig, ...]:
   """Returns the proposers of own_best.
 
   They are a tree, neighbours and centroids over texts and, where labels have
-  them, names and descriptions.
+  them, names, parts of names and descriptions.
   """
   words = tokens.analyzer is Analyzer.WORDS
   most = tokens.min_ngram if words else tokens.max_ngram
@@ -184,6 +194,7 @@ def text_proposers(tokens: TfidfConfig) -> tuple[ProposerConfig, ...]:
     (prototypes_proposer('centroids', centroids), single),
     (names_proposer(depth=25, optional=True), None),
     (prototypes_proposer('descriptions', described, optional=True), single),
+    (name_parts_proposer(), None),
   )
   return tuple(
     dataclasses.replace(proposer, tokens=reads or proposer.tokens)
