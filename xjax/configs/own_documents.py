@@ -74,10 +74,10 @@ def own_best() -> Config:
   Labels of a document are listed by a label tree (as in own_linear), by the
   nearest training documents, by the centroids of labels, by label names and
   their parts in the text, and by descriptions of labels. Gradient-boosted trees
-  (LightGBM, Ke et al. 2017) rank the listed labels. Names and descriptions are left out where
-  labels have none. Labels without training documents are ranked too, if they
-  have names. With another language than English, set the language of the stems
-  in a config of your own: names_proposer(language='german').
+  (LightGBM, Ke et al. 2017) rank the listed labels. Names and descriptions are
+  left out where labels have none. Labels without training documents are ranked
+  too, if they have names. With another language than English, set the language
+  of the stems in a config of your own: names_proposer(language='german').
 
   Expected: better metrics than those of own_linear, above all for rare labels.
   Time: about ten times as long as own_linear.
