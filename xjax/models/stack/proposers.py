@@ -133,13 +133,15 @@ def prototypes_proposer(
   return dataclasses.replace(proposer, optional=optional)
 
 
-def name_parts_proposer(zones: tuple[str, ...] = ()) -> ProposerConfig:
+def name_parts_proposer(
+  name: str = 'name_parts', zones: tuple[str, ...] = ()
+) -> ProposerConfig:
   """Returns labels whose names share runs of four characters with the text.
 
   So names are found in other forms, in compounds and in related languages.
   """
   runs = Units.CHARACTERS
-  return names_proposer('name_parts', zones, 15, optional=True, units=runs)
+  return names_proposer(name, zones, 15, optional=True, units=runs)
 
 
 def vector_proposers(
