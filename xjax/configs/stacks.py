@@ -108,9 +108,9 @@ def tib_sid_best() -> Config:
   """Trains the best system without a neural part on TIB-SID library records.
 
   The proposers are trees, neighbours, names and parts of names, each by all
-  text and by title, and centroids. A sixth of the 26,976 labels have no training
-  documents, and half of the others have one. So names matter more than on
-  EURLEX57K. Some are German, which parts find in English texts.
+  text and by title, and centroids. A sixth of the 26,976 labels have no
+  training documents, and half of the others have one. So names matter more than
+  on EURLEX57K. Some are German, which parts find in English texts.
 
   Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: the metrics
   in docs/configs.md, on dev.
