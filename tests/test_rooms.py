@@ -23,7 +23,7 @@ BUDGETS = {
   'judge': 5_300,
   'networks': 6_680,
   'train': 3_380,
-  'models': 8_500,
+  'models': 8_510,
   'run': 3_290,
   'sweep': 850,
   'plan': 1_070,
