@@ -117,9 +117,9 @@ def rows_of(
   chosen = choose(config, space, analyzer).config.model
   metrics_of, rows = {}, []
   for name, own in systems(config, space, analyzer):
-    folder, start = workdir / case.name / name, time.perf_counter()
-    is_new = not (folder / 'eval').exists()
-    slices = fit(own, folder).metrics[DEV]['xjax']
+    run, start = workdir / case.name / name, time.perf_counter()
+    is_new = not (run / 'eval').exists()
+    slices = fit(own, run).metrics[DEV]['xjax']
     minutes = f'{(time.perf_counter() - start) / 60:.1f}' if is_new else '-'
     own_metrics = metrics_of[name] = {
       column: slices.get(slice_, {}).get(metric)
@@ -131,9 +131,9 @@ def rows_of(
     choice = own_metrics['RP@5'] if is_chosen else None
     rows[-1] += [choice, own_metrics['P@1'] if name == 'stack' else None]
   best = max(x['RP@5'] for x in metrics_of.values())
-  others = max(x['P@1'] for name, x in metrics_of.items() if name != 'stack')
+  best_other = max(y['P@1'] for x, y in metrics_of.items() if x != 'stack')
   for *cells, choice, stack in rows:
-    gaps = zip((choice, stack), (best, others))
+    gaps = zip((choice, stack), (best, best_other))
     yield cells + ['' if x is None else f'{x - y:+.4f}' for x, y in gaps]
 
 

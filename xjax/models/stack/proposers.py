@@ -188,19 +188,17 @@ def text_proposers(tokens: TfidfConfig) -> tuple[ProposerConfig, ...]:
   words = tokens.analyzer is Analyzer.WORDS
   most = tokens.min_ngram if words else tokens.max_ngram
   single = dataclasses.replace(tokens, max_ngram=most)
-  centroids = PrototypesModel(names=False)
-  described = PrototypesModel(descriptions=True, centroids=False)
-  proposers = (
-    (tree_proposer(), tokens),
-    (neighbours_proposer(depth=25), tokens),
-    (prototypes_proposer('centroids', centroids), single),
-    (names_proposer(depth=25, optional=True), None),
-    (prototypes_proposer('descriptions', described, optional=True), single),
-    (name_parts_proposer(), None),
-  )
-  return tuple(
-    dataclasses.replace(proposer, tokens=reads or proposer.tokens)
-    for proposer, reads in proposers
+  model = PrototypesModel(descriptions=True, centroids=False)
+  described = prototypes_proposer('descriptions', model, optional=True)
+  centroids = prototypes_proposer('centroids', PrototypesModel(names=False))
+  replace = dataclasses.replace
+  return (
+    replace(tree_proposer(), tokens=tokens),
+    replace(neighbours_proposer(depth=25), tokens=tokens),
+    replace(centroids, tokens=single),
+    names_proposer(depth=25, optional=True),
+    replace(described, tokens=single),
+    name_parts_proposer(),
   )
 
 
