@@ -54,18 +54,23 @@ _TEXT = ('header', 'recitals', 'main_body', 'attachments')
 def eurlex57k_best_cpu() -> Config:
   """Trains the best system without a neural part on EURLEX57K.
 
-  There are seven proposers: trees, neighbours and names, each by full text and
-  by title, and the laws that cite the same laws. Votes of neighbours fade with
-  the time between two laws. Linear classifiers of the listed labels read text,
-  title and citations.
+  There are ten proposers: trees, neighbours, names and parts of names, each by
+  full text and by title, centroids, and the laws that cite the same laws. Votes
+  of neighbours fade with the time between two laws. Linear classifiers of the
+  listed labels read text, title and citations.
 
   Hardware: two CPU cores and 8 GB. Expected: the metrics in docs/results.md, on
   dev.
   """
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
-  proposers = dated_act_proposers(_TEXT, _TITLE)
+  proposers = (
+    *dated_act_proposers(_TEXT, _TITLE),
+    prototypes_proposer('centroids', PrototypesModel(names=False), _TEXT),
+    name_parts_proposer('name_parts', _TEXT),
+    name_parts_proposer('title_name_parts', _TITLE),
+  )
   linear = ListedLinear(('neighbours', 'title_neighbours', 'cited'))
-  ranker = BoostedTrees(models=3, trees=250, patience=0, leaves=127, rate=0.06)
+  ranker = BoostedTrees(leaves=127, rate=0.06)
   return _config(data, StackModel(proposers, linear=linear, ranker=ranker))
 
 
