@@ -51,8 +51,8 @@ from xjax.judge.predictions import Predictions
 from xjax.models.contract import DEV, Run
 from xjax.models.linear.listed import ListedLinear
 from xjax.models.scorer import Scorer, documents_for
-from xjax.models.stack.boosted import RankerPairs
 from xjax.models.stack.pair_features import PairFeatures
+from xjax.models.stack.ranker import RankerPairs
 from xjax.models.stack.ranker_training import RankerTraining
 from xjax.models.stack.stack_model import StackModel
 from xjax.models.stack.stack_pairs import LISTED, RowsAndDates, StackPairs
@@ -238,7 +238,7 @@ class Study:
     start, chosen = time.perf_counter(), model.ranker
     if _QUICK.value:
       chosen, data = dataclasses.replace(chosen, models=1), every_third(data)
-    ranker = chosen.fit(data, config.seed, config.train.workers, check)
+    ranker = chosen.train(data, config.seed, config.train.workers, check)
     seconds = time.perf_counter() - start
     whole = run.scorer.pairs
     proposers = [

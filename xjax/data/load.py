@@ -123,13 +123,18 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
 
 def choose_zones(raw: SourceCorpus, data: DataConfig) -> tuple[str, ...]:
   """Returns the zones that documents keep; () means all zones."""
-  for zone in data.zones:
-    if zone not in raw.zones:
-      raise ConfigError(
-        f'data.zones: there is no zone {zone!r}; the zones of {raw.source} '
-        f'are: {", ".join(raw.zones)}'
-      )
-  return tuple(data.zones) or data.full_text
+  for name, zones in ('zones', data.zones), ('facts', data.facts):
+    for zone in zones:
+      if zone not in raw.zones:
+        raise ConfigError(
+          f'data.{name}: there is no zone {zone!r}; the zones of {raw.source} '
+          f'are: {", ".join(raw.zones)}'
+        )
+  if data.kept_zones == data.facts != ():
+    raise ConfigError(
+      f'data.facts={data.facts}: name the zones of text too (data.zones)'
+    )
+  return data.kept_zones
 
 
 def _fingerprint(
@@ -249,7 +254,7 @@ def read_zones(document: str | Document, data: DataConfig) -> Document:
   """Returns a document with the config's zones, or with all if it has none."""
   if isinstance(document, str):
     return Document('', {'text': document})
-  return _with_zones(tuple(data.zones) or data.full_text, document)
+  return _with_zones(data.kept_zones, document)
 
 
 def _with_zones(zones: tuple[str, ...], document: Document) -> Document:

@@ -85,6 +85,7 @@ class Model(ConfigPart, abstract=True):
   has_features: ClassVar[bool] = False  # whether its scorer has a featuriser
   detail_names = ()  # what its scorer says beside scores (Query.details)
   knows_dates = False  # whether its scorer has `days`, dates of documents
+  reads_facts = False  # whether it reads data.facts
   # Paths in the run's folder. A stage for another part of the same documents
   # may start with copies of these files.
   label_independent_files: ClassVar[tuple[str, ...]] = ()
@@ -131,10 +132,9 @@ class Model(ConfigPart, abstract=True):
 
     If a resumed run has other values, its lists are judged again.
     """
-    fields = dataclasses.fields(self)
     return {
       x.name: to_json(getattr(self, x.name))
-      for x in fields
+      for x in dataclasses.fields(self)
       if x.metadata.get('may_change')
     }
 

@@ -16,6 +16,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import cut_corpus
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.tokens_config import TokensConfig, WordsConfig
@@ -74,17 +75,27 @@ class StageConfig(ConfigPart):
   )
 
   def run_config(self, config: Config) -> Config:
-    zones = self.zones or config.data.zones
+    zones = self.zones_of(config.data) or config.data.zones
+    data = dataclasses.replace(config.data, tokens=self.tokens, zones=zones)
+    if data.facts:
+      data = dataclasses.replace(data, facts=())
     return dataclasses.replace(
       config,
-      data=dataclasses.replace(config.data, tokens=self.tokens, zones=zones),
+      data=data,
       model=self.model,
       train=self.train,
       eval=dataclasses.replace(config.eval, batch_size=self.batch_size),
     )
 
+  def zones_of(self, data: DataConfig) -> tuple[str, ...]:
+    """Returns the zones to which documents of the run are cut; () for none."""
+    if self.zones or not data.facts:
+      return self.zones
+    return tuple(data.zones) or data.full_text
+
   def faults(self, config: Config, path: str) -> Iterator[str]:
-    outside = [zone for zone in self.zones if zone not in config.data.zones]
+    known = *config.data.zones, *config.data.facts
+    outside = [zone for zone in self.zones if zone not in known]
     if config.data.zones and outside:
       yield (
         f'{path}.zones={self.zones}: {", ".join(outside)} must be in '
@@ -219,12 +230,13 @@ class Stage:
 
   def corpus(self, corpus: Corpus) -> Corpus:
     """Returns a corpus with only the stage's zones, or raises a ConfigError."""
-    if not self.settings.zones:
+    zones = self.settings.zones_of(self.run.config.data)
+    if not zones:
       return corpus
     try:
-      return cut_corpus(corpus, self.settings.zones, self.checks_zones)
+      return cut_corpus(corpus, zones, self.checks_zones)
     except DataError as error:
-      field = f'{self.path}.zones={self.settings.zones}'
+      field = f'{self.path}.zones={zones}'
       raise ConfigError(f'{field}: {error}') from error
 
   def check(self, corpus: Corpus) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.models.stack.boosted import BoostedTrees, RankerPairs
+from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.pair_features import NONE as NO_FEATURE
+from xjax.models.stack.ranker import RankerPairs
 
 NAMES = 'tree:score', 'knn:score', 'label:words'
 pytestmark = pytest.mark.lightgbm
@@ -30,7 +31,7 @@ def data_of(features_XF=PAIRS, gold_X=GOLD, names=NAMES):
 
 
 def fitted(config=CONFIG, seed=3, workers=1, between=lambda: None, data=None):
-  return config.fit(data or data_of(), seed, workers, between)
+  return config.train(data or data_of(), seed, workers, between)
 
 
 @pytest.fixture(scope='module')

@@ -63,6 +63,18 @@ _SURE_LIST = re.compile(
 )
 
 
+def as_plain(value: Any) -> Any:
+  """Returns a cell as text: numbers are written out, lists have lines."""
+  if is_missing(value):
+    return ''
+  if isinstance(value, list):
+    lines = [as_plain(item) for item in value]
+    return '\n'.join(lines) if {*map(type, lines)} <= {str} else value
+  if isinstance(value, int | float) and not isinstance(value, bool):
+    return str(value)
+  return value
+
+
 def is_missing(value: Any) -> bool:
   """Returns whether a value is None, NaN or the missing value of pandas."""
   if value is None or type(value).__name__ in ('NAType', 'NaTType'):

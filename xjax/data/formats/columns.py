@@ -19,6 +19,7 @@ from xjax.data.files.cells import (
   NO_SEPARATOR,
   USUAL,
   as_flag,
+  as_plain,
   divisible,
   guess_separator,
   have_flags,
@@ -312,7 +313,7 @@ def read_row(
   means no labels if they are needed, else unknown labels (None).
   """
   row = fields.row
-  zones = {x: fields.as_text(_plain(row.get(x)), x) for x in columns.text}
+  zones = {x: fields.as_text(as_plain(row.get(x)), x) for x in columns.text}
   fields.check_text(zones.values())
   id_ = default_id
   if columns.id and (need_labels or row.get(columns.id) is not None):
@@ -429,14 +430,3 @@ def _jq(key: str) -> str:
 
 def _stripped(value: Any) -> Any:
   return value.strip() if isinstance(value, str) else value
-
-
-def _plain(value: Any) -> Any:
-  """Returns a cell as text: numbers are written out, lists have lines."""
-  if is_missing(value):
-    return ''
-  if isinstance(value, list) and all(isinstance(v, str) for v in value):
-    return '\n'.join(value)
-  if isinstance(value, int | float) and not isinstance(value, bool):
-    return str(value)
-  return value

@@ -23,9 +23,16 @@ from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   ReadDocument,
   SourceCorpus,
+  with_facts,
 )
 from xjax.data.schema import Document
 from xjax.data.tokens_config import OnError, TokensConfig, WordsConfig
+
+# Describes the field `facts`, which some formats have.
+FACTS = (
+  'Fields or columns that are no text, such as journal, authors or date. Only '
+  'stacks read them (docs/stacks.md). A cell may have several values.'
+)
 
 
 @dataclasses.dataclass
@@ -38,6 +45,8 @@ class DataConfig(ConfigPart, abstract=True):
   label_field: ClassVar[str] = 'labels'  # of a record
   # The zones that are read if data.zones is empty; () means all zones.
   full_text: ClassVar[tuple[str, ...]] = ()
+
+  facts = ()  # fields of a record (FACTS)
 
   dir: str = field('', 'The folder or archive of the corpus.', may_change=True)
   cache_dir: str = field(
@@ -76,13 +85,19 @@ class DataConfig(ConfigPart, abstract=True):
     return self.labels
 
   @property
+  def kept_zones(self) -> tuple[str, ...]:
+    """Returns the zones that documents keep; () means all zones."""
+    return (tuple(self.zones) or self.full_text) + self.facts
+
+  @property
   def cache_folder(self) -> pathlib.Path:
     """Returns the folder for prepared data; by default the user's folder."""
     return user_cache_dir(self.cache_dir)
 
   def builder(self) -> CorpusBuilder:
     """Returns an empty builder of this corpus."""
-    return CorpusBuilder(self.dir, Faults(self.on_error), self.cache_folder)
+    faults = Faults(self.on_error)
+    return CorpusBuilder(self.dir, faults, self.cache_folder, self.facts)
 
   def with_guesses(self) -> Self:
     """Returns this config with the values that the files decide.
@@ -129,7 +144,7 @@ class DataConfig(ConfigPart, abstract=True):
     document = read(fields, default_id, need_labels)
     if all(fields.row.get(name) in (None, '') for name in names):
       document = dataclasses.replace(document, labels=None)
-    return document
+    return with_facts(document, fields, self.facts)
 
   def stream_input(
     self, source: str, faults: Faults, on_wait: Callable[[], None] | None = None
@@ -175,6 +190,8 @@ class DataConfig(ConfigPart, abstract=True):
   def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
       yield f'{path}.zones={self.zones}: a zone occurs twice'
+    if self.facts and not config.model.reads_facts:
+      yield f'{path}.facts={self.facts}: only a StackModel reads facts'
     if not self.label_space:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:

@@ -15,10 +15,11 @@ requested.
 from collections.abc import Sequence
 import dataclasses
 
+from xjax.core.config_part import field
 from xjax.core.errors import DataError
 from xjax.data.files.json_lines import find_files, find_source
 from xjax.data.formats.corpus_builder import SourceCorpus
-from xjax.data.formats.data_config import DataConfig, read_document
+from xjax.data.formats.data_config import FACTS, DataConfig, read_document
 from xjax.data.formats.label_files import (
   find_labels,
   is_labels,
@@ -30,6 +31,8 @@ from xjax.data.formats.own_files import name_splits, unread_files
 @dataclasses.dataclass
 class JsonlData(DataConfig):
   """Configures a corpus of your own text in {split}.jsonl and labels.jsonl."""
+
+  facts: tuple[str, ...] = field((), FACTS)
 
   def read(
     self, splits: Sequence[str] = (), usual: bool = True

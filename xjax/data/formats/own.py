@@ -70,8 +70,9 @@ from xjax.data.formats.corpus_builder import (
   SourceCorpus,
   choose_splits,
   log_unread,
+  with_facts,
 )
-from xjax.data.formats.data_config import DataConfig, read_document
+from xjax.data.formats.data_config import FACTS, DataConfig, read_document
 from xjax.data.formats.drawing import draw_missing, missing_shares
 from xjax.data.formats.label_files import read_descriptors
 from xjax.data.formats.own_files import files_of, find_layout, read_texts
@@ -91,6 +92,7 @@ class OwnData(DataConfig):
     'The columns of text, in reading order. They become zones. If empty, '
     'columns with usual names are read, such as title and body.',
   )
+  facts: tuple[str, ...] = field((), FACTS)
   labels: str = field(
     '',
     'The column of labels. If empty, a column with a usual name is read, such '
@@ -233,6 +235,7 @@ class OwnData(DataConfig):
       # Lines without any field are faulty, and these faults say enough.
       if is_usual or not fields:
         return dataclasses.replace(columns, labels='labels', id='')
+    fields = [x for x in fields if x not in self.facts]
     columns = choose_columns(columns, fields, table.sample, name)
     if table.kind is TableFormat.FASTTEXT:  # new lines need no labels
       columns = dataclasses.replace(columns, separator=FASTTEXT_LABEL)
@@ -304,6 +307,7 @@ class OwnData(DataConfig):
         read_row if columns.text else read_usual, columns
       )
       taken = {*columns.text, columns.labels, columns.id, *columns.flags}
+      taken |= {*self.facts}
       names = [x for x in table.columns if x not in taken or x == self.split]
       names = split_columns(self.split, names, table.sample, path)
       split_in_file = None
@@ -351,14 +355,20 @@ class OwnData(DataConfig):
       records = read_records(file, faults, name, '', self.encoding, TEXTS)
       return records, self.read_input_record
     table = self._table(file, name, faults, blank=True)
+    names = [x for x in table.columns if x not in self.facts]
     columns = choose_columns(
-      self._columns(), table.columns, table.sample, name, need_labels=False
+      self._columns(), names, table.sample, name, need_labels=False
     )
     if columns.is_open:
       cells = label_cells(columns, table.sample, enumerate(table.sample))
       columns = with_separator(columns, {name: cells})
     records = with_faults(table.rows, faults, name)
-    return records, functools.partial(read_row, columns)
+
+    def read(fields: Fields, default_id: str, need_labels: bool) -> Document:
+      document = read_row(columns, fields, default_id, need_labels)
+      return with_facts(document, fields, self.facts)
+
+    return records, read
 
   @contextlib.contextmanager
   def _open(self, path: pathlib.Path) -> Iterator[TableReader]:

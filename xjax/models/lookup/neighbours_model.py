@@ -6,7 +6,7 @@ import functools
 import pathlib
 from typing import Any, NamedTuple
 
-from jaxtyping import Float32, Float64, Int32
+from jaxtyping import Float32, Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
@@ -219,9 +219,20 @@ class NeighboursScorer(LabelScoreScorer):
         ),
       )
       details_XD[:-1] = np.stack(columns, axis=1)
-    rows = np.arange(len(ids_BK), dtype=np.int64)[:, None] * self.n_labels
-    wanted_GBM = np.where(listed_GBM == PAD, PAD, rows + listed_GBM)
-    return details_XD[places_of(cells, wanted_GBM)]
+    return details_of(listed_GBM, cells, details_XD, self.n_labels)
+
+
+def details_of(
+  listed_GBM: Int32[np.ndarray, 'G B M'],
+  cells: Int64[np.ndarray, ' X'],  # document * L + label, ascending
+  details_XD: Float32[np.ndarray, 'X_and_1 D'],  # the last are NaN, of others
+  n_labels: int,
+) -> Float32[np.ndarray, 'G B M D']:
+  """Looks up the details of listed labels."""
+  n = listed_GBM.shape[1]
+  rows = np.arange(n, dtype=np.int64)[:, None] * n_labels
+  wanted_GBM = np.where(listed_GBM == PAD, PAD, rows + listed_GBM)
+  return details_XD[places_of(cells, wanted_GBM)]
 
 
 @dataclasses.dataclass

@@ -14,7 +14,7 @@ import types
 import typing
 from typing import Any
 
-from jaxtyping import Bool, Float32, Float64, Int
+from jaxtyping import Float32, Float64
 import numpy as np
 
 from xjax.core.atomic import atomic_write
@@ -25,12 +25,12 @@ from xjax.core.config_part import (
   AT_LEAST_2,
   POSITIVE,
   SHARE,
-  ConfigPart,
   field,
 )
 from xjax.core.errors import DAMAGE, DataError, optional
 from xjax.core.processes.forks import let_forks_wait_for, threads
 from xjax.core.progress import Progress
+from xjax.models.stack.ranker import Ranker, RankerPairs
 
 if typing.TYPE_CHECKING:
   import lightgbm
@@ -48,18 +48,8 @@ def load_lightgbm() -> types.ModuleType:
   return optional('lightgbm', 'a stack')
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class RankerPairs:
-  """Holds the pairs that a ranker learns from."""
-
-  features_XF: Float32[np.ndarray, 'X F']
-  gold_X: Bool[np.ndarray, ' X']  # whether the label is gold for the document
-  names: Sequence[str]  # of the F features
-  fold_X: Int[np.ndarray, ' X']  # the fold of the document
-
-
 @dataclasses.dataclass
-class BoostedTrees(ConfigPart):
+class BoostedTrees(Ranker):
   """Adds up many small decision trees, each of which corrects the sum so far.
 
   The score is the mean of several such sums. The loss is the log loss of each
@@ -113,12 +103,24 @@ class BoostedTrees(ConfigPart):
         'would be equal'
       )
 
+  def check(self) -> None:
+    load_lightgbm()
+
   def fit(
+    self,
+    pairs: Callable[[], RankerPairs],
+    seed: int,
+    workers: int,
+    between: Callable[[], Any],
+  ) -> Callable[[pathlib.Path], None]:
+    return self.train(pairs(), seed, workers, between).save
+
+  def train(
     self, data: RankerPairs, seed: int, workers: int, between: Callable[[], Any]
   ) -> 'BoostedRanker':
     """Trains a ranker, which does not depend on the number of threads.
 
-    `between` is called after each tree, and may raise an error to stop.
+    `between` is called after each tree.
     """
     lightgbm = load_lightgbm()
     names = list(map(_plain, data.names))

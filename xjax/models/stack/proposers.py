@@ -5,6 +5,8 @@ import dataclasses
 from typing import Any
 
 from xjax.core.config_part import AT_LEAST_1, field
+from xjax.core.errors import DataError
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.tokens_config import (
   Analyzer,
@@ -17,6 +19,7 @@ from xjax.models.contract import Config, Model
 from xjax.models.lookup.names import NamesModel, Units
 from xjax.models.lookup.neighbours_model import NeighboursModel
 from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.models.lookup.values import ValuesModel
 from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.train.train_config import NoTrain, TrainConfig
@@ -27,6 +30,7 @@ _NO_NUMBERS = (
   '(?!(?:january|february|march|april|may|june|july|august|september|october|'
   r'november|december)\b)\b[^\W\d_]{2,}'
 )
+_VALUES = r'[^\s;|][^\n;|]*'  # what lines, ; and | separate
 _ACTS = '[0-9]+/[0-9]+'  # numbers of acts, such as 1408/71
 
 
@@ -60,6 +64,16 @@ class ProposerConfig(StageConfig):
       encoder = dataclasses.replace(model.encoder, folder=folder)
       model = dataclasses.replace(model, encoder=encoder)
     return dataclasses.replace(own, data=data, model=model)
+
+  def zones_of(self, data: DataConfig) -> tuple[str, ...]:
+    if isinstance(self.model, ValuesModel):
+      return self.zones or data.facts
+    return super().zones_of(data)
+
+  def check_facts(self, data: DataConfig) -> None:
+    """Raises a DataError if the model reads facts, but there are none."""
+    if isinstance(self.model, ValuesModel) and not self.zones_of(data):
+      raise DataError('config.data.facts names no facts')
 
   @property
   def lacks_folder(self) -> bool:
@@ -133,6 +147,18 @@ def prototypes_proposer(
   return dataclasses.replace(proposer, optional=optional)
 
 
+def facts_proposer(
+  name: str = 'facts', zones: tuple[str, ...] = (), pattern: str = _VALUES
+) -> ProposerConfig:
+  """Returns labels of documents with the same facts, by default data.facts.
+
+  A value is a match of the pattern.
+  """
+  tokens = TfidfConfig(max_ngram=1, pattern=pattern)
+  proposer = _sparse(tokens, zones, ValuesModel(), NoTrain(), name, 5)
+  return dataclasses.replace(proposer, optional=not zones)
+
+
 def name_parts_proposer(
   name: str = 'name_parts', zones: tuple[str, ...] = ()
 ) -> ProposerConfig:
@@ -199,6 +225,7 @@ def text_proposers(tokens: TfidfConfig) -> tuple[ProposerConfig, ...]:
     names_proposer(depth=25, optional=True),
     replace(described, tokens=single),
     name_parts_proposer(),
+    facts_proposer(),
   )
 
 

@@ -26,10 +26,10 @@ from xjax.judge.label_lists import list_length
 from xjax.models.contract import Run
 from xjax.models.linear.listed import ListedClassifiers
 from xjax.models.scorer import Scorer, documents_for
-from xjax.models.stack.boosted import RankerPairs
 from xjax.models.stack.label_use import LabelUse
 from xjax.models.stack.pair_features import LabelFacts
 from xjax.models.stack.proposers import ProposerConfig
+from xjax.models.stack.ranker import RankerPairs
 from xjax.models.stack.stack_pairs import (
   LISTED,
   KnownScores,

@@ -27,7 +27,7 @@ from xjax.models.contract import (
 from xjax.models.features import GIVE_ENCODER
 from xjax.models.linear.listed import ListedClassifiers, ListedLinear
 from xjax.models.scorer import Scorer
-from xjax.models.stack.boosted import BoostedTrees, load_lightgbm
+from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.label_use import LabelUse
 from xjax.models.stack.pair_features import PairFeatures
 from xjax.models.stack.proposers import (
@@ -36,6 +36,7 @@ from xjax.models.stack.proposers import (
   neighbours_proposer,
   tree_proposer,
 )
+from xjax.models.stack.ranker import Ranker
 from xjax.models.stack.ranker_training import (
   RankerTraining,
   listed_path,
@@ -78,6 +79,7 @@ class StackModel(Model):
 
   reads = (TokensConfig,)
   trained_by = StackTrain
+  reads_facts = True
 
   proposers: tuple[ProposerConfig, ...] = field(
     _proposers, 'The models that propose labels.'
@@ -86,7 +88,7 @@ class StackModel(Model):
   linear: ListedLinear = field(
     ListedLinear, 'Linear classifiers of the listed labels.'
   )
-  ranker: BoostedTrees = field(BoostedTrees, 'The model that ranks labels.')
+  ranker: Ranker = field(BoostedTrees, 'The model that ranks labels.')
   encoder: str = field(
     '',
     'Folder of a pretrained encoder (as in TextVectorsConfig), for proposers '
@@ -155,7 +157,7 @@ class StackModel(Model):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
-    load_lightgbm()
+    self.ranker.check()
     if self.lacks_encoder(run.config):
       raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
     check_train_labels(corpus)
@@ -165,6 +167,7 @@ class StackModel(Model):
     left_out = run.cached_values[_LEFT_OUT] = {}
     for number, proposer in enumerate(self.proposers):
       try:
+        proposer.check_facts(run.config.data)
         proposer_stage(run, number).check(corpus)
       except DataError as error:
         if not proposer.optional:
@@ -207,16 +210,17 @@ class StackModel(Model):
     path = _ranker_path(run)
     if path.exists():
       return
-    training = RankerTraining(run, corpus, tuple(numbers), members)
-    training.fit_classifiers()
-    data = training.data()
-    del training  # and the features that it holds
-    ranker = self.ranker.fit(
-      data, run.config.seed, run.config.train.workers, run.preemption.check
+    parts = run, corpus, tuple(numbers), members
+    RankerTraining(*parts).fit_classifiers()
+    write = self.ranker.fit(
+      lambda: RankerTraining(*parts).data(),
+      run.config.seed,
+      run.config.train.workers,
+      run.preemption.check,
     )
     # The digest is needed: LightGBM trusts its file.
     with run.folder.recording(path):
-      ranker.save(path)
+      write(path)
 
   def open(self, run: Run) -> StackScorer:
     check_one_process(run.config)
@@ -247,7 +251,8 @@ class StackModel(Model):
     run.folder.check(path)  # before LightGBM reads it
     ranker = self.ranker.load(path, pairs.names)
     reader = RunWords(run.config.data)
-    return StackScorer(pairs, ranker, reader, run.config.eval.batch_size)
+    block, kind = run.config.eval.batch_size, self.ranker.score_kind
+    return StackScorer(pairs, ranker, reader, block, kind)
 
   def trained_stages(self, config: Config) -> tuple[StageToTrain, ...]:
     return tuple(

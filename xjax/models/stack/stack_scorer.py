@@ -18,8 +18,8 @@ from xjax.judge.label_lists import list_length
 from xjax.models.explanations import BEYOND, FeatureShares, LabelExplanations
 from xjax.models.features import RowFeaturiser
 from xjax.models.scorer import Scorer, documents_for, rank_blocks
-from xjax.models.stack.boosted import BoostedRanker
 from xjax.models.stack.pair_features import NONE
+from xjax.models.stack.ranker import TrainedRanker
 from xjax.models.stack.stack_pairs import DEPTH_OF_SLICES, StackPairs
 
 
@@ -39,17 +39,16 @@ class RunWords:
 class StackScorer(Scorer):
   """Ranks proposed labels by a ranker; weights do not change the proposals."""
 
-  score_kind = ScoreKind.LOGIT
-
   def __init__(
     self,
     pairs: StackPairs,
-    ranker: BoostedRanker,
+    ranker: TrainedRanker,
     reader: RunWords,
     block: int = 512,
+    score_kind: ScoreKind = ScoreKind.LOGIT,
   ):
     self.pairs, self.ranker = pairs, ranker
-    self.reader, self.block = reader, block
+    self.reader, self.block, self.score_kind = reader, block, score_kind
     self.n_labels = pairs.n_labels
     self.selected_by = f'proposers={len(pairs.proposers)}'
     stages = self.stages.values()
@@ -148,7 +147,8 @@ class StackScorer(Scorer):
     if self.fixed_labels:
       raise ConfigError(self.fixed_labels)
     pairs = self.pairs.with_labels(space)
-    return StackScorer(pairs, self.ranker, self.reader, self.block)
+    settings = self.reader, self.block, self.score_kind
+    return StackScorer(pairs, self.ranker, *settings)
 
   def warmup(self, query: Query, explain: bool = False) -> None:
     for proposer in self.pairs.proposers:

@@ -176,7 +176,8 @@ def _data_of(
   return OwnData(
     **shared,
     test_share=0.0,
-    zones=data.zones or zones,
+    zones=data.zones or tuple(x for x in zones if x not in data.facts),
+    facts=data.facts,
     hold_out_labels=data.hold_out_labels,
     tokens=TfidfConfig() if tokens.sparse else tokens,
   )

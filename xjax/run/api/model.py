@@ -245,7 +245,7 @@ class Model:
   def _zones(self, texts: Any) -> Sequence[str]:
     """Returns the columns of a DataFrame that the model reads."""
     data, columns = self.config.data, getattr(texts, 'columns', ())
-    if zones := data.zones or data.full_text:
+    if zones := data.kept_zones:
       return zones
     # Lists of texts and JSON lines name no columns.
     if 'text' in columns and len(columns) > 1:

@@ -1,0 +1,209 @@
+"""Facts of documents, such as authors and dates: what they say of labels."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.ranking import Query
+from xjax.core.types import PAD
+from xjax.data.documents import Documents
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own import OwnData
+from xjax.data.load import load_corpus, read_input
+from xjax.data.schema import Document
+from xjax.data.tokens_config import TfidfConfig
+from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.models.lookup.values import ValuesModel
+from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.proposers import facts_proposer, neighbours_proposer
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.train_config import NoTrain
+
+LABELS = 'fish', 'oil', 'law', 'tax'
+
+
+def rows(n, seed):
+  """Documents whose authors tell the labels, but whose texts do not."""
+  rng = np.random.default_rng(seed)
+  for number in range(n):
+    authors = sorted(rng.choice(4, rng.integers(1, 3), replace=False).tolist())
+    words = rng.choice(['water', 'stone', 'tree', 'wind', 'sun', 'moon'], 4)
+    yield {
+      'id': f'{seed}-{number}',
+      'text': ' '.join(words),
+      'authors': [f'Author {x}' for x in authors],
+      'date': f'{2000 + number % 5}-01-02',
+      'labels': [LABELS[x] for x in authors],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+  for name, n in ('train', 120), ('dev', 40):
+    lines = [json.dumps(row) for row in rows(n, n)]
+    (tmp_path / f'{name}.jsonl').write_text('\n'.join(lines))
+  return tmp_path
+
+
+def data_of(folder, **settings):
+  usual = {'zones': ('text',), 'facts': ('authors', 'date')}
+  return JsonlData(dir=str(folder), tokens=TfidfConfig(), **usual | settings)
+
+
+def stack(folder, **settings):
+  near = neighbours_proposer(depth=2)
+  ranker = BoostedTrees(models=1, trees=30, least_pairs=5)
+  model = StackModel((near, facts_proposer()), ranker=ranker, folds=2)
+  data = data_of(folder, **settings)
+  return Config(data=data, model=model, train=StackTrain())
+
+
+def test_facts_are_read(folder):
+  corpus = load_corpus(data_of(folder), 0)
+  zones = corpus.splits['train'].documents[0].zones
+  assert list(zones) == ['text', 'authors', 'date']
+  assert set(zones['authors'].split('\n')) <= {f'Author {x}' for x in range(4)}
+  assert zones['date'] == '2000-01-02'
+  new = folder / 'new.jsonl'
+  new.write_text('{"text": "sun", "authors": "A"}\n{"zones": {"text": "x"}}')
+  read = [dict(x.zones) for x in read_input(data_of(folder), str(new))]
+  assert read[0] == {'text': 'sun', 'authors': 'A', 'date': ''}
+  assert read[1] == {'text': 'x', 'authors': '', 'date': ''}
+
+
+def test_equal_texts_stay_equal_with_other_facts(folder):
+  other = folder / 'other'
+  other.mkdir()
+  lines = [{**row, 'date': 'unknown'} for row in rows(120, 120)]
+  (other / 'train.jsonl').write_text('\n'.join(map(json.dumps, lines)))
+  digests = [
+    load_corpus(data_of(x), 0, splits=['train']).splits['train']
+    for x in (folder, other)
+  ]
+  np.testing.assert_array_equal(*(x.text_digests for x in digests))
+  assert digests[0].digest != digests[1].digest
+
+
+def test_columns_of_a_table(tmp_path):
+  text = io.StringIO()
+  names = ['text', 'labels', 'journal', 'year']
+  table = csv.DictWriter(text, names)
+  table.writeheader()
+  for row in rows(30, 1):
+    labels, authors = ';'.join(row['labels']), ';'.join(row['authors'])
+    cells = row['text'], labels, authors, row['date'][:4]
+    table.writerow(dict(zip(names, cells)))
+  path = tmp_path / 'train.csv'
+  path.write_text(text.getvalue())
+  data = OwnData(
+    dir=str(path), facts=('journal', 'year'), tokens=TfidfConfig()
+  ).with_guesses()
+  document = load_corpus(data, 0).splits['train'].documents[0]
+  assert list(document.zones) == ['text', 'journal', 'year']
+  (read, *_) = read_input(data, str(path))
+  assert read.zones['journal'].startswith('Author')
+  wrong = dataclasses.replace(data, facts=('jurnal',))
+  with pytest.raises(ConfigError, match="data.facts: there is no zone 'jurnal"):
+    load_corpus(wrong, 0)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'zones': ()}, 'name the zones of text too'),
+    ({'facts': ('author',)}, "data.facts: there is no zone 'author'"),
+  ],
+)
+def test_wrong_names(folder, settings, message):
+  with pytest.raises(ConfigError, match=message):
+    load_corpus(data_of(folder, **settings), 0)
+
+
+def test_other_models_read_no_facts(folder):
+  config = Config(data=data_of(folder), model=ValuesModel(), train=NoTrain())
+  with pytest.raises(ConfigError, match='only a StackModel reads facts'):
+    check_config(config)
+
+
+def test_shares_by_definition(folder, tmp_path):
+  tokens = facts_proposer().tokens
+  data = data_of(folder, zones=('authors',), facts=())
+  for split in 'train', 'dev':  # a zone must be text here
+    path = folder / f'{split}.jsonl'
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in lines:
+      authors = '\n'.join(row['authors'])
+      row['zones'] = {'text': row.pop('text'), 'authors': authors}
+    path.write_text('\n'.join(map(json.dumps, lines)))
+  data = dataclasses.replace(data, tokens=tokens)
+  config = Config(data=data, model=ValuesModel(smoothing=3.0), train=NoTrain())
+  result = fit(config, tmp_path / 'run')
+  split, gold = result.corpus.splits['train'], result.corpus.trained_gold
+  has_LN = np.zeros((4, len(gold)))
+  for row in range(len(gold)):
+    has_LN[gold[row], row] = 1
+  values = [set(x.text().split('\n')) for x in split.documents]
+  usual_L = (has_LN.sum(axis=1) + 0.5) / (len(gold) + 1)
+  scorer = open_run(result.workdir).scorer
+  text = 'Author 1\nAuthor 3\nAuthor 9'
+  lists = scorer.rank(Documents([text]), Query(4, details=2))
+  shares, hits = [], 0
+  for value in text.split('\n')[:2]:
+    own = np.array([value in x for x in values])
+    hits = hits + has_LN[:, own].sum(axis=1)
+    shares.append((has_LN[:, own].sum(axis=1) + 3 * usual_L) / (own.sum() + 3))
+  share_L = np.mean(shares, axis=0)
+  ids = lists.ids_GNK[0, 0]
+  assert ids[0] != PAD
+  ids = ids[ids != PAD]
+  np.testing.assert_allclose(
+    lists.scores_GNK[0, 0, : len(ids)], share_L[ids], rtol=1e-5
+  )
+  wanted = np.stack([np.log(share_L / usual_L), np.log1p(hits)], axis=1)
+  details = lists.details_GNKD[0, 0, : len(ids)]
+  np.testing.assert_allclose(details, wanted[ids], rtol=1e-5)
+  assert scorer.rank(Documents(['?']), Query(4)).ids_GNK.max() == PAD
+
+
+@pytest.mark.lightgbm
+def test_a_stack_learns_from_facts(folder, tmp_path):
+  result = fit(stack(folder), tmp_path / 'run')
+  assert result.metrics['dev']['xjax']['all']['RP@5'] > 0.95
+  model = open_run(result.workdir)
+  stages = model.scorer.stages
+  zones = {'text': 'sun', 'authors': 'moon', 'date': ''}
+  assert set(stages) == {'neighbours', 'facts'}
+  # Texts are read without facts.
+  words = stages['neighbours'].featuriser.words(Document('', zones))
+  assert [word.zone for word in words] == ['text']
+  path = tmp_path / 'new.jsonl'
+  path.write_text('{"text": "sun", "authors": ["Author 2"], "date": "2003"}')
+  (document,) = read_input(model.config.data, str(path))
+  ((label, *_),) = model.explain([document], k=1)
+  assert label.id == 'law'
+  shares = {part.name: part.weight for part in label.features}
+  assert max(shares, key=shares.get).startswith('facts:')
+  dates = [x for x in shares if x.startswith('label:use in')]
+  assert dates
+
+
+@pytest.mark.lightgbm
+def test_without_facts_in_documents(folder, tmp_path):
+  """Facts whose values do not repeat are an error, no facts are none."""
+  for name in 'train', 'dev':
+    path = folder / f'{name}.jsonl'
+    lines = map(json.loads, path.read_text().splitlines())
+    lines = [{**x, 'code': f'{name}{i}'} for i, x in enumerate(lines)]
+    path.write_text('\n'.join(map(json.dumps, lines)))
+  with pytest.raises((ConfigError, DataError), match='no value is in two'):
+    fit(stack(folder, facts=('code',)), tmp_path / 'run')
+  fit(stack(folder, facts=()), tmp_path / 'run')
+  assert set(open_run(tmp_path / 'run').scorer.stages) == {'neighbours'}
