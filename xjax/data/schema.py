@@ -75,6 +75,10 @@ class Document:
     names = tuple(zones) or tuple(self.zones)
     return nfc('\n'.join(self.zones[n] for n in names if self.zones.get(n)))
 
+  def with_facts(self, facts: Mapping[str, str]) -> 'Document':
+    """Returns the document with facts (Fields.facts) as more zones."""
+    return dataclasses.replace(self, zones={**facts, **self.zones})
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Label:

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.models.stack.test_ranker_training import pairs_with_other_gold
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
@@ -21,6 +22,7 @@ from xjax.models.config_check import check_config
 from xjax.models.contract import Config
 from xjax.models.lookup.values import ValuesModel
 from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.pair_features import NONE
 from xjax.models.stack.proposers import facts_proposer, neighbours_proposer
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.run.fit import fit
@@ -191,8 +193,13 @@ def test_a_stack_learns_from_facts(folder, tmp_path):
   assert label.id == 'law'
   shares = {part.name: part.weight for part in label.features}
   assert max(shares, key=shares.get).startswith('facts:')
-  dates = [x for x in shares if x.startswith('label:use in')]
-  assert dates
+  assert any(name.startswith('label:use in') for name in shares)
+  # The labels of a document do not reach it through its facts.
+  names, before, after = pairs_with_other_gold(
+    result, stack(folder), tmp_path / 'again'
+  )
+  assert (before[:, names.index('facts:ratio')] > NONE).any()
+  np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.lightgbm

@@ -46,19 +46,20 @@ def test_models_of_a_fold_have_not_seen_its_documents(tmp_path, monkeypatch):
     assert gold.values.max() < space.n_trained
 
 
-def test_gold_labels_of_a_document_do_not_reach_its_features(stacked, tmp_path):
-  """Its lists, neighbours and linear classifiers do not give them away.
+def pairs_with_other_gold(result, config, folder):
+  """The pairs of fold 0 before and after its documents get other labels.
 
   The lists of other folds stay: their models may learn from the document.
   """
-  folder = shutil.copytree(stacked.workdir, tmp_path / 'run')
-  config, members = everything(), open_run(folder).scorer.stages
+  shutil.copytree(result.workdir, folder)
+  members = open_run(folder).scorer.stages
   corpus = load_corpus(config.data, config.seed)
 
   def pairs_of(corpus):
     with Preemption() as preemption:
       run = Run(config, Workdir.at(folder), preemption)
-      training = folds.RankerTraining(run, corpus, (0, 1, 2), members)
+      numbers = range(len(config.model.proposers))
+      training = folds.RankerTraining(run, corpus, numbers, members)
       return training, training.data()
 
   training, before = pairs_of(corpus)
@@ -74,13 +75,21 @@ def test_gold_labels_of_a_document_do_not_reach_its_features(stacked, tmp_path):
   digests = json.loads((folder / 'digests.json').read_text())
   digests = {x: y for x, y in digests.items() if '/fold_0_' not in x}
   (folder / 'digests.json').write_text(json.dumps(digests))
-  _, after = pairs_of(other)
-  own = before.fold_X == 0
+  after = pairs_of(other)[1]
   np.testing.assert_array_equal(before.fold_X, after.fold_X)
+  own = before.fold_X == 0
   assert (before.gold_X[own] != after.gold_X[own]).any()
-  listed = [name.startswith('listed:') for name in before.names]
-  assert (before.features_XF[own][:, listed] > NONE).any()
-  np.testing.assert_array_equal(before.features_XF[own], after.features_XF[own])
+  return before.names, before.features_XF[own], after.features_XF[own]
+
+
+def test_gold_labels_of_a_document_do_not_reach_its_features(stacked, tmp_path):
+  """Its lists, neighbours and linear classifiers do not give them away."""
+  names, before, after = pairs_with_other_gold(
+    stacked, everything(), tmp_path / 'run'
+  )
+  listed = [name.startswith('listed:') for name in names]
+  assert (before[:, listed] > NONE).any()
+  np.testing.assert_array_equal(before, after)
 
 
 def test_a_document_must_not_be_its_own_neighbour(tmp_path):

@@ -13,7 +13,7 @@ from tests.fixtures.sparse_runs import HELD_OUT, RUNS, config_of
 from tests.fixtures.vector_files import write_corpus
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.core.ranking import Query
-from xjax.core.types import PAD
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.tokens_config import TfidfConfig
@@ -29,6 +29,7 @@ from xjax.models.stack.proposers import (
   prototypes_proposer,
   vector_proposers,
 )
+from xjax.models.stack.ranker import ListedRanker
 from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.networks.pretrained.text_encoder import TextEncoder
 from xjax.run.fit import fit
@@ -121,6 +122,31 @@ def test_shares_of_features_add_up_to_the_score(stacked):
       assert all(x is None or x >= 1 for x in ranks)
       assert all(word.word in TEXTS[row] for word in label.why)
   assert model.explain(TEXTS[:1], k=2)[0][0].why
+
+
+def test_classifiers_of_listed_labels_rank_alone(tmp_path):
+  tree = stack_of().model.proposers[0]
+  config = stack_of(tree, linear=ListedLinear(('tree',)), ranker=ListedRanker())
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics['dev']['xjax']['all']['RP@5'] > 0.5
+  scorer, split = open_run(result.workdir).scorer, result.corpus.split('dev')
+  assert scorer.score_kind is ScoreKind.MARGIN
+  documents = Documents(list(split.documents))
+  pairs = scorer.pairs.of(documents)
+  known = pairs.features[:, scorer.pairs.names.index('listed:score')]
+  lists = scorer.rank(documents, Query(5))
+  for row, (ids, scores) in enumerate(
+    zip(lists.ids_GNK[0], lists.scores_GNK[0], strict=True)
+  ):
+    own = pairs.keys // scorer.n_labels == row
+    np.testing.assert_array_equal(scores, -np.sort(-known[own])[:5])
+    assert len({*ids.tolist()}) == 5
+  shares = scorer.explain(documents, lists.ids_GNK[0], 3).shares
+  total = shares.weights_NKF.sum(axis=2)
+  np.testing.assert_allclose(total, lists.scores_GNK[0], rtol=1e-5)
+  wrong = stack_of(tree, ranker=ListedRanker())
+  with pytest.raises(ConfigError, match='ListedRanker needs linear.reads'):
+    check_config(wrong)
 
 
 def test_optional_proposers_are_left_out(tmp_path, caplog):

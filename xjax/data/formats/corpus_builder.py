@@ -20,7 +20,6 @@ import numpy as np
 from xjax.core.errors import DataError, UserError
 from xjax.core.texts import known_name, plain_name
 from xjax.core.types import Ragged
-from xjax.data.files.cells import as_plain
 from xjax.data.files.faults import Faults, Grouped, plural
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_lines import TEXTS, only_file, read_records
@@ -196,14 +195,10 @@ class CorpusBuilder:
   """Collects splits while they are being read, in a RecordStore each."""
 
   def __init__(
-    self,
-    source: str,
-    faults: Faults,
-    folder: pathlib.Path | None = None,
-    facts: Sequence[str] = (),  # see with_facts
+    self, source: str, faults: Faults, folder: pathlib.Path | None = None
   ):
     self.source, self.faults, self._folder = source, faults, folder
-    self._facts = facts
+    self.facts: Sequence[str] = ()  # fields of records (Fields.facts)
     self.labels: dict[str, Label] = {}  # descriptors
     # The labels that documents may have; None for any labels.
     self._known: Mapping[str, Label] | None = None
@@ -264,7 +259,7 @@ class CorpusBuilder:
     for line, fields in records:
       default_id = f'{lines}{line}' if lines else None
       document = read(fields, default_id, True)
-      document = with_facts(document, fields, self._facts)
+      document = document.with_facts(fields.facts(self.facts))
       split = self.split(split_of(fields) if split_of else name)
       # In place: with_faults adds fields.faults later.
       faults = fields.faults
@@ -344,9 +339,8 @@ class CorpusBuilder:
 
   def note(self, split: '_SplitBuilder', document: Document) -> bytes:
     """Adds a document, and returns the record that its split may keep."""
-    facts = {name: document.zones[name] for name in self._facts}
-    texts = {k: v for k, v in document.zones.items() if k not in facts}
-    known = (name for name, value in facts.items() if value)
+    texts = {k: v for k, v in document.zones.items() if k not in self.facts}
+    known = (name for name in self.facts if document.zones[name])
     self._zones.update(dict.fromkeys((*texts, *known)))
     data = _record(document)
     index = self._index
@@ -381,22 +375,6 @@ class CorpusBuilder:
       zones=tuple(self._zones),
       ordered=ordered,
     )
-
-
-def with_facts(
-  document: Document, fields: Fields, facts: Sequence[str]
-) -> Document:
-  """Returns a document with other fields of its record as zones.
-
-  A fact that is missing is ''; each value of a list is a line.
-  """
-  read = {
-    name: fields.as_text(as_plain(fields.row.get(name)), name)
-    for name in facts
-    if name not in document.zones
-  }
-  zones = {**document.zones, **read}
-  return dataclasses.replace(document, zones=zones) if read else document
 
 
 def stored(documents: Iterable[Document]) -> Sequence[Document]:

@@ -23,7 +23,6 @@ from xjax.data.formats.corpus_builder import (
   CorpusBuilder,
   ReadDocument,
   SourceCorpus,
-  with_facts,
 )
 from xjax.data.schema import Document
 from xjax.data.tokens_config import OnError, TokensConfig, WordsConfig
@@ -97,7 +96,9 @@ class DataConfig(ConfigPart, abstract=True):
   def builder(self) -> CorpusBuilder:
     """Returns an empty builder of this corpus."""
     faults = Faults(self.on_error)
-    return CorpusBuilder(self.dir, faults, self.cache_folder, self.facts)
+    builder = CorpusBuilder(self.dir, faults, self.cache_folder)
+    builder.facts = self.facts
+    return builder
 
   def with_guesses(self) -> Self:
     """Returns this config with the values that the files decide.
@@ -144,7 +145,7 @@ class DataConfig(ConfigPart, abstract=True):
     document = read(fields, default_id, need_labels)
     if all(fields.row.get(name) in (None, '') for name in names):
       document = dataclasses.replace(document, labels=None)
-    return with_facts(document, fields, self.facts)
+    return document.with_facts(fields.facts(self.facts))
 
   def stream_input(
     self, source: str, faults: Faults, on_wait: Callable[[], None] | None = None

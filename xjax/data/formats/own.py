@@ -70,7 +70,6 @@ from xjax.data.formats.corpus_builder import (
   SourceCorpus,
   choose_splits,
   log_unread,
-  with_facts,
 )
 from xjax.data.formats.data_config import FACTS, DataConfig, read_document
 from xjax.data.formats.drawing import draw_missing, missing_shares
@@ -366,7 +365,7 @@ class OwnData(DataConfig):
 
     def read(fields: Fields, default_id: str, need_labels: bool) -> Document:
       document = read_row(columns, fields, default_id, need_labels)
-      return with_facts(document, fields, self.facts)
+      return document.with_facts(fields.facts(self.facts))
 
     return records, read
 

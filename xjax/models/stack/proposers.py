@@ -5,7 +5,6 @@ import dataclasses
 from typing import Any
 
 from xjax.core.config_part import AT_LEAST_1, field
-from xjax.core.errors import DataError
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.tokens_config import (
@@ -53,6 +52,8 @@ class ProposerConfig(StageConfig):
     'needs, such as names of labels.',
   )
 
+  facts: bool = field(False, 'Whether the proposer reads data.facts.')
+
   def run_config(self, config: Config) -> Config:
     """Returns the config of its run; the stack may name the encoder."""
     own, folder = super().run_config(config), config.model.encoder
@@ -66,14 +67,7 @@ class ProposerConfig(StageConfig):
     return dataclasses.replace(own, data=data, model=model)
 
   def zones_of(self, data: DataConfig) -> tuple[str, ...]:
-    if isinstance(self.model, ValuesModel):
-      return self.zones or data.facts
-    return super().zones_of(data)
-
-  def check_facts(self, data: DataConfig) -> None:
-    """Raises a DataError if the model reads facts, but there are none."""
-    if isinstance(self.model, ValuesModel) and not self.zones_of(data):
-      raise DataError('config.data.facts names no facts')
+    return data.facts if self.facts else super().zones_of(data)
 
   @property
   def lacks_folder(self) -> bool:
@@ -156,7 +150,8 @@ def facts_proposer(
   """
   tokens = TfidfConfig(max_ngram=1, pattern=pattern)
   proposer = _sparse(tokens, zones, ValuesModel(), NoTrain(), name, 5)
-  return dataclasses.replace(proposer, optional=not zones)
+  is_free = not zones
+  return dataclasses.replace(proposer, optional=is_free, facts=is_free)
 
 
 def name_parts_proposer(

@@ -13,6 +13,8 @@ from xjax.core.config_part import ConfigPart
 from xjax.core.types import ScoreKind
 from xjax.models.stack.stack_pairs import LISTED
 
+_LOWEST = -10.0  # the score of labels without a classifier
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankerPairs:
@@ -98,11 +100,11 @@ class ListedScores:
   def scores(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float32[np.ndarray, ' X']:
-    return features_XF[:, self.column]
+    return np.maximum(features_XF[:, self.column], _LOWEST)
 
   def contributions(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float64[np.ndarray, 'X F_and_1']:
     shares = np.zeros((len(features_XF), features_XF.shape[1] + 1))
-    shares[:, self.column] = features_XF[:, self.column]
+    shares[:, self.column] = self.scores(features_XF)
     return shares

@@ -167,7 +167,8 @@ class StackModel(Model):
     left_out = run.cached_values[_LEFT_OUT] = {}
     for number, proposer in enumerate(self.proposers):
       try:
-        proposer.check_facts(run.config.data)
+        if proposer.facts and not run.config.data.facts:
+          raise DataError('config.data.facts names no facts')
         proposer_stage(run, number).check(corpus)
       except DataError as error:
         if not proposer.optional:
