@@ -73,9 +73,7 @@ def eurlex57k_best_cpu() -> Config:
     name_parts_proposer('title_name_parts', _TITLE),
   )
   linear = ListedLinear(('neighbours', 'title_neighbours', 'cited'))
-  ranker = BoostedTrees(
-    models=3, trees=300, patience=0, leaves=127, rate=0.06
-  )
+  ranker = BoostedTrees(models=3, trees=300, patience=0, leaves=127, rate=0.06)
   return _config(data, StackModel(proposers, linear=linear, ranker=ranker))
 
 

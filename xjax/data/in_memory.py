@@ -14,6 +14,7 @@ from xjax.data.documents import SparseDocuments
 from xjax.data.files.cells import (
   NO_SEPARATOR,
   are_flags,
+  as_fact,
   as_flag,
   divisible,
   guess_separator,
@@ -31,7 +32,10 @@ _TEXTS = (
 
 
 def documents_of(
-  texts: Any, name: str = 'texts', zones: Sequence[str] = ()
+  texts: Any,
+  name: str = 'texts',
+  zones: Sequence[str] = (),
+  facts: Sequence[str] = (),
 ) -> list[Document] | SparseDocuments:
   """Returns documents that are given in one of many forms.
 
@@ -39,11 +43,11 @@ def documents_of(
   texts or of Documents; a DataFrame, whose columns are the zones; and a sparse
   matrix or two-dimensional array of features, [N, D], which becomes
   SparseDocuments. The id of a text is its position. Of a DataFrame, only the
-  columns `zones` are read, if any are given. A DataError names the argument
-  `name`, and the position of a faulty item.
+  columns `zones` are read, if any are given, and those of `facts` that it
+  has. A DataError names the argument `name`, and the position of a faulty item.
   """
   if is_frame(texts):
-    return _documents_of_frame(texts, name, zones)
+    return _documents_of_frame(texts, name, zones, facts)
   is_matrix = isinstance(texts, np.ndarray) and texts.ndim == 2
   if sparse.issparse(texts) or (is_matrix and texts.dtype.kind in 'biuf'):
     return _rows_of(texts, name)
@@ -100,12 +104,13 @@ def type_name(value: Any) -> str:
 
 
 def _documents_of_frame(
-  frame: Any, name: str, wanted: Sequence[str]
+  frame: Any, name: str, wanted: Sequence[str], facts: Sequence[str]
 ) -> list[Document]:
   columns = [plain_name(x) if isinstance(x, str) else x for x in frame.columns]
   given = dict(zip(columns, frame.columns))
   wanted = [*map(plain_name, wanted)]
-  zones = [zone for zone in columns if not wanted or zone in wanted]
+  known = {*wanted, *facts}
+  zones = [zone for zone in columns if not wanted or zone in known]
   if missing := [zone for zone in wanted if zone not in zones]:
     raise DataError(
       f'{name} has no column {missing[0]!r}, which the model was trained on; '
@@ -123,10 +128,13 @@ def _documents_of_frame(
       f'{name} has the columns {zones}; columns must have different names, '
       'because they are the zones of the documents'
     )
-  texts = [
-    [text_of(value, f'{name}[{zone!r}][{row}]') for row, value in enumerate(x)]
-    for zone, x in ((zone, list(frame[given[zone]])) for zone in zones)
-  ]
+  texts = []
+  for zone in zones:
+    cells = list(frame[given[zone]])
+    cells = map(as_fact, cells) if zone in facts else cells
+    texts.append(
+      [text_of(x, f'{name}[{zone!r}][{row}]') for row, x in enumerate(cells)]
+    )
   return [
     Document(str(row), dict(zip(zones, texts)), None)
     for row, texts in enumerate(zip(*texts, strict=True))

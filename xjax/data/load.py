@@ -123,17 +123,16 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
 
 def choose_zones(raw: SourceCorpus, data: DataConfig) -> tuple[str, ...]:
   """Returns the zones that documents keep; () means all zones."""
-  for name, zones in ('zones', data.zones), ('facts', data.facts):
-    for zone in zones:
+  # Other splits than train need not have the facts.
+  facts = data.facts if TRAIN in raw.splits else ()
+  zones = data.zones or data.text_zones * bool(data.facts)
+  for name, chosen in ('zones', zones), ('facts', facts):
+    for zone in chosen:
       if zone not in raw.zones:
         raise ConfigError(
           f'data.{name}: there is no zone {zone!r}; the zones of {raw.source} '
           f'are: {", ".join(raw.zones)}'
         )
-  if data.kept_zones == data.facts != ():
-    raise ConfigError(
-      f'data.facts={data.facts}: name the zones of text too (data.zones)'
-    )
   return data.kept_zones
 
 

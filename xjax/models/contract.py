@@ -234,7 +234,7 @@ class AutoModel(Model):
 
   reads = (TokensConfig,)
   trained_by = AutoTrain
-  chooses = True
+  chooses = reads_facts = True
 
   def fit(self, corpus: Corpus, run: 'Run') -> NoReturn:
     raise ConfigError(f'config.model: no kind of run fits {self!r}')

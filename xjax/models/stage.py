@@ -89,9 +89,7 @@ class StageConfig(ConfigPart):
 
   def zones_of(self, data: DataConfig) -> tuple[str, ...]:
     """Returns the zones to which documents of the run are cut; () for none."""
-    if self.zones or not data.facts:
-      return self.zones
-    return tuple(data.zones) or data.full_text
+    return self.zones or data.text_zones * bool(data.facts)
 
   def faults(self, config: Config, path: str) -> Iterator[str]:
     known = *config.data.zones, *config.data.facts
@@ -171,6 +169,9 @@ class FinishedRun:
         f'config.data.zones={zones}: the run in {self.source} reads {needed}; '
         'choose all zones that a run reads'
       )
+
+    if others.facts:
+      raise ConfigError(f'{self.path}: the run in {self.source} reads facts')
 
   def check_labels(self, other: Run, n: int, space: LabelSpace) -> None:
     """Checks that n labels of the other run have the numbers of a corpus."""

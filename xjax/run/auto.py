@@ -84,6 +84,8 @@ def resolve(
   for line in choice.what, choice.why:
     logging.info('auto: %s', line)
   check_config(choice.config)
+  if choice.config.data.facts != config.data.facts:
+    corpus = None  # it has facts, but the model must not read them
   return choice.config, corpus
 
 
@@ -159,6 +161,8 @@ def choose(
         f'that simpler models propose; it takes about {minutes} on two cores, '
         'and own_linear a tenth of that'
       )
+  if config.data.facts and not chosen.data.facts:
+    why += '; it reads no facts'
   reads = 'the features of the corpus'
   if isinstance(tokens, TfidfConfig):
     reads = f'TF-IDF of {tokens.units}'
@@ -178,4 +182,6 @@ def _with(
   config: Config, model: Model, train: TrainConfig, tokens: TokensConfig
 ) -> Config:
   data = dataclasses.replace(config.data, tokens=tokens)
+  if data.facts and not model.reads_facts:
+    data = dataclasses.replace(data, facts=())
   return dataclasses.replace(config, data=data, model=model, train=train)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import datetime
 import io
 import json
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from tests.models.stack.test_ranker_training import pairs_with_other_gold
-from xjax.core.errors import ConfigError, DataError
+from xjax.configs.own_documents import auto
+from xjax.core.errors import ConfigError
 from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.documents import Documents
+from xjax.data.files.cells import as_fact
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.own import OwnData
 from xjax.data.load import load_corpus, read_input
@@ -25,6 +28,7 @@ from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.pair_features import NONE
 from xjax.models.stack.proposers import facts_proposer, neighbours_proposer
 from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.run.auto import choose
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.train.train_config import NoTrain
@@ -120,7 +124,7 @@ def test_columns_of_a_table(tmp_path):
 @pytest.mark.parametrize(
   ('settings', 'message'),
   [
-    ({'zones': ()}, 'name the zones of text too'),
+    ({'zones': ('txt',)}, "data.zones: there is no zone 'txt'"),
     ({'facts': ('author',)}, "data.facts: there is no zone 'author'"),
   ],
 )
@@ -156,7 +160,8 @@ def test_shares_by_definition(folder, tmp_path):
   usual_L = (has_LN.sum(axis=1) + 0.5) / (len(gold) + 1)
   scorer = open_run(result.workdir).scorer
   text = 'Author 1\nAuthor 3\nAuthor 9'
-  lists = scorer.rank(Documents([text]), Query(4, details=2))
+  document = Document('', {'authors': text})
+  lists = scorer.rank(Documents([document]), Query(4, details=2))
   shares, hits = [], 0
   for value in text.split('\n')[:2]:
     own = np.array([value in x for x in values])
@@ -203,14 +208,81 @@ def test_a_stack_learns_from_facts(folder, tmp_path):
 
 
 @pytest.mark.lightgbm
-def test_without_facts_in_documents(folder, tmp_path):
-  """Facts whose values do not repeat are an error, no facts are none."""
+def test_without_facts_in_documents(folder, tmp_path, caplog):
+  """Facts whose values do not repeat are left out."""
+  caplog.set_level('INFO', 'absl')
   for name in 'train', 'dev':
     path = folder / f'{name}.jsonl'
     lines = map(json.loads, path.read_text().splitlines())
     lines = [{**x, 'code': f'{name}{i}'} for i, x in enumerate(lines)]
     path.write_text('\n'.join(map(json.dumps, lines)))
-  with pytest.raises((ConfigError, DataError), match='no value is in two'):
-    fit(stack(folder, facts=('code',)), tmp_path / 'run')
-  fit(stack(folder, facts=()), tmp_path / 'run')
-  assert set(open_run(tmp_path / 'run').scorer.stages) == {'neighbours'}
+  fit(stack(folder, facts=('code',)), tmp_path / 'codes')
+  assert 'no value of code is in two training documents' in caplog.text
+  fit(stack(folder, facts=()), tmp_path / 'none')
+  assert caplog.text.count('proposer facts is left out') == 1
+  for run in 'codes', 'none':
+    assert set(open_run(tmp_path / run).scorer.stages) == {'neighbours'}
+
+
+def test_values_of_cells():
+  day = datetime.date(2003, 3, 5)
+  cells = {
+    "['a b', 'c']": 'a b\nc',
+    ('x', None, 3): 'x\n3',
+    2003.0: '2003',
+    0.5: '0.5',
+    True: 'true',
+    None: '',
+    day: '2003-03-05',
+    datetime.datetime(2003, 3, 5, 1, 2): '2003-03-05',
+  }
+  assert [as_fact(cell) for cell in cells] == [*cells.values()]
+  assert as_fact([day, {}]) == [day, {}]  # a fault, since it is no text
+
+
+@pytest.mark.parametrize('fact', ['text', 'labels', 'id', 'authors'])
+def test_facts_are_neither_text_nor_labels_nor_twice(folder, fact):
+  config = stack(folder, facts=('authors', fact))
+  with pytest.raises(ConfigError, match='must be different, and no text'):
+    check_config(config)
+
+
+def test_other_splits_need_no_facts(folder):
+  path = folder / 'dev.jsonl'
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  for line in lines:
+    del line['authors'], line['date']
+  path.write_text('\n'.join(map(json.dumps, lines)))
+  space = load_corpus(data_of(folder), 0).label_space
+  corpus = load_corpus(data_of(folder), 0, space, ['dev'])
+  assert corpus.splits['dev'].documents[0].zones['date'] == ''
+
+
+def test_auto_reads_facts_if_it_chooses_a_stack(folder, tmp_path):
+  data = data_of(folder, zones=())
+  config = dataclasses.replace(auto(), data=data)  # too few documents
+  result = fit(config, tmp_path / 'run')
+  document = result.corpus.splits['train'].documents[0]
+  assert list(document.zones) == ['text']
+  assert not open_run(result.workdir).config.data.facts
+  space = dataclasses.replace(result.corpus.label_space, n_train=600)
+  chosen = choose(config, space, check=lambda _: None).config
+  assert chosen.data.facts == data.facts
+
+
+@pytest.mark.lightgbm
+def test_texts_without_facts(folder, tmp_path):
+  """The text says nothing of facts, whatever the form of the documents."""
+  fit(stack(folder), tmp_path / 'run')
+  model = open_run(tmp_path / 'run')
+  facts = model.scorer.stages['facts']
+  text = 'Author 2\n2003-03-05'
+  for document in text, Document('', {'text': text}):
+    documents = Documents([document])
+    assert np.isnan(facts.days(documents)).all()
+    assert facts.rank(documents, Query(4)).ids_GNK.max() == PAD
+  known = Document('', {'text': 'sun', 'authors': 'A', 'date': '1 May 1990'})
+  pages = Document('', {'authors': '1601-1620', 'date': '2003'})
+  days = facts.days(Documents([known, pages]))
+  found = [datetime.date.fromordinal(int(day)).year for day in days]
+  assert found == [1990, 2003]

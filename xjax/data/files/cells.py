@@ -67,12 +67,29 @@ def as_plain(value: Any) -> Any:
   """Returns a cell as text: numbers are written out, lists have lines."""
   if is_missing(value):
     return ''
-  if isinstance(value, list):
-    lines = [as_plain(item) for item in value]
-    return '\n'.join(lines) if {*map(type, lines)} <= {str} else value
+  if isinstance(value, list) and all(isinstance(v, str) for v in value):
+    return '\n'.join(value)
   if isinstance(value, int | float) and not isinstance(value, bool):
     return str(value)
   return value
+
+
+def as_fact(cell: Any) -> Any:
+  """Returns a cell as text with a line for each value, or else the cell."""
+  if is_missing(cell):
+    return ''
+  values = parse_list(cell) if isinstance(cell, str) else cell
+  if isinstance(values, list | tuple | np.ndarray):
+    lines = [as_fact(value) for value in values]
+    is_text = all(isinstance(line, str) for line in lines)
+    return '\n'.join(filter(None, lines)) if is_text else cell
+  if isinstance(cell, bool | np.bool_):
+    return str(cell).lower()
+  if isinstance(cell, float | np.floating) and cell.is_integer():
+    return str(int(cell))
+  if isinstance(cell, int | float | np.number):
+    return str(cell)
+  return cell.isoformat()[:10] if hasattr(cell, 'isoformat') else cell
 
 
 def is_missing(value: Any) -> bool:

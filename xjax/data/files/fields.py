@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from xjax.core.texts import ODD_SPACES
-from xjax.data.files.cells import as_plain
+from xjax.data.files.cells import as_fact
 from xjax.data.files.json_values import json_type
 
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
@@ -86,7 +86,7 @@ class Fields:
   def facts(self, names: Iterable[str]) -> dict[str, str]:
     """Returns fields as texts; each value of a list is a line, no value ''."""
     row = self.row
-    return {x: self.as_text(as_plain(row.get(x)), x) for x in names}
+    return {x: self.as_text(as_fact(row.get(x)), x) for x in names}
 
   def check_text(self, zones: Iterable[str]) -> None:
     """Adds a fault if all zones are blank, unless there are faults already."""

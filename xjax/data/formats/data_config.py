@@ -84,9 +84,15 @@ class DataConfig(ConfigPart, abstract=True):
     return self.labels
 
   @property
+  def text_zones(self) -> tuple[str, ...]:
+    """Returns the zones of text that are read; () means all zones."""
+    text = ('text',) if self.facts else ()
+    return tuple(self.zones) or self.full_text or text
+
+  @property
   def kept_zones(self) -> tuple[str, ...]:
     """Returns the zones that documents keep; () means all zones."""
-    return (tuple(self.zones) or self.full_text) + self.facts
+    return self.text_zones + self.facts
 
   @property
   def cache_folder(self) -> pathlib.Path:
@@ -193,6 +199,12 @@ class DataConfig(ConfigPart, abstract=True):
       yield f'{path}.zones={self.zones}: a zone occurs twice'
     if self.facts and not config.model.reads_facts:
       yield f'{path}.facts={self.facts}: only a StackModel reads facts'
+    text = {*self.text_zones, self.label_field, 'labels', 'id'}
+    if len({*self.facts} - text) < len(self.facts):
+      yield (
+        f'{path}.facts={self.facts}: must be different, and no text, labels '
+        'or ids'
+      )
     if not self.label_space:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:

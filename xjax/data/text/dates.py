@@ -34,6 +34,11 @@ def days_of(texts: Iterable[str]) -> Float32[np.ndarray, ' N']:
   return np.array([_day(text) for text in texts], np.float32)
 
 
+def is_date(line: str) -> bool:
+  """Returns whether a line is a year, or begins with a date."""
+  return bool(_DATE.match(line) or _ALONE.fullmatch(line))
+
+
 def _day(text: str) -> float:
   for date in _DATE.finditer(text):
     # Only the three parts of one of the forms are there.

@@ -1,7 +1,8 @@
 """Scores labels by the training documents with the same facts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 import pathlib
 
 from jaxtyping import Float32, Float64
@@ -9,12 +10,13 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.config_part import POSITIVE, field
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.ranking import Lists, Query, lists_of
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
 from xjax.data.quality import check_train_labels
-from xjax.data.schema import Corpus
+from xjax.data.schema import Corpus, Document
+from xjax.data.text.dates import days_of, is_date
 from xjax.data.tokens_config import TfidfConfig
 from xjax.models.contract import Run
 from xjax.models.features import (
@@ -48,6 +50,7 @@ class ValuesScorer(LabelScoreScorer):
   ):
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
     self.n_labels, self.trained = trained.n_labels, trained
+    self._zones = tuple(featuriser.data.zones)
     self.unexplained = 'labels of a ValuesModel cannot be explained by words'
     gold, n = trained.gold, len(trained.gold)
     ones = np.ones(len(gold.values))
@@ -62,7 +65,7 @@ class ValuesScorer(LabelScoreScorer):
     self._usual_L, self._smoothing = (counts_L + 0.5) / (n + 1), smoothing
 
   def rank_block(self, documents: Documents, query: Query) -> Lists:
-    rows = _ones(self.featuriser(documents))
+    rows = _ones(self.featuriser(self._facts(documents)))
     shares, usual_X = self._shares(rows)
     lists = lists_of(shares.astype(np.float32), query)
     if not query.details:
@@ -96,8 +99,13 @@ class ValuesScorer(LabelScoreScorer):
     return shares, usual_X
 
   def days(self, documents: Documents) -> Float32[np.ndarray, ' N']:
-    """Returns the dates of documents as numbers of days; NaN if unknown."""
-    return self.featuriser.days(documents)
+    """Returns the dates among the facts, as numbers of days; else NaN."""
+    return _days(self._facts(documents))
+
+  def _facts(self, documents: Documents) -> Documents:
+    """Shows documents without their texts, also those that have no facts."""
+    show = functools.partial(_only, self._zones)
+    return documents.seen_as(show, ('facts', self._zones))
 
 
 @dataclasses.dataclass
@@ -125,9 +133,9 @@ class ValuesModel(FeaturesModel):
     try:
       check_features(corpus, run)
     except DataError as error:
-      raise ConfigError(
-        f'config.data.zones={run.config.data.zones}: no value is in two '
-        f'training documents: {error}'
+      zones = ', '.join(run.config.data.zones)
+      raise DataError(
+        f'no value of {zones} is in two training documents'
       ) from error
 
   def fit(self, corpus: Corpus, run: Run) -> None:
@@ -138,7 +146,7 @@ class ValuesModel(FeaturesModel):
       featuriser = fit_featuriser(split, run)
       rows = featuriser.in_chunks(documents, f'values of {split.name}')
       gold, n_labels = corpus.trained_gold, corpus.label_space.n_trained
-      days_N = featuriser.days(documents)
+      days_N = _days(documents)
       return VotingDocuments(rows, gold, n_labels, days_N).save
 
     run.once(_file(run), build, lambda _: None)  # `open` reads the file
@@ -148,6 +156,16 @@ class ValuesModel(FeaturesModel):
     featuriser = open_featuriser(run, trained.rows.shape[1])
     block = run.config.eval.batch_size
     return ValuesScorer(trained, featuriser, self.smoothing, block)
+
+
+def _only(zones: Sequence[str], document: str | Document) -> Document:
+  known = {} if isinstance(document, str) else document.zones
+  return Document('', {zone: known.get(zone, '') for zone in zones})
+
+
+def _days(documents: Documents) -> Float32[np.ndarray, ' N']:
+  lines = (document.text().split('\n') for document in documents)
+  return days_of('\n'.join(filter(is_date, x)) for x in lines)
 
 
 def _ones(rows: sparse.csr_array) -> sparse.csr_array:

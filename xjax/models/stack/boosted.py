@@ -103,7 +103,7 @@ class BoostedTrees(Ranker):
         'would be equal'
       )
 
-  def check(self) -> None:
+  def check_machine(self) -> None:
     load_lightgbm()
 
   def fit(

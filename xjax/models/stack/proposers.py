@@ -29,7 +29,7 @@ _NO_NUMBERS = (
   '(?!(?:january|february|march|april|may|june|july|august|september|october|'
   r'november|december)\b)\b[^\W\d_]{2,}'
 )
-_VALUES = r'[^\s;|][^\n;|]*'  # what lines, ; and | separate
+_VALUES = r'[^\s;|](?:[^\n;|]*[^\s;|])?'  # what lines, ; and | separate
 _ACTS = '[0-9]+/[0-9]+'  # numbers of acts, such as 1408/71
 
 
@@ -67,7 +67,8 @@ class ProposerConfig(StageConfig):
     return dataclasses.replace(own, data=data, model=model)
 
   def zones_of(self, data: DataConfig) -> tuple[str, ...]:
-    return data.facts if self.facts else super().zones_of(data)
+    facts = data.facts if self.facts else ()
+    return self.zones or facts or super().zones_of(data)
 
   @property
   def lacks_folder(self) -> bool:

@@ -45,7 +45,7 @@ class Ranker(ConfigPart, abstract=True):
 
   score_kind: ClassVar[ScoreKind] = ScoreKind.LOGIT
 
-  def check(self) -> None:
+  def check_machine(self) -> None:
     """Raises a UserError if the ranker cannot be trained on this machine."""
 
   @abc.abstractmethod

@@ -157,7 +157,7 @@ class StackModel(Model):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_one_process(run.config)
-    self.ranker.check()
+    self.ranker.check_machine()
     if self.lacks_encoder(run.config):
       raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
     check_train_labels(corpus)
@@ -166,9 +166,9 @@ class StackModel(Model):
     chosen = run.cached_values[_CHOSEN] = []
     left_out = run.cached_values[_LEFT_OUT] = {}
     for number, proposer in enumerate(self.proposers):
+      if proposer.facts and not run.config.data.facts:
+        continue
       try:
-        if proposer.facts and not run.config.data.facts:
-          raise DataError('config.data.facts names no facts')
         proposer_stage(run, number).check(corpus)
       except DataError as error:
         if not proposer.optional:
@@ -179,6 +179,12 @@ class StackModel(Model):
     if not chosen:
       raise ConfigError(
         'config.model.proposers: none of them can be trained on this corpus'
+      )
+    names = [self.proposers[number].name for number in chosen]
+    if self.linear.reads and not {*names} & {*self.linear.reads}:
+      raise ConfigError(
+        f'config.model.linear.reads={self.linear.reads}: all of these '
+        'proposers are left out'
       )
     RankerTraining(run, corpus, tuple(chosen)).check()
 
@@ -214,7 +220,7 @@ class StackModel(Model):
     parts = run, corpus, tuple(numbers), members
     RankerTraining(*parts).fit_classifiers()
     write = self.ranker.fit(
-      lambda: RankerTraining(*parts).data(),
+      lambda: RankerTraining(*parts).data(),  # holds nothing afterwards
       run.config.seed,
       run.config.train.workers,
       run.preemption.check,

@@ -239,13 +239,14 @@ class Model:
 
   def documents(self, texts: Any) -> list[Document] | SparseDocuments:
     """Returns `texts` (see the class) as documents that the model reads."""
-    texts = _as_list(texts)
-    return self._scaled(documents_of(texts, zones=self._zones(texts)))
+    texts, facts = _as_list(texts), self.config.data.facts
+    zones = self._zones(texts)
+    return self._scaled(documents_of(texts, zones=zones, facts=facts))
 
   def _zones(self, texts: Any) -> Sequence[str]:
     """Returns the columns of a DataFrame that the model reads."""
     data, columns = self.config.data, getattr(texts, 'columns', ())
-    if zones := data.kept_zones:
+    if zones := data.text_zones:
       return zones
     # Lists of texts and JSON lines name no columns.
     if 'text' in columns and len(columns) > 1:

@@ -72,7 +72,8 @@ def transfer(
     relabelling, lines = _clustered(raw, config, to)
   else:
     relabelling = _flattened(raw, to)
-  zones = choose_zones(raw, config.data) or raw.zones
+  choose_zones(raw, config.data)  # all of them must be there
+  zones = config.data.text_zones or raw.zones
 
   def build(temporary: pathlib.Path) -> None:
     if relabelling.meta:
