@@ -13,9 +13,8 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
-from xjax.data.label_trees.label_features import LabelFeatures
+from xjax.data.label_trees.label_features import LabelFeatures, RandomWalks
 from xjax.data.label_trees.taxonomy import TaxonomyTree
-from xjax.data.label_trees.walks import RandomWalks
 from xjax.data.tokens_config import (
   FeatureFilesConfig,
   GivenFeaturesConfig,

@@ -7,7 +7,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.request import JudgeRequest
-from xjax.report.rejudging import judge_runs
+from xjax.report.run_comparison import judge_runs
 from xjax.report.sources import read_runs
 
 OTHERS = (0.6, 2.6)

@@ -10,7 +10,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
 from xjax.judge.files.document_labels import DocumentLabels
-from xjax.judge.files.label_order import (
+from xjax.judge.files.matching import (
   column_numbers,
   name_columns,
   read_label_order,
