@@ -27,11 +27,11 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.heads.head import (
   DescriptorConfig,
   DescriptorWeights,

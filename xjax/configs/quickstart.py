@@ -48,12 +48,11 @@ from xjax.models.stage import StageConfig
 from xjax.models.trees.joined_vectors import StageVectors
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig, BiLSTMConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.networks.heads.cascade import CascadeConfig, Chain

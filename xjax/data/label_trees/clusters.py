@@ -14,6 +14,8 @@ from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, field
 from xjax.data.label_trees.clustering import kmeans
 from xjax.data.label_trees.label_features import (
   LabelFeatures,
+  NoSmoothing,
+  SmoothingConfig,
   label_features,
   mix,
   normalize,
@@ -24,7 +26,6 @@ from xjax.data.label_trees.label_tree import (
   TreeConfig,
   TreeInputs,
 )
-from xjax.data.label_trees.walks import NoSmoothing, SmoothingConfig
 
 # A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.
 DivideLabels = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
