@@ -94,7 +94,6 @@ LEVELS, JOINED = KIND['levelled'], KIND['joined']
 PROTOTYPES = KIND['prototypes']
 TREE = changed(KIND['tree'], 'model.tree', ClusterTree())
 OF_ROWS = changed(TREE, 'data', given())
-BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
 HALVED = ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)
 NAMED = names_proposer('a')
 SCORED = dataclasses.replace(NAMED, scored=3)
@@ -187,7 +186,6 @@ FAULTS = [
   (PROTOTYPES, 'model', NO_PARTS, 'names or centroids must be True'),
   (PROTOTYPES, 'data', given(), 'config.model.names=True: config.data=XcFeat'),
   (TREE, 'model.tree', HALVED, 'tree.arity=12: must be a power of 2'),
-  (TREE, 'model.tree.features', BY_LENGTH, 'tree.spherical=False, because the'),
   (OF_ROWS, 'model.tree.features', LabelFeatures.NAMES, 'NAMES: needs texts'),
   (ENSEMBLE, 'model.workdirs', (), 'workdirs=(): set it to'),
   (ENSEMBLE, 'model.weights', (1.0,), 'must be empty, or have a weight for ea'),

@@ -88,16 +88,11 @@ class ClusterTree(TreeConfig):
         f'{path}.arity={self.arity}: must be a power of 2 with '
         f'{path}.clusters=Clusters.TWO_MEANS'
       )
-    where = f'{path}.features={self.features}'
-    if self.features.needs_texts and config.data.sparse:
+    if self.features is LabelFeatures.NAMES and config.data.sparse:
       yield (
-        f'{where}: needs texts; set config.data.tokens=TfidfConfig(...), or '
-        'use LabelFeatures.PIFA, which needs no texts'
-      )
-    if self.features is LabelFeatures.PIFA_BY_LENGTH and self.spherical:
-      yield (
-        f'{where}: needs {path}.spherical=False, because the cosine ignores '
-        'how frequent labels are'
+        f'{path}.features={self.features}: needs texts; set '
+        'config.data.tokens=TfidfConfig(...), or use LabelFeatures.PIFA, which '
+        'needs no texts'
       )
 
   def build(self, data: TreeInputs) -> LabelTree:

@@ -11,7 +11,6 @@ from xjax.core.config_part import AT_LEAST_1, RATE, ConfigPart, field
 from xjax.core.ranking import best_cells
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.label_trees.label_tree import TreeInputs
-from xjax.data.text.words import split_terms
 
 _ENTRIES = 2**22  # entries of documents that are summed at a time
 
@@ -22,9 +21,6 @@ class LabelFeatures(enum.Enum):
   # Positive-instance features: the sum of the features of a label's documents,
   # scaled to length 1.
   PIFA = 'pifa'
-  # The features of a document are divided by its number of words, and the sum
-  # is not scaled.
-  PIFA_BY_LENGTH = 'pifa_by_length'
   NAMES = 'names'  # the TF-IDF features of the labels' names
   # As PIFA, but a document has its labels as features, or its features and its
   # labels: the output space and the joint space of Bonsai (Khandagale et al.
@@ -32,29 +28,23 @@ class LabelFeatures(enum.Enum):
   CO_OCCURRENCE = 'co_occurrence'
   JOINT = 'joint'
 
-  @property
-  def needs_texts(self) -> bool:
-    return self in (LabelFeatures.PIFA_BY_LENGTH, LabelFeatures.NAMES)
-
 
 def label_features(
   kind: LabelFeatures, data: TreeInputs, n: int = 0
 ) -> sparse.csr_array:
   """Returns the labels' features, float32 [L, D]: the n strongest, or all."""
-  n_labels, rows, lengths = data.space.n_trained, data.rows, None
+  n_labels, rows = data.space.n_trained, data.rows
   match kind:
     case LabelFeatures.NAMES:
       names = [' '.join((x.name, *x.alt)) for x in data.space.labels]
       features = data.featurise(names[:n_labels])
       return strongest(features, n) if n else features
-    case LabelFeatures.PIFA_BY_LENGTH:
-      lengths = np.array([len(split_terms(x.text())) for x in data.documents])
     case LabelFeatures.CO_OCCURRENCE:
       rows = _indicators(data.gold, n_labels)
     case LabelFeatures.JOINT:
       labels = _indicators(data.gold, n_labels)
       rows = sparse.hstack([data.rows, labels], 'csr')
-  return pifa(rows, data.gold, n_labels, lengths, n)
+  return pifa(rows, data.gold, n_labels, n=n)
 
 
 def _indicators(gold: Ragged, n_labels: int) -> sparse.csr_array:
