@@ -59,7 +59,7 @@ def read_predictions(
     case FileFormat.XC_SCORES:
       scored = _read_text(path)
     case FileFormat.LISTS:
-      scored = _read_json(path)
+      scored = read_json_rows(path, _scored_labels, scored=True).validate()
     case FileFormat.TABLE:
       scored = read_document_table(path, scored=True).validate()
     case FileFormat.PREDICTIONS:
@@ -99,10 +99,6 @@ def _read_text(path: str | os.PathLike) -> DocumentLabels:
     lines=file.lines,
     scores=file.values,
   ).validate()
-
-
-def _read_json(path: str | os.PathLike) -> DocumentLabels:
-  return read_json_rows(path, _scored_labels, scored=True).validate()
 
 
 def _scored_labels(fields: Fields) -> tuple[Any, ...]:
