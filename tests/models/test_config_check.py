@@ -36,11 +36,10 @@ from xjax.models.stack.proposers import names_proposer, tree_proposer
 from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.head import DescriptorHeadConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers, Joining
 from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.networks.rows.storage import Storage

@@ -16,7 +16,7 @@ from xjax.models.neural.added_labels import embed_descriptors
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
-from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run

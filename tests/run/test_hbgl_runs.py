@@ -17,8 +17,10 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.heads.generation.emitting import Ranking
-from xjax.networks.heads.generation.level_generation import label_levels
-from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.pretraining import (
+  LabelPretraining,
+  label_levels,
+)
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params

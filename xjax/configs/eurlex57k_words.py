@@ -27,10 +27,9 @@ from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.encoders.recurrent_cells import BiGRUConfig, BiLSTMConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad

@@ -56,13 +56,12 @@ from xjax.networks.encoders.recurrent_cells import BiGRUConfig, BiLSTMConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.pretraining import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.views.hierarchy_views import HierarchyViews
