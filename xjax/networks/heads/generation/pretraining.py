@@ -4,9 +4,8 @@ In reading, all labels of a level are one vector, which follows a document. At
 each level, a pseudo mask asks for its labels (Jiang et al. 2022, Section 3.3).
 
 Vectors are trained on the hierarchy alone (Section 3.2, "global hierarchy"):
-labels are read
-like the tokens of a text, some of them masked, and each label attends only to
-its parents and children. The encoder is not trained.
+labels are read like the tokens of a text, some of them masked, and each label
+attends only to its parents and children. The encoder is not trained.
 """
 
 from collections.abc import Callable
