@@ -1,4 +1,4 @@
-"""Runs that read parents: added labels, starts, kills, plans (graphs and HBGL)."""
+"""Runs that read parents: added labels, starts, kills, and plans."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The fused pass against plain gradients, on any mesh, in any chunks, and small."""
+"""The fused pass against plain gradients, on any mesh, in chunks, and small."""
 
 import dataclasses
 import re
