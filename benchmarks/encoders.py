@@ -25,9 +25,9 @@ import optax
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
 from xjax.networks.encoders.han import HAN, HANConfig
+from xjax.networks.encoders.recurrent_cells import BiGRU, BiGRUConfig
 
 BOUNDS = {'bigru': 1.1, 'cnn': 1.1, 'han': 0.0}
 SIZES = {

@@ -11,9 +11,9 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.run.fit import fit
 from xjax.train.neural_train import NeuralTrain
 

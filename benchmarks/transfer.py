@@ -25,12 +25,12 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.tokens_config import TfidfConfig
 from xjax.models.contract import Config
-from xjax.run.transfer.meta_labels import (
+from xjax.run.transfer.transfer_corpus import (
   MetaLabelTree,
   cluster_labels,
   labels_to_cluster,
+  transfer,
 )
-from xjax.run.transfer.transfer_corpus import transfer
 
 BRANCHING, PAPER = (256, 8), (256, 8, 6.3)
 BOUND = 600  # seconds

@@ -15,7 +15,7 @@ from xjax.commands.flags.config import TupleParser, replace_config_names
 from xjax.commands.main import COMMANDS
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
-from xjax.run.named_configs import config_names
+from xjax.run.named_configs import shipped_configs
 
 
 @pytest.fixture(scope='module')
@@ -91,7 +91,7 @@ def test_every_flag_of_a_benchmark_is_defined_there(calls):
 def test_every_config_takes_the_fields_that_are_set(calls):
   for call in calls:
     config = tuple(a for a in call.arguments if a.startswith('--config'))
-    if config and re.split('[=:]', config[0])[1] in config_names():
+    if config and re.split('[=:]', config[0])[1] in shipped_configs():
       check_config(parse_config(config))
 
 

@@ -45,7 +45,7 @@ from xjax.run.fit import fit
 from xjax.run.predict_file import predict_file
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.session import SweepFolder
-from xjax.sweep.store import TrialStore
+from xjax.sweep.trials import TrialStore
 
 DOCUMENTS = b''.join(
   b'{"id": "d%d", "text": "one \\u00e9 %d", "labels": ["a", "b"]}\n' % (i, i)

@@ -8,8 +8,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace
 from xjax.judge.metrics.slices import judged_masks
-from xjax.judge.request import JudgeRequest
-from xjax.judge.slice_names import check_slice_names, named_slices
+from xjax.judge.request import JudgeRequest, check_slice_names, named_slices
 
 LABELS = ('art', 'fish', 'law', 'sea', 'tuna')
 COUNTS = (1000, 9, 0, 1, 10)

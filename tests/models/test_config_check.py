@@ -13,9 +13,8 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
-from xjax.data.label_trees.label_features import LabelFeatures
+from xjax.data.label_trees.label_features import LabelFeatures, RandomWalks
 from xjax.data.label_trees.taxonomy import TaxonomyTree
-from xjax.data.label_trees.walks import RandomWalks
 from xjax.data.tokens_config import (
   FeatureFilesConfig,
   GivenFeaturesConfig,
@@ -37,11 +36,10 @@ from xjax.models.stack.proposers import names_proposer, tree_proposer
 from xjax.models.stage import StageConfig
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.head import DescriptorHeadConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers, Joining
 from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.networks.rows.storage import Storage
@@ -95,7 +93,6 @@ LEVELS, JOINED = KIND['levelled'], KIND['joined']
 PROTOTYPES = KIND['prototypes']
 TREE = changed(KIND['tree'], 'model.tree', ClusterTree())
 OF_ROWS = changed(TREE, 'data', given())
-BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
 HALVED = ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)
 NAMED = names_proposer('a')
 SCORED = dataclasses.replace(NAMED, scored=3)
@@ -188,7 +185,6 @@ FAULTS = [
   (PROTOTYPES, 'model', NO_PARTS, 'names or centroids must be True'),
   (PROTOTYPES, 'data', given(), 'config.model.names=True: config.data=XcFeat'),
   (TREE, 'model.tree', HALVED, 'tree.arity=12: must be a power of 2'),
-  (TREE, 'model.tree.features', BY_LENGTH, 'tree.spherical=False, because the'),
   (OF_ROWS, 'model.tree.features', LabelFeatures.NAMES, 'NAMES: needs texts'),
   (ENSEMBLE, 'model.workdirs', (), 'workdirs=(): set it to'),
   (ENSEMBLE, 'model.weights', (1.0,), 'must be empty, or have a weight for ea'),

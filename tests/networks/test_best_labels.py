@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.networks.best_labels import BestLabels, with_chunk
+from xjax.networks.topk import BestLabels, with_chunk
 
 B, K = 3, 20
 SIZES = (16, 2000)

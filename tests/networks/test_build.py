@@ -8,9 +8,8 @@ import pytest
 from xjax.core.mesh import LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.head import Frozen
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.text_model import build, smoothed_priors
 
 

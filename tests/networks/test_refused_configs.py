@@ -26,10 +26,10 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import check_hierarchy
 from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
 from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.generation.hbgl import HBGLConfig

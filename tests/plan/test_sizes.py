@@ -20,8 +20,8 @@ from xjax.models.neural.shortlists import (
 from xjax.models.stage import StageConfig
 from xjax.models.trees.joined_vectors import StageVectors
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.plan.sizes import assumed_sizes, trained_models

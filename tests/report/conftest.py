@@ -23,7 +23,7 @@ from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.models.config_json import to_json
 from xjax.models.contract import Config
-from xjax.report.rejudging import judge_runs
+from xjax.report.run_comparison import judge_runs
 from xjax.report.runs import SystemRuns
 from xjax.report.sources import read_runs
 from xjax.report.table import Table

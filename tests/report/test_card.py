@@ -18,7 +18,7 @@ from xjax.models.config_json import to_json
 from xjax.models.contract import Config
 from xjax.models.ensemble.ensemble_model import EnsembleModel
 from xjax.models.trees.tree_model import LinearModel
-from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.heads.descriptor_heads import ZeroShotConfig
 from xjax.report.card import CARD, MARK, write_card
 from xjax.run.fit import FitResult
 from xjax.train.workdir import Workdir

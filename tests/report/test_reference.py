@@ -14,7 +14,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.judge import judge
-from xjax.report.rejudging import shared_weights
+from xjax.report.run_comparison import shared_weights
 from xjax.report.sources import read_runs
 
 ORDER = ('7', '2', '4', '1', '0', '3', '5', '6')

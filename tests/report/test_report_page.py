@@ -29,14 +29,13 @@ from xjax.report.page.page import (
   render_html,
   render_markdown,
 )
-from xjax.report.rejudging import judge_runs
 from xjax.report.report_page import (
   build_page,
   dataset_of,
   published_blocks,
   report,
 )
-from xjax.report.run_comparison import best_by_tests
+from xjax.report.run_comparison import best_by_tests, judge_runs
 from xjax.report.runs import SystemRuns
 from xjax.report.sources import read_runs
 from xjax.report.table import Table

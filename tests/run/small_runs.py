@@ -16,9 +16,9 @@ from xjax.data.label_trees.levels import LevelsConfig
 from xjax.data.tokens_config import WordsConfig
 from xjax.judge.predictions import Predictions
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.heads.cascade import CascadeConfig
 from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
 from xjax.run.fit import fit

@@ -18,9 +18,9 @@ from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.feature_vectors import FeaturesConfig
+from xjax.networks.heads.descriptor_heads import ZeroShotConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.run.evaluate_split import evaluate_split

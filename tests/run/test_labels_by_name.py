@@ -13,7 +13,7 @@ from xjax.data.load import load_corpus
 from xjax.judge.files.judge_files import JudgeFiles
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.heads.descriptor_heads import ZeroShotConfig
 from xjax.report.page.explanation_page import explanation_page
 from xjax.run.evaluate_split import evaluate_files
 from xjax.run.fit import fit

@@ -14,7 +14,7 @@ import sqlalchemy
 import sqlalchemy.event
 
 from xjax.models.contract import Config
-from xjax.sweep import store, workers
+from xjax.sweep import trials as stored, workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepFolder, SweepSession
@@ -91,13 +91,13 @@ def no_disk() -> Iterator[None]:
   sqlalchemy.event.remove(*event)
 
 
-STORAGE = store._storage
+STORAGE = stored._storage
 
 
 @pytest.fixture(scope='session')
 def empty_store(tmp_path_factory):
   path = tmp_path_factory.mktemp('store') / 'sweep.db'
-  store.TrialStore(path, Listed(()), None)
+  stored.TrialStore(path, Listed(()), None)
   return path
 
 
@@ -110,7 +110,7 @@ def copied_store(empty_store, monkeypatch) -> None:
       shutil.copy(empty_store, path)
     return STORAGE(path)
 
-  monkeypatch.setattr(store, '_storage', copied)
+  monkeypatch.setattr(stored, '_storage', copied)
 
 
 @pytest.fixture

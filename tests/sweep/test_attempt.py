@@ -8,7 +8,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.sweep.config import MedianPruning
-from xjax.sweep.store import TrialStore
+from xjax.sweep.trials import TrialStore
 from xjax.sweep.workers import TrialRunner, final_value, read_judgings
 
 METRIC = 'all/RP@5'

@@ -16,7 +16,7 @@ from tests.sweep.conftest import (
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Listed, MedianPruning, Sweep
 from xjax.sweep.launchers import Launcher, check_launcher, start_process
-from xjax.sweep.store import STATES
+from xjax.sweep.trials import STATES
 
 JOBS = Launcher.SLURM, Launcher.TPU, Launcher.JOBSET
 SETTINGS = {

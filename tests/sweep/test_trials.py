@@ -7,11 +7,16 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.models.contract import Config
 from xjax.models.lookup.exact_match import ExactMatchModel
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.sweep.config import Grid, Listed, MedianPruning, Range, Sweep, Tpe
-from xjax.sweep.store import TrialStore
-from xjax.sweep.trials import check_sweep, count_trials, override, with_trials
+from xjax.sweep.trials import (
+  TrialStore,
+  check_sweep,
+  count_trials,
+  override,
+  with_trials,
+)
 from xjax.train.neural_train import Schedule
 from xjax.train.optimizer_config import AdamW
 from xjax.train.train_config import NoTrain

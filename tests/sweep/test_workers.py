@@ -23,9 +23,9 @@ from tests.sweep.conftest import (
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
-from xjax.sweep import session as sessions, store, workers
+from xjax.sweep import session as sessions, trials as stored, workers
 from xjax.sweep.config import Grid, Listed, MedianPruning, Sweep
-from xjax.sweep.store import (
+from xjax.sweep.trials import (
   STATES,
   TrialStore,
   best_trial,
@@ -192,7 +192,7 @@ def test_a_kill_while_the_store_is_created_is_made_up_for(
   def killed(*_, **__):
     raise SystemExit
 
-  monkeypatch.setattr(store, '_storage', STORAGE)
+  monkeypatch.setattr(stored, '_storage', STORAGE)
   with monkeypatch.context() as patch:
     patch.setattr(optuna, 'create_study', killed)
     with pytest.raises(SystemExit):

@@ -16,9 +16,9 @@ from xjax.losses.loss import LabelWeights
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig, MeanConfig

@@ -28,10 +28,10 @@ from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import ClsConfig
 from xjax.train.neural_train import NeuralTrain, Schedule

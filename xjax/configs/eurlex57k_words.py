@@ -22,16 +22,14 @@ from xjax.data.formats.eurlex57k import Eurlex57kData
 from xjax.data.tokens_config import WordsConfig
 from xjax.models.contract import Config
 from xjax.models.neural.neural_model import NeuralModel
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig, BiLSTMConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad

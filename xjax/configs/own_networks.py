@@ -33,13 +33,13 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
 from xjax.networks.encoders.feature_vectors import FeaturesConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
 from xjax.networks.rows.update import FusedAdam

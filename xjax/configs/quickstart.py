@@ -48,22 +48,20 @@ from xjax.models.stage import StageConfig
 from xjax.models.trees.joined_vectors import StageVectors
 from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bigru import BiGRUConfig
-from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig, BiLSTMConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.pretraining import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.views.hierarchy_views import HierarchyViews

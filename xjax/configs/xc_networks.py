@@ -22,8 +22,8 @@ from typing import NamedTuple
 from xjax.configs import variants
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.label_trees.clusters import Clusters, ClusterTree
+from xjax.data.label_trees.label_features import RandomWalks
 from xjax.data.label_trees.levels import LevelsConfig
-from xjax.data.label_trees.walks import RandomWalks
 from xjax.data.tokens_config import SubwordsConfig, WordsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
@@ -32,9 +32,9 @@ from xjax.models.eval_config import EvalConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.shortlists import AllLabels, LevelShortlist
 from xjax.networks.encoders.bert import BertConfig
-from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiLSTMConfig
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig

@@ -9,8 +9,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.metric import Needs, cut_offs, kinds_where, metric_kind
 from xjax.judge.metrics.protocols import XJAX
-from xjax.judge.request import JudgeRequest
-from xjax.judge.slice_names import needs_parents
+from xjax.judge.request import JudgeRequest, needs_parents
 
 METRICS = (
   *('P@1', 'P@5', 'R@5', 'RP@5', 'nDCG@5', 'PSP@5', 'PSnDCG@5'),

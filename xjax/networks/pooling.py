@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import RATE, ConfigPart, field, kinds_that
 from xjax.core.mesh import BATCH, DATA
-from xjax.core.numerics import full_precision
+from xjax.core.numerics import product
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.encoders.layers import Dense, dropout
 from xjax.networks.heads.attend import MASKED
@@ -196,12 +196,8 @@ def _pool_shard(axis, h, real, weights) -> Float[Array, 'B D']:
   # In the backward pass, pcast sums the weights' gradients over shards, in
   # float32.
   kernel_DD, bias_D, query_D = lax.pcast(weights, DATA, to='varying')
-  hidden = jnp.matmul(
-    h.reshape(-1, h.shape[-1]),
-    kernel_DD.astype(dtype),
-    precision=full_precision(dtype),
-    preferred_element_type=jnp.float32,
-  )
+  flat_XD = h.reshape(-1, h.shape[-1])
+  hidden = product(flat_XD, kernel_DD.astype(dtype), (1, 0))
   # The score is a sum instead of a matrix product, because some devices compute
   # sums in float32, but not matrix products.
   score = (jnp.tanh(hidden + bias_D) * query_D).sum(axis=1).reshape(real.shape)

@@ -15,7 +15,6 @@ from xjax.data.label_trees.levels import LabelLevels
 from xjax.data.schema import LabelSpace
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.batch import TokenBatch, unpack_documents
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import (
   EncoderConfig,
   EncoderInputs,
@@ -23,6 +22,7 @@ from xjax.networks.encoders.encoder import (
 )
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.encoders.prefix import read_prefix
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.heads.attend import attention_weights
 from xjax.networks.heads.head import Head, HeadConfig, HeadInputs, TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttentionConfig

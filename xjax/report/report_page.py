@@ -22,9 +22,9 @@ from xjax.report.figures.figures import (
 )
 from xjax.report.figures.plots import system_colours
 from xjax.report.page.page import Block, Collapsible, Page, Paragraph, Section
-from xjax.report.rejudging import judge_runs
 from xjax.report.run_comparison import (
   best_by_tests,
+  judge_runs,
   other_hierarchies,
   why_not_tested,
 )

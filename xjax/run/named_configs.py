@@ -86,11 +86,6 @@ def _keys(name: str, tree: ast.Module) -> Iterator[str]:
       yield from (key.value for key in node.value.keys)
 
 
-def config_names() -> list[str]:
-  """Returns the names of all configs that come with xjax, sorted."""
-  return list(shipped_configs())
-
-
 def config_file(name: str) -> str:
   """Returns the path of the file of a config.
 
@@ -106,7 +101,7 @@ def config_file(name: str) -> str:
     return f'{shipped_configs()[stem].path}{colon}{variant}'
   if os.path.isfile(stem):
     return name
-  close = difflib.get_close_matches(stem, config_names(), n=1)
+  close = difflib.get_close_matches(stem, shipped_configs(), n=1)
   advice = f'did you mean {close[0]}? ' if close else ''
   raise ConfigError(
     f'config={name}: xjax has no config of this name, and there is no such '

@@ -67,25 +67,10 @@ def predict_file(
   what X.npz will have. On standard output, those that came through a pipe are
   answered before more of them are waited for.
 
-  Args:
-    workdir: folder of the run.
-    source: path of the documents, in the format of the run's corpus or as JSON
-      lines; '-' is standard input.
-    output: path X.jsonl or X.csv; '-' is standard output, as JSON lines.
-    k: length of the lists; None for that of the run's saved lists.
-    labels: path of further labels to score (read_new_labels), or ''.
-    explain: number of words to show for each label.
-    features: path, without its suffix, of the documents' vectors, or ''.
-    strategy: chooses the labels in place of the k best scores. They are written
-      in its order, and are the lists over all labels of X.npz.
-    step: None for the best checkpoint.
-    page: returns the HTML of X.html.
-    threshold: 'tuned' or a probability: only the labels that it assigns are
-      written to X.jsonl, at most k. '' writes all k labels.
-    skip_bad_lines: whether faulty lines are left out.
-
-  Returns:
-    The contents of X.html; None if `explain` is 0 or the output is '-'.
+  The arguments are those of `xjax predict`, but k may be None for the length of
+  the run's saved lists, and `page` returns the HTML of X.html. The labels of a
+  strategy are in its order, also in the lists over all labels of X.npz. Returns
+  the contents of X.html; None if `explain` is 0 or the output is '-'.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)

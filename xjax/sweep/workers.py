@@ -17,14 +17,16 @@ from xjax.core.errors import DataError, Preempted
 from xjax.judge.files.evaluation import read_value
 from xjax.sweep.launchers import TrialPaths, is_job, start_process
 from xjax.sweep.session import SweepSession, TrialRun, write_config_file
-from xjax.sweep.store import (
+from xjax.sweep.trials import (
   STATES,
   TrialStore,
   best_trial,
+  count_trials,
+  describe_values,
   error_of,
+  override,
   seed_values,
 )
-from xjax.sweep.trials import count_trials, describe_values, override
 from xjax.train.workdir import Workdir
 
 _LOOK_EVERY = 0.2  # seconds between two checks of the running trials

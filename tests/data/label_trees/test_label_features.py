@@ -74,7 +74,6 @@ def test_sums_of_features_and_labels_of_documents_have_length_1(data):
     features_LD = label_features.label_features(kind, tree_data)
     sums = gold_NL.T.astype(float) @ each
     assert_features(features_LD, of_length_1(sums))
-    assert not kind.needs_texts
 
 
 def test_features_of_several_labels_are_mixed(data, monkeypatch):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from xjax.core.types import Ragged
-from xjax.data.label_trees import walks
-from xjax.data.label_trees.walks import NoSmoothing, RandomWalks
+from xjax.data.label_trees import label_features
+from xjax.data.label_trees.label_features import NoSmoothing, RandomWalks
 
 # Labels 0, 1 and 2 occur together, and so do 3 and 4. No document has label 5.
 GOLD = Ragged.of([[0, 1], [0, 2], [3, 4], [1], [4, 3], [0, 1, 2], []])
@@ -57,7 +57,7 @@ def test_a_label_without_documents_has_only_itself():
 
 def test_the_seed_decides_and_the_labels_at_a_time_do_not(monkeypatch):
   one = weights(1, steps=20)
-  monkeypatch.setattr(walks, '_VISITS', 45)  # of two labels
+  monkeypatch.setattr(label_features, '_VISITS', 45)  # of two labels
   np.testing.assert_array_equal(one, weights(1, steps=20))
   assert any((weights(seed, steps=20) != one).any() for seed in (2, 3))
 

@@ -1,4 +1,4 @@
-"""Checks metrics as functions of sums, and which protocol prints which."""
+"""The bins of labels by frequency."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 
 from xjax.judge.metrics.document_metrics import Hit, Precision
 from xjax.judge.metrics.label_metrics import Entropy, MicroF1
+from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.metric import (
   Measure,
   MetricPoints,
@@ -16,6 +17,15 @@ from xjax.judge.metrics.metric import (
   metric_kind,
 )
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
+
+
+def test_names_of_bins():
+  ends = {'0': [0], '1-9': [1, 9], '10-99': [10, 99], '100-999': [100, 999]}
+  ends['1000+'] = [1000, 10**9]
+  counts = np.array([0, 1, 9, 10, 99, 100, 999, 1000, 10**9])
+  found = {name: counts[mask] for name, mask in in_bins(counts).items()}
+  assert {name: each.tolist() for name, each in found.items()} == ends
+
 
 SETTINGS = MetricSettings(alphas=(0.25,), draws=(7, 1000))
 BINS = '1-9', '1000+'

@@ -18,8 +18,8 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import plan_neural
 from xjax.models.neural.neural_scorer import NeuralScorer
 from xjax.networks.batch import TokenBatch
-from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.recurrent_cells import BiGRUConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 
 L, VOCABULARY = 150, 40

@@ -16,10 +16,14 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA
 from xjax.networks.batch import unpack_documents
 from xjax.networks.encoders.bert import Bert, BertConfig, Transformer
-from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
-from xjax.networks.encoders.bilstm import BiLSTM, BiLSTMConfig
 from xjax.networks.encoders.cnn import CNN, CNNConfig
 from xjax.networks.encoders.encoder import Remat
+from xjax.networks.encoders.recurrent_cells import (
+  BiGRU,
+  BiGRUConfig,
+  BiLSTM,
+  BiLSTMConfig,
+)
 from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
 from xjax.networks.pretrained.architecture import (
   Activation,

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.networks import on_mesh
-from xjax.networks.encoders.bigru import GRU, BiGRU, BiGRUConfig
-from xjax.networks.encoders.bilstm import LSTM
 from xjax.networks.encoders.recurrent import Direction, recurrence
+from xjax.networks.encoders.recurrent_cells import GRU, LSTM, BiGRU, BiGRUConfig
 
 T, B, D, H = 6, 8, 4, 5
 LENGTHS = np.array([6, 3, 1, 0, 2, 6, 5, 4])

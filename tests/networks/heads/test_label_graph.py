@@ -12,9 +12,9 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import bce
 from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.streaming import head_loss
-from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers, edges_with
 
 

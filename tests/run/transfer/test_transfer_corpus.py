@@ -19,12 +19,13 @@ from xjax.data.schema import Label, label_row
 from xjax.data.tokens_config import TfidfConfig
 from xjax.models.contract import Config
 from xjax.run.transfer import transfer_corpus as module
-from xjax.run.transfer.meta_labels import (
+from xjax.run.transfer.transfer_corpus import (
+  KeptLabels,
   MetaLabelTree,
   clustering_features,
   labels_to_cluster,
+  transfer,
 )
-from xjax.run.transfer.transfer_corpus import KeptLabels, transfer
 
 ALL, CLOSED, LEAVES = KeptLabels
 WORDS = ('reef', 'tide', 'loam', 'seed', 'ore', 'forge', 'choir', 'lute')

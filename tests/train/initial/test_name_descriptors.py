@@ -9,8 +9,7 @@ from xjax.data.tokens_config import SubwordsConfig
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
-from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.pooling import NoPooling
 from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params

@@ -21,9 +21,9 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.ova import OneVsAllConfig
-from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pooling import ClsConfig, NoPooling
 from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.plan.sizes import XLNET_BASE, assumed_sizes

@@ -46,13 +46,9 @@ def start(
   all of them again. Flags that do not fit together, or processes that are not
   found, raise a ConfigError.
 
-  Args:
-    multihost: whether this run has several processes.
-    coordinator: address:port of process 0. The argument can be empty where JAX
-      finds the address and the two numbers below by itself: on TPU pods, under
-      SLURM's srun and Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
-    num_processes: number of processes, if `coordinator` is set.
-    process_id: number of this process, from 0, if `coordinator` is set.
+  `coordinator` is address:port of process 0. It can be '' where JAX finds it
+  and the two numbers by itself: on TPU pods, under SLURM's srun and Open MPI's
+  mpirun, and in Jobs and JobSets of Kubernetes.
   """
   has_flags = coordinator or num_processes or process_id != -1
   complete = coordinator and 0 <= process_id < num_processes

@@ -14,6 +14,8 @@ from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, field
 from xjax.data.label_trees.clustering import kmeans
 from xjax.data.label_trees.label_features import (
   LabelFeatures,
+  NoSmoothing,
+  SmoothingConfig,
   label_features,
   mix,
   normalize,
@@ -24,7 +26,6 @@ from xjax.data.label_trees.label_tree import (
   TreeConfig,
   TreeInputs,
 )
-from xjax.data.label_trees.walks import NoSmoothing, SmoothingConfig
 
 # A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.
 DivideLabels = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
@@ -87,16 +88,11 @@ class ClusterTree(TreeConfig):
         f'{path}.arity={self.arity}: must be a power of 2 with '
         f'{path}.clusters=Clusters.TWO_MEANS'
       )
-    where = f'{path}.features={self.features}'
-    if self.features.needs_texts and config.data.sparse:
+    if self.features is LabelFeatures.NAMES and config.data.sparse:
       yield (
-        f'{where}: needs texts; set config.data.tokens=TfidfConfig(...), or '
-        'use LabelFeatures.PIFA, which needs no texts'
-      )
-    if self.features is LabelFeatures.PIFA_BY_LENGTH and self.spherical:
-      yield (
-        f'{where}: needs {path}.spherical=False, because the cosine ignores '
-        'how frequent labels are'
+        f'{path}.features={self.features}: needs texts; set '
+        'config.data.tokens=TfidfConfig(...), or use LabelFeatures.PIFA, which '
+        'needs no texts'
       )
 
   def build(self, data: TreeInputs) -> LabelTree:

@@ -15,7 +15,7 @@ from xjax.core.config_part import AT_LEAST_2, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, offsets_of
 from xjax.data.files.faults import plural
-from xjax.data.schema import Document, LabelSpace
+from xjax.data.schema import LabelSpace
 
 NO_LABEL = -1
 
@@ -204,7 +204,6 @@ class TreeInputs:
   space: LabelSpace
   gold: Ragged  # N rows of trained labels, one per training document
   rows: sparse.csr_array | None = None  # float32 [N, D], features of documents
-  documents: Sequence[Document] = ()
   # From texts to features [texts, D], if there are texts.
   featurise: Callable[[Sequence[str]], sparse.csr_array] | None = None
   seed: int = 0

@@ -14,23 +14,27 @@ from xjax.data.files.file_set import read_mark
 from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
 from xjax.data.labels import known_left_out, read_left_out
 from xjax.data.schema import HELD_OUT
+from xjax.judge.files.any_format import (
+  read_gold,
+  read_predictions,
+  read_training,
+)
 from xjax.judge.files.document_labels import (
   DocumentLabels,
   best_labels,
   cut_length,
   without_pairs,
 )
-from xjax.judge.files.gold import read_gold, read_training
-from xjax.judge.files.label_order import name_columns, read_label_order
 from xjax.judge.files.matching import (
   KnownLabels,
   check_not_transposed,
   in_same_forms,
   known_labels_of,
   match_documents,
+  name_columns,
+  read_label_order,
   warn_of_unknown,
 )
-from xjax.judge.files.scores import read_predictions
 from xjax.judge.label_lists import list_length
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions

@@ -83,7 +83,6 @@ class Protocol:
   name: str  # as in metrics.json
   title: str  # name of the tool, and the version that was read and run
   source: str  # address of the tool's code, or the papers
-  ties: str  # how the tool orders labels of equal score
   # Kinds of metrics that the tool prints, such as 'P@k' or 'micro-F1', besides
   # those with this protocol in Metric.protocols.
   printed: tuple[str, ...] = ()

@@ -34,7 +34,6 @@ XJAX = Protocol(
   name='xjax',
   title='xjax',
   source='Chalkidis et al. 2019; Jain et al. 2016; Schultheis et al. 2022',
-  ties='the smaller label index first',
   skip_without_gold=True,
 )
 
@@ -43,7 +42,6 @@ LMTC = Protocol(
   title='lmtc-eurlex57k, commit 44f222e',
   source='https://github.com/iliaschalkidis/lmtc-eurlex57k',
   printed=('P@k', 'R@k', 'RP@k', 'nDCG@k', *THRESHOLD_KINDS),
-  ties='unstable; mostly the larger label index first',
   skip_without_gold=True,
   frequent_from=51,
   assigns_equal=False,
@@ -54,7 +52,6 @@ PYXCLIB = Protocol(
   title='pyxclib, April 2025',
   source='https://github.com/kunaldahiya/pyxclib',
   printed=('P@k', 'nDCG@k', 'PSP@k', 'PSnDCG@k', 'R@k', 'PSR-norm@k'),
-  ties='unstable',
   psndcg=PSnDCGVariant.MEANS,
   psr=PSRDenominator.COUNT,
 )
@@ -68,7 +65,6 @@ NAPKINXC = Protocol(
     *('PSR@k', 'PSR-norm@k', 'micro-F1@k', 'macro-F1@k', 'macro-P@k'),
     *('macro-R@k', 'coverage@k'),
   ),
-  ties='in lists, the order of the list; in score matrices, unstable',
   psndcg=PSnDCGVariant.MEANS,
   psr=PSRDenominator.COUNT,
   coverage_over=GOLD_LABELS,
@@ -80,7 +76,6 @@ LIBMULTILABEL = Protocol(
   title='LibMultiLabel 0.10.0',
   source='https://github.com/ntumlgroup/LibMultiLabel',
   printed=('P@k', 'R@k', 'RP@k', 'nDCG@k', 'micro-F1', 'macro-F1'),
-  ties='unstable (argpartition; torch.topk)',
   assigns_equal=False,
 )
 
@@ -89,7 +84,6 @@ ATTENTIONXML = Protocol(
   title='AttentionXML, commit e2bbbec',
   source='https://github.com/yourh/AttentionXML',
   printed=('P@k', 'nDCG@k', 'PSP@k', 'PSnDCG@k'),
-  ties='unstable (torch.topk)',
 )
 
 PECOS = Protocol(
@@ -97,7 +91,6 @@ PECOS = Protocol(
   title='PECOS (libpecos) 1.2.8',
   source='https://github.com/amzn/pecos',
   printed=('P@k', 'R@k'),
-  ties='the smaller label index first',
 )
 
 PROTOCOLS = types.MappingProxyType(

@@ -142,9 +142,8 @@ def _tree_data(
     Documents.of(split.documents), f'features of {split.name}'
   )
   workers = max(1, config.data.workers)
-  documents = split.documents
   return TreeInputs(
-    space, corpus.trained_gold, rows, documents, texts, config.seed, workers
+    space, corpus.trained_gold, rows, texts, config.seed, workers
   )
 
 

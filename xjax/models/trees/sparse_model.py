@@ -195,7 +195,7 @@ def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeInputs:
   rows = featuriser.in_chunks(documents, f'features of {split.name}')
   # Only featurisers of texts have a function that computes features of texts.
   texts = getattr(featuriser, 'featurise', None)
-  return TreeInputs(space, corpus.trained_gold, rows, split.documents, texts)
+  return TreeInputs(space, corpus.trained_gold, rows, texts)
 
 
 def _parts_of(path: pathlib.Path) -> pathlib.Path:

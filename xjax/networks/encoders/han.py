@@ -7,8 +7,8 @@ from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import documents_second
-from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.networks.encoders.encoder import EncoderConfig, EncoderInputs
+from xjax.networks.encoders.recurrent_cells import BiGRU, BiGRUConfig
 from xjax.networks.pooling import SelfAttention
 
 

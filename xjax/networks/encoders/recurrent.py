@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import DATA
-from xjax.core.numerics import full_precision
+from xjax.core.numerics import product
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.encoders.layers import dropout
 
@@ -260,13 +260,7 @@ def state_product(
 ) -> Float32[Array, '*axes outputs']:
   """Multiplies x, in the kernel's dtype, by the kernel; sums are float32."""
   flat = x.reshape(-1, x.shape[-1]).astype(kernel.dtype)
-  out = jnp.matmul(
-    flat,
-    kernel,
-    precision=full_precision(kernel.dtype),
-    preferred_element_type=jnp.float32,
-  )
-  return out.reshape(*x.shape[:-1], -1)
+  return product(flat, kernel, (1, 0)).reshape(*x.shape[:-1], -1)
 
 
 def _kernel_gradient(x_TBD, d_TBV):
@@ -275,13 +269,7 @@ def _kernel_gradient(x_TBD, d_TBV):
   # arrays.
   flat_XD = x_TBD.reshape(-1, x_TBD.shape[-1])
   flat_XV = d_TBV.reshape(-1, d_TBV.shape[-1]).astype(x_TBD.dtype)
-  return lax.dot_general(
-    flat_XD,
-    flat_XV,
-    (((0,), (0,)), ((), ())),
-    precision=full_precision(x_TBD.dtype),
-    preferred_element_type=jnp.float32,
-  ).astype(x_TBD.dtype)
+  return product(flat_XD, flat_XV, (0, 0)).astype(x_TBD.dtype)
 
 
 def _states_before(h_TBU, first_BU, reverse):

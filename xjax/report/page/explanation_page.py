@@ -72,15 +72,10 @@ def explanation_page(explanations: Explanations) -> str:
     f'<h1>{escape(title)}</h1>',
     f'<p>{count}. {about}</p>',
     f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>',
-    *(article(i, d, explanations.attends) for i, d in enumerate(shown)),
+    *(_Article(x, explanations.attends).html(i) for i, x in enumerate(shown)),
     script('explanations.js'),
   ]
   return html_file(title, '\n'.join(parts), page_file('explanations.css'))
-
-
-def article(number: int, explained: ExplainedDocument, attends: bool) -> str:
-  """Returns the HTML of a document: a button per label, and shaded text."""
-  return _Article(explained, attends).html(number)
 
 
 # Number of a word -> (CSS classes, weight as text).
@@ -89,6 +84,8 @@ _Shades = Mapping[int, tuple[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class _Article:
+  """Writes a document: a button per label, and shaded text."""
+
   explained: ExplainedDocument
   attends: bool
 

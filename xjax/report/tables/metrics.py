@@ -216,9 +216,9 @@ def missing_lines(
   ]
 
 
-def _shorten(metrics: Sequence[str], n: int = 6) -> str:
-  more = f' and {len(metrics) - n} more' if len(metrics) > n else ''
-  return ', '.join(metrics[:n]) + more
+def _shorten(metrics: Sequence[str]) -> str:
+  more = f' and {len(metrics) - 6} more' if len(metrics) > 6 else ''
+  return ', '.join(metrics[:6]) + more
 
 
 def _union(tables: Iterable[Iterable[str]]) -> list[str]:

@@ -10,8 +10,13 @@ from optuna.trial import FrozenTrial, TrialState
 from xjax.core.console import command_words
 from xjax.report.table import Table, number_cell, plain_text
 from xjax.sweep.session import SweepSession
-from xjax.sweep.store import STATES, best_trial, error_of, seed_values
-from xjax.sweep.trials import fields_of
+from xjax.sweep.trials import (
+  STATES,
+  best_trial,
+  error_of,
+  fields_of,
+  seed_values,
+)
 
 _ORDER = list(STATES)
 _WIDTH = 24  # maximum number of characters of a cell; longer values are cut

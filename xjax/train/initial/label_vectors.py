@@ -26,10 +26,10 @@ from xjax.data.text.subwords import Subwords
 from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.encoder import EncoderInputs, Remat
 from xjax.networks.heads.generation.hbgl import FirstVectors
-from xjax.networks.heads.generation.level_generation import Transform
 from xjax.networks.heads.generation.pretraining import (
   LabelPretraining,
   Segment,
+  Transform,
   make_segment,
   pretrained_nodes,
   pretraining_loss,

@@ -27,16 +27,14 @@ from xjax.networks.encoders.prefix import Prefix
 from xjax.networks.heads.adaptive import logit_of_product
 from xjax.networks.heads.cascade import LabelRowsHead
 from xjax.networks.heads.generation.emitting import EmittingHead, Ranking
-from xjax.networks.heads.generation.level_generation import (
+from xjax.networks.heads.generation.pretraining import (
+  LabelPretraining,
   Transform,
   generate,
   label_levels,
-  taught_states,
-)
-from xjax.networks.heads.generation.pretraining import (
-  LabelPretraining,
   pretrained_nodes,
   segments_of,
+  taught_states,
 )
 from xjax.networks.heads.head import (
   Frozen,

@@ -17,8 +17,8 @@ from tests.fixtures.heads import (
 )
 from tests.fixtures.networks import on_mesh
 from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.heads.head import TokenFeatures
-from xjax.networks.heads.unified import UnifiedConfig
 
 
 @pytest.fixture
