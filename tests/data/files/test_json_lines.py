@@ -264,32 +264,43 @@ def test_faults_of_json_that_is_not_in_lines(data, found, faults):
     assert fault.startswith(f'f:{expected}')
 
 
-@pytest.mark.parametrize('value', [ROWS * 50, {'data': ROWS * 50}])
-def test_large_json_that_is_not_in_lines_is_refused(monkeypatch, value):
+@pytest.mark.parametrize(
+  ('value', 'program'),
+  [(ROWS * 50, '.[]'), ({'data': ROWS * 50}, '.[][]'), ({'a': ROWS * 50}, '.')],
+)
+def test_large_json_that_is_not_in_lines_is_refused(
+  monkeypatch, value, program
+):
   monkeypatch.setattr(json_lines, '_LARGEST', 1 << 10)
   monkeypatch.setattr(json_lines, '_LONGEST', 1 << 10)
   for indent, what in ((2, 'is not JSON lines'), (None, 'is longer than')):
-    with pytest.raises(DataError, match=f'{what}.*write an object per line'):
+    with pytest.raises(DataError, match=what) as error:
       rows(json.dumps(value, indent=indent).encode())
+    assert str(error.value).endswith(f'per line, by `jq -c {program}`')
 
 
+COLUMNS = {'text': {'0': 'a', '1': 'b'}, 'labels': {'0': ['x'], '1': []}}
 DOCUMENT = {'text': 'a', 'labels': ['x']}
 
 
 @pytest.mark.parametrize('indent', [None, 2])
 @pytest.mark.parametrize(
-  'value',
+  ('value', 'way'),
   [
-    {'text': {'0': 'a', '1': 'b'}, 'labels': {'0': ['x'], '1': []}},
-    {'text': ['a', 'b'], 'labels': [['x'], []]},
-    {'0': DOCUMENT, '1': DOCUMENT},
-    {'columns': ['text'], 'index': [0], 'data': [['a']]},
-    {'train': [DOCUMENT], 'test': [DOCUMENT]},
+    (COLUMNS, 'pandas.read_json(FILE).to_json('),
+    ({'text': ['a', 'b'], 'labels': [['x'], []]}, 'pandas.read_json(FILE).to_'),
+    ({'0': DOCUMENT, '1': DOCUMENT}, "`jq -c '.[]' FILE"),
+    ({'columns': ['text'], 'index': [0], 'data': [['a']]}, "orient='split')."),
+    ([['a', ['x']], ['b', []]], 'set_axis('),
+    (
+      {'train': [DOCUMENT], 'test': [DOCUMENT]},
+      '`jq -c \'.["train"][]\' FILE > train.jsonl`, and so on for test',
+    ),
   ],
 )
-def test_json_that_holds_all_documents_is_one_fault(value, indent):
+def test_json_that_holds_all_documents_names_the_way_out(value, way, indent):
   found, faults = rows(json.dumps(value, indent=indent).encode())
-  assert not found and len(faults) == 1 and 'write each on a line' in faults[0]
+  assert not found and len(faults) == 1 and way in faults[0]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from xjax.data.files.encodings import wide_encoding
 from xjax.data.files.faults import Fault, Faults, Grouped
 from xjax.data.files.fields import Fields
 from xjax.data.files.json_values import (
+  NO_NAMES,
   NO_OBJECT,
   are_lines,
   decode_utf8,
@@ -43,7 +44,6 @@ PARQUET_MAGIC = b'PAR1'
 _MAGIC = 10  # bytes that tell a compressed file
 _LONGEST = 1 << 26  # bytes of a line
 _LARGEST = 1 << 28  # bytes of JSON that is not in lines
-_AS_LINES = 'of JSON, write an object per line'
 # How files that are compressed begin, and what unpacks them.
 _PACKED = {
   rb'\x1f\x8b': gzip.open,
@@ -55,6 +55,12 @@ _ARCHIVE = re.compile(rb'\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!')
 _BINARY = re.compile(
   b'|'.join([*_PACKED, _ARCHIVE.pattern, PARQUET_MAGIC, *UTF16_MARKS])
 )
+# How JSON begins that is not in lines, and what makes lines of it.
+_PROGRAMS = {
+  rb'\s*\[': '.[]',
+  rb'\s*\{\s*"(?:data|documents)"\s*:\s*\[': '.[][]',
+  rb'\s*\{': '.',
+}
 
 
 def find_source(path: str) -> pathlib.Path:
@@ -207,7 +213,7 @@ def numbered_lines(
       if len(line) > _LONGEST:
         raise DataError(
           f'{path}:{number}: the line is longer than {_LONGEST >> 20} MiB; the '
-          f'file is damaged, or is no text in lines; {_AS_LINES}'
+          f'file is damaged, or is no text in lines{_as_lines(line)}'
         )
       if number == 1:
         if wide := wide_encoding(line):
@@ -216,6 +222,13 @@ def numbered_lines(
           )
         line = line.removeprefix(UTF8_MARK)
       yield number, line.rstrip(b'\r\n')
+
+
+def _as_lines(start: bytes) -> str:
+  """Returns for a message how JSON that begins so becomes lines."""
+  programs = (jq for x, jq in _PROGRAMS.items() if re.match(x, start))
+  program = next(programs, '')
+  return f': write an object per line, by `jq -c {program}`' if program else ''
 
 
 def read_rows(
@@ -286,8 +299,8 @@ def _whole_file(
     data += file.read(_LARGEST + 1)
   if len(data) > _LARGEST:
     raise DataError(
-      f'{name}: is not JSON lines, but JSON of more than {_LARGEST >> 20} '
-      f'MiB; {_AS_LINES}'
+      f'{name}: is not JSON lines, but JSON of more than {_LARGEST >> 20} MiB'
+      f'{_as_lines(data)}'
     )
   number = 0
   try:
@@ -296,7 +309,8 @@ def _whole_file(
       if isinstance(value, dict):
         yield number, value
       else:
-        message = Grouped(f'{json_type(value)}, {NO_OBJECT}')
+        hint = NO_NAMES if isinstance(value, list) else ''
+        message = Grouped(f'{json_type(value)}, {NO_OBJECT}{hint}')
         faults.add(name, number, message)
   except Fault as fault:
     faults.add(name, fault.line, fault.args[0], fatal=True)

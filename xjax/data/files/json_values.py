@@ -9,7 +9,12 @@ from typing import Any
 from xjax.data.files.faults import Fault, Grouped
 
 _WRAPPERS = ('data', 'documents')  # fields of an object that holds all others
+_TO_LINES = "to_json('new.jsonl', orient='records', lines=True)"
 NO_OBJECT = 'not a JSON object {...}'
+NO_NAMES = (
+  f"; pandas.read_json(FILE).set_axis(['text', ...], axis=1).{_TO_LINES} "
+  'gives names to columns'
+)
 # What to do if the error, and what is around its place, are like this.
 _HINTS = {
   r'.*: .?(?://|/\*|#)': 'it has no comments: remove them',
@@ -107,7 +112,8 @@ def parse_values(text: str) -> Iterator[tuple[int, Any]]:
     field = _wrapper(value) if is_only else ''
     if is_only and not field and _holds_all(value):
       raise Fault(
-        'one JSON object that holds all documents; write each on a line'
+        'one JSON object that holds all documents; write each on a line: '
+        + _way_out(value)
       )
     if field:
       # Another object in this one may have such a field.
@@ -153,6 +159,20 @@ def _holds_all(row: dict[str, Any]) -> bool:
   is_one = 'zones' in row or any(isinstance(x, str) for x in row.values())
   nested = any(isinstance(x, list | dict) and x for x in values)
   return bool(_wrapper(row)) or nested and not is_one
+
+
+def _way_out(row: dict[str, Any]) -> str:
+  """Returns what writes the documents of an object on lines."""
+  lists = [x for x, y in row.items() if isinstance(y, list) and y]
+  lists = [field for field in lists if isinstance(row[field][0], dict)]
+  if lists:
+    also = f', and so on for {", ".join(lists[1:])}' if lists[1:] else ''
+    return f'`jq -c \'.["{lists[0]}"][]\' FILE > {lists[0]}.jsonl`{also}'
+  documents = [x for x in row.values() if isinstance(x, dict)]
+  if documents and not all(map(str.isdecimal, documents[0])):
+    return "`jq -c '.[]' FILE > new.jsonl`"
+  orient = ", orient='split'" if 'columns' in row else ''
+  return f'pandas.read_json(FILE{orient}).{_TO_LINES}'
 
 
 def _parsed(parse: Callable[..., Any], *arguments: Any) -> Any:
