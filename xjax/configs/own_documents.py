@@ -77,8 +77,9 @@ def own_best() -> Config:
   (LightGBM, Ke et al. 2017) rank the listed labels. Names and descriptions are
   left out where labels have none. Labels without training documents are ranked
   too, if they have names. What is known of documents beside their text, such as
-  authors or dates, is read too: --config.data.facts=FIELD,FIELD. With another language than English, set the language
-  of the stems in a config of your own: names_proposer(language='german').
+  authors or dates, is read too: --config.data.facts=FIELD,FIELD. With another
+  language than English, set the language of the stems in a config of your own:
+  names_proposer(language='german').
 
   Expected: better metrics than those of own_linear, above all for rare labels.
   Time: about ten times as long as own_linear.
