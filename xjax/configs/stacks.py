@@ -12,8 +12,8 @@ too. docs/stacks.md says more.
 For EURLEX57K, add --config.data.labels=LIST, a file with the ids of all labels,
 also of those that no training document has.
 
-Data: EURLEX57K. Hardware: two CPU cores and 8 GB. Expected: see each system.
-Time: half an hour.
+Data: EURLEX57K. Hardware: two CPU cores and 10 GB. Expected: see each system.
+Time: 40 minutes.
 """
 
 from xjax.configs import variants
@@ -62,7 +62,7 @@ def eurlex57k_best_cpu() -> Config:
   of neighbours fade with the time between two laws. Linear classifiers of the
   listed labels read text, title and citations.
 
-  Hardware: two CPU cores and 8 GB. Expected: the metrics in docs/results.md, on
+  Hardware: two CPU cores and 10 GB. Expected: the metrics in docs/results.md, on
   dev.
   """
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
