@@ -59,8 +59,11 @@ def main() -> None:
     required.check_absent(('branching', 'seed'), 'to=hierarchical')
   else:
     required.check_absent(['labels'], 'to=flat')
-  from xjax.run.transfer.meta_labels import MetaLabelTree
-  from xjax.run.transfer.transfer_corpus import KeptLabels, transfer
+  from xjax.run.transfer.transfer_corpus import (
+    KeptLabels,
+    MetaLabelTree,
+    transfer,
+  )
 
   to = KeptLabels(_LABELS.value)
   if not is_flat:
