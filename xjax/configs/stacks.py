@@ -62,8 +62,8 @@ def eurlex57k_best_cpu() -> Config:
   of neighbours fade with the time between two laws. Linear classifiers of the
   listed labels read text, title and citations.
 
-  Hardware: two CPU cores and 10 GB. Expected: the metrics in docs/results.md, on
-  dev.
+  Hardware: two CPU cores and 10 GB. Expected: the metrics in docs/results.md,
+  on dev.
   """
   data = Eurlex57kData(zones=_TITLE + _TEXT, tokens=TfidfConfig())
   proposers = (
