@@ -119,8 +119,9 @@ def own_rerank_linear() -> Config:
   alone (squared hinge, Hsieh et al. 2008), and ranks the list. DIR is a file or
   a folder of documents (see docs/data.md).
 
-  Data: your own documents. Hardware: two CPU cores. Expected: metrics between
-  those of own_linear and own_best. Time: six times as long as own_linear.
+  Data: your own documents. Hardware: two CPU cores. Expected: a little better
+  than own_linear if labels have many documents, worse if most have a few, since
+  these get no classifier. Time: six times as long as own_linear.
   """
   model = StackModel(
     (tree_proposer(),), linear=ListedLinear(('tree',)), ranker=ListedRanker()
