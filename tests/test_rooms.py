@@ -23,7 +23,7 @@ BUDGETS = {
   'judge': 5_220,
   'networks': 6_610,
   'train': 3_380,
-  'models': 8_750,
+  'models': 8_760,
   'run': 3_290,
   'sweep': 820,
   'plan': 1_070,

@@ -171,7 +171,10 @@ class FinishedRun:
       )
 
     if others.facts:
-      raise ConfigError(f'{self.path}: the run in {self.source} reads facts')
+      raise ConfigError(
+        f'{self.path}: the run in {self.source} reads facts of documents, '
+        'which this run has not; give one without data.facts'
+      )
 
   def check_labels(self, other: Run, n: int, space: LabelSpace) -> None:
     """Checks that n labels of the other run have the numbers of a corpus."""

@@ -178,6 +178,9 @@ def test_shares_by_definition(folder, tmp_path):
   details = lists.details_GNKD[0, 0, : len(ids)]
   np.testing.assert_allclose(details, wanted[ids], rtol=1e-5)
   assert scorer.rank(Documents(['?']), Query(4)).ids_GNK.max() == PAD
+  data = dataclasses.replace(data, zones=())
+  with pytest.raises(ConfigError, match='name the zones with values'):
+    fit(dataclasses.replace(config, data=data), tmp_path / 'all')
 
 
 @pytest.mark.lightgbm

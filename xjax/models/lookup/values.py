@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.config_part import POSITIVE, field
-from xjax.core.errors import DataError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.ranking import Lists, Query, lists_of
 from xjax.data.documents import Documents
 from xjax.data.formats.corpus_builder import TRAIN
@@ -130,12 +130,14 @@ class ValuesModel(FeaturesModel):
 
   def check(self, corpus: Corpus, run: Run) -> None:
     check_train_labels(corpus)
+    zones = run.config.data.zones
+    if not zones:
+      raise ConfigError('config.data.zones=(): name the zones with values')
     try:
       check_features(corpus, run)
     except DataError as error:
-      zones = ', '.join(run.config.data.zones)
       raise DataError(
-        f'no value of {zones} is in two training documents'
+        f'no value of {", ".join(zones)} is in two training documents'
       ) from error
 
   def fit(self, corpus: Corpus, run: Run) -> None:
