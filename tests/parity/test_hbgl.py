@@ -27,7 +27,7 @@ from xjax.losses.loss import Reduction
 from xjax.networks.encoders.encoder import Remat
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
-from xjax.networks.heads.generation.pretraining import (
+from xjax.networks.heads.generation.label_levels import (
   make_segment,
   pretrained_nodes,
   pretraining_loss,

@@ -24,7 +24,7 @@ from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.descriptor_heads import UnifiedConfig
 from xjax.networks.heads.generation.emitting import Ranking
-from xjax.networks.heads.generation.pretraining import (
+from xjax.networks.heads.generation.label_levels import (
   LabelPretraining,
   label_levels,
 )

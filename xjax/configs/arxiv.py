@@ -59,7 +59,7 @@ from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
-from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.label_levels import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.pooling import NoPooling
 from xjax.networks.views.hierarchy_views import HierarchyViews

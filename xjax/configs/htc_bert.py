@@ -58,7 +58,7 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.generation.hbgl import FirstVectors, HBGLConfig
-from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.label_levels import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig

@@ -59,7 +59,7 @@ from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.descriptor_heads import UnifiedConfig, ZeroShotConfig
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
-from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.label_levels import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.label_graph import GraphLayers

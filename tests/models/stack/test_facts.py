@@ -1,9 +1,7 @@
 """Facts of documents, such as authors and dates: what they say of labels."""
 
-import csv
 import dataclasses
 import datetime
-import io
 import json
 
 import numpy as np
@@ -23,6 +21,8 @@ from xjax.data.schema import Document
 from xjax.data.tokens_config import TfidfConfig
 from xjax.models.config_check import check_config
 from xjax.models.contract import Config
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.linear.listed import ListedLinear
 from xjax.models.lookup.values import ValuesModel
 from xjax.models.stack.boosted import BoostedTrees
 from xjax.models.stack.pair_features import NONE
@@ -90,35 +90,29 @@ def test_equal_texts_stay_equal_with_other_facts(folder):
   other.mkdir()
   lines = [{**row, 'date': 'unknown'} for row in rows(120, 120)]
   (other / 'train.jsonl').write_text('\n'.join(map(json.dumps, lines)))
-  digests = [
-    load_corpus(data_of(x), 0, splits=['train']).splits['train']
-    for x in (folder, other)
-  ]
-  np.testing.assert_array_equal(*(x.text_digests for x in digests))
-  assert digests[0].digest != digests[1].digest
+  first, second = (
+    load_corpus(data_of(x), 0).splits['train'] for x in (folder, other)
+  )
+  np.testing.assert_array_equal(first.text_digests, second.text_digests)
+  assert first.digest != second.digest
 
 
 def test_columns_of_a_table(tmp_path):
-  text = io.StringIO()
-  names = ['text', 'labels', 'journal', 'year']
-  table = csv.DictWriter(text, names)
-  table.writeheader()
+  lines = ['text,labels,journal,year']
   for row in rows(30, 1):
-    labels, authors = ';'.join(row['labels']), ';'.join(row['authors'])
-    cells = row['text'], labels, authors, row['date'][:4]
-    table.writerow(dict(zip(names, cells)))
+    labels, authors = ';'.join(row['labels']), ' | '.join(row['authors'])
+    lines.append(','.join([row['text'], labels, authors, row['date'][:4]]))
   path = tmp_path / 'train.csv'
-  path.write_text(text.getvalue())
-  data = OwnData(
-    dir=str(path), facts=('journal', 'year'), tokens=TfidfConfig()
-  ).with_guesses()
+  path.write_text('\n'.join(lines))
+  facts = 'journal', 'year'
+  data = OwnData(dir=str(path), facts=facts, tokens=TfidfConfig())
+  data = data.with_guesses()
   document = load_corpus(data, 0).splits['train'].documents[0]
   assert list(document.zones) == ['text', 'journal', 'year']
   (read, *_) = read_input(data, str(path))
   assert read.zones['journal'].startswith('Author')
-  wrong = dataclasses.replace(data, facts=('jurnal',))
   with pytest.raises(ConfigError, match="data.facts: there is no zone 'jurnal"):
-    load_corpus(wrong, 0)
+    load_corpus(dataclasses.replace(data, facts=('jurnal',)), 0)
 
 
 @pytest.mark.parametrize(
@@ -221,10 +215,14 @@ def test_without_facts_in_documents(folder, tmp_path, caplog):
     path.write_text('\n'.join(map(json.dumps, lines)))
   fit(stack(folder, facts=('code',)), tmp_path / 'codes')
   assert 'no value of code is in two training documents' in caplog.text
-  fit(stack(folder, facts=()), tmp_path / 'none')
+  config = stack(folder, facts=())
+  fit(config, tmp_path / 'none')
   assert caplog.text.count('proposer facts is left out') == 1
   for run in 'codes', 'none':
     assert set(open_run(tmp_path / run).scorer.stages) == {'neighbours'}
+  config.model.linear = ListedLinear(('facts',))
+  with pytest.raises(ConfigError, match='all of these proposers are left out'):
+    fit(config, tmp_path / 'read')
 
 
 def test_values_of_cells():
@@ -271,6 +269,15 @@ def test_auto_reads_facts_if_it_chooses_a_stack(folder, tmp_path):
   space = dataclasses.replace(result.corpus.label_space, n_train=600)
   chosen = choose(config, space, check=lambda _: None).config
   assert chosen.data.facts == data.facts
+
+
+@pytest.mark.lightgbm
+def test_a_run_with_facts_is_no_part_of_others(folder, tmp_path):
+  fit(stack(folder), tmp_path / 'run')
+  model = EnsembleModel((str(tmp_path / 'run'),) * 2)
+  config = Config(data=data_of(folder, facts=()), model=model, train=NoTrain())
+  with pytest.raises(ConfigError, match='reads facts of documents'):
+    fit(config, tmp_path / 'both')
 
 
 @pytest.mark.lightgbm

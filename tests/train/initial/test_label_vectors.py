@@ -12,7 +12,7 @@ from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding, Remat
 from xjax.networks.heads.generation.hbgl import HBGLConfig
-from xjax.networks.heads.generation.pretraining import (
+from xjax.networks.heads.generation.label_levels import (
   LabelPretraining,
   pretrained_nodes,
   segments_of,

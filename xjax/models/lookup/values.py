@@ -31,8 +31,8 @@ from xjax.models.lookup.neighbours_model import VotingDocuments, details_of
 from xjax.models.scorer import cannot_add
 
 _ASSIGNED_ABOVE = 0.5  # more than half of the documents
-# What a stack sees of a label: the log of its share, relative to its share in
-# all documents; the log of how many documents have it and one of the values.
+# What a stack also sees of a label: the log of its share, divided by its share
+# in all documents; the log of how many documents have it and one of the values.
 _DETAILS = 'ratio', 'documents'
 
 
@@ -93,7 +93,7 @@ class ValuesScorer(LabelScoreScorer):
     shares = sparse.csr_array(weights @ self._uses)
     shares.sort_indices()
     usual_X = self._usual_L[shares.indices]
-    # What is added to the documents of a value has the usual share.
+    # The documents that smoothing adds to a value have the usual shares.
     added_B = self._smoothing * weights.sum(axis=1)
     shares.data += np.repeat(added_B, np.diff(shares.indptr)) * usual_X
     return shares, usual_X

@@ -151,8 +151,7 @@ def facts_proposer(
   """
   tokens = TfidfConfig(max_ngram=1, pattern=pattern)
   proposer = _sparse(tokens, zones, ValuesModel(), NoTrain(), name, 5)
-  is_free = not zones
-  return dataclasses.replace(proposer, optional=is_free, facts=is_free)
+  return dataclasses.replace(proposer, optional=not zones, facts=not zones)
 
 
 def name_parts_proposer(

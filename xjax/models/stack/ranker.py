@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from jaxtyping import Bool, Float32, Float64, Int
 import numpy as np
 
+from xjax.core.atomic import write_json
 from xjax.core.config_part import ConfigPart
 from xjax.core.types import ScoreKind
 from xjax.models.stack.stack_pairs import LISTED
@@ -85,7 +86,7 @@ class ListedRanker(Ranker):
     between: Callable[[], Any],
   ) -> Callable[[pathlib.Path], None]:
     del pairs, seed, workers, between
-    return lambda path: path.write_text(f'{LISTED}\n')
+    return lambda path: write_json(path, LISTED)  # nothing to load
 
   def load(self, path: pathlib.Path, names: Sequence[str]) -> 'ListedScores':
     return ListedScores(names.index(f'{LISTED}:score'))

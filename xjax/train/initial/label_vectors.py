@@ -26,7 +26,7 @@ from xjax.data.text.subwords import Subwords
 from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.encoder import EncoderInputs, Remat
 from xjax.networks.heads.generation.hbgl import FirstVectors
-from xjax.networks.heads.generation.pretraining import (
+from xjax.networks.heads.generation.label_levels import (
   LabelPretraining,
   Segment,
   Transform,

@@ -18,7 +18,7 @@ from xjax.losses.bce import bce
 from xjax.losses.loss import LabelWeights
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.hbgl import HBGLConfig
-from xjax.networks.heads.generation.pretraining import label_levels
+from xjax.networks.heads.generation.label_levels import label_levels
 from xjax.networks.topk import head_topk
 
 FULL = HBGLConfig(ranking=Ranking.FULL, chunk=4)

@@ -12,7 +12,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.networks.heads.generation.pretraining import (
+from xjax.networks.heads.generation.label_levels import (
   make_segment,
   pretrained_nodes,
   pretraining_loss,

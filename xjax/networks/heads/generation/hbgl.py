@@ -27,7 +27,7 @@ from xjax.networks.encoders.prefix import Prefix
 from xjax.networks.heads.adaptive import logit_of_product
 from xjax.networks.heads.cascade import LabelRowsHead
 from xjax.networks.heads.generation.emitting import EmittingHead, Ranking
-from xjax.networks.heads.generation.pretraining import (
+from xjax.networks.heads.generation.label_levels import (
   LabelPretraining,
   Transform,
   generate,
